@@ -15,6 +15,7 @@ const AREAS = [
   "queries",
   "sql",
   "plans",
+  "search",
   "change_feed",
   "hierarchical_keys",
   "ttl",

@@ -10,6 +10,7 @@ Usage: cargo xtask test [--quick | --only PART,PART...]
        cargo xtask modules [CRATE]
        cargo xtask bench [ARGUMENT...]
        cargo xtask sim scale|faults [ARGUMENT...]
+       cargo xtask fuzz [--target NAME,NAME...] [--inputs N] [ARGUMENT...]
 
 test    runs every part, or those named, installs what they need, and ends with a
         table of where the time went and the line \"N passed, N failed, N skipped\".
@@ -44,6 +45,9 @@ sim     runs simulations in virtual time: \"scale\" (many processes and partitio
         load) or \"faults\" (random faults and kills); \"cargo xtask sim scale --help\"
         lists the arguments and their defaults
 
+fuzz    gives changed examples to everything that reads bytes from outside (SQL, JSON,
+        tokens, requests, stored files); \"cargo xtask fuzz --help\" lists the arguments
+
 Exit codes:
   0  everything passed
   1  something failed
@@ -58,6 +62,7 @@ pub(crate) enum Request {
     Modules { name: Option<String> },
     Bench { words: Vec<String> },
     Sim { words: Vec<String> },
+    Fuzz { words: Vec<String> },
 }
 
 pub(crate) fn parse(words: &[String]) -> Result<Request, String> {
@@ -82,6 +87,9 @@ pub(crate) fn parse(words: &[String]) -> Result<Request, String> {
         ["sim"] => Err("sim wants a simulation: scale or faults".to_owned()),
         ["sim", rest @ ..] => {
             Ok(Request::Sim { words: rest.iter().map(|word| (*word).to_owned()).collect() })
+        }
+        ["fuzz", rest @ ..] => {
+            Ok(Request::Fuzz { words: rest.iter().map(|word| (*word).to_owned()).collect() })
         }
         [other, ..] => Err(format!("there is no command {other}")),
     }

@@ -12,6 +12,9 @@ use std::process::{Command, ExitCode};
 const CARGO_RUN_VARIABLES: [&str; 5] =
     ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
 
+/// The variable that turns incremental builds of cargo on and off.
+const INCREMENTAL_VARIABLE: &str = "CARGO_INCREMENTAL";
+
 pub(crate) struct Checkout {
     root: PathBuf,
 }
@@ -47,6 +50,11 @@ impl Checkout {
             if CARGO_RUN_VARIABLES.iter().any(|prefix| name_text.starts_with(prefix)) {
                 command.env_remove(&name);
             }
+        }
+        // A hosted run builds everything once. What an incremental build stores for the next
+        // build only costs time then.
+        if std::env::var_os("CI").is_some() && std::env::var_os(INCREMENTAL_VARIABLE).is_none() {
+            command.env(INCREMENTAL_VARIABLE, "0");
         }
         command
     }

@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         Ok(Request::Modules { name }) => modules::run(&Checkout::of_this_program(), name.as_deref()),
         Ok(Request::Bench { words }) => bench::run(&Checkout::of_this_program(), &words),
         Ok(Request::Sim { words }) => sim::run(&Checkout::of_this_program(), &words),
+        Ok(Request::Fuzz { words }) => sim::run_fuzz(&Checkout::of_this_program(), &words),
         Err(wrong) => {
             eprintln!("{wrong}\n\n{}", args::HELP);
             ExitCode::from(EXIT_USAGE)

@@ -31,14 +31,18 @@ impl AccountArgs {
 
     /// The account's endpoint, for messages. It contains no secret.
     pub(crate) fn shown_endpoint(&self) -> &str {
-        const NAME: &str = "AccountEndpoint=";
-        let in_text = self.connection_string.as_deref().map(|text| {
-            let parts = text.split(';').map(str::trim);
-            let named =
-                |part: &&str| part.get(..NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME));
-            parts.into_iter().find(named).map_or("the account", |part| &part[NAME.len()..])
-        });
+        let in_text = self.connection_string.as_deref();
+        let in_text = in_text.map(|text| part_of(text, "AccountEndpoint=").unwrap_or("the account"));
         in_text.or(self.endpoint.as_deref()).unwrap_or("the account")
+    }
+
+    /// The endpoint and the key that were given; `None` for a part that was not given. A
+    /// connection string wins over an endpoint and a key.
+    pub(crate) fn endpoint_and_key(&self) -> (Option<&str>, Option<&str>) {
+        match &self.connection_string {
+            Some(text) => (part_of(text, "AccountEndpoint="), part_of(text, "AccountKey=")),
+            None => (self.endpoint.as_deref(), self.key.as_deref()),
+        }
     }
 
     /// Connects to the account. A connection string wins over an endpoint.
@@ -65,6 +69,13 @@ impl AccountArgs {
         };
         connected.map_err(|error| Failure::runtime(format!("cannot connect to the account: {error}")))
     }
+}
+
+/// The part of a connection string with this name, which ends with `=`. Names may be in any
+/// letter case.
+fn part_of<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let named = |part: &&str| part.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+    text.split(';').map(str::trim).find(named).map(|part| &part[name.len()..])
 }
 
 impl std::fmt::Debug for AccountArgs {

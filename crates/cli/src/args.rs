@@ -55,6 +55,12 @@ pub(crate) struct ServeArgs {
     #[arg(env = "PERIHELION_STRICT_GATEWAY", hide_env_values = true)]
     pub(crate) strict_gateway: bool,
 
+    /// Refuse queries that need an index which the container's policy does not
+    /// have: filters and ORDER BY of excluded paths get 400
+    #[arg(long, action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
+    #[arg(env = "PERIHELION_STRICT_INDEX", hide_env_values = true)]
+    pub(crate) strict_index: bool,
+
     /// Throttle: request units per second of a container without an offer of
     /// its own. Requests beyond that get 429 [default: no throttling]
     #[arg(long, value_name = "RU", value_parser = clap::value_parser!(u32).range(1..))]
@@ -119,6 +125,12 @@ pub(crate) struct ServeArgs {
     #[arg(long, action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
     #[arg(env = "PERIHELION_ALLOW_WELL_KNOWN_KEY", hide_env_values = true)]
     pub(crate) allow_well_known_key: bool,
+
+    /// Allow --auth any and --auth off on an address that other machines can reach.
+    /// Every client that reaches the port then has full access to the data
+    #[arg(long, action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
+    #[arg(env = "PERIHELION_ALLOW_WEAK_AUTH", hide_env_values = true)]
+    pub(crate) allow_weak_auth: bool,
 
     /// Which requests are accepted
     #[arg(long, value_enum, default_value_t, env = "PERIHELION_AUTH", hide_env_values = true)]
@@ -206,6 +218,17 @@ pub(crate) enum Auth {
     Any,
     /// All requests
     Off,
+}
+
+/// The mode as it is typed.
+impl std::fmt::Display for Auth {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Auth::Key => "key",
+            Auth::Any => "any",
+            Auth::Off => "off",
+        })
+    }
 }
 
 /// `--log`.

@@ -2,8 +2,10 @@
 //! in the table below that registers it. `dev` and `server` share `serve`.
 
 mod cert;
+mod check;
 mod demo;
 mod dev;
+mod manage;
 mod migrate;
 mod serve;
 mod server;
@@ -26,6 +28,8 @@ Examples:
   perihelion migrate --from duroxide/duroxide --to duroxide/workflows
   perihelion stress                  throughput, latency and cost of workflows
   perihelion transaction run transfer.json   writes to several containers, all or nothing
+  perihelion manage GET counters     a request to the server's management interface
+  perihelion check ./data            verifies a data directory that no server uses
   perihelion cert ca > ca.pem        the CA that signs the server's certificate";
 
 /// A Cosmos-compatible database in one binary.
@@ -66,5 +70,7 @@ commands! {
     Migrate(migrate::MigrateArgs) => migrate,
     Stress(stress::StressArgs) => stress,
     Transaction(transaction::TransactionArgs) => transaction,
+    Manage(manage::ManageArgs) => manage,
+    Check(check::CheckArgs) => check,
     Cert(cert::CertArgs) => cert,
 }

@@ -14,6 +14,9 @@ const DATA_DIRECTORY: u8 = 3;
 /// The address cannot be bound.
 const ADDRESS: u8 = 4;
 
+/// The data directory could not be written while the server ran.
+const STORE: u8 = 5;
+
 /// The explanation of the exit codes in `--help`.
 pub(crate) const HELP: &str = "\
 Exit codes:
@@ -21,7 +24,9 @@ Exit codes:
   1  error while starting or running
   2  wrong usage
   3  the data directory cannot be used: in use, too new, damaged, not accessible
-  4  the address cannot be bound: port in use, host unknown, not permitted";
+  4  the address cannot be bound: port in use, host unknown, not permitted
+  5  the data could not be written while the server ran; what was acknowledged is
+     safe. Start it again when the disk is healthy and has room";
 
 /// Why the program fails, and its exit code.
 #[derive(Debug)]
@@ -40,6 +45,19 @@ impl Failure {
 
     pub(crate) fn runtime(message: impl Display) -> Failure {
         Failure { code: RUNTIME, message: message.to_string(), advice: None }
+    }
+
+    /// A data directory that is damaged or cannot be read.
+    pub(crate) fn data(message: impl Display) -> Failure {
+        let advice =
+            "nothing was repaired: restore a backup, or copy what can be read into another directory";
+        Failure { code: DATA_DIRECTORY, message: message.to_string(), advice: Some(advice) }
+    }
+
+    /// A running server that can no longer write its data.
+    pub(crate) fn store(message: impl Display) -> Failure {
+        let advice = "start it again when the disk is healthy and has room; what was acknowledged is safe";
+        Failure { code: STORE, message: message.to_string(), advice: Some(advice) }
     }
 
     pub(crate) fn start(error: &StartError) -> Failure {

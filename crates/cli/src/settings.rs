@@ -59,6 +59,15 @@ impl Settings {
                  (PERIHELION_ALLOW_WELL_KNOWN_KEY=1 in a test container)",
             ));
         }
+        if typed.auth != Auth::Key && !is_local(&host) && !typed.allow_weak_auth {
+            return Err(Failure::usage(
+                format!(
+                    "--auth {} checks no signature, and {host} can be reached from other machines",
+                    typed.auth
+                ),
+                "use --auth key, or allow it with --allow-weak-auth (PERIHELION_ALLOW_WEAK_AUTH=1 in a test container)",
+            ));
+        }
         let log = typed.log.unwrap_or(match mode {
             Mode::Dev => Level::Warn,
             Mode::Server => Level::Info,
@@ -71,6 +80,7 @@ impl Settings {
                 data: typed.data,
                 partitions: typed.partitions,
                 strict_gateway: typed.strict_gateway,
+                strict_index: typed.strict_index,
                 throughput: typed.throughput,
                 regions: parse_regions(typed.regions.as_deref())?,
                 multi_write: typed.multi_write,
@@ -250,6 +260,24 @@ mod tests {
             assert!(!is_refused(ServeArgs { allow_well_known_key: true, ..on(host) }), "{host}");
             assert!(!is_refused(ServeArgs { key: Some(OWN_KEY.to_owned()), ..on(host) }), "{host}");
         }
+    }
+
+    #[test]
+    fn weak_modes_of_authentication_stay_on_loopback_unless_allowed() {
+        let with = |host: &str, auth| ServeArgs {
+            host: Some(host.to_owned()),
+            key: Some(OWN_KEY.to_owned()),
+            auth,
+            ..typed()
+        };
+        for auth in [Auth::Any, Auth::Off] {
+            assert!(!is_refused(with("127.0.0.1", auth)), "{auth}");
+            assert!(is_refused(with("0.0.0.0", auth)), "{auth}");
+            assert!(!is_refused(ServeArgs { allow_weak_auth: true, ..with("0.0.0.0", auth) }), "{auth}");
+        }
+        assert!(!is_refused(with("0.0.0.0", Auth::Key)));
+        // The word that allows the well-known key allows nothing else.
+        assert!(is_refused(ServeArgs { allow_well_known_key: true, ..with("0.0.0.0", Auth::Off) }));
     }
 
     #[test]

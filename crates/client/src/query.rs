@@ -6,13 +6,15 @@
 //! queries of one whole partition key, and most queries over the whole container that
 //! need no merging (`direct`). Any other query runs on each physical partition of its
 //! scope, and the client merges the rows (`merged`). For ORDER BY, TOP, OFFSET LIMIT,
-//! DISTINCT, aggregates and GROUP BY the client follows the service's query plan.
+//! DISTINCT, aggregates and GROUP BY the client follows the service's query plan. For
+//! ORDER BY RANK it runs several statements and fuses their ranks (`hybrid`).
 //!
 //! No request is sent before the caller asks for the first page. At most `parallel_max`
 //! requests are under way at the same time. No request outlives the feed.
 
 mod direct;
 mod exchange;
+mod hybrid;
 mod merged;
 mod metrics;
 mod page;
@@ -35,6 +37,7 @@ use crate::deadline;
 use crate::handle::ContainerHandle;
 use crate::page_stream::PageFeed;
 use direct::Direct;
+use hybrid::Hybrid;
 use merged::Merged;
 
 /// The result of a query, page by page.
@@ -71,6 +74,8 @@ enum Execution {
     Direct(Direct),
     /// On each physical partition, with a merge by the client.
     Merged(Box<Merged>),
+    /// Several statements on each physical partition, whose ranks the client fuses.
+    Hybrid(Box<Hybrid>),
 }
 
 impl<T> QueryFeed<T> {
@@ -122,6 +127,7 @@ impl<T: DeserializeOwned> QueryFeed<T> {
                     outcome => return outcome,
                 },
                 Execution::Merged(merged) => return merged.next_page(container, query).await,
+                Execution::Hybrid(hybrid) => return hybrid.next_page(container, query).await,
             }
         }
     }

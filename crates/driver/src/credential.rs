@@ -22,9 +22,9 @@ use std::time::SystemTime;
 use http::{HeaderValue, Method};
 use perihelion_wire::signature::{Credentials, MasterKey};
 use perihelion_wire::transport::Endpoint;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use cache::TokenCache;
 pub use secret::Secret;
 
@@ -113,14 +113,15 @@ impl Credential {
 
     /// The Authorization header of one request. `link` is the resource link that is signed,
     /// `date` is the request's `x-ms-date` in lower case, and `scope` comes from
-    /// [`scope_of`]. The call waits only when an access token must be fetched.
+    /// [`scope_of`]. The call waits only when an access token must be fetched, and fails at the
+    /// deadline then.
     pub(crate) async fn authorize(
         &self,
         method: &Method,
-        resource_type: &str,
-        link: &str,
+        (resource_type, link): (&str, &str),
         date: &HeaderValue,
         scope: &str,
+        deadline: Instant,
     ) -> Result<HeaderValue, Error> {
         match &self.0 {
             AuthMethod::Key(key) => {
@@ -128,7 +129,10 @@ impl Credential {
                 Ok(key.authorization_header(method.as_str(), resource_type, link, date))
             }
             AuthMethod::ResourceToken(header) => Ok(header.clone()),
-            AuthMethod::Tokens(cache) => cache.header(scope).await,
+            AuthMethod::Tokens(cache) => timeout_at(deadline, cache.header(scope)).await.map_err(|_| {
+                let text = "the operation's time was up while it waited for an access token";
+                Error::new(ErrorKind::Timeout, text.to_owned())
+            })?,
         }
     }
 

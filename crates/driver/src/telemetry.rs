@@ -162,8 +162,12 @@ fn record_metrics(handles: &MetricHandles, report: &Report<'_>) {
 impl<'a> Report<'a> {
     fn new(operation: &'a Operation, result: &'a Result<Response, Error>) -> Self {
         let container = operation.target.container.as_deref();
+        let returns_rows = returns_rows(operation.verb);
         let (status, error, diagnostics, returned_rows) = match result {
-            Ok(answer) => (Some(answer.status), None, &answer.diagnostics, row_count(answer)),
+            Ok(answer) => {
+                let rows = if returns_rows { row_count(answer) } else { None };
+                (Some(answer.status), None, &answer.diagnostics, rows)
+            }
             Err(error) => (error.status(), Some(error), error.diagnostics(), None),
         };
         Report {
@@ -175,7 +179,7 @@ impl<'a> Report<'a> {
             error,
             error_kind: error.and_then(error_kind),
             diagnostics,
-            returns_rows: returns_rows(operation.verb),
+            returns_rows,
             returned_rows,
         }
     }

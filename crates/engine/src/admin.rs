@@ -22,7 +22,7 @@ pub(crate) use self::databases::{create_database, delete_database};
 pub(crate) use self::indexes::{add_index, finish_index};
 pub(crate) use self::offers::replace_offer;
 pub use self::scripts::ScriptKind;
-pub(crate) use self::scripts::{delete_script, put_script, script, script_records, scripts};
+pub(crate) use self::scripts::{delete_script, put_script, script, script_id, script_records, scripts};
 pub(crate) use self::split::split;
 use crate::catalog::{Catalog, Container};
 use crate::keys;

@@ -9,8 +9,10 @@ mod container;
 mod database;
 mod definition;
 mod indexed_paths;
+mod new_definition;
 mod offer;
 mod record;
+mod search_policies;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +23,7 @@ use perihelion_model::resource_id::{ContainerRid, DatabaseRid};
 use crate::keys::{self, ContainerNumber, OwnedKeyRange};
 use crate::storage::{Direction, StoreError, StoreErrorKind, View};
 
-pub(crate) use self::account::AccountCounters;
+pub(crate) use self::account::{AccountCounters, LAYOUT, LAYOUT_MEMBER};
 pub(crate) use self::container::self_link;
 pub use self::container::{Container, PartitionRange};
 pub use self::database::Database;
@@ -29,6 +31,7 @@ pub use self::definition::{ApiVersion, ParsedDefinition};
 pub(crate) use self::definition::{check_replacement, resource_name};
 pub(crate) use self::indexed_paths::{IndexedPaths, SYSTEM_MEMBERS};
 pub use self::offer::{Offer, Throughput};
+pub(crate) use self::search_policies::check as check_search_policies;
 
 /// The databases, containers and offers of the account.
 #[derive(Debug, Clone, Default)]
@@ -75,17 +78,33 @@ impl Catalog {
         })
     }
 
-    /// A container by its name or `_rid`, and the name or `_rid` of its database.
+    /// Whether a path with this database consists of `_rid`s: the text is the `_rid` of a
+    /// database, and not a name. As in the service the database decides for the whole path,
+    /// so that an id that looks like a `_rid` is still an id.
+    pub fn is_rid_path(&self, database: &str) -> bool {
+        !self.databases.contains_key(database) && self.database(database).is_some()
+    }
+
+    /// A container by its name and the name of its database, or by its `_rid` and the `_rid`
+    /// of its database.
     pub fn container(&self, database: &str, name_or_rid: &str) -> Option<&Arc<Container>> {
-        let database = self.database(database)?;
-        let named = self.names.get(&database.rid.0).and_then(|names| names.get(name_or_rid));
-        match named {
-            Some(number) => self.containers.get(number),
-            None => {
-                let rid = ContainerRid::parse(name_or_rid).filter(|rid| rid.database == database.rid)?;
-                self.containers.get(&rid.number)
-            }
+        let rid = self.database(database)?.rid;
+        if self.is_rid_path(database) {
+            self.container_by_rid(rid, name_or_rid)
+        } else {
+            self.container_by_name(rid, name_or_rid)
         }
+    }
+
+    /// A container of a database by its name.
+    pub fn container_by_name(&self, database: DatabaseRid, name: &str) -> Option<&Arc<Container>> {
+        self.containers.get(self.names.get(&database.0)?.get(name)?)
+    }
+
+    /// A container of a database by its `_rid`.
+    pub fn container_by_rid(&self, database: DatabaseRid, rid: &str) -> Option<&Arc<Container>> {
+        let rid = ContainerRid::parse(rid).filter(|rid| rid.database == database)?;
+        self.containers.get(&rid.number)
     }
 
     /// A container by its number.

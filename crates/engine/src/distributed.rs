@@ -27,7 +27,7 @@ use perihelion_wire::transaction::{Fingerprint, IdempotencyToken};
 
 pub(crate) use self::read::read;
 pub use self::work::{CONDITION_WORK_MAX, ConditionWork, DOCUMENT_BYTES_MAX, READ_BYTES_MAX};
-pub(crate) use self::work::{check_containers, check_document_bytes};
+pub(crate) use self::work::{check_containers, check_document_bytes, may_change_many_bytes};
 pub(crate) use self::write::commit;
 use crate::catalog::Container;
 use crate::documents::{ItemOperation, ItemOutcome, Precondition};

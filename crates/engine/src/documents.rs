@@ -20,11 +20,16 @@ pub use self::change_feed::{FeedMode, FeedPage, FeedRequest, FeedStart};
 pub(crate) use self::change_feed::{contains, read as read_change_feed};
 pub use self::items::{ItemOperation, ItemOutcome, Precondition, Target, Usage};
 pub(crate) use self::items::{
-    WriteStamps, expire as expire_item, lookup_any, perform as perform_item, read as read_item,
+    WriteStamps, expire as expire_item, lookup, lookup_any, perform as perform_item, read as read_item,
+    unique_values,
 };
-pub(crate) use self::partition::delete_partition;
+pub(crate) use self::partition::{PartitionRest, delete_partition};
 pub use self::patch::NewPatch;
+pub(crate) use self::patch::{DocumentVersion, JUDGED_WORK_MAX};
 pub(crate) use self::stored::StoredDocument;
+pub(crate) use self::version_log::{
+    VERSIONS_RETENTION_SECONDS, check_retention, pruned_versions_key, time_of_version,
+};
 
 /// The most bytes of a document's text, system members included.
 pub const ITEM_BYTES_MAX: usize = 2 * 1024 * 1024;

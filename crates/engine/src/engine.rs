@@ -2,6 +2,7 @@
 //! that implements it.
 
 mod catalog;
+mod conditions;
 mod distributed;
 mod options;
 mod replication;
@@ -17,11 +18,12 @@ pub use self::options::EngineOptions;
 use crate::catalog::{Catalog, Container};
 use crate::clock::Clock;
 use crate::documents::{
-    self, Batch, BatchOutcome, FeedPage, FeedRequest, ItemOperation, ItemOutcome, Precondition,
-    StoredDocument, Target, WriteStamps,
+    self, Batch, BatchOutcome, FeedMode, FeedPage, FeedRequest, FeedStart, ItemOperation, ItemOutcome,
+    PartitionRest, Precondition, StoredDocument, Target, WriteStamps,
 };
 use crate::index::IndexShape;
 use crate::keys::{self, RangeId};
+use crate::layout;
 use crate::maintenance::{self, Backlog};
 use crate::query::{self, QueryPage, QueryRequest};
 use crate::refusal::Refusal;
@@ -41,10 +43,23 @@ pub struct Engine {
     backlog: Backlog,
 }
 
+/// Whether a store takes writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// It does.
+    Ok,
+    /// The disk had no room for the last commit. Maintenance tries again every second.
+    Full,
+    /// A commit or a checkpoint failed. The store takes no writes until it is opened again. The
+    /// text says what failed.
+    Failed(String),
+}
+
 impl Engine {
     /// Opens the data that a store holds. An empty store is an account without
     /// databases.
     pub fn open(store: impl Store, options: EngineOptions) -> Result<Self, StoreError> {
+        layout::upgrade(&store)?;
         let replication = match options.replica {
             None => None,
             Some(replica) => Some(Replication::open(replica, options.outbox_max, &*store.view()?)?),
@@ -88,11 +103,13 @@ impl Engine {
     }
 
     /// The id of the document whose `_rid` has this counter, expired or not. `None` if the
-    /// target's segment has no such document. The logical partition is not checked.
+    /// target's logical partition has no such document.
     pub fn id_of(&self, target: &Target, rid: u64) -> Result<Option<String>, Refusal> {
         let key = keys::document(target.container.number(), target.range.segment, rid);
         let record = self.store.view()?.get(&key)?;
-        let document = record.as_ref().and_then(StoredDocument::decode).map(|document| document.value());
+        let document = record.as_ref().and_then(StoredDocument::decode);
+        let document =
+            document.filter(|document| target.has_key_of(document)).map(|document| document.value());
         Ok(document
             .as_ref()
             .and_then(|document| document.get("id"))
@@ -116,15 +133,16 @@ impl Engine {
         check_session(container, &self.state(container)?, session, &[range])
     }
 
-    /// Performs a write operation on one item. A refusal of the operation has the position
+    /// Performs a write operation on one item. The condition of a patch is evaluated before. A refusal of the operation has the position
     /// that the partition had before the operation.
     pub async fn write_item(
         &self,
         container: &Arc<Container>,
         key: PartitionKey,
-        operation: ItemOperation,
+        mut operation: ItemOperation,
         precondition: Precondition,
     ) -> Result<ItemOutcome, Refusal> {
+        self.judge_item(container, &key, &mut operation)?;
         self.write_documents(container, move |transaction, container, gate| {
             let target = Target::resolve(container, key)?;
             gate.check_range(container, target.range.id)?;
@@ -136,8 +154,9 @@ impl Engine {
         .await
     }
 
-    /// Performs a batch.
-    pub async fn batch(&self, container: &Arc<Container>, batch: Batch) -> Result<BatchOutcome, Refusal> {
+    /// Performs a batch. The conditions of its patches are evaluated before.
+    pub async fn batch(&self, container: &Arc<Container>, mut batch: Batch) -> Result<BatchOutcome, Refusal> {
+        self.judge_batch(container, &mut batch)?;
         self.write_documents(container, move |transaction, container, gate| {
             if gate.has_exceptions() {
                 gate.check_range(container, batch.range(container)?)?;
@@ -147,19 +166,28 @@ impl Engine {
         .await
     }
 
-    /// Deletes the documents of a logical partition, as one write. Returns the number of
-    /// deleted documents. Expired documents are left to maintenance and not counted.
+    /// Deletes the documents that a logical partition has now. Returns the number of deleted
+    /// documents. A small partition is deleted by one write, a large one by several, so that
+    /// other writes do not wait for it. Expired documents are left to maintenance and not counted.
     pub async fn delete_partition(
         &self,
         container: &Arc<Container>,
         key: PartitionKey,
     ) -> Result<u64, Refusal> {
-        self.write_documents(container, move |transaction, container, gate| {
-            let target = Target::resolve(container, key)?;
-            gate.check_range(container, target.range.id)?;
-            documents::delete_partition(transaction, &target)
-        })
-        .await
+        let (mut count, mut rest) = (0, Some(PartitionRest::default()));
+        while let Some(part) = rest {
+            let key = key.clone();
+            let delete =
+                move |transaction: &mut Transaction<'_>, container: &Arc<Container>, gate: &WriteGate| {
+                    let target = Target::resolve(container, key)?;
+                    gate.check_range(container, target.range.id)?;
+                    documents::delete_partition(transaction, &target, part)
+                };
+            let (deleted, left) = self.write_documents(container, delete).await?;
+            count += deleted;
+            rest = left;
+        }
+        Ok(count)
     }
 
     /// Runs a job that writes documents. The job gets the container as it is when the
@@ -191,6 +219,9 @@ impl Engine {
         let view = self.store.view()?;
         let state = state_in(&*view, container)?;
         check_session(container, &state, session, &[request.range])?;
+        if let (FeedMode::AllVersionsAndDeletes, FeedStart::After(lsn)) = (request.mode, &request.start) {
+            documents::check_retention(&*view, container, request.range, *lsn)?;
+        }
         documents::read_change_feed(&*view, container, &state, request, self.clock().seconds())
     }
 
@@ -228,6 +259,15 @@ impl Engine {
     pub async fn maintain(&self) -> Result<(), Refusal> {
         let age = self.options.ledger.age;
         maintenance::run_once(&self.store, &self.backlog, self.options.partition_bytes_max, age).await
+    }
+
+    /// Whether the store takes writes.
+    pub fn health(&self) -> Health {
+        match self.store.failure() {
+            Some(reason) => Health::Failed(reason),
+            None if self.store.is_full() => Health::Full,
+            None => Health::Ok,
+        }
     }
 
     /// Returns when a change of the catalog (such as a deleted container) or a query has left

@@ -14,7 +14,7 @@ mod encoding;
 
 use perihelion_model::json::{Value, object};
 
-pub(crate) use self::encoding::{encode, type_byte};
+pub(crate) use self::encoding::{encode, encode_whole, type_byte};
 use crate::keys::{self, ContainerNumber, LogicalPartition, SegmentId};
 
 /// One index of a container.

@@ -13,11 +13,11 @@
 //! seconds since 1970. `rid` is the counter in a document's `_rid`, and `ordinal` the number of a
 //! change among the changes with the same LSN.
 
-use std::ops::{Bound, ControlFlow};
+mod logical_partition;
+mod ranges;
 
-use perihelion_model::partition_key::PartitionKey;
-
-use crate::storage::{Direction, KeyRange, StoreError, View};
+pub(crate) use self::logical_partition::LogicalPartition;
+pub(crate) use self::ranges::{OwnedKeyRange, after_prefix};
 
 /// A container's number. An account never uses a number for a second container.
 pub type ContainerNumber = u32;
@@ -27,17 +27,6 @@ pub type RangeId = u32;
 /// begins with a segment of its own. The children of a split share the segment of
 /// their parent.
 pub(crate) type SegmentId = u32;
-
-/// A logical partition, named by the hash of its partition key: sixteen bytes per
-/// level.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct LogicalPartition(pub Vec<u8>);
-
-impl LogicalPartition {
-    pub(crate) fn of(key: &PartitionKey) -> Self {
-        LogicalPartition(key.logical_hash())
-    }
-}
 
 /// The first byte of a key, by its kind of content. The numbers are stored: never
 /// change one.
@@ -54,18 +43,20 @@ enum KeyPrefix {
     PendingExpiryUpdate = 0x07,
     NamedValue = 0x08,
     Document = 0x10,
-    Id = 0x11,
-    PartitionMember = 0x12,
+    // 0x11, 0x12 and 0x15: ids, partition members and unique keys of layout 1 (`layout.rs`).
     FeedEntry = 0x13,
     LoggedVersion = 0x14,
-    UniqueKey = 0x15,
     Index = 0x16,
     Expiry = 0x17,
+    Id = 0x18,
+    PartitionMember = 0x19,
+    UniqueKey = 0x1A,
     Outbox = 0x20,
     OutboxNext = 0x21,
     AppliedUpTo = 0x22,
-    Tombstone = 0x23,
+    // 0x23: tombstones of layout 1. Their age keys are still read.
     TombstoneAge = 0x24,
+    Tombstone = 0x25,
     LedgerEntry = 0x30,
     LedgerAge = 0x31,
     LedgerUse = 0x32,
@@ -184,6 +175,11 @@ pub(crate) fn id(container: ContainerNumber, partition: &LogicalPartition, id: &
     KeyBuilder::new(KeyPrefix::Id).u32(container).bytes(&partition.0).bytes(id.as_bytes()).done()
 }
 
+/// The prefix of the ids of a container.
+pub(crate) fn id_prefix(container: ContainerNumber) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Id).u32(container).done()
+}
+
 /// An entry of the list of a logical partition's documents, in `_rid` order.
 pub(crate) fn partition_member(
     container: ContainerNumber,
@@ -204,6 +200,7 @@ pub(crate) fn feed_entry(container: ContainerNumber, segment: SegmentId, lsn: u6
     KeyBuilder::new(KeyPrefix::FeedEntry).u32(container).u32(segment).u64(lsn).u64(ordinal).done()
 }
 
+/// The prefix of the change feed's entries of a segment.
 pub(crate) fn feed_entry_prefix(container: ContainerNumber, segment: SegmentId) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::FeedEntry).u32(container).u32(segment).done()
 }
@@ -219,6 +216,7 @@ pub(crate) fn logged_version(
     KeyBuilder::new(KeyPrefix::LoggedVersion).u32(container).u32(segment).u64(lsn).u64(ordinal).done()
 }
 
+/// The prefix of the logged versions of a segment.
 pub(crate) fn logged_version_prefix(container: ContainerNumber, segment: SegmentId) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::LoggedVersion).u32(container).u32(segment).done()
 }
@@ -237,6 +235,34 @@ pub(crate) fn unique_key(
         .u16(constraint)
         .bytes(values)
         .done()
+}
+
+/// The prefixes of the keys that layout 1 had, and that no key of today has: ids, partition
+/// members and unique keys by the hash of the partition key.
+pub(crate) fn prefixes_of_layout_1() -> [Vec<u8>; 3] {
+    [vec![0x11], vec![0x12], vec![UNIQUE_KEY_OF_LAYOUT_1]]
+}
+
+const UNIQUE_KEY_OF_LAYOUT_1: u8 = 0x15;
+
+/// A unique key of layout 1. `hash` is the hash of the partition key.
+pub(crate) fn unique_key_of_layout_1(
+    container: ContainerNumber,
+    hash: &[u8],
+    constraint: u16,
+    values: &[u8],
+) -> Vec<u8> {
+    let mut key = vec![UNIQUE_KEY_OF_LAYOUT_1];
+    key.extend_from_slice(&container.to_be_bytes());
+    key.extend_from_slice(hash);
+    key.extend_from_slice(&constraint.to_be_bytes());
+    key.extend_from_slice(values);
+    key
+}
+
+/// All documents of a container, in all segments.
+pub(crate) fn all_documents_prefix(container: ContainerNumber) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Document).u32(container).done()
 }
 
 /// The prefix of all entries of one index.
@@ -376,56 +402,4 @@ pub(crate) fn last_u64_pair(key: &[u8]) -> Option<(u64, u64)> {
 fn number_at(key: &[u8], at: usize, length: usize) -> Option<u64> {
     let bytes = key.get(at..at + length)?;
     Some(bytes.iter().fold(0, |sum, byte| (sum << 8) | u64::from(*byte)))
-}
-
-/// The smallest key that is greater than all keys with this prefix. There always is such a
-/// key, because the first byte of a prefix, that of the kind, is below 0xFF.
-pub(crate) fn after_prefix(prefix: &[u8]) -> Vec<u8> {
-    let mut end = prefix.to_vec();
-    while let Some(last) = end.last_mut() {
-        if *last < 0xFF {
-            *last += 1;
-            return end;
-        }
-        end.pop();
-    }
-    end
-}
-
-/// A [`KeyRange`] that owns its bounds.
-#[derive(Debug, Clone)]
-pub(crate) struct OwnedKeyRange {
-    pub from: Bound<Vec<u8>>,
-    pub to: Bound<Vec<u8>>,
-}
-
-impl OwnedKeyRange {
-    /// All keys with a prefix.
-    pub(crate) fn prefix(prefix: &[u8]) -> Self {
-        OwnedKeyRange { from: Bound::Included(prefix.to_vec()), to: Bound::Excluded(after_prefix(prefix)) }
-    }
-
-    /// The keys with a prefix that are greater than `key`.
-    pub(crate) fn prefix_after(prefix: &[u8], key: &[u8]) -> Self {
-        OwnedKeyRange { from: Bound::Excluded(key.to_vec()), to: Bound::Excluded(after_prefix(prefix)) }
-    }
-
-    /// The keys from `from` (included) to `to` (excluded).
-    pub(crate) fn between(from: &[u8], to: &[u8]) -> Self {
-        OwnedKeyRange { from: Bound::Included(from.to_vec()), to: Bound::Excluded(to.to_vec()) }
-    }
-
-    pub(crate) fn as_range(&self) -> KeyRange<'_> {
-        KeyRange { from: self.from.as_ref().map(Vec::as_slice), to: self.to.as_ref().map(Vec::as_slice) }
-    }
-
-    /// Up to `limit` keys of this range, in order.
-    pub(crate) fn first_keys(&self, view: &dyn View, limit: usize) -> Result<Vec<Vec<u8>>, StoreError> {
-        let mut found = Vec::new();
-        view.scan(self.as_range(), Direction::Forward, &mut |key, _| {
-            found.push(key.to_vec());
-            if found.len() >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
-        Ok(found)
-    }
 }

@@ -31,12 +31,14 @@ mod admin;
 pub mod blocking;
 mod catalog;
 pub mod charge;
+mod check;
 mod clock;
 mod distributed;
 mod documents;
 mod engine;
 mod index;
 mod keys;
+mod layout;
 mod ledger;
 mod maintenance;
 mod query;
@@ -54,6 +56,7 @@ pub use admin::ScriptKind;
 pub use catalog::{
     ApiVersion, Catalog, Container, Database, Offer, ParsedDefinition, PartitionRange, Throughput,
 };
+pub use check::{CheckReport, check};
 pub use clock::Clock;
 pub use distributed::{
     CONDITION_WORK_MAX, ConditionWork, DOCUMENT_BYTES_MAX, DistributedAnswer, DistributedOperation,
@@ -64,11 +67,11 @@ pub use documents::{
     ITEM_BYTES_MAX, ItemOperation, ItemOutcome, NewBody, NewPatch, OPERATIONS_MAX, Precondition, Target,
     Usage,
 };
-pub use engine::{Engine, EngineOptions};
+pub use engine::{Engine, EngineOptions, Health};
 pub use index::{Column, IndexScope, IndexShape};
 pub use keys::{ContainerNumber, RangeId};
 pub use ledger::{LedgerLimits, LedgerUse, RecordedAnswer};
-pub use query::{QueryPage, QueryRequest, QueryScope};
+pub use query::{QueryPage, QueryRequest, QueryScope, compile_time_of};
 pub use refusal::{Layer, Refusal};
 pub use region::{REGIONS_MAX, RegionId, Replica};
 pub use replication::{OutboxEntry, RangeKey, Role};

@@ -12,11 +12,13 @@ mod expiry;
 mod indexes;
 mod purge;
 mod splits;
+mod versions;
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::Notify;
 
 pub(crate) use self::indexes::build_index;
@@ -29,9 +31,15 @@ use crate::writer::StoreHandle;
 /// The most entries (documents, expiry entries, keys to purge) that one job works on, so
 /// that a client's write never waits long for a job of maintenance.
 const ENTRIES_PER_JOB_MAX: usize = 1000;
+/// A job that has worked on so many bytes of documents works on no more. To parse them takes
+/// less than ten milliseconds.
+const BYTES_PER_JOB_MAX: usize = 1024 * 1024;
 /// The most missing indexes that are remembered. An index beyond this number is dropped. The
 /// next query that would use the index reports it again.
 const MISSING_INDEXES_MAX: usize = 16;
+
+/// The name of a value that is written to find out whether the disk has room.
+const ROOM_CHECK: &str = "room-check";
 
 /// The work that queries and commands leave for maintenance.
 #[derive(Debug, Default)]
@@ -75,12 +83,22 @@ pub(crate) async fn run_once(
     partition_bytes_max: u64,
     ledger_age: Duration,
 ) -> Result<(), Refusal> {
+    if store.is_full() {
+        // The smallest commit shows whether the disk has room again.
+        store
+            .write(|transaction| {
+                transaction.put(keys::named_value(ROOM_CHECK), Bytes::new());
+                Ok(())
+            })
+            .await?;
+    }
     expiry::update_expiry_lists(store).await?;
     if store.replication().is_none_or(|replication| replication.removes_expired()) {
         expiry::remove_expired(store).await?;
     }
     purge::purge_deleted_containers(store).await?;
     purge::purge_ledger(store, ledger_age).await?;
+    versions::prune_versions(store).await?;
     if store.replication().is_some() {
         purge::purge_tombstones(store).await?;
     } else {

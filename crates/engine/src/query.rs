@@ -5,8 +5,9 @@
 //! - `access` chooses the keys to read: all documents, the documents of a partition, or an
 //!   index;
 //! - `sources` scans these keys;
-//! - `rows` turns documents into rows in the right order, with `gather` when all rows must
-//!   be computed first, and with `output` for the text of the rows;
+//! - `rows` turns documents into rows in the right order, with `ordered` for ORDER BY, with
+//!   `gather` when a row does not belong to one document, and with `output` for the text of
+//!   the rows;
 //! - `continuation` says where the next page starts.
 //!
 //! A query that reads many documents for few rows reports the index that would have helped.
@@ -14,11 +15,15 @@
 mod access;
 mod continuation;
 mod gather;
+mod gathered_page;
+mod ordered;
 mod output;
 mod rows;
 mod sources;
+mod stages;
+mod value_position;
 
-use perihelion_model::partition_key::EffectiveRange;
+use perihelion_model::partition_key::{EffectiveRange, PartitionKey};
 use perihelion_query::Program;
 
 use crate::catalog::Container;
@@ -51,8 +56,8 @@ pub enum QueryScope {
     Partition(Target),
     /// All logical partitions whose hierarchical key begins with the given levels.
     Prefix {
-        /// The hash of the given levels.
-        hash: Vec<u8>,
+        /// The given levels.
+        key: PartitionKey,
         /// The physical partitions that may hold these logical partitions.
         ranges: Vec<RangeId>,
     },
@@ -95,6 +100,13 @@ pub struct QueryPage {
     /// The index that would have helped, if the page read many documents that gave no
     /// row.
     pub missing_index: Option<IndexShape>,
+}
+
+/// The time with which the statement of a continuation has to be compiled, in ticks (100 ns)
+/// since 1970; `None` if any time will do. With another time, the date functions would make
+/// the rows of this page differ from those of the pages before.
+pub fn compile_time_of(continuation: &str) -> Option<i64> {
+    continuation::ticks_of(continuation)
 }
 
 /// The most bytes of the rows of a page. A page has more bytes only if its first row

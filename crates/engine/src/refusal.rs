@@ -4,6 +4,7 @@
 //! The layer shows in the answer: in the headers for charge and session token, and in
 //! the spelling of the body (docs/cosmos.md).
 
+use perihelion_model::partition_key::PartitionKey;
 use perihelion_wire::status::{self, Status};
 
 use crate::state::Position;
@@ -63,6 +64,9 @@ const DOCUMENT_EXISTS: &str = "Entity with the specified id already exists in th
 const RESOURCE_EXISTS: &str = "Resource with specified id, name, or unique index already exists.";
 const PRECONDITION: &str =
     "Operation cannot be performed because one of the specified precondition is not met.";
+
+/// How long a client should wait when the disk is full.
+const FULL_DISK_RETRY_MS: u64 = 1000;
 
 impl Refusal {
     /// A refusal without charge.
@@ -142,6 +146,13 @@ impl Refusal {
         Refusal::bad_request("One of the specified inputs is invalid")
     }
 
+    /// The id of a resource is empty or too long.
+    pub fn invalid_name(name: &str, characters_max: usize) -> Self {
+        Refusal::bad_request(format!(
+            "The input name '{name}' is invalid. Ensure to provide a unique non-empty string less than '{characters_max}' characters."
+        ))
+    }
+
     /// The document is larger than the service accepts.
     pub fn too_large() -> Self {
         Refusal::gateway(status::TOO_LARGE, "Request size is too large")
@@ -156,6 +167,16 @@ impl Refusal {
             Layer::Backend,
             "The partition key supplied in x-ms-partitionkey header has fewer components than defined in the the collection.",
         )
+    }
+
+    /// A header has a key of another number of levels than the container's.
+    pub fn partition_key_of_other_levels(key: &PartitionKey) -> Self {
+        let message = if key.values.is_empty() {
+            format!("Partition key [{}] is invalid.", key.to_header())
+        } else {
+            "Partition key provided either doesn't correspond to definition in the collection or doesn't match partition key field values specified in the document.".to_owned()
+        };
+        Refusal::new(status::PARTITION_KEY_MISMATCH, Layer::Backend, message)
     }
 
     /// The partition key of the request differs from that of the document.
@@ -222,6 +243,28 @@ impl Refusal {
             status::INTERNAL_SERVER_ERROR,
             Layer::Backend,
             "The storage of this server failed; see its log.",
+        )
+    }
+
+    /// The disk has no room for a write, which was not performed. The client may try again
+    /// later. Logs the error.
+    pub fn storage_full(error: &StoreError) -> Self {
+        tracing::error!(%error, "the disk is full");
+        let mut refusal = Refusal::new(
+            status::SERVICE_UNAVAILABLE,
+            Layer::Backend,
+            "The disk of this server is full, so it takes no writes; try again later.",
+        );
+        refusal.retry_after_ms = Some(FULL_DISK_RETRY_MS);
+        refusal
+    }
+
+    /// An operation failed because of a defect of this program. Nothing was written.
+    pub fn failed_job() -> Self {
+        Refusal::new(
+            status::INTERNAL_SERVER_ERROR,
+            Layer::Backend,
+            "The operation failed inside this server, and changed nothing; see its log.",
         )
     }
 

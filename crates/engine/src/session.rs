@@ -8,7 +8,9 @@ use crate::refusal::Refusal;
 use crate::region::RegionId;
 use crate::state::ContainerState;
 
-/// Refuses a request with a session token that is ahead of the state in one of `ranges`.
+/// Refuses a request with a session token that is ahead of the state in one of `ranges`, or
+/// that is of another container: of one with the same name that was deleted, or of one that
+/// this store does not have. The client has seen writes that are not here.
 /// The token of a range that was split is compared with the children of the range, which
 /// continue its LSN. Tokens of other ranges are ignored.
 pub(crate) fn check_session(
@@ -22,7 +24,7 @@ pub(crate) fn check_session(
         for range in ranges {
             let is_about_range =
                 container.range(*range).map_or(*range == id, |range| range.descends_from(id));
-            if is_about_range && !has_applied(state, *range, &token.progress) {
+            if is_about_range && !has_applied(container, state, *range, &token.progress) {
                 return Err(Refusal::session_not_available().with_charge(1.0).at(state.position(*range)));
             }
         }
@@ -33,15 +35,21 @@ pub(crate) fn check_session(
 /// Whether every write that a client has seen in a range is applied here. With
 /// several regions the token has an LSN for each region. A token without the LSNs of the
 /// regions is compared by its one LSN.
-fn has_applied(state: &ContainerState, range: RangeId, progress: &Progress) -> bool {
+fn has_applied(container: &Container, state: &ContainerState, range: RangeId, progress: &Progress) -> bool {
     if state.regions == 0 || progress.regions.is_empty() {
-        return progress.lsn <= state.lsn(range);
+        return is_own(container, progress.lsn) && progress.lsn <= state.lsn(range);
     }
-    progress.regions.iter().all(|theirs| match u8::try_from(theirs.region) {
-        Ok(region) if region < state.regions => {
-            theirs.lsn <= i64::try_from(state.applied_lsn(range, RegionId(region))).unwrap_or(i64::MAX)
+    progress.regions.iter().all(|theirs| match (u8::try_from(theirs.region), u64::try_from(theirs.lsn)) {
+        (Ok(region), Ok(lsn)) if region < state.regions => {
+            is_own(container, lsn) && lsn <= state.applied_lsn(range, RegionId(region))
         }
-        // A region that is not in this account has no writes.
+        // A region that is not in this account has no writes, and -1 stands for no writes.
         _ => true,
     })
+}
+
+/// Whether an LSN may be one of this container. All containers have different LSNs. The LSNs
+/// up to 1 stand for no writes.
+fn is_own(container: &Container, lsn: u64) -> bool {
+    lsn >= container.lsn_first || lsn <= 1
 }

@@ -17,8 +17,8 @@ use crate::region::{REGION_BITS, REGIONS_MAX, RegionId, Replica};
 pub struct Position {
     /// The physical partition.
     pub range: RangeId,
-    /// The LSN of the partition's last write: 1 before the first write, 0 if the partition
-    /// does not exist.
+    /// The LSN of the partition's last write: the container's first LSN before the first
+    /// write, 0 if the partition does not exist.
     pub lsn: u64,
     /// The LSN of each region's last write that is applied here. Only in an
     /// account with several regions.
@@ -58,13 +58,13 @@ pub struct RangeState {
     pub applied_lsns: [u64; REGIONS_MAX],
 }
 
-/// The LSN of a range without writes.
-const LSN_FIRST: u64 = 1;
+/// The element of `applied_lsns` of a region that the account does not have.
+const LSN_OF_NO_REGION: u64 = 1;
 
 impl RangeState {
-    /// The counters of a range without writes.
-    pub(crate) fn empty(id: RangeId) -> Self {
-        RangeState { id, lsn: LSN_FIRST, documents: 0, bytes: 0, applied_lsns: [LSN_FIRST; REGIONS_MAX] }
+    /// The counters of a range without writes. `lsn` is the LSN before its first write.
+    pub(crate) fn empty(id: RangeId, lsn: u64) -> Self {
+        RangeState { id, lsn, documents: 0, bytes: 0, applied_lsns: [lsn; REGIONS_MAX] }
     }
 
     /// The counters of the ranges that this range is split into. Each child gets an equal
@@ -107,15 +107,19 @@ const HEAD_BYTES: usize = 16;
 const RANGE_BYTES: usize = 28;
 
 impl ContainerState {
-    /// The counters of a new container.
-    pub(crate) fn new(ranges: impl Iterator<Item = RangeId>, replica: Option<Replica>) -> Self {
-        let ranges = ranges.map(RangeState::empty).collect();
-        ContainerState {
-            rid_next: 1,
-            etag_next: 1,
-            ranges,
-            regions: replica.map_or(0, |replica| replica.regions),
-        }
+    /// The counters of a new container. `lsn_first` is the LSN of its ranges.
+    pub(crate) fn new(
+        ranges: impl Iterator<Item = RangeId>,
+        replica: Option<Replica>,
+        lsn_first: u64,
+    ) -> Self {
+        let regions = replica.map_or(0, |replica| replica.regions);
+        let empty = |id| {
+            let mut range = RangeState::empty(id, lsn_first);
+            range.applied_lsns[usize::from(regions)..].fill(LSN_OF_NO_REGION);
+            range
+        };
+        ContainerState { rid_next: 1, etag_next: 1, ranges: ranges.map(empty).collect(), regions }
     }
 
     /// The counters of a range.
@@ -138,6 +142,11 @@ impl ContainerState {
         let applied_lsns =
             (self.regions > 0).then(|| Arc::from(&range.applied_lsns[..usize::from(self.regions)]));
         Position { range: id, lsn: range.lsn, applied_lsns }
+    }
+
+    /// A counter above those of all `_rid`s so far.
+    pub(crate) fn rid_after_all(&self, replica: Option<Replica>) -> u64 {
+        with_region(self.rid_next, replica)
     }
 
     /// Takes the counter of a new `_rid`, unique over all regions.
@@ -208,7 +217,7 @@ impl ContainerState {
         }
         let (head, rest) = record.split_at_checked(HEAD_BYTES)?;
         let ranges = rest.chunks(RANGE_BYTES + 8 * usize::from(regions)).map(|chunk| {
-            let mut applied_lsns = [LSN_FIRST; REGIONS_MAX];
+            let mut applied_lsns = [LSN_OF_NO_REGION; REGIONS_MAX];
             for (index, lsn) in applied_lsns.iter_mut().enumerate().take(usize::from(regions)) {
                 *lsn = u64_at(chunk, RANGE_BYTES + 8 * index)?;
             }
@@ -244,7 +253,7 @@ mod tests {
 
     #[test]
     fn counters_decode_to_what_was_encoded() {
-        let mut state = ContainerState::new([0, 3].into_iter(), None);
+        let mut state = ContainerState::new([0, 3].into_iter(), None, 7);
         state.range_mut(3).unwrap().lsn = 9;
         assert_eq!(ContainerState::decode(&state.encode()), Some(state));
         assert_eq!(ContainerState::decode(&[1, 2]), None);
@@ -254,7 +263,7 @@ mod tests {
     fn counters_of_several_regions_decode_to_what_was_encoded() {
         for ranges in 0..3 {
             let replica = Replica { region: RegionId(1), regions: 3 };
-            let mut state = ContainerState::new(0..ranges, Some(replica));
+            let mut state = ContainerState::new(0..ranges, Some(replica), 7);
             state.ranges.iter_mut().for_each(|range| range.applied_lsns[2] = 77);
             assert_eq!(ContainerState::decode(&state.encode()), Some(state));
         }
@@ -264,7 +273,7 @@ mod tests {
     #[test]
     fn counters_of_two_regions_differ_and_later_ones_are_higher() {
         let [first, second] = [0, 1].map(|region| Some(Replica { region: RegionId(region), regions: 2 }));
-        let mut here = ContainerState::new([0].into_iter(), first);
+        let mut here = ContainerState::new([0].into_iter(), first, 1);
         let mut there = here.clone();
         let (ours, theirs) = (here.take_rid(first), there.take_rid(second));
         assert_ne!(ours, theirs);
@@ -276,7 +285,7 @@ mod tests {
 
     #[test]
     fn the_shares_of_a_split_add_up() {
-        let whole = RangeState { documents: 7, bytes: -5, ..RangeState::empty(0) };
+        let whole = RangeState { documents: 7, bytes: -5, ..RangeState::empty(0, 1) };
         let parts = whole.divided_among(&[1, 2, 3]);
         assert_eq!(parts.iter().map(|part| part.documents).sum::<i64>(), 7);
         assert_eq!(parts.iter().map(|part| part.bytes).sum::<i64>(), -5);

@@ -31,8 +31,14 @@ pub trait Store: Send + Sync + 'static {
 
     /// Applies every write or none; returns when they are as durable as this
     /// store can make them. A key may appear only once. After an error it is not known
-    /// whether the writes were applied.
+    /// whether the writes were applied, except after [`StoreErrorKind::Full`]: then they are not
+    /// visible, and another commit may succeed.
     fn commit(&self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), StoreError>;
+
+    /// Why every commit fails from now on; `None` while commits may succeed.
+    fn failure(&self) -> Option<String> {
+        None
+    }
 
     /// Whether an acknowledged write survives the end of the process.
     fn is_durable(&self) -> bool;
@@ -114,6 +120,8 @@ pub enum StoreErrorKind {
     TooNew,
     /// The file belongs to another program, or it is damaged.
     Damaged,
+    /// The disk has no room for a commit. The store can still be used.
+    Full,
     /// The operating system refused a read, a write or a sync, now or at an earlier
     /// write.
     Io,

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use perihelion_model::json::{self, Style, Value};
@@ -23,6 +24,10 @@ use crate::storage::{Direction, StoreError, View, Write};
 /// Writes by key: the new value, or `None` for a removal.
 type Overlay = BTreeMap<Vec<u8>, Option<Bytes>>;
 
+/// The most work of the conditions of patches that the writer evaluates in one job, in units of
+/// about 100 ns: about half a millisecond. All other writes wait for it.
+const CONDITION_WORK_MAX: u64 = 5_000;
+
 /// The view and the writes of a group of jobs.
 pub(crate) struct Transaction<'v> {
     view: Box<dyn View + 'v>,
@@ -31,8 +36,12 @@ pub(crate) struct Transaction<'v> {
     layers: Vec<Overlay>,
     /// The catalog with the changes of this group so far.
     pub catalog: Arc<Catalog>,
+    /// The work that the running job may still do for conditions of patches.
+    pub condition_work_left: u64,
     /// Seconds since 1970, one reading for the whole group.
     pub now: u64,
+    /// The same reading in milliseconds.
+    pub now_milliseconds: u64,
     /// The region of this engine; `None` in an account with one region.
     pub replica: Option<Replica>,
 }
@@ -41,10 +50,12 @@ impl<'v> Transaction<'v> {
     pub(crate) fn new(
         view: Box<dyn View + 'v>,
         catalog: Arc<Catalog>,
-        now: u64,
+        unix_time: Duration,
         replica: Option<Replica>,
     ) -> Self {
-        Transaction { view, layers: vec![Overlay::new()], catalog, now, replica }
+        let (now, now_milliseconds) = (unix_time.as_secs(), unix_time.as_millis() as u64);
+        let layers = vec![Overlay::new()];
+        Transaction { view, layers, catalog, condition_work_left: 0, now, now_milliseconds, replica }
     }
 
     /// The value of a key, this transaction's writes included.
@@ -75,21 +86,38 @@ impl<'v> Transaction<'v> {
         key_range: &OwnedKeyRange,
         limit: usize,
     ) -> Result<Vec<(Vec<u8>, Bytes)>, StoreError> {
+        self.entries_within(key_range, limit, usize::MAX)
+    }
+
+    /// Up to `limit` entries of a range of keys, this transaction's writes included. An entry
+    /// with which the values exceed `bytes_max` is the last one.
+    pub(crate) fn entries_within(
+        &self,
+        key_range: &OwnedKeyRange,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<(Vec<u8>, Bytes)>, StoreError> {
         let bounds = (key_range.from.clone(), key_range.to.clone());
         let mut written: BTreeMap<&[u8], &Option<Bytes>> = BTreeMap::new();
         for overlay in &self.layers {
             written.extend(overlay.range(bounds.clone()).map(|(key, value)| (key.as_slice(), value)));
         }
         let mut found: BTreeMap<Vec<u8>, Bytes> = BTreeMap::new();
+        let mut bytes = 0;
         self.view.scan(key_range.as_range(), Direction::Forward, &mut |key, value| {
             if !written.contains_key(key) {
+                bytes += value.len();
                 found.insert(key.to_vec(), Bytes::copy_from_slice(value));
             }
-            if found.len() >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            let is_full = found.len() >= limit || bytes > bytes_max;
+            if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
+        let last = found.last_key_value().map(|(key, _)| key.clone()).filter(|_| bytes > bytes_max);
         let added = written.into_iter().filter_map(|(key, value)| Some((key.to_vec(), value.clone()?)));
         found.extend(added);
-        Ok(found.into_iter().take(limit).collect())
+        // Keys after the last one of a scan that stopped early may lack others before them.
+        let is_before_end = |key: &[u8]| last.as_deref().is_none_or(|last| key <= last);
+        Ok(found.into_iter().take(limit).take_while(|(key, _)| is_before_end(key)).collect())
     }
 
     /// The container as this transaction sees it; refused when it was deleted.
@@ -110,6 +138,23 @@ impl<'v> Transaction<'v> {
 
     pub(crate) fn put_state(&mut self, container: ContainerNumber, state: &ContainerState) {
         self.put(keys::container_state(container), state.encode());
+    }
+
+    /// Runs a job. When it is refused or panics, its writes and its change of the catalog are
+    /// undone. The outer error is a panic, which the panic hook has reported.
+    pub(crate) fn run_job<T>(
+        &mut self,
+        job: impl FnOnce(&mut Self) -> Result<T, Refusal>,
+    ) -> Result<Result<T, Refusal>, JobPanicked> {
+        self.condition_work_left = CONDITION_WORK_MAX;
+        let (depth, catalog) = (self.layers.len(), Arc::clone(&self.catalog));
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.attempt(job)));
+        outcome.map_err(|_| {
+            // The layers that the job pushed are the only other state that it changed.
+            self.layers.truncate(depth);
+            self.catalog = catalog;
+            JobPanicked
+        })
     }
 
     /// Runs a job, or part of one. When it is refused, its writes and its change of the
@@ -137,6 +182,10 @@ impl<'v> Transaction<'v> {
     }
 }
 
+/// A job panicked: a defect of this program.
+#[derive(Debug)]
+pub(crate) struct JobPanicked;
+
 /// The writes of a group.
 pub(crate) struct Writes(Overlay);
 
@@ -152,5 +201,30 @@ impl Writes {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = Write<'_>> {
         self.0.iter().map(|(key, value)| Write { key, value: value.as_deref() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::{MemoryStore, Store};
+
+    #[test]
+    fn entries_end_when_their_values_have_enough_bytes() {
+        let store = MemoryStore::new();
+        let stored: Vec<Vec<u8>> = (0..9u8).map(|n| vec![1, n]).collect();
+        let value = [0; 100];
+        store.commit(&mut stored.iter().map(|key| Write { key, value: Some(&value) })).unwrap();
+        let mut transaction = Transaction::new(store.view().unwrap(), Arc::default(), Duration::ZERO, None);
+        transaction.put(vec![1, 0, 1], Bytes::new());
+        transaction.put(vec![1, 7, 1], Bytes::new());
+        let all = OwnedKeyRange::prefix(&[1]);
+        let keys_within = |limit, bytes| {
+            let entries = transaction.entries_within(&all, limit, bytes).unwrap();
+            entries.into_iter().map(|(key, _)| key).collect::<Vec<_>>()
+        };
+        assert_eq!(keys_within(99, 250), [vec![1, 0], vec![1, 0, 1], vec![1, 1], vec![1, 2]]);
+        assert_eq!(keys_within(2, 250), [vec![1, 0], vec![1, 0, 1]]);
+        assert_eq!(keys_within(99, usize::MAX).len(), 11);
     }
 }

@@ -11,12 +11,18 @@
 //! stores the task that submits a job runs all waiting jobs itself, unless another
 //! task is already running them.
 //!
+//! A job that panics is undone and refused; the other jobs of its group are not affected.
+//!
 //! After a commit that failed, the state of the disk is unknown. So the writer refuses
-//! every later job.
+//! every later job, and `StoreHandle::failure` says so. A commit for which the disk has no room
+//! is different: it left nothing, and the next one may succeed.
 
 mod handle;
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, TryLockError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -26,8 +32,8 @@ use crate::clock::Clock;
 use crate::keys;
 use crate::refusal::Refusal;
 use crate::replication::Replication;
-use crate::storage::Store;
-use crate::transaction::Transaction;
+use crate::storage::{Store, StoreError, StoreErrorKind};
+use crate::transaction::{Transaction, Writes};
 
 /// The most jobs that may wait for the writer thread. When the queue is full, the caller
 /// waits, so memory is bounded by the requests of the open connections.
@@ -36,19 +42,31 @@ const QUEUE_MAX: usize = 1024;
 /// next group for long.
 const GROUP_MAX: usize = 256;
 
+/// A group that has run for this long takes no further job, so that slow jobs do not delay the
+/// answers of the others for long.
+const GROUP_TIME_MAX: Duration = Duration::from_millis(20);
+
 /// The state that the writer and the readers share.
 struct Shared {
     store: Box<dyn Store>,
     /// Written by the writer alone, after a commit.
     catalog: RwLock<Arc<Catalog>>,
     clock: Clock,
-    /// Set when a commit failed: no later write is acknowledged.
-    has_failed: std::sync::atomic::AtomicBool,
+    /// Why no write is acknowledged any more. Set once, when a commit failed.
+    failure: OnceLock<String>,
+    /// Whether the disk had no room for the last commit.
+    is_full: AtomicBool,
     /// Only in an account with several regions.
     replication: Option<Arc<Replication>>,
 }
 
 impl Shared {
+    /// Why no write can succeed any more. A checkpoint of the store may have failed without a
+    /// commit.
+    fn failure(&self) -> Option<String> {
+        self.failure.get().cloned().or_else(|| self.store.failure())
+    }
+
     fn catalog(&self) -> Arc<Catalog> {
         Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -143,7 +161,7 @@ fn box_job<T: Send + 'static>(
     sender: oneshot::Sender<Result<T, Refusal>>,
 ) -> Job {
     Box::new(move |transaction| {
-        let outcome = transaction.attempt(job);
+        let outcome = transaction.run_job(job).unwrap_or_else(|_panic| Err(Refusal::failed_job()));
         Box::new(move |committed| {
             // The receiver is gone if the client has disconnected. The write remains.
             let _ = sender.send(committed.and(outcome));
@@ -154,7 +172,11 @@ fn box_job<T: Send + 'static>(
 /// The writer thread: commits group after group until the queue is closed and empty.
 fn run_thread(shared: &Shared, mut jobs: mpsc::Receiver<Job>) {
     while let Some(first) = jobs.blocking_recv() {
-        let rest = std::iter::from_fn(|| jobs.try_recv().ok());
+        let started_at = Instant::now();
+        let rest = std::iter::from_fn(|| {
+            let has_time = started_at.elapsed() < GROUP_TIME_MAX;
+            if has_time { jobs.try_recv().ok() } else { None }
+        });
         commit_group(shared, std::iter::once(first).chain(rest).take(GROUP_MAX));
     }
 }
@@ -168,14 +190,32 @@ fn commit_group(shared: &Shared, jobs: impl Iterator<Item = Job>) {
     }
 }
 
+/// Commits the writes of a group. A failure other than a full disk is remembered. A panic of the
+/// store is such a failure.
+fn commit(shared: &Shared, writes: &Writes) -> Result<(), Refusal> {
+    let committed = std::panic::catch_unwind(AssertUnwindSafe(|| shared.store.commit(&mut writes.iter())));
+    let committed = committed.unwrap_or_else(|_panic| {
+        Err(StoreError { kind: StoreErrorKind::Io, message: "the store panicked in a commit".to_owned() })
+    });
+    let is_full = matches!(&committed, Err(error) if error.kind == StoreErrorKind::Full);
+    shared.is_full.store(is_full, Ordering::SeqCst);
+    committed.map_err(|error| {
+        if is_full {
+            return Refusal::storage_full(&error);
+        }
+        // Only the first failure is kept.
+        let _ = shared.failure.set(error.message.clone());
+        Refusal::storage(&error)
+    })
+}
+
 /// Runs the jobs on one transaction, commits, and publishes the catalog.
 fn run_group(
     shared: &Shared,
     jobs: impl Iterator<Item = Job>,
     completions: &mut Vec<Completion>,
 ) -> Result<(), Refusal> {
-    use std::sync::atomic::Ordering::SeqCst;
-    if shared.has_failed.load(SeqCst) {
+    if shared.failure().is_some() {
         // Dropping the jobs drops their senders, so their callers get `stopping`.
         drop(jobs.collect::<Vec<_>>());
         return Err(Refusal::stopping());
@@ -183,15 +223,12 @@ fn run_group(
     let (writes, catalog) = {
         let view = shared.store.view()?;
         let replica = shared.replication.as_ref().map(|replication| replication.replica);
-        let mut transaction = Transaction::new(view, shared.catalog(), shared.clock.seconds(), replica);
+        let mut transaction = Transaction::new(view, shared.catalog(), shared.clock.unix_time(), replica);
         completions.extend(jobs.map(|job| job(&mut transaction)));
         transaction.into_writes()
     };
-    if !writes.is_empty()
-        && let Err(error) = shared.store.commit(&mut writes.iter())
-    {
-        shared.has_failed.store(true, SeqCst);
-        return Err(Refusal::storage(&error));
+    if !writes.is_empty() {
+        commit(shared, &writes)?;
     }
     if !Arc::ptr_eq(&catalog, &shared.catalog()) {
         *shared.catalog.write().unwrap_or_else(PoisonError::into_inner) = catalog;
@@ -203,3 +240,6 @@ fn run_group(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -75,14 +75,18 @@ pub enum KeyValue {
 }
 
 impl KeyPath {
-    /// Parses `/a/b` and `/"a b"/c`; `None` when it is not a path.
+    /// Parses `/a/b`, `/"a b"/c` and `/'a b'/c`; `None` when it is not a path. A quote
+    /// after a backslash does not end a quoted name. As in the SDKs, the backslash stays
+    /// part of the name.
     pub fn parse(text: &str) -> Option<Self> {
         let mut rest = text.strip_prefix('/')?;
         let mut steps = Vec::new();
         loop {
-            let (step, after) = match rest.strip_prefix('"') {
+            let (step, after) = match rest.strip_prefix(['"', '\'']) {
                 Some(quoted) => {
-                    let end = quoted.find('"')?;
+                    let quote = if rest.starts_with('"') { '"' } else { '\'' };
+                    let mut ends = quoted.match_indices(quote).map(|(at, _)| at);
+                    let end = ends.find(|at| !quoted[..*at].ends_with('\\'))?;
                     (&quoted[..end], &quoted[end + 1..])
                 }
                 None => rest.split_at(rest.find('/').unwrap_or(rest.len())),
@@ -100,6 +104,17 @@ impl KeyPath {
         Some(KeyPath { text: text.to_owned(), steps })
     }
 
+    /// Parses the path of a container that exists. Earlier builds took a single quote for a part of
+    /// the name, so a path with one quote is still a path.
+    fn parse_stored(text: &str) -> Option<Self> {
+        let unquoted = || {
+            let steps: Vec<String> = text.strip_prefix('/')?.split('/').map(str::to_owned).collect();
+            let is_path = steps.iter().all(|step| !step.is_empty());
+            is_path.then(|| KeyPath { text: text.to_owned(), steps })
+        };
+        Self::parse(text).or_else(unquoted)
+    }
+
     /// The value at this path, if the document has it.
     pub fn find<'v>(&self, document: &'v Object) -> Option<&'v Value> {
         let (first, rest) = self.steps.split_first()?;
@@ -112,8 +127,12 @@ impl PartitionKeyDefinition {
     /// not valid or its kind or version is unknown. Without a version, a plain key has
     /// version 1 and a hierarchical key version 2.
     pub fn from_json(value: &Value) -> Option<Self> {
-        let paths: Option<Vec<KeyPath>> =
-            value.get("paths")?.as_array()?.iter().map(|path| KeyPath::parse(path.as_str()?)).collect();
+        let paths: Option<Vec<KeyPath>> = value
+            .get("paths")?
+            .as_array()?
+            .iter()
+            .map(|path| KeyPath::parse_stored(path.as_str()?))
+            .collect();
         let paths = paths.filter(|paths| (1..=LEVELS_MAX).contains(&paths.len()))?;
         let kind = match value.get("kind").and_then(Value::as_str) {
             Some("Hash") | None => KeyKind::Hash,
@@ -128,13 +147,13 @@ impl PartitionKeyDefinition {
         Some(PartitionKeyDefinition { paths, kind, version })
     }
 
-    /// The key of a document; `None` when a value is an array or an object.
-    pub fn extract(&self, document: &Object) -> Option<PartitionKey> {
-        let values = self.paths.iter().map(|path| match path.find(document) {
-            None => Some(KeyValue::Undefined),
-            Some(value) => KeyValue::from_json(value),
-        });
-        Some(PartitionKey { values: values.collect::<Option<_>>()? })
+    /// The key of a document. As in the service, an array or an object at a key path counts
+    /// as undefined.
+    pub fn extract(&self, document: &Object) -> PartitionKey {
+        let value = |path: &KeyPath| path.find(document).and_then(KeyValue::from_json);
+        PartitionKey {
+            values: self.paths.iter().map(|path| value(path).unwrap_or(KeyValue::Undefined)).collect(),
+        }
     }
 
     /// Whether the key has fewer levels than the definition.
@@ -211,8 +230,8 @@ impl PartitionKey {
     }
 
     /// A hash of sixteen bytes per level, the same for both versions of the service's
-    /// hash. The engine distinguishes logical partitions by it, because long keys collide
-    /// in version 1 of the service's hash.
+    /// hash. Different keys may have the same hash, even on purpose: never take two keys with
+    /// the same hash for one.
     pub fn logical_hash(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(16 * self.values.len());
         for value in &self.values {

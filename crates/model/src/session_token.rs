@@ -88,7 +88,8 @@ impl fmt::Display for SessionToken {
 }
 
 impl Progress {
-    /// Parses `version#lsn[#region=lsn]...`, or the oldest form, only the LSN.
+    /// Parses `version#lsn[#region=lsn]...`, or the oldest form, only the LSN. Each region may
+    /// stand once.
     pub fn parse(text: &str) -> Option<Self> {
         let mut groups = text.split('#');
         let first = groups.next()?;
@@ -99,10 +100,12 @@ impl Progress {
             Progress { version: first.parse().ok()?, lsn: lsn.parse().ok()?, regions: Vec::new() };
         for group in groups {
             let (region, lsn) = group.split_once('=')?;
-            if progress.regions.len() == REGIONS_MAX {
+            let entry = RegionProgress { region: region.parse().ok()?, lsn: lsn.parse().ok()? };
+            // With two LSNs for one region, the progress would not cover itself.
+            if progress.regions.len() == REGIONS_MAX || progress.of_region(entry.region).is_some() {
                 return None;
             }
-            progress.regions.push(RegionProgress { region: region.parse().ok()?, lsn: lsn.parse().ok()? });
+            progress.regions.push(entry);
         }
         Some(progress)
     }
@@ -176,7 +179,18 @@ mod tests {
         assert_eq!(both.iter().map(|token| token.progress.lsn).collect::<Vec<_>>(), [50, 51]);
         assert_eq!(parse(&print(3, 9)).unwrap()[0].to_string(), "3:-1#9");
         assert_eq!(parse("0:12").unwrap()[0].to_string(), "0:-1#12");
-        for bad in ["x", "0:", "a:-1#2", "0:-1#", "0:-1#x", "0:q#1", ":-1#1", "0:1#2#3", "0:1#2#a=b"] {
+        for bad in [
+            "x",
+            "0:",
+            "a:-1#2",
+            "0:-1#",
+            "0:-1#x",
+            "0:q#1",
+            ":-1#1",
+            "0:1#2#3",
+            "0:1#2#a=b",
+            "0:1#2#1=3#1=4",
+        ] {
             assert_eq!(parse(bad), None, "{bad}");
         }
     }

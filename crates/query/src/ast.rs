@@ -126,6 +126,16 @@ pub(crate) struct Window {
     pub(crate) limit: Count,
 }
 
+/// A property of documents that is computed when a statement names it.
+#[derive(Debug, Clone)]
+pub(crate) struct ComputedProperty {
+    pub(crate) name: String,
+    /// The name of the document in `expr`.
+    pub(crate) alias: String,
+    /// The value. It has no subqueries and no aggregates.
+    pub(crate) expr: Expr,
+}
+
 /// A scalar expression. Its height is one more than the height of its highest part.
 #[derive(Debug, Clone)]
 pub(crate) struct Expr {

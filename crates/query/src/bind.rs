@@ -14,14 +14,18 @@ mod expression;
 mod fold;
 mod group;
 mod names;
+mod rank;
+mod search;
 mod select;
 mod stage;
 
-pub(crate) use group::{aggregate_call, contains_aggregate, same_expr};
+pub(crate) use group::{aggregate_call, contains_aggregate, parts, same_expr};
 pub(crate) use names::{select_names, source_name};
+pub(crate) use rank::{RankComponent, Scoring, rank_components};
+pub(crate) use search::sorts_by_score;
 pub(crate) use stage::subquery_to_run_first;
 
-use crate::ast::{Expr, Select};
+use crate::ast::{ComputedProperty, Expr, Select};
 use crate::context::Context;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::node::{AggregateNode, SelectNode};
@@ -57,12 +61,27 @@ pub(crate) fn bind(
     parameters: &Parameters,
     now: Now,
 ) -> Result<Bound, Vec<Diagnostic>> {
+    bind_with(source, select, parameters, &[], now)
+}
+
+/// Binds a statement over documents with computed properties.
+pub(crate) fn bind_with(
+    source: &str,
+    select: &Select,
+    parameters: &Parameters,
+    computed: &[ComputedProperty],
+    now: Now,
+) -> Result<Bound, Vec<Diagnostic>> {
     let staged = subquery_to_run_first(select);
-    let (inner, diagnostics) = match staged.map(|inner| bind(source, inner, parameters, now)) {
+    let inner = staged.map(|inner| bind_with(source, inner, parameters, computed, now));
+    let (inner, mut diagnostics) = match inner {
         Some(Ok(inner)) => (Some(Box::new(inner)), Vec::new()),
         Some(Err(diagnostics)) => (None, diagnostics),
         None => (None, Vec::new()),
     };
+    if staged.is_some_and(rank::is_ranked) {
+        diagnostics.push(rank::in_subquery(source, select));
+    }
     let mut binder = Binder {
         source,
         parameters,
@@ -70,6 +89,8 @@ pub(crate) fn bind(
         // The document. It has no name before FROM is bound.
         scope: vec![ScopeEntry::Value { name: None, binds_document: false }],
         is_staged: staged.is_some(),
+        computed,
+        computed_root: None,
         diagnostics,
         document_hops: None,
         can_compute_non_finite: inner.as_ref().is_some_and(|inner| inner.can_compute_non_finite),
@@ -94,6 +115,11 @@ struct Binder<'q> {
     /// Whether the first source of FROM is a stage of its own, whose rows take the
     /// place of the documents.
     is_staged: bool,
+    /// The computed properties of the documents.
+    computed: &'q [ComputedProperty],
+    /// While the expression of a computed property is bound: the name of the document in it,
+    /// and the index of the document's entry in the scope. No other name is known there.
+    computed_root: Option<(&'q str, usize)>,
     diagnostics: Vec<Diagnostic>,
     document_hops: Option<usize>,
     can_compute_non_finite: bool,

@@ -13,6 +13,8 @@ pub enum EvaluationError {
     TooMuchWork,
     /// The statement calls a user-defined function, which this crate cannot run.
     UnknownUdf(String),
+    /// RegexMatch has a pattern with look-around or a back-reference.
+    UnsupportedPattern(String),
 }
 
 /// The service's code for [`EvaluationError::NotRepresentable`].
@@ -22,6 +24,11 @@ const NOT_REPRESENTABLE_CODE: i64 = 4001;
 pub(crate) type Evaluated<T> = Result<T, EvaluationError>;
 
 impl EvaluationError {
+    /// The sub-status of the service's answer, if it has one.
+    pub fn sub_status(&self) -> Option<u32> {
+        (*self == EvaluationError::NotRepresentable).then_some(NOT_REPRESENTABLE_CODE as u32)
+    }
+
     /// The JSON that the service embeds in its error message. Unlike the JSON of a
     /// compile error, it has no location. Its code is a number, or is left out.
     pub fn to_json(&self) -> Value {
@@ -48,6 +55,11 @@ impl std::fmt::Display for EvaluationError {
             EvaluationError::UnknownUdf(name) => {
                 write!(f, "The user defined function '{name}' cannot be called: this server runs no scripts.")
             }
+            EvaluationError::UnsupportedPattern(pattern) => write!(
+                f,
+                "The pattern '{pattern}' of RegexMatch has look-around, an atomic group or a back-reference, \
+                 which this server does not support."
+            ),
         }
     }
 }

@@ -7,6 +7,7 @@
 //! Rows, comparisons, copies of values, and text that is built are charged to the budget of the
 //! [`Context`] first, which limits the time and memory of a statement.
 
+mod groups;
 mod operators;
 mod select;
 
@@ -14,7 +15,9 @@ use std::borrow::Cow;
 
 use perihelion_model::json::{Object, Value};
 
-pub(crate) use select::{GroupTable, each_row, group_rows, order_keys, output_of, values_of};
+pub use groups::GroupWindow;
+pub(crate) use groups::{GroupTable, group_rows};
+pub(crate) use select::{each_row, order_keys, output_of, values_of};
 
 use crate::ast::{LogicalOperator, SubqueryKind, UnaryOperator};
 use crate::context::{Budget, Context};

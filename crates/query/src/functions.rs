@@ -10,9 +10,12 @@
 mod arrays;
 mod conversion;
 mod dates;
+mod full_text;
 mod math;
+mod spatial;
 mod strings;
 mod types;
+mod vectors;
 
 use std::borrow::Cow;
 
@@ -52,6 +55,12 @@ enum Treatment {
     RegexMatch,
     /// IS_NULL: the planner treats `IS_NULL(c.pk)` like `c.pk = null`.
     NullTest,
+    /// VectorDistance and `_VectorScore`: the binder finds the distance function.
+    Vectors,
+    /// The functions on GeoJSON: the binder appends the kind of coordinates.
+    Spatial,
+    /// RAND: the value differs from call to call, so the binder does not fold it.
+    Random,
 }
 
 /// A built-in function.
@@ -71,6 +80,9 @@ impl Function {
             math::FUNCTIONS,
             conversion::FUNCTIONS,
             dates::FUNCTIONS,
+            vectors::FUNCTIONS,
+            full_text::FUNCTIONS,
+            spatial::FUNCTIONS,
         ];
         tables.into_iter().flatten().find(|signature| signature.name.eq_ignore_ascii_case(name)).map(Function)
     }
@@ -89,6 +101,23 @@ impl Function {
 
     pub(crate) fn is_null_test(self) -> bool {
         self.0.treatment == Treatment::NullTest
+    }
+
+    pub(crate) fn compares_vectors(self) -> bool {
+        self.0.treatment == Treatment::Vectors
+    }
+
+    pub(crate) fn is_spatial(self) -> bool {
+        self.0.treatment == Treatment::Spatial
+    }
+
+    /// Whether ORDER BY may sort by the function's value.
+    pub(crate) fn sorts_rows(self) -> bool {
+        self.compares_vectors() || ["_FullTextScore", "ST_DISTANCE"].contains(&self.0.name)
+    }
+
+    pub(crate) fn is_random(self) -> bool {
+        self.0.treatment == Treatment::Random
     }
 
     pub(crate) fn run(self, arguments: &[Arg<'_>], context: &Context) -> Outcome {

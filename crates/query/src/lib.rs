@@ -51,6 +51,7 @@
 mod aggregate;
 mod ast;
 mod bind;
+mod computed;
 mod conjunct;
 mod context;
 mod diagnostic;
@@ -74,15 +75,19 @@ mod regex;
 mod statement;
 
 pub use ast::Direction;
+pub use computed::ComputedProperties;
 pub use conjunct::{Condition, Conjunct};
 pub use diagnostic::{Diagnostic, errors_to_json};
 pub use error::EvaluationError;
+pub use eval::GroupWindow;
 pub use gateway::GatewayVerdict;
 pub use node::Step;
 pub use number::compare_numbers;
 pub use order::{canonical_key, compare_order, compare_values, equal};
-pub use parameters::{Now, ParameterError, Parameters};
+pub use parameters::{DistanceFunction, Now, ParameterError, Parameters, VectorEmbedding};
 pub use patch_condition::{ConditionError, PatchCondition, evaluate_condition};
-pub use plan::{PartitionKeyFilter, PlanError, QueryPlan, QueryRange, partition_keys, plan};
-pub use program::{Accumulator, DistinctValues, OrderKey, Program, Row, compile};
+pub use plan::{
+    FILTER_PLACEHOLDER, PartitionKeyFilter, PlanError, QueryPlan, QueryRange, partition_keys, plan,
+};
+pub use program::{Accumulator, DistinctValues, GroupRows, OrderKey, Program, Row, compile, compile_with};
 pub use statement::{Query, parse};

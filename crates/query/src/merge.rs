@@ -22,6 +22,9 @@
 //!   are buffered first. An unordered DISTINCT remembers all values until the end.
 //!   As in the published SDKs, these queries have no token before the end.
 //!
+//! A plan of ORDER BY RANK is not merged in this way: [`HybridSearch`] fuses the rows of several
+//! statements.
+//!
 //! Invariants: at most `parallel_max` fetches are in flight; a range has at
 //! most one fetch in flight and, unless rows are buffered, one page in memory; and no
 //! row is lost or repeated by a split, by a merge of ranges, or by resuming from a
@@ -49,6 +52,7 @@ mod buffered;
 mod error;
 mod fetch;
 mod groups;
+mod hybrid;
 mod merge_queue;
 mod output;
 mod plan;
@@ -60,6 +64,7 @@ mod rows;
 mod token;
 
 pub use error::MergeError;
+pub use hybrid::HybridSearch;
 pub use plan::MergePlan;
 pub use range::KeyRange;
 

@@ -1,4 +1,5 @@
-//! The parameters of a query, and the time at which it is evaluated.
+//! The inputs of a query besides its text: parameters, the container's vectors, and the time
+//! at which it is evaluated.
 
 use std::collections::HashMap;
 
@@ -9,6 +10,55 @@ use perihelion_model::json::Value;
 #[derive(Debug, Clone, Default)]
 pub struct Parameters {
     values: HashMap<String, Option<Value>>,
+    embeddings: Vec<VectorEmbedding>,
+    is_planar: bool,
+}
+
+/// A path of the container's vector embedding policy, with its distance function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VectorEmbedding {
+    /// The names of the path.
+    names: Vec<String>,
+    function: DistanceFunction,
+}
+
+/// How two vectors are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DistanceFunction {
+    /// The cosine of the angle between the vectors; higher is more similar.
+    #[default]
+    Cosine,
+    /// The sum of the products; higher is more similar.
+    DotProduct,
+    /// The distance of the points; lower is more similar.
+    Euclidean,
+}
+
+impl DistanceFunction {
+    /// Every function with its name.
+    const NAMES: [(DistanceFunction, &'static str); 3] = [
+        (DistanceFunction::Cosine, "cosine"),
+        (DistanceFunction::DotProduct, "dotproduct"),
+        (DistanceFunction::Euclidean, "euclidean"),
+    ];
+
+    /// The function of that name, in any letter case.
+    pub fn by_name(name: &str) -> Option<Self> {
+        let found = Self::NAMES.iter().find(|(_, known)| known.eq_ignore_ascii_case(name));
+        found.map(|(function, _)| *function)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(function, _)| *function == self).map_or("", |(_, name)| name)
+    }
+}
+
+impl VectorEmbedding {
+    /// The distance function of a path such as `/text/vector`.
+    pub fn new(path: &str, function: DistanceFunction) -> Self {
+        let names = path.split('/').skip(1).map(|name| name.trim_matches('"').to_owned());
+        VectorEmbedding { names: names.collect(), function }
+    }
 }
 
 /// Why a parameter list is refused. The messages are the service's.
@@ -64,7 +114,35 @@ impl Parameters {
             }
             values.insert(name, value);
         }
-        Ok(Parameters { values })
+        Ok(Parameters { values, ..Parameters::default() })
+    }
+
+    /// The same parameters for a container with these vectors. VectorDistance without a distance
+    /// function uses the function of its path.
+    #[must_use]
+    pub fn with_embeddings(self, embeddings: Vec<VectorEmbedding>) -> Self {
+        Parameters { embeddings, ..self }
+    }
+
+    /// The same parameters for a container whose `geospatialConfig` is *Geometry* (`true`), or
+    /// *Geography*, the default.
+    #[must_use]
+    pub fn with_planar_geometry(self, is_planar: bool) -> Self {
+        Parameters { is_planar, ..self }
+    }
+
+    /// Whether GeoJSON has coordinates of a plane.
+    pub(crate) fn is_planar(&self) -> bool {
+        self.is_planar
+    }
+
+    /// The distance function of a path.
+    pub(crate) fn distance_function<'n>(
+        &self,
+        names: impl Iterator<Item = &'n str> + Clone,
+    ) -> Option<DistanceFunction> {
+        let is_path = |embedding: &&VectorEmbedding| embedding.names.iter().eq(names.clone());
+        self.embeddings.iter().find(is_path).map(|embedding| embedding.function)
     }
 
     /// The value of `@name`; the `@` is part of the name.
@@ -113,6 +191,11 @@ impl Now {
     /// The time that is this many ticks (100 ns) after 1970-01-01.
     pub fn from_unix_ticks(ticks: i64) -> Self {
         Now { ticks }
+    }
+
+    /// The ticks (100 ns) since 1970-01-01.
+    pub fn unix_ticks(self) -> i64 {
+        self.ticks
     }
 
     pub(crate) fn ticks(self) -> i64 {

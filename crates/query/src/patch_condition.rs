@@ -55,6 +55,12 @@ impl PatchCondition {
         Ok(PatchCondition { program, work_per_step: 1 + (text.len() / TEXT_BYTES_PER_WORK) as u64 })
     }
 
+    /// Whether the first source of FROM is a subquery. [`PatchCondition::matches_within`] refuses
+    /// such a condition.
+    pub fn is_staged(&self) -> bool {
+        self.program.inner().is_some()
+    }
+
     /// Whether the document satisfies the condition.
     pub fn matches(&self, document: &Value) -> Result<bool, EvaluationError> {
         self.program.matches(document)

@@ -5,19 +5,24 @@
 //! because clients send the rewritten statement back and read the other members by
 //! name. The list of partition keys may be longer than the service's. [`rewrite`] makes
 //! the statement for one partition, [`features`] lists the features that the client
-//! must support, [`keys`] finds the partition keys that can hold a result.
+//! must support, [`keys`] finds the partition keys that can hold a result, [`hybrid`] plans
+//! ORDER BY RANK.
 
+mod distinct_count;
 mod features;
+mod hybrid;
 mod json;
 mod keys;
 mod rewrite;
 
+use hybrid::HybridPlan;
+pub(crate) use hybrid::{DOCUMENT_COUNT_PLACEHOLDER, hit_counts_placeholder, word_count_placeholder};
 pub use json::QueryRange;
 pub use keys::PartitionKeyFilter;
-pub(crate) use rewrite::FILTER_PLACEHOLDER;
+pub use rewrite::FILTER_PLACEHOLDER;
 
 use crate::ast::{Count, Direction, Expr, Select, Selection};
-use crate::bind::{aggregate_call, bind, contains_aggregate, same_expr, select_names};
+use crate::bind::{aggregate_call, bind, contains_aggregate, same_expr, select_names, sorts_by_score};
 use crate::diagnostic::{Diagnostic, errors_to_json};
 use crate::node::{AggregateFunction, SelectNode};
 use crate::parameters::{Now, Parameters};
@@ -45,6 +50,12 @@ pub struct QueryPlan {
     /// Empty when the statement needs no rewrite.
     rewritten_query: String,
     has_select_value: bool,
+    /// Whether the partitions sort by a distance or a score.
+    sorts_by_score: bool,
+    /// The name of the count of distinct rows, empty for VALUE; see [`distinct_count`].
+    distinct_count_alias: Option<String>,
+    /// The plan of a statement with ORDER BY RANK, in place of everything above.
+    hybrid: Option<HybridPlan>,
     partition_keys: PartitionKeyFilter,
 }
 
@@ -106,9 +117,14 @@ pub fn plan(
     // A plan does not depend on the time.
     let bound = bind(&query.text, select, parameters, Now::from_unix_ticks(0)).map_err(PlanError::Invalid)?;
     let shape = ProjectionShape::of(select)?;
-    features::check(select, &shape, supported_features)?;
+    let supported = features::Supported::new(supported_features);
     let partition_keys = keys::possible_keys(&bound, partition_key_paths);
-    Ok(QueryPlan::new(select, &bound.select, &shape, partition_keys))
+    if let Some(plan) = distinct_count::plan(select, &bound, &supported, &partition_keys)? {
+        return Ok(plan);
+    }
+    supported.check(select, &shape)?;
+    let hybrid = hybrid::plan(query, parameters, &bound.select, &supported)?;
+    Ok(QueryPlan { hybrid, ..QueryPlan::new(select, &bound.select, &shape, partition_keys) })
 }
 
 /// The partition keys that can hold a result of a statement, whether or not the statement
@@ -188,7 +204,7 @@ impl QueryPlan {
             top: counts.top,
             offset: counts.offset,
             limit: counts.limit,
-            order_by: order.iter().map(|item| item.direction.unwrap_or(Direction::Ascending)).collect(),
+            order_by: bound.order.iter().map(|key| key.direction).take(order.len()).collect(),
             order_by_expressions: order.iter().map(|item| expr_text(&item.expr)).collect(),
             group_by_expressions: select.group_by.iter().flatten().map(expr_text).collect(),
             group_by_aliases: aliases,
@@ -201,6 +217,12 @@ impl QueryPlan {
             alias_types: types,
             rewritten_query: rewrite::rewrite(select, shape, counts),
             has_select_value: matches!(select.selection, Selection::Value(_)),
+            sorts_by_score: select
+                .order_by
+                .as_ref()
+                .is_some_and(|order_by| is_plain && sorts_by_score(order_by)),
+            distinct_count_alias: None,
+            hybrid: None,
             partition_keys,
         }
     }

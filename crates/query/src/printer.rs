@@ -5,7 +5,7 @@
 //! has `ASC`. The planner's layout has one clause per line, and has `ASC` only if the
 //! statement has it. Subqueries are in the form on one line in both layouts.
 
-use perihelion_model::json::{Style, Value, print_into, print_string};
+use perihelion_model::json::{Number, Style, Value, print_into, print_string};
 
 use crate::ast::{
     Collection, Count, Direction, Expr, ExprKind, From, OrderBy, PathStep, Select, SelectItem, Selection,
@@ -197,6 +197,7 @@ fn print_subquery(out: &mut String, word: &str, select: &Select) {
 pub(crate) fn print_expr(out: &mut String, expr: &Expr) {
     match &expr.kind {
         ExprKind::Literal(None) => out.push_str("undefined"),
+        ExprKind::Literal(Some(Value::Number(Number::Double(number)))) => out.push_str(&double_text(*number)),
         ExprKind::Literal(Some(value)) => print_into(out, value, Style::Query),
         ExprKind::Parameter(name) | ExprKind::Identifier(name) => out.push_str(name),
         ExprKind::Member(base, name) => {
@@ -314,6 +315,26 @@ fn print_operation(out: &mut String, expr: &Expr) {
     }
     out.push(')');
 }
+
+/// The text of a double as the service prints it: with 15 significant digits if they are enough
+/// to read the same number, otherwise with 17.
+fn double_text(number: f64) -> String {
+    let mut shortest = String::new();
+    print_into(&mut shortest, &Value::Number(Number::Double(number)), Style::Query);
+    let digits = shortest.bytes().take_while(|byte| *byte != b'e' && *byte != b'E');
+    let digits = digits.filter(u8::is_ascii_digit).skip_while(|byte| *byte == b'0').count();
+    if digits <= DIGITS_SHORT || shortest.contains(['e', 'E']) {
+        return shortest;
+    }
+    let exponent = number.abs().log10().floor() as i32;
+    let decimals = usize::try_from(DIGITS_LONG - 1 - exponent).unwrap_or(0);
+    let long = format!("{number:.decimals$}");
+    long.trim_end_matches('0').to_owned()
+}
+
+/// See [`double_text`].
+const DIGITS_SHORT: usize = 15;
+const DIGITS_LONG: i32 = 17;
 
 fn subquery_word(kind: SubqueryKind) -> &'static str {
     match kind {

@@ -10,31 +10,51 @@
 
 mod accumulator;
 mod distinct;
+mod shape;
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering as AtomicOrdering};
 
-pub use accumulator::Accumulator;
+pub use accumulator::{Accumulator, GroupRows};
 pub use distinct::DistinctValues;
+use shape::{is_representable, order_of, selects_document};
 
-use perihelion_model::json::{Number, Value};
+use perihelion_model::json::Value;
 
-use crate::ast::{Direction, Select};
-use crate::bind::{Bound, bind};
-use crate::conjunct::{Conjunct, conjuncts, path_of};
+use crate::ast::Direction;
+use crate::bind::{Bound, bind_with, sorts_by_score};
+use crate::computed::ComputedProperties;
+use crate::conjunct::{Conjunct, conjuncts};
 use crate::context::{Budget, Context};
 use crate::diagnostic::Diagnostic;
 use crate::error::EvaluationError;
-use crate::eval::{Frame, GroupTable, each_row, order_keys, output_of};
+use crate::eval::{Frame, GroupTable, GroupWindow, each_row, order_keys, output_of};
 use crate::gateway::{GatewayVerdict, gateway_verdict};
-use crate::node::{Node, Output, SelectNode, Step};
+use crate::node::{AggregateFunction, AggregateNode, Node, SelectNode, Step};
 use crate::order::compare_order;
 use crate::parameters::{Now, Parameters};
 use crate::statement::Query;
 
 /// Compiles a statement. The date functions see `now`.
 pub fn compile(query: &Query, parameters: &Parameters, now: Now) -> Result<Program, Vec<Diagnostic>> {
-    Program::new(&query.text, &query.select, parameters, now)
+    compile_with(query, parameters, &ComputedProperties::default(), now)
+}
+
+/// Compiles a statement over documents with computed properties.
+pub fn compile_with(
+    query: &Query,
+    parameters: &Parameters,
+    computed: &ComputedProperties,
+    now: Now,
+) -> Result<Program, Vec<Diagnostic>> {
+    let bound = bind_with(&query.text, &query.select, parameters, computed.as_slice(), now)?;
+    let order_by = query.select.order_by.as_ref();
+    Ok(Program {
+        is_ranked: order_by.is_some_and(|order_by| order_by.is_rank),
+        sorts_by_score: order_by.is_some_and(sorts_by_score),
+        ..Program::from_bound(bound, now, gateway_verdict(&query.select))
+    })
 }
 
 /// A compiled statement. See the [crate documentation](crate).
@@ -54,6 +74,10 @@ pub struct Program {
     /// can its output have infinity or NaN, which JSON cannot represent.
     can_compute_non_finite: bool,
     verdict: GatewayVerdict,
+    is_ranked: bool,
+    sorts_by_score: bool,
+    /// The number of evaluations so far.
+    evaluations: AtomicU64,
 }
 
 /// How many bytes of copies take about as long as one step.
@@ -80,16 +104,6 @@ pub struct Row {
 }
 
 impl Program {
-    pub(crate) fn new(
-        source: &str,
-        select: &Select,
-        parameters: &Parameters,
-        now: Now,
-    ) -> Result<Self, Vec<Diagnostic>> {
-        let bound = bind(source, select, parameters, now)?;
-        Ok(Program::from_bound(bound, now, gateway_verdict(select)))
-    }
-
     fn from_bound(bound: Bound, now: Now, verdict: GatewayVerdict) -> Self {
         let inner = bound.inner.map(|inner| {
             // The rows of an inner stage are not output, so their numbers need no check.
@@ -114,6 +128,9 @@ impl Program {
             },
             can_compute_non_finite: bound.can_compute_non_finite,
             verdict,
+            is_ranked: false,
+            sorts_by_score: false,
+            evaluations: AtomicU64::new(0),
             select: bound.select,
             inner,
         }
@@ -165,6 +182,11 @@ impl Program {
         }
     }
 
+    /// The time that the date functions see.
+    pub fn now(&self) -> Now {
+        self.now
+    }
+
     /// The keys of ORDER BY.
     pub fn order(&self) -> &[OrderKey] {
         &self.order
@@ -205,6 +227,19 @@ impl Program {
         self.select.grouping.as_ref().is_some_and(|grouping| !grouping.aggregates.is_empty())
     }
 
+    /// Whether the statement only counts rows (`COUNT(1)`): it needs no value of a document
+    /// that its filter does not need.
+    pub fn only_counts_rows(&self) -> bool {
+        let counts = |aggregate: &AggregateNode| {
+            aggregate.function == AggregateFunction::Count && aggregate.argument.as_constant().is_some()
+        };
+        let grouping = self.select.grouping.as_ref().filter(|grouping| grouping.keys.is_empty());
+        self.inner.is_none()
+            && grouping.is_some_and(|grouping| {
+                !grouping.aggregates.is_empty() && grouping.aggregates.iter().all(counts)
+            })
+    }
+
     /// Whether there is a GROUP BY clause.
     pub fn has_group_by(&self) -> bool {
         self.select.grouping.as_ref().is_some_and(|grouping| !grouping.keys.is_empty())
@@ -233,6 +268,19 @@ impl Program {
     /// What the service's gateway does with this statement across partitions.
     pub fn gateway_verdict(&self) -> GatewayVerdict {
         self.verdict
+    }
+
+    /// Whether the statement has ORDER BY RANK. Such a statement runs by its plan only: a client
+    /// collects statistics, runs the statements of the plan and fuses their ranks. The program
+    /// itself returns the rows in any order.
+    pub fn is_ranked(&self) -> bool {
+        self.is_ranked
+    }
+
+    /// Whether ORDER BY sorts by a distance or a score. The service returns all rows of such a
+    /// statement in one page, because clients do not continue it.
+    pub fn sorts_by_score(&self) -> bool {
+        self.sorts_by_score
     }
 
     /// Appends the rows of one document, after FROM, WHERE and the projection.
@@ -270,7 +318,8 @@ impl Program {
         if self.inner().is_some() {
             return (Err(EvaluationError::TooMuchWork), 0);
         }
-        let context = Context { now: self.now, budget: Budget::with_steps(steps) };
+        let budget = Budget::with_limits(steps, steps.saturating_mul(BYTES_PER_STEP));
+        let context = Context::with_budget(self.now, budget).with_seed(self.next_seed());
         let (steps_before, bytes_before) = (context.budget.steps_left(), context.budget.bytes_left());
         let outcome = self.has_row_in(document, &context);
         let steps_for_bytes = (bytes_before - context.budget.bytes_left()) / BYTES_PER_STEP;
@@ -306,6 +355,13 @@ impl Program {
         Accumulator { program: self, table, context: self.context() }
     }
 
+    /// An empty table of the groups in a window, for grouped programs. The memory that it
+    /// takes does not grow with the number of groups outside the window.
+    pub fn groups_after(&self, window: GroupWindow) -> Accumulator<'_> {
+        let table = self.select.grouping.as_ref().map(|grouping| GroupTable::within(grouping, window));
+        Accumulator { program: self, table, context: self.context() }
+    }
+
     /// Orders two rows by ORDER BY.
     pub fn compare(&self, a: &Row, b: &Row) -> Ordering {
         compare_order(&a.order_keys, &b.order_keys, &self.directions)
@@ -329,7 +385,12 @@ impl Program {
     }
 
     fn context(&self) -> Context {
-        Context::new(self.now)
+        Context::new(self.now).with_seed(self.next_seed())
+    }
+
+    /// A number that no evaluation before had, so that RAND differs from document to document.
+    fn next_seed(&self) -> u64 {
+        self.evaluations.fetch_add(1, AtomicOrdering::Relaxed)
     }
 
     /// Checks that JSON can represent the output.
@@ -340,32 +401,5 @@ impl Program {
             }
             _ => Ok(()),
         }
-    }
-}
-
-/// The keys of ORDER BY.
-fn order_of(select: &SelectNode, document_hops: Option<usize>) -> Vec<OrderKey> {
-    let path = |node: &Node| match document_hops {
-        Some(hops) if select.grouping.is_none() => path_of(node, hops).map(<[Step]>::to_vec),
-        _ => None,
-    };
-    select.order.iter().map(|key| OrderKey { direction: key.direction, path: path(&key.node) }).collect()
-}
-
-/// Whether each row is the document itself.
-fn selects_document(select: &SelectNode, document_hops: Option<usize>) -> bool {
-    let whole = match &select.output {
-        Output::Value(Node::Path { hops, steps }) => steps.is_empty() && Some(*hops) == document_hops,
-        _ => false,
-    };
-    whole && select.sources.len() == 1 && select.grouping.is_none()
-}
-
-fn is_representable(value: &Value) -> bool {
-    match value {
-        Value::Number(Number::Double(value)) => value.is_finite(),
-        Value::Array(items) => items.iter().all(is_representable),
-        Value::Object(object) => object.iter().all(|(_, member)| is_representable(member)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! `regex-lite` matches every pattern in time linear in the length of the text. The
 //! service's engine supports look-around and back-references, `regex-lite` does not:
-//! the result of RegexMatch with such a pattern is undefined here.
+//! a statement with such a pattern is refused here ([`unsupported`]).
 
 use regex_lite::{Regex, RegexBuilder};
 
 use crate::context::Context;
-use crate::error::Evaluated;
+use crate::error::{Evaluated, EvaluationError};
 
 /// The longest pattern, in bytes.
 const LENGTH_MAX: usize = 4096;
@@ -40,7 +40,54 @@ pub(crate) fn compile(pattern: &str, modifiers: &str) -> Option<Regex> {
         .ok()
 }
 
+/// The error of a pattern with look-around, an atomic group or a back-reference, which
+/// `regex-lite` does not support; `None` for any other pattern.
+pub(crate) fn unsupported(pattern: &str) -> Option<EvaluationError> {
+    let (mut characters, mut is_in_class) = (pattern.chars().peekable(), false);
+    let mut before = [' '; 2];
+    while let Some(character) = characters.next() {
+        let next = characters.peek().copied().unwrap_or(' ');
+        if character == '\\' {
+            if !is_in_class && (('1'..='9').contains(&next) || next == 'k') {
+                return Some(EvaluationError::UnsupportedPattern(pattern.to_owned()));
+            }
+            characters.next();
+            before = [' '; 2];
+            continue;
+        }
+        let is_group = before == ['(', '?'] && !is_in_class;
+        if is_group && (matches!(character, '=' | '!' | '>') || character == '<' && matches!(next, '=' | '!'))
+        {
+            return Some(EvaluationError::UnsupportedPattern(pattern.to_owned()));
+        }
+        match character {
+            '[' => is_in_class = true,
+            ']' => is_in_class = false,
+            _ => {}
+        }
+        before = [before[1], character];
+    }
+    None
+}
+
 pub(crate) fn matches(regex: &Regex, text: &str, context: &Context) -> Evaluated<bool> {
     context.budget.spend_steps(1 + text.len() as u64 * STEPS_PER_BYTE)?;
     Ok(regex.is_match(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_that_regex_lite_does_not_support_are_recognized() {
+        for pattern in ["a(?=b)", "(?!a)b", "(?<=a)b", "(?<!a)b", r"(a)\1", r"(?<n>a)\k<n>", "(?>a)b"] {
+            assert!(unsupported(pattern).is_some() && compile(pattern, "").is_none(), "{pattern}");
+        }
+        for pattern in
+            ["a?b", "(?:a)b", "(?i)a", r"\(?=", "[(?=]", "(?P<n>a)", "(?<n>a)", r"\\1", r"[\d]", "a(b"]
+        {
+            assert!(unsupported(pattern).is_none(), "{pattern}");
+        }
+    }
 }

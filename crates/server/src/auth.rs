@@ -45,29 +45,11 @@ impl Authenticator {
         if self.mode == AuthMode::Off || (is_allowed_unsigned && !is_signed) {
             return Ok(());
         }
-        let mut values = map.get_all(headers::AUTHORIZATION).iter();
-        let (first, second) = (values.next(), values.next());
-        let Some(header) = first.and_then(|value| value.to_str().ok()) else {
-            return Err(Refusal::gateway(status::UNAUTHORIZED, HEADER_MISSING));
-        };
-        if second.is_some() {
-            return Err(Refusal::gateway(status::UNAUTHORIZED, WRONG_SIGNATURE));
-        }
-        let credentials = Credentials::parse(header)
-            .map_err(|error| Refusal::gateway(status::UNAUTHORIZED, error.to_string()))?;
-        match credentials {
+        match credentials(map)? {
             Credentials::MasterKey { signature } => {
                 let date = signed_date(map, now_seconds)?;
                 let request = SignedRequest { verb: method.as_str(), path, resource, date };
-                // Every key is tried, so that the time of the answer does not tell which
-                // key matched.
-                let is_verified =
-                    self.keys.iter().fold(false, |any, key| key.verify(&request, &signature) | any);
-                if is_verified {
-                    Ok(())
-                } else {
-                    Err(Refusal::gateway(status::UNAUTHORIZED, WRONG_SIGNATURE))
-                }
+                self.check_keys(|key| key.verify(&request, &signature))
             }
             Credentials::EntraId(_) if self.mode == AuthMode::Any => Ok(()),
             Credentials::EntraId(_) => Err(Refusal::gateway(
@@ -80,6 +62,45 @@ impl Authenticator {
             )),
         }
     }
+
+    /// Accepts a management request that is signed with the account's key, in every mode: a
+    /// weak `--auth` opens the data to everyone, not the control of the server.
+    pub(crate) fn check_management(
+        &self,
+        method: &Method,
+        path: &str,
+        map: &HeaderMap,
+        now_seconds: u64,
+    ) -> Result<(), Refusal> {
+        let Credentials::MasterKey { signature } = credentials(map)? else {
+            return Err(Refusal::gateway(status::UNAUTHORIZED, WRONG_SIGNATURE));
+        };
+        let date = signed_date(map, now_seconds)?;
+        self.check_keys(|key| key.verify_management(method.as_str(), path, date, &signature))
+    }
+
+    /// Accepts when a key matches. Every key is tried, so that the time of the answer does
+    /// not tell which key matched.
+    fn check_keys(&self, is_signed_with: impl Fn(&MasterKey) -> bool) -> Result<(), Refusal> {
+        if self.keys.iter().fold(false, |any, key| is_signed_with(key) | any) {
+            Ok(())
+        } else {
+            Err(Refusal::gateway(status::UNAUTHORIZED, WRONG_SIGNATURE))
+        }
+    }
+}
+
+/// The credentials in the request's one authorization header.
+fn credentials(map: &HeaderMap) -> Result<Credentials, Refusal> {
+    let mut values = map.get_all(headers::AUTHORIZATION).iter();
+    let (first, second) = (values.next(), values.next());
+    let Some(header) = first.and_then(|value| value.to_str().ok()) else {
+        return Err(Refusal::gateway(status::UNAUTHORIZED, HEADER_MISSING));
+    };
+    if second.is_some() {
+        return Err(Refusal::gateway(status::UNAUTHORIZED, WRONG_SIGNATURE));
+    }
+    Credentials::parse(header).map_err(|error| Refusal::gateway(status::UNAUTHORIZED, error.to_string()))
 }
 
 /// The date that the signature covers: `x-ms-date`, or `Date` when there is no

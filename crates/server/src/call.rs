@@ -96,7 +96,13 @@ impl Call {
     }
 
     pub(crate) fn required_partition_key(&self) -> Result<PartitionKey, Refusal> {
-        self.partition_key()?.ok_or_else(Refusal::partition_key_missing)
+        match self.partition_key()? {
+            Some(key) => Ok(key),
+            None if self.headers.contains_key(&headers::PARTITION_KEY) => {
+                Err(Refusal::partition_key_of_other_levels(&PartitionKey::default()))
+            }
+            None => Err(Refusal::partition_key_missing()),
+        }
     }
 
     /// The range that the header names, as `0` or `rid,0`; `None` without the header. A

@@ -13,6 +13,8 @@
 //! warns, holds its certificates in memory and starts. A name that a certificate cannot
 //! contain is an error.
 
+mod constraints;
+
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -99,7 +101,7 @@ impl Certificates {
     }
 
     fn in_memory(names: &Names, now: SystemTime) -> Result<Certificates, CertificateError> {
-        let ca = new_ca(now)?;
+        let ca = new_ca(&names.0, now)?;
         let leaf = new_leaf(&ca, names, now)?;
         Ok(Certificates { ca, leaf, location: Location::Memory })
     }
@@ -110,7 +112,7 @@ impl Certificates {
         now: SystemTime,
     ) -> Result<Certificates, CertificateError> {
         create_private_directory(directory).map_err(|error| file_error(directory, error))?;
-        let ca = load_or_create_ca(directory, now)?;
+        let ca = load_or_create_ca(directory, names, now)?;
         let leaf = load_or_create_leaf(directory, &ca, names, now)?;
         Ok(Certificates { ca, leaf, location: Location::Directory(directory.to_owned()) })
     }
@@ -241,7 +243,8 @@ fn file_error(path: &Path, error: io::Error) -> CertificateError {
 
 /// A certificate with its key, its names and its expiry.
 struct Identity {
-    /// Empty for the CA.
+    /// Of a leaf, its names. Of a CA, the names that it may sign besides the private ones; empty for
+    /// a CA of an earlier version, which may sign every name.
     names: Vec<String>,
     /// In seconds since 1970.
     expires: u64,
@@ -293,13 +296,16 @@ impl Identity {
     }
 }
 
-fn new_ca(now: SystemTime) -> Result<Identity, CertificateError> {
+fn new_ca(names: &[String], now: SystemTime) -> Result<Identity, CertificateError> {
     let key = KeyPair::generate().map_err(CertificateError::Creation)?;
     let mut params = ca_params(&key);
+    // Names that cannot be in a certificate are refused here: the constraints do not check them.
+    CertificateParams::new(names.to_vec()).map_err(CertificateError::Creation)?;
+    params.name_constraints = Some(constraints::for_names(names));
     let expires = set_validity(&mut params, now, CA_LIFE);
     let certificate = params.self_signed(&key).map_err(CertificateError::Creation)?;
     Ok(Identity {
-        names: Vec::new(),
+        names: names.to_vec(),
         expires,
         issuer: key_id(&key),
         certificate: certificate.pem(),
@@ -363,19 +369,31 @@ fn unix_seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Loads the CA of a directory, or creates a CA when it is missing, damaged or would
-/// expire before a new leaf. When two processes create a missing CA at once, they agree
+/// Loads the CA of a directory, or creates a CA when it is missing, damaged, would
+/// expire before a new leaf, or may not sign one of the names. When two processes create a missing CA at once, they agree
 /// on one: the first file that is linked into place wins, and the other process reads
 /// it. Two processes that replace a CA at once may use different CAs until the next
 /// start.
-fn load_or_create_ca(directory: &Path, now: SystemTime) -> Result<Identity, CertificateError> {
+fn load_or_create_ca(directory: &Path, names: &Names, now: SystemTime) -> Result<Identity, CertificateError> {
     let path = directory.join(CA_FILE);
     let stored = read_identity(&path)?;
     let may_replace = !matches!(stored, IdentityFile::Missing);
-    let ca = match stored.into_valid().filter(|ca| ca.is_valid_for(LEAF_LIFE, now)) {
+    let stored = stored.into_valid();
+    let mut permitted = names.0.clone();
+    if let Some(ca) = &stored
+        && !constraints::permit_all(&ca.names, names.0.iter().map(String::as_str))
+    {
+        permitted.extend(ca.names.iter().filter(|name| !names.0.contains(name)).cloned());
+        tracing::warn!(path = %path.display(), ?names, "a new CA is created, because the old one may not sign these names; trust it in place of the old one");
+    }
+    let is_usable = |ca: &Identity| {
+        ca.is_valid_for(LEAF_LIFE, now)
+            && constraints::permit_all(&ca.names, names.0.iter().map(String::as_str))
+    };
+    let ca = match stored.filter(is_usable) {
         Some(ca) => ca,
         None => {
-            let new = new_ca(now)?;
+            let new = new_ca(&permitted, now)?;
             let is_written = write_atomically(&path, &new.to_text(), may_replace)
                 .map_err(|error| file_error(&path, error))?;
             if is_written {

@@ -2,6 +2,7 @@
 //! answers, applies that region's outage, and separates health and management requests
 //! from requests of the data plane (everything that clients of Cosmos DB send).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,11 +16,11 @@ use crate::net::{self, Hangup, Peer, Scheme};
 use crate::regions::Outage;
 use crate::routes::RegionService;
 
-/// Where a request came from. The management interface trusts requests of the same
-/// process, and checks the host of requests from the network.
+/// Where a request came from, for the management interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
-    Network,
+    /// The other end of the connection has this address.
+    Network(IpAddr),
     SameProcess,
 }
 
@@ -91,7 +92,11 @@ async fn route(
     caller: Caller,
 ) -> Result<Response<Bytes>, Hangup> {
     if request.uri().path().starts_with(management::PREFIX) {
-        return Ok(management::serve(service, request, caller == Caller::SameProcess).await);
+        let origin = match caller {
+            Caller::SameProcess => management::Origin::SameProcess,
+            Caller::Network(peer) => management::Origin::of_peer(peer),
+        };
+        return Ok(management::serve(service, request, origin).await);
     }
     service.answer(request, scheme).await
 }
@@ -106,7 +111,7 @@ fn region_unavailable() -> Refusal {
 
 impl net::Handler for Dispatcher {
     async fn handle(&self, request: Request<Bytes>, peer: Peer) -> Result<Response<Bytes>, Hangup> {
-        self.answer(request, peer.scheme, Caller::Network).await
+        self.answer(request, peer.scheme, Caller::Network(peer.remote.ip())).await
     }
 
     fn reject(&self, rejection: net::Rejection) -> Response<Bytes> {

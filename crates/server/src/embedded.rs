@@ -27,6 +27,7 @@ use crate::addresses::{Addresses, EMBEDDED_GLOBAL, embedded_endpoint, embedded_e
 use crate::dispatch::{Caller, Dispatcher};
 use crate::error::StartError;
 use crate::management;
+use crate::memory::MemoryBudget;
 use crate::net::{Hangup, Limits, Rejection, Scheme};
 use crate::options::EmbeddedOptions;
 use crate::routes::RegionService;
@@ -58,6 +59,7 @@ impl Embedded {
             allows_unsigned_account_read: false,
             ca_pem: String::new(),
             addresses: Addresses::Hosts,
+            memory: MemoryBudget::new(Limits::default().body_bytes_total),
         };
         let account = AccountRuntime::open(options.account, access, options.clock).await?;
         Ok(Embedded { account, in_flight: Arc::new(watch::Sender::new(())) })

@@ -3,21 +3,20 @@
 //!
 //! Health paths are open to all clients. The other paths start with [`PREFIX`]. A
 //! server answers them only if it was started with `--management`, an embedded database
-//! always. A request from the network is answered only if no web page can have sent it:
-//! it has no `Origin` header, and its `Host` is a loopback name. Otherwise a web page in a
-//! browser on this machine could use the interface, for example by DNS rebinding.
+//! always. `access` decides which requests from the network are answered.
 
+mod access;
 mod regions;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
-use perihelion_engine::{Catalog, Container, RangeId, Refusal};
+use perihelion_engine::{Catalog, Container, Health, RangeId, Refusal};
 use perihelion_model::json::{self, Object, Style, Value, object};
 use perihelion_wire::status;
-use perihelion_wire::transport::is_loopback;
+
+pub(crate) use access::Origin;
 
 use crate::routes::RegionService;
 
@@ -38,12 +37,8 @@ pub(crate) fn answer_unsigned(
         return None;
     }
     match path {
-        "/alive" | "/ready" | "/status" | "/_perihelion/health" | "/_perihelion/ready" => {
-            // The catalog in memory was loaded from the store, so an answer proves that
-            // the store was opened. It does not prove that the store still works.
-            let databases = service.engine.catalog().databases.len() as u64;
-            Some(json_response(StatusCode::OK, &object([("status", "ok".into()), ("databases", databases.into())])))
-        }
+        "/alive" | "/_perihelion/health" => Some(health(service, false)),
+        "/ready" | "/status" | "/_perihelion/ready" => Some(health(service, true)),
         "/_explorer/emulator.pem" => Some(text_response("application/x-pem-file", service.account.ca_pem.clone())),
         "/_explorer/index.html" => Some(text_response(
             "text/html; charset=utf-8",
@@ -53,12 +48,32 @@ pub(crate) fn answer_unsigned(
     }
 }
 
-/// Serves a request under [`PREFIX`]. The host of a trusted request, which comes from
-/// this process, is not checked.
+/// The health of the server. A server whose disk is full lives, because it answers reads and may
+/// get room; it is not ready. A server whose store has failed is neither.
+fn health(service: &RegionService, is_readiness: bool) -> Response<Bytes> {
+    let databases = service.engine.catalog().databases.len() as u64;
+    let (status, text, reason) = match service.account.regions.health() {
+        Health::Ok => (StatusCode::OK, "ok", None),
+        Health::Full if is_readiness => {
+            (StatusCode::SERVICE_UNAVAILABLE, "full", Some("The disk has no room for writes.".to_owned()))
+        }
+        Health::Full => (StatusCode::OK, "full", None),
+        Health::Failed(reason) => (StatusCode::SERVICE_UNAVAILABLE, "failed", Some(reason)),
+    };
+    let mut body = Object::new();
+    body.set("status", text.into());
+    body.set("databases", databases.into());
+    if let Some(reason) = reason {
+        body.set("error", reason.into());
+    }
+    json_response(status, &Value::Object(body))
+}
+
+/// Serves a request under [`PREFIX`].
 pub(crate) async fn serve(
     service: &RegionService,
     request: Request<Bytes>,
-    is_trusted: bool,
+    origin: Origin,
 ) -> Response<Bytes> {
     let (parts, body) = request.into_parts();
     if !service.account.has_management {
@@ -67,12 +82,9 @@ pub(crate) async fn serve(
             "The management interface is off; start the server with --management.",
         );
     }
-    let is_local = is_trusted || is_local_host(&parts);
-    if parts.headers.contains_key("origin") || !is_local {
-        return error_response(
-            StatusCode::FORBIDDEN,
-            "The management interface answers local tools only, not web pages.",
-        );
+    let now = service.engine.clock().seconds();
+    if let Err(refusal) = access::check(&parts, origin, &service.account.authenticator, now) {
+        return refusal_response(&refusal);
     }
     let name = parts.uri.path().strip_prefix(PREFIX).unwrap_or_default().trim_end_matches('/');
     let body = if body.is_empty() { Ok(Object::new()) } else { parse_object(&body) };
@@ -82,10 +94,7 @@ pub(crate) async fn serve(
     };
     match outcome {
         Ok(answer) => json_response(StatusCode::OK, &answer),
-        Err(refusal) => {
-            let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
-            error_response(status, &refusal.message)
-        }
+        Err(refusal) => refusal_response(&refusal),
     }
 }
 
@@ -175,22 +184,6 @@ async fn reset(service: &RegionService) -> Result<Value, Refusal> {
     Ok(done())
 }
 
-/// Whether the request names a host, and every host that it names is this machine.
-fn is_local_host(parts: &Parts) -> bool {
-    let host_headers =
-        parts.headers.get_all(http::header::HOST).iter().map(|host| host.to_str().unwrap_or_default());
-    let mut hosts = host_headers.chain(parts.uri.authority().map(|authority| authority.as_str())).peekable();
-    hosts.peek().is_some() && hosts.all(is_local_authority)
-}
-
-/// Whether a host with an optional port is this machine.
-fn is_local_authority(authority: &str) -> bool {
-    is_loopback(match authority.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => authority.split(':').next().unwrap_or_default(),
-    })
-}
-
 fn parse_object(body: &[u8]) -> Result<Object, Refusal> {
     match json::parse(body) {
         Ok(Value::Object(object)) => Ok(object),
@@ -201,6 +194,11 @@ fn parse_object(body: &[u8]) -> Result<Object, Refusal> {
 
 fn done() -> Value {
     object([("done", true.into())])
+}
+
+fn refusal_response(refusal: &Refusal) -> Response<Bytes> {
+    let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
+    error_response(status, &refusal.message)
 }
 
 fn error_response(status: StatusCode, message: &str) -> Response<Bytes> {

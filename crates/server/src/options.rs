@@ -39,6 +39,8 @@ pub struct AccountOptions {
     pub partitions: u32,
     /// Refuse the cross-partition queries that the service's gateway refuses.
     pub strict_gateway: bool,
+    /// Refuse queries that need an index which the container's policy does not have.
+    pub strict_index: bool,
     /// Switches throttling on. A container with an offer of its own, or in a database
     /// with an offer, gets the request units of that offer; any other container gets this
     /// many per second. `None`: no throttling.
@@ -70,6 +72,7 @@ impl Default for AccountOptions {
             data: None,
             partitions: 1,
             strict_gateway: false,
+            strict_index: false,
             throughput: None,
             regions: RegionNames::default(),
             multi_write: false,
@@ -178,6 +181,13 @@ impl EmbeddedOptions {
     /// refused.
     pub fn with_strict_gateway(mut self, is_strict: bool) -> Self {
         self.account.strict_gateway = is_strict;
+        self
+    }
+
+    /// Sets whether queries are refused that need an index which the container's policy does
+    /// not have.
+    pub fn with_strict_index(mut self, is_strict: bool) -> Self {
+        self.account.strict_index = is_strict;
         self
     }
 

@@ -26,7 +26,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use perihelion_engine::{Container, Engine, RangeId, Refusal, RegionId, Role};
+use perihelion_engine::{Container, Engine, Health, RangeId, Refusal, RegionId, Role};
 use tokio::sync::{RwLock, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -151,6 +151,19 @@ impl Regions {
 
     pub(crate) fn engine(&self, region: usize) -> &Arc<Engine> {
         &self.engines[region]
+    }
+
+    /// Whether the stores of all regions take writes: the worst of them.
+    pub(crate) fn health(&self) -> Health {
+        let mut worst = Health::Ok;
+        for engine in &self.engines {
+            match engine.health() {
+                Health::Ok => {}
+                Health::Full => worst = Health::Full,
+                failed @ Health::Failed(_) => return failed,
+            }
+        }
+        worst
     }
 
     /// Every pair of two different regions, as `(from, to)`.

@@ -12,10 +12,12 @@ mod batches;
 mod change_feeds;
 mod containers;
 mod databases;
+mod index_policy;
 mod items;
 mod offers;
 mod pages;
 mod queries;
+mod query_metrics;
 mod ranges;
 mod scripts;
 mod transactions;
@@ -36,6 +38,7 @@ use crate::auth::Authenticator;
 use crate::call::Call;
 use crate::counters::Counters;
 use crate::faults::{Fault, FaultRules};
+use crate::long_reads::LongReads;
 use crate::net::{Hangup, Scheme};
 use crate::operation::operation_of;
 use crate::options::TransactionOptions;
@@ -57,6 +60,8 @@ pub(crate) struct Account {
     pub(crate) authenticator: Authenticator,
     /// Whether the cross-partition queries that the service's gateway refuses are refused.
     pub(crate) strict_gateway: bool,
+    /// Whether queries are refused that need an index which the policy does not have.
+    pub(crate) strict_index: bool,
     /// Limits of distributed transactions.
     pub(crate) transactions: TransactionOptions,
     /// The endpoint in the account document; `None` echoes the address that the client used.
@@ -67,6 +72,7 @@ pub(crate) struct Account {
     pub(crate) faults: FaultRules,
     pub(crate) pause: Pause,
     pub(crate) activity_ids: ActivityIds,
+    pub(crate) long_reads: LongReads,
     /// The CA certificate that clients can fetch; empty in an embedded database.
     pub(crate) ca_pem: String,
 }
@@ -193,6 +199,7 @@ impl RegionService {
     }
 
     async fn serve(&self, call: &Call) -> Result<Answer, Refusal> {
+        self.account.long_reads.check_memory()?;
         // A transaction has its own rules for consistency, triggers and regions.
         if call.resource != Resource::DistributedTransactions {
             check_consistency(call)?;

@@ -14,6 +14,8 @@ use crate::counters::Counters;
 use crate::dispatch::Dispatcher;
 use crate::error::StartError;
 use crate::faults::FaultRules;
+use crate::long_reads::LongReads;
+use crate::memory::MemoryBudget;
 use crate::options::{AccountOptions, AuthMode, Keys};
 use crate::pause::Pause;
 use crate::regions::{Regions, open_engines};
@@ -31,6 +33,8 @@ pub(crate) struct AccessOptions {
     /// The CA certificate that clients can fetch; empty in an embedded database.
     pub(crate) ca_pem: String,
     pub(crate) addresses: Addresses,
+    /// The memory for requests and responses.
+    pub(crate) memory: Arc<MemoryBudget>,
 }
 
 /// An open account.
@@ -65,6 +69,7 @@ impl AccountRuntime {
                 allows_unsigned_account_read: access.allows_unsigned_account_read,
             },
             strict_gateway: options.strict_gateway,
+            strict_index: options.strict_index,
             transactions: options.transactions,
             public_endpoint: access.public_endpoint,
             has_management: access.has_management,
@@ -72,6 +77,7 @@ impl AccountRuntime {
             faults: FaultRules::default(),
             pause: Pause::default(),
             activity_ids: ActivityIds::new(),
+            long_reads: LongReads::new(access.memory),
             ca_pem: access.ca_pem,
         });
         let services = (0..regions.len()).map(|region| RegionService {

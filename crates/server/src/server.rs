@@ -9,17 +9,22 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use perihelion_engine::Clock;
+use perihelion_engine::{Clock, Health};
 use tokio::net::TcpListener;
 
 use crate::addresses::{Addresses, EndpointId};
 use crate::certificates::{Certificates, Names};
 use crate::error::StartError;
+use crate::memory::MemoryBudget;
 use crate::net::{self, Listener};
 use crate::options::ServerOptions;
 use crate::runtime::{AccessOptions, AccountRuntime};
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// How often the health of the stores is looked at. A failure is rare and final, so that a short
+/// delay does not matter.
+const HEALTH_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A running server.
 pub struct Server {
@@ -57,6 +62,7 @@ impl Server {
         if let Some(port) = options.health_port {
             sockets[0].extend(bind(&options.host, port).await?);
         }
+        let memory = MemoryBudget::new(options.limits.body_bytes_total);
         let access = AccessOptions {
             keys: options.keys,
             auth: options.auth,
@@ -65,13 +71,15 @@ impl Server {
             allows_unsigned_account_read: options.open_account,
             ca_pem: certificates.ca_pem().to_owned(),
             addresses: Addresses::Ports(ports),
+            memory: Arc::clone(&memory),
         };
         let account = AccountRuntime::open(options.account, access, Clock::system()).await?;
         let mut listeners = Vec::with_capacity(sockets.len());
         for (index, sockets) in sockets.into_iter().enumerate() {
             let endpoint = index.checked_sub(1).map_or(EndpointId::Global, EndpointId::Region);
             let (tls, dispatcher) = (Arc::clone(&tls), Arc::new(account.dispatcher(endpoint)));
-            let listener = Listener::start(sockets, Some(tls), options.limits.clone(), dispatcher);
+            let (limits, memory) = (options.limits.clone(), Arc::clone(&memory));
+            let listener = Listener::start(sockets, Some(tls), limits, memory, dispatcher);
             listeners.push(listener.map_err(bind_error)?);
         }
         Ok(Server { listeners, account, ca_path: certificates.ca_path() })
@@ -98,6 +106,17 @@ impl Server {
     /// The file with the CA certificate; `None` when it is in memory only.
     pub fn ca_path(&self) -> Option<&Path> {
         self.ca_path.as_deref()
+    }
+
+    /// Returns when a store of the account has failed, so that it takes no writes until the
+    /// account is opened again. Returns what failed.
+    pub async fn failed(&self) -> String {
+        loop {
+            if let Health::Failed(reason) = self.account.regions().health() {
+                return reason;
+            }
+            tokio::time::sleep(HEALTH_CHECK_INTERVAL).await;
+        }
     }
 
     /// Stops accepting connections, lets requests finish for at most `grace`, drops

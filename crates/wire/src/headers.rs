@@ -194,6 +194,7 @@ names! {
     QUERY_EXECUTION_INFO = "x-ms-cosmos-query-execution-info";
     QUERY_METRICS = "x-ms-documentdb-query-metrics";
     INDEX_UTILIZATION = "x-ms-cosmos-index-utilization";
+    INDEX_TRANSFORMATION_PROGRESS = "x-ms-documentdb-collection-index-transformation-progress";
     QUERY_ADVICE = "x-ms-cosmos-query-advice";
     COLLECTION_PARTITION_INDEX = "collection-partition-index";
     COLLECTION_SERVICE_INDEX = "collection-service-index";

@@ -19,6 +19,10 @@ use crate::path::{Resource, percent_decode};
 pub const EMULATOR_KEY: &str =
     "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 
+/// The resource type in the signature of a request to Perihelion's management interface. No
+/// resource of the service has this type, so no other signature opens the interface.
+pub const MANAGEMENT_TYPE: &str = "management";
+
 /// The longest Authorization value that is parsed. Entra ID tokens have a few
 /// kilobytes; the server limits all headers together to 64 KiB.
 pub const AUTHORIZATION_BYTES_MAX: usize = 32 * 1024;
@@ -147,6 +151,13 @@ impl MasterKey {
             .into_iter()
             .flatten()
             .any(|resource_type| links.iter().any(|link| is_signed(resource_type, link)))
+    }
+
+    /// Whether this key signed a request of Perihelion's management interface. Its resource
+    /// type is [`MANAGEMENT_TYPE`], and its link is the path without the slashes at its ends.
+    pub fn verify_management(&self, verb: &str, path: &str, date: SignedDate<'_>, signature: &[u8]) -> bool {
+        let text = string_to_sign(verb, MANAGEMENT_TYPE, path.trim_matches('/'), date);
+        self.mac(&text).verify_slice(signature).is_ok()
     }
 
     fn mac(&self, text: &str) -> Hmac<Sha256> {

@@ -65,12 +65,16 @@ check("replace of a missing item is refused with 404", async () => {
   await refused(404, target.item("none", "a").replace({ id: "none", pk: "a" }));
 });
 
-check("replace cannot change the id or the partition key of an item", async () => {
+check("replace can change the id of an item, and not its partition key", async () => {
   const target = await container();
-  await target.items.create({ id: "fixed", pk: "a", n: 1 });
-  await refused(400, target.item("fixed", "a").replace({ id: "other", pk: "a", n: 2 }));
-  await refused(400, target.item("fixed", "a").replace({ id: "fixed", pk: "b", n: 2 }), { substatus: 1001 });
-  assert.equal((await target.item("fixed", "a").read()).resource.n, 1);
+  const { resource: created } = await target.items.create({ id: "before", pk: "a", n: 1 });
+  await refused(400, target.item("before", "a").replace({ id: "before", pk: "b", n: 2 }), { substatus: 1001 });
+  assert.equal((await target.item("before", "a").read()).resource.n, 1);
+  const { resource: renamed } = await target.item("before", "a").replace({ id: "after", pk: "a", n: 3 });
+  assert.deepEqual([renamed.id, renamed._rid], ["after", created._rid]);
+  assert.equal((await target.item("after", "a").read()).resource.n, 3);
+  assert.equal((await target.item("before", "a").read()).statusCode, 404);
+  await target.item("after", "a").delete();
 });
 
 check("upsert answers 201 for a new item and 200 for a known one", async () => {

@@ -32,6 +32,7 @@ AREAS = [
     "scripts",
     "partitions",
     "strict_gateway",
+    "search",
     "asynchronous",
 ]
 

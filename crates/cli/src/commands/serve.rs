@@ -34,10 +34,18 @@ async fn run(settings: &Settings, started_at: Instant) -> Result<(), Failure> {
     // A failure is ignored: the server works even if its output cannot be written.
     let _ = print(&banner(settings, &started));
     tracing::info!(address = %started.address, "serving");
-    let signal = signals.next().await;
-    tracing::info!(signal, "draining");
+    let outcome = tokio::select! {
+        signal = signals.next() => {
+            tracing::info!(signal, "draining");
+            Ok(())
+        }
+        reason = server.failed() => {
+            tracing::error!(%reason, "the store failed, ending");
+            Err(Failure::store(reason))
+        }
+    };
     tokio::select! {
-        () = server.drain(DRAIN_GRACE) => Ok(()),
+        () = server.drain(DRAIN_GRACE) => outcome,
         signal = signals.next() => Err(Failure::runtime(format!("ended at once by a second signal ({signal})"))),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::program::{run, text};
 
-const SERVE_OPTIONS: [&str; 26] = [
+const SERVE_OPTIONS: [&str; 27] = [
     "--port",
     "--host",
     "--data",
@@ -23,6 +23,7 @@ const SERVE_OPTIONS: [&str; 26] = [
     "--key-file",
     "--show-key",
     "--allow-well-known-key",
+    "--allow-weak-auth",
     "--auth",
     "--management",
     "--tls-name",

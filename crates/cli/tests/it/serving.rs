@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 
 use perihelion_testkit::ScratchDirectory;
+use perihelion_testkit::http_client::{HttpClient, HttpRequest};
 
 use crate::program::{RunningServer, command, get, text};
 
@@ -79,6 +80,105 @@ fn signals_end_the_program_with_success() {
         assert_eq!(status.code(), Some(0), "{signal}: {log}");
         assert!(log.contains("draining"), "{log}");
     }
+}
+
+#[test]
+fn manage_signs_its_request_with_the_key_of_the_account() {
+    let scratch = ScratchDirectory::new();
+    let mut server = command(&scratch, &["dev", "--port", "0"]);
+    let server = RunningServer::start(server.env("PERIHELION_KEY", OWN_KEY));
+    let endpoint = format!("http://127.0.0.1:{}/", server.port());
+    let manage = |key: &str| {
+        let mut manage = command(&scratch, &["manage", "GET", "counters"]);
+        manage.env("COSMOS_ENDPOINT", &endpoint).env("COSMOS_KEY", key).output().expect("the binary runs")
+    };
+    let output = manage(OWN_KEY);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("\"requests\":"), "{}", text(&output.stdout));
+    let output = manage("YW5vdGhlcg==");
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("401"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn weak_authentication_off_loopback_is_refused_with_the_option_that_allows_it() {
+    let arguments = ["server", "--host", "0.0.0.0", "--auth", "off", "--port", "0"];
+    let mut command = command(&ScratchDirectory::new(), &arguments);
+    let output = command.env("PERIHELION_KEY", OWN_KEY).output().expect("the binary runs");
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("--allow-weak-auth"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn check_accepts_the_data_of_a_server_and_refuses_a_damaged_file() {
+    let scratch = ScratchDirectory::new();
+    let data = scratch.path().join("data");
+    let directory = data.display().to_string();
+    let check = || command(&scratch, &["check", &directory]).output().expect("the binary runs");
+    assert_eq!(check().status.code(), Some(2), "there is no data yet");
+    let server =
+        RunningServer::start(&mut command(&scratch, &["server", "--port", "0", "--data", &directory]));
+    let output = check();
+    assert_eq!(output.status.code(), Some(3), "a server uses it: {}", text(&output.stderr));
+    server.signal("TERM");
+    assert_eq!(server.wait_for_end().0.code(), Some(0));
+    let output = check();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("no problems"), "{}", text(&output.stdout));
+
+    let file = data.join("perihelion.redb");
+    let mut bytes = std::fs::read(&file).expect("the data file");
+    let end = bytes.len();
+    for byte in &mut bytes[4096..end] {
+        *byte ^= 0x55;
+    }
+    std::fs::write(&file, bytes).expect("written");
+    let output = check();
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stdout));
+}
+
+/// Story of a bug: after one failed commit every write was refused for ever, and the server said
+/// that it was ready.
+#[cfg(unix)]
+#[test]
+fn a_server_that_can_no_longer_write_its_data_ends_with_its_own_exit_code() {
+    let scratch = ScratchDirectory::new();
+    let data = scratch.path().join("data");
+    let arguments = ["server", "--port", "0", "--data", &data.display().to_string()].map(str::to_owned);
+    // No file may be longer than 4 MB. Without the trap the system would end the program.
+    let script = "trap '' XFSZ; ulimit -f 8192; exec \"$0\" \"$@\"";
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", script, env!("CARGO_BIN_EXE_perihelion")]).args(arguments);
+    limited.env("XDG_CACHE_HOME", scratch.path());
+    let server = RunningServer::start(&mut limited);
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], server.port()));
+        let client = HttpClient::new(address);
+        for (path, body) in [
+            ("/dbs", r#"{"id":"d"}"#),
+            ("/dbs/d/colls", r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#),
+        ] {
+            let body = perihelion_model::json::parse_str(body).expect("JSON");
+            assert_eq!(
+                client.send(&HttpRequest::new("POST", path).json(&body)).await.expect("an answer").status,
+                201
+            );
+        }
+        let pad = "x".repeat(500_000);
+        for n in 0..40 {
+            let body = format!(r#"{{"id":"{n}","pk":"a","pad":"{pad}"}}"#);
+            let create = HttpRequest::new("POST", "/dbs/d/colls/c/docs")
+                .header("x-ms-documentdb-partitionkey", r#"["a"]"#);
+            match client.send(&create.body(body)).await {
+                Ok(answer) if answer.status == 201 => {}
+                _ => return,
+            }
+        }
+        panic!("20 MB fit into files of 4 MB");
+    });
+    let (status, log) = server.wait_for_end();
+    assert_eq!(status.code(), Some(5), "{log}");
 }
 
 #[test]

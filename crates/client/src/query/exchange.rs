@@ -12,8 +12,9 @@ use crate::handle::ContainerHandle;
 /// The query features that the client's merge supports. The service refuses to plan a
 /// query that needs another feature.
 const SUPPORTED_FEATURES: HeaderValue = HeaderValue::from_static(
-    "Aggregate,CompositeAggregate,CountIf,DCount,Distinct,GroupBy,ListAndSetAggregate,MultipleAggregates,\
-     MultipleOrderBy,NonStreamingOrderBy,NonValueAggregate,OffsetAndLimit,OrderBy,Top",
+    "Aggregate,CompositeAggregate,CountIf,DCount,Distinct,GroupBy,HybridSearch,ListAndSetAggregate,\
+     MultipleAggregates,MultipleOrderBy,NonStreamingOrderBy,NonValueAggregate,OffsetAndLimit,OrderBy,Top,\
+     WeightedRankFusion",
 );
 
 /// The version of query plans that the client requests.

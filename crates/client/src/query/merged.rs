@@ -29,7 +29,7 @@ use crate::handle::{ContainerHandle, is_status_gone};
 use crate::response::decode_value;
 
 /// Rows per page when the caller sets no limit.
-const PAGE_ROWS: usize = 100;
+pub(super) const PAGE_ROWS: usize = 100;
 
 /// How many partitions are queried at the same time, if the first row needs all
 /// partitions and the caller sets no limit.

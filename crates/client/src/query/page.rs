@@ -25,6 +25,11 @@ impl<T> Page<T> {
         Page { items, continuation, cost }
     }
 
+    /// The rows and their cost.
+    pub(super) fn into_parts(self) -> (Vec<T>, PageCost) {
+        (self.items, self.cost)
+    }
+
     /// The continuation token for
     /// [`Query::with_continuation`](crate::Query::with_continuation). `None` at the end
     /// of the result. Also `None` for results that the client merges and cannot resume:
@@ -93,6 +98,21 @@ pub(super) struct PageCost {
 }
 
 impl PageCost {
+    /// Adds the responses of another page.
+    pub(super) fn merge(&mut self, other: PageCost) {
+        self.charge += other.charge;
+        self.requests += other.requests;
+        if let Some(metrics) = other.query_metrics {
+            **self.query_metrics.get_or_insert_default() += *metrics;
+        }
+        if let Some(metrics) = other.index_metrics {
+            self.index_metrics.get_or_insert_default().merge(*metrics);
+        }
+        let room = DIAGNOSTICS_MAX.saturating_sub(self.diagnostics.len());
+        self.diagnostics.extend(other.diagnostics.into_iter().take(room));
+        self.headers.extend(other.headers.into_iter().take(room));
+    }
+
     /// Adds a response whose body was read.
     pub(super) fn add(&mut self, response: Response) {
         self.charge += response.charge();

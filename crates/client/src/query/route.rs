@@ -13,18 +13,21 @@
 //! refusal, or fetched. For a range or a key prefix the plan of a statement that the
 //! parser does not understand is fetched first.
 
+use std::sync::Arc;
+
 use perihelion_driver::ContainerMetadata;
 use perihelion_driver::operation::{KeyScope, Scope};
 use perihelion_driver::status;
 use perihelion_model::json::{self, Value};
 use perihelion_model::partition_key::PartitionKey;
-use perihelion_query::merge::MergePlan;
+use perihelion_query::merge::{HybridSearch, MergeError, MergePlan};
 use perihelion_query::{GatewayVerdict, Now, Parameters, PartitionKeyFilter, compile, parse, partition_keys};
 use serde::Deserialize;
 
 use super::Execution;
 use super::direct::Direct;
 use super::exchange;
+use super::hybrid::Hybrid;
 use super::merged::{Merged, client_error};
 use super::statement::{Query, QueryScope};
 use crate::handle::ContainerHandle;
@@ -62,13 +65,13 @@ pub(super) async fn decide(container: &ContainerHandle, query: &Query) -> Result
         },
     };
     let plan = match parsed.map(|parsed| parsed.verdict) {
-        _ if query.is_unplanned => MergePlan::concatenation(),
-        Some(GatewayVerdict::Served) => MergePlan::concatenation(),
+        _ if query.is_unplanned => Plan::Merge(MergePlan::concatenation()),
+        Some(GatewayVerdict::Served) => Plan::Merge(MergePlan::concatenation()),
         Some(GatewayVerdict::NeedsPlan | GatewayVerdict::AggregateNotValue) | None => {
             fetch_plan(container, query).await?
         }
     };
-    merged_execution(query, plan, &range, &metadata)
+    planned_execution(query, plan, range, &metadata)
 }
 
 /// Whether the client merges a query over the whole container. `parsed` is `None`
@@ -101,35 +104,56 @@ pub(super) async fn decide_after_refusal(
         Some(plan) => plan?,
         None => fetch_plan(container, query).await?,
     };
-    merged_execution(query, plan, &FeedRange::whole(), &metadata)
+    planned_execution(query, plan, FeedRange::whole(), &metadata)
 }
 
 fn direct_execution(query: &Query, scope: Scope) -> Result<Execution, Error> {
     Direct::new(query, scope).map(Execution::Direct)
 }
 
-fn merged_execution(
-    query: &Query,
-    plan: MergePlan,
-    range: &FeedRange,
-    metadata: &ContainerMetadata,
-) -> Result<Execution, Error> {
-    Ok(Execution::Merged(Box::new(Merged::new(query, plan, range.ends(), metadata)?)))
+/// What the client does with the rows of the partitions.
+enum Plan {
+    Merge(MergePlan),
+    Fuse(HybridSearch),
 }
 
-async fn fetch_plan(container: &ContainerHandle, query: &Query) -> Result<MergePlan, Error> {
+impl Plan {
+    fn parse(text: &str) -> Result<Self, MergeError> {
+        let body = json::parse_str(text).map_err(|_| MergeError::InvalidPlan("it is not valid JSON"))?;
+        match HybridSearch::from_json(&body)? {
+            Some(search) => Ok(Plan::Fuse(search)),
+            None => MergePlan::from_json(&body).map(Plan::Merge),
+        }
+    }
+}
+
+fn planned_execution(
+    query: &Query,
+    plan: Plan,
+    range: FeedRange,
+    metadata: &Arc<ContainerMetadata>,
+) -> Result<Execution, Error> {
+    Ok(match plan {
+        Plan::Merge(plan) => Execution::Merged(Box::new(Merged::new(query, plan, range.ends(), metadata)?)),
+        Plan::Fuse(search) => {
+            Execution::Hybrid(Box::new(Hybrid::new(query, search, range, metadata.clone())?))
+        }
+    })
+}
+
+async fn fetch_plan(container: &ContainerHandle, query: &Query) -> Result<Plan, Error> {
     let response = exchange::fetch_plan(container, query.body(&query.text)?, &query.operation).await?;
     let text =
         std::str::from_utf8(&response.body).map_err(|_| Error::answer("the query plan is not UTF-8 text"))?;
-    MergePlan::parse(text).map_err(|error| client_error(error).with_diagnostics(response.diagnostics))
+    Plan::parse(text).map_err(|error| client_error(error).with_diagnostics(response.diagnostics))
 }
 
 /// The plan in a refusal: `None` when the refusal contains no plan, an error when the
 /// plan cannot be read.
-fn plan_in_refusal(error: &Error) -> Option<Result<MergePlan, Error>> {
+fn plan_in_refusal(error: &Error) -> Option<Result<Plan, Error>> {
     let body = json::parse(error.body()).ok()?;
     let text = body.get("additionalErrorInfo")?.as_str()?;
-    Some(MergePlan::parse(text).map_err(client_error))
+    Some(Plan::parse(text).map_err(client_error))
 }
 
 /// A statement that `perihelion-query` has parsed and compiled, with its parameters.

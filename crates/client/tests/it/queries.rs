@@ -443,3 +443,48 @@ async fn errors_name_the_cause() {
     let error = orders.query::<Value>("SELECT * FROM c ORDER BY c.id").collect().await.unwrap_err();
     assert!(error.is_not_found(), "{error}");
 }
+
+/// The vector and the text of an order. Each order has another angle, so that ranks are unique.
+fn searchable(number: u64) -> Value {
+    let angle = total(number) / ORDERS as f64;
+    let words = if number.is_multiple_of(40) { "a blue lamp" } else { "a chair" };
+    json!({
+        "id": format!("order-{number}"),
+        "customer": format!("customer-{}", number % 20),
+        "words": words,
+        "vector": [angle.cos(), angle.sin()],
+    })
+}
+
+#[tokio::test]
+async fn vector_and_hybrid_queries_are_merged_over_partitions() {
+    let world = World::new(4).await;
+    let orders = world.container("searched", r#"{"paths":["/customer"],"kind":"Hash","version":2}"#).await;
+    for number in 0..ORDERS {
+        orders.create(format!("customer-{}", number % 20), &searchable(number)).await.unwrap();
+    }
+    let mut by_angle: Vec<u64> = (0..ORDERS).collect();
+    by_angle.sort_by(|a, b| total(*a).total_cmp(&total(*b)));
+    let ids = |numbers: &[u64]| numbers.iter().map(|number| format!("order-{number}")).collect::<Vec<_>>();
+    let nearest = "SELECT TOP 5 VALUE c.id FROM c ORDER BY VectorDistance(c.vector, [1, 0])";
+    assert_eq!(orders.query::<String>(nearest).collect().await.unwrap(), ids(&by_angle[..5]));
+
+    // Only three orders have the word, and the weight makes it decide.
+    let hybrid = Query::new(
+        "SELECT TOP 4 VALUE c.id FROM c ORDER BY RANK RRF(FullTextScore(c.words, @word), VectorDistance(c.vector, \
+         [1, 0]), [100, 1])",
+    )
+    .with_parameter("@word", "lamp");
+    let (lamps, chairs): (Vec<u64>, Vec<u64>) = by_angle.iter().partition(|number| number.is_multiple_of(40));
+    let expected = [ids(&lamps), ids(&chairs[..1])].concat();
+    assert_eq!(lamps.len(), 3);
+    assert_eq!(orders.query::<String>(hybrid.clone()).collect().await.unwrap(), expected);
+    let mut pages = orders.query::<String>(hybrid.clone().with_max_items(3));
+    let first = pages.next_page().await.unwrap().unwrap();
+    assert!(first.items.len() == 3 && first.continuation().is_none() && first.charge() > 0.0);
+    assert_eq!(pages.next_page().await.unwrap().unwrap().items.len(), 1);
+    assert!(pages.next_page().await.unwrap().is_none());
+    // In one partition the service answers alone.
+    let within = hybrid.in_partition("customer-0");
+    assert_eq!(orders.query::<String>(within).collect().await.unwrap()[..3], ids(&lamps));
+}

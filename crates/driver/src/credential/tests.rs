@@ -5,7 +5,8 @@ const DATE: &str = "thu, 27 apr 2017 00:51:12 gmt";
 
 async fn header_of(credential: &Credential) -> HeaderValue {
     let date = HeaderValue::from_static(DATE);
-    let header = credential.authorize(&Method::PATCH, "docs", "dbs/D/colls/C/docs/1", &date, "scope").await;
+    let (signed, deadline) = (("docs", "dbs/D/colls/C/docs/1"), Instant::now());
+    let header = credential.authorize(&Method::PATCH, signed, &date, "scope", deadline).await;
     let header = header.unwrap();
     assert!(header.is_sensitive());
     assert_eq!(format!("{header:?}"), "Sensitive");

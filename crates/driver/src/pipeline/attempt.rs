@@ -147,7 +147,7 @@ fn is_unauthorized(result: &AttemptResult) -> bool {
 /// is out of resources) does not count as throttling. Neither does a 429 with the results of a
 /// transaction: it says itself whether the transaction may be repeated.
 fn requested_throttle_wait(operation: &Operation, result: &AttemptResult) -> Option<Option<Duration>> {
-    let response = result.as_ref().ok()?;
+    let response = result.as_ref().ok().filter(|answer| answer.status() == StatusCode::TOO_MANY_REQUESTS)?;
     let has_results = || {
         let facts = operation.transaction;
         facts.is_some_and(|facts| transaction::parse(response.body(), facts.operations).is_some())

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use http::HeaderMap;
 use perihelion_wire::headers;
 use perihelion_wire::transport::{Failure, FailureKind, Request, Route, Sent};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::attempt::AttemptInputs;
 use super::build;
 use crate::core::Core;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::random::ActivityId;
 use crate::transport::{Delivered, Resends};
 
@@ -48,12 +48,8 @@ pub(super) async fn signed_headers(
     let method = inputs.operation.verb.method();
     let date = core.date().now();
     let scope = core.token_scope();
-    let authorizing =
-        core.credential().authorize(&method, target.kind.signing_type(), target.signing_link(), &date, scope);
-    let authorization = timeout_at(inputs.deadline, authorizing).await.map_err(|_| {
-        let text = "the operation's time was up while it waited for an access token";
-        Error::new(ErrorKind::Timeout, text.to_owned())
-    })??;
+    let signed = (target.kind.signing_type(), target.signing_link());
+    let authorization = core.credential().authorize(&method, signed, &date, scope, inputs.deadline).await?;
     map.insert(headers::MS_DATE, date);
     map.insert(headers::AUTHORIZATION, authorization);
     let mut activity_id = activity_id.header();

@@ -133,7 +133,8 @@ fn record_session_token(prepared: &Prepared<'_>, result: &AttemptResult) {
     else {
         return;
     };
-    if status_of(response) != status::READ_SESSION_NOT_AVAILABLE
+    let is_session_unavailable = || status_of(response) == status::READ_SESSION_NOT_AVAILABLE;
+    if !(response.status() == StatusCode::NOT_FOUND && is_session_unavailable())
         && let Some(token) = response.headers().get(&perihelion_wire::headers::SESSION_TOKEN)
         && let Ok(token) = token.to_str()
     {

@@ -2,32 +2,27 @@
 
 use std::sync::Arc;
 
+use perihelion_model::etag;
 use perihelion_model::partition_key::EffectiveRange;
 use perihelion_model::resource_id::ContainerRid;
 
 use super::indexes::add_declared_indexes;
-use super::offers::{add_offer, check_throughput, drop_offer};
+use super::offers::{
+    ChosenThroughput, THROUGHPUT_DEFAULT, add_offer, check_throughput, drop_offer, partitions_of_new,
+};
 use super::{change_catalog, put_container, update_container};
 use crate::catalog::{
     Catalog, Container, IndexedPaths, ParsedDefinition, PartitionRange, Throughput, check_replacement,
-    self_link,
+    check_search_policies, self_link,
 };
+use crate::charge;
 use crate::keys;
 use crate::refusal::Refusal;
 use crate::state::ContainerState;
 use crate::transaction::Transaction;
 
-/// The most request units per second of one physical partition. A container with more
-/// throughput begins with several partitions.
-const PARTITION_UNITS_MAX: u64 = 10_000;
-
-/// The number of physical partitions that a throughput needs; 1 without a throughput.
-fn partitions_for(throughput: Option<Throughput>) -> u32 {
-    let units = throughput.map_or(0, Throughput::request_units);
-    u32::try_from(units.div_ceil(PARTITION_UNITS_MAX)).unwrap_or(u32::MAX).max(1)
-}
-
-/// Creates a container with at least `partitions` physical partitions.
+/// Creates a container with at least `partitions` physical partitions. A container without a
+/// throughput uses that of its database, or has an offer with the default throughput.
 pub(crate) fn create_container(
     transaction: &mut Transaction<'_>,
     database: &str,
@@ -36,6 +31,7 @@ pub(crate) fn create_container(
     partitions: u32,
 ) -> Result<Arc<Container>, Refusal> {
     check_throughput(throughput)?;
+    check_search_policies(&parsed.definition)?;
     let database = transaction.catalog.database(database).cloned().ok_or_else(Refusal::no_such_resource)?;
     if transaction.catalog.containers_of(database.rid).any(|container| container.name == parsed.name) {
         return Err(Refusal::resource_exists());
@@ -44,7 +40,7 @@ pub(crate) fn create_container(
         let number = catalog.account.container_next;
         catalog.account.container_next += 1;
         let version = parsed.partition_key.version;
-        let partitions = partitions.max(partitions_for(throughput));
+        let partitions = partitions.max(throughput.map_or(1, partitions_of_new));
         let ranges = EffectiveRange::whole().split_evenly(partitions, version).into_iter();
         let ranges: Vec<PartitionRange> = (0..)
             .zip(ranges)
@@ -59,6 +55,7 @@ pub(crate) fn create_container(
             partition_key: parsed.partition_key,
             unique_keys: parsed.unique_keys,
             default_ttl: parsed.default_ttl,
+            computed: parsed.computed,
             etag: revision.etag.clone(),
             timestamp: revision.timestamp,
             range_next: ranges.len() as u32,
@@ -66,15 +63,20 @@ pub(crate) fn create_container(
             indexes: Vec::new(),
             index_next: 0,
             logs_versions: false,
+            lsn_first: catalog.account.lsn_first(transaction.now_milliseconds),
             indexed_paths: IndexedPaths::new(parsed.definition.get("indexingPolicy")),
             definition: parsed.definition,
         };
         // The container is empty, so its declared indexes are complete.
         add_declared_indexes(&mut container, true);
         let range_ids = container.ranges.iter().map(|range| range.id);
-        transaction.put_state(number, &ContainerState::new(range_ids, transaction.replica));
-        if let Some(throughput) = throughput {
+        let state = ContainerState::new(range_ids, transaction.replica, container.lsn_first);
+        transaction.put_state(number, &state);
+        let is_shared = throughput.is_none() && catalog.offer_for(&database.rid.to_text()).is_some();
+        if !is_shared {
             let (link, rid) = (container.self_link.clone(), container.rid_text.clone());
+            let default = ChosenThroughput { throughput: THROUGHPUT_DEFAULT, is_default: true };
+            let throughput = throughput.map_or(default, ChosenThroughput::from);
             add_offer(transaction, catalog, revision, throughput, link, rid);
         }
         put_container(transaction, catalog, container.clone());
@@ -82,12 +84,16 @@ pub(crate) fn create_container(
     }))
 }
 
+/// Replaces the definition of a container, if it has the etag `if_match`.
 pub(crate) fn replace_container(
     transaction: &mut Transaction<'_>,
     old: &Arc<Container>,
     parsed: ParsedDefinition,
+    if_match: Option<&str>,
 ) -> Result<Arc<Container>, Refusal> {
     let old = transaction.current(old)?;
+    check_etag(&old, if_match)?;
+    check_search_policies(&parsed.definition)?;
     check_replacement(&old, &parsed)?;
     if parsed.default_ttl != old.default_ttl {
         // Reads use the new TTL at once; maintenance updates the expiry list.
@@ -101,19 +107,34 @@ pub(crate) fn replace_container(
             container.definition.set("partitionKey", key.clone());
         }
         container.default_ttl = parsed.default_ttl;
+        container.computed = parsed.computed;
         container.etag = revision.etag.clone();
         container.timestamp = revision.timestamp;
         add_declared_indexes(container, false);
     }))
 }
 
+/// Deletes a container, if it has the etag `if_match`.
 pub(crate) fn delete_container(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,
+    if_match: Option<&str>,
 ) -> Result<(), Refusal> {
     let container = transaction.current(container)?;
+    check_etag(&container, if_match)?;
     change_catalog(transaction, |transaction, catalog, _| drop_container(transaction, catalog, &container));
     Ok(())
+}
+
+/// Refuses a change under another etag than the container has now. The writer checks it,
+/// so that of two changes under the same etag only one succeeds.
+fn check_etag(container: &Container, if_match: Option<&str>) -> Result<(), Refusal> {
+    match if_match {
+        Some(condition) if !etag::matches(condition, &container.etag) => {
+            Err(Refusal::precondition_failed().with_charge(charge::PRECONDITION_FAILED))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Starts the version log of a container.
@@ -135,6 +156,9 @@ pub(super) fn drop_container(
     catalog: &mut Catalog,
     container: &Container,
 ) {
+    let lsns = transaction.state(container.number()).map(|state| state.ranges).unwrap_or_default();
+    let lsn = lsns.iter().map(|range| range.lsn).max().unwrap_or_default();
+    catalog.account.lsn_floor = catalog.account.lsn_floor.max(lsn + 1);
     catalog.remove_container(container.number());
     transaction.remove(keys::container(container.number()));
     transaction.remove(keys::container_state(container.number()));

@@ -72,7 +72,8 @@ pub(crate) fn copy_catalog(
         }
     }
     let lsn = catalog.account.lsn.max(source.account.lsn);
-    catalog.account = AccountCounters { lsn, ..source.account };
+    let lsn_floor = catalog.account.lsn_floor.max(source.account.lsn_floor);
+    catalog.account = AccountCounters { lsn, lsn_floor, ..source.account };
     transaction.put_record(keys::account(), &catalog.account.to_record());
     transaction.catalog = Arc::new(catalog);
     Ok(())
@@ -104,7 +105,8 @@ fn add_container(transaction: &mut Transaction<'_>, catalog: &mut Catalog, their
     // The container is empty here, so its declared indexes are complete.
     add_declared_indexes(&mut container, true);
     let ranges = container.ranges.iter().map(|range| range.id);
-    transaction.put_state(container.number(), &ContainerState::new(ranges, transaction.replica));
+    let state = ContainerState::new(ranges, transaction.replica, container.lsn_first);
+    transaction.put_state(container.number(), &state);
     put_container(transaction, catalog, container);
 }
 

@@ -31,7 +31,8 @@ pub(crate) fn create_database(
         transaction.put_record(keys::database(rid.0), &database.to_record());
         catalog.databases.insert(database.name.clone(), Arc::clone(&database));
         if let Some(throughput) = throughput {
-            add_offer(transaction, catalog, revision, throughput, database.self_link(), rid.to_text());
+            let link = database.self_link();
+            add_offer(transaction, catalog, revision, throughput.into(), link, rid.to_text());
         }
         database
     }))

@@ -2,18 +2,59 @@
 
 use std::sync::Arc;
 
+use perihelion_model::resource_id::ContainerRid;
+
+use super::split::split;
 use super::{Revision, change_catalog};
-use crate::catalog::{Catalog, Offer, Throughput};
-use crate::keys;
+use crate::catalog::{Catalog, Container, Offer, PartitionRange, Throughput};
+use crate::keys::{self, RangeId};
 use crate::refusal::Refusal;
 use crate::transaction::Transaction;
 
-/// The least throughput of an offer. The service demands more: manual throughput of
-/// at least 400 RU/s in steps of 100, or an autoscale maximum of at least 1,000 RU/s in
-/// steps of 1,000. The engine is more lenient.
-const THROUGHPUT_MIN: u64 = 100;
+/// The least manual throughput of an offer, and its steps.
+const MANUAL_MIN: u64 = 400;
+const MANUAL_STEP: u64 = 100;
+/// The least ceiling of autoscale, and its steps.
+const AUTOSCALE_MIN: u64 = 1_000;
+const AUTOSCALE_STEP: u64 = 1_000;
 /// The most throughput of an offer. In the service a support request can raise it.
 const THROUGHPUT_MAX: u64 = 1_000_000;
+
+/// The throughput of a container that was created without one, in a database without an
+/// offer.
+pub(super) const THROUGHPUT_DEFAULT: Throughput = Throughput::Manual(400);
+
+/// The most request units per second of one physical partition.
+const PARTITION_UNITS_MAX: u64 = 10_000;
+/// How many request units per second of a new container's throughput one physical partition
+/// gets, if one partition is not enough. The service starts with more partitions than the
+/// throughput needs.
+const NEW_PARTITION_UNITS: u64 = 6_000;
+
+/// The throughput of a new offer.
+pub(super) struct ChosenThroughput {
+    pub(super) throughput: Throughput,
+    /// Whether the client named no throughput.
+    pub(super) is_default: bool,
+}
+
+impl From<Throughput> for ChosenThroughput {
+    fn from(throughput: Throughput) -> Self {
+        ChosenThroughput { throughput, is_default: false }
+    }
+}
+
+/// The number of physical partitions of a new container with this throughput.
+pub(super) fn partitions_of_new(throughput: Throughput) -> u32 {
+    let units = throughput.request_units();
+    let share = if units > PARTITION_UNITS_MAX { NEW_PARTITION_UNITS } else { PARTITION_UNITS_MAX };
+    partitions_for(units, share)
+}
+
+/// The number of partitions with `share` request units each that have these units together.
+fn partitions_for(units: u64, share: u64) -> u32 {
+    u32::try_from(units.div_ceil(share)).unwrap_or(u32::MAX).max(1)
+}
 
 pub(crate) fn replace_offer(
     transaction: &mut Transaction<'_>,
@@ -22,10 +63,12 @@ pub(crate) fn replace_offer(
 ) -> Result<Arc<Offer>, Refusal> {
     check_throughput(Some(throughput))?;
     let offer = transaction.catalog.offer(rid).cloned().ok_or_else(Refusal::no_such_resource)?;
+    split_for(transaction, &offer.resource_rid, throughput)?;
     Ok(change_catalog(transaction, |transaction, catalog, revision| {
         let offer = Arc::new(Offer {
             throughput,
             throughput_max_ever: offer.throughput_max_ever.max(throughput.request_units()),
+            is_default: false,
             etag: revision.etag.clone(),
             timestamp: revision.timestamp,
             ..Offer::clone(&offer)
@@ -36,24 +79,54 @@ pub(crate) fn replace_offer(
     }))
 }
 
+/// Splits the widest ranges of a container until it has as many as a throughput needs. The
+/// offer of a database splits nothing.
+fn split_for(
+    transaction: &mut Transaction<'_>,
+    resource_rid: &str,
+    throughput: Throughput,
+) -> Result<(), Refusal> {
+    let Some(rid) = ContainerRid::parse(resource_rid) else { return Ok(()) };
+    let partitions = partitions_for(throughput.request_units(), PARTITION_UNITS_MAX) as usize;
+    // A throughput has a maximum, so there are at most a hundred rounds.
+    loop {
+        let Some(container) = transaction.catalog.container_by_number(rid.number).cloned() else {
+            return Ok(());
+        };
+        if container.ranges.len() >= partitions {
+            return Ok(());
+        }
+        let widest = widest_range(&container);
+        split(transaction, &container, widest)?;
+    }
+}
+
+/// The range that was split least often; of several, the first.
+fn widest_range(container: &Container) -> RangeId {
+    let narrowed = |range: &&PartitionRange| range.parents.len();
+    container.ranges.iter().min_by_key(narrowed).map_or(0, |range| range.id)
+}
+
 /// Adds the offer of a new database or container. `resource` is the `_self` of the database
 /// or container, `resource_rid` its `_rid`.
 pub(super) fn add_offer(
     transaction: &mut Transaction<'_>,
     catalog: &mut Catalog,
     revision: &Revision,
-    throughput: Throughput,
+    throughput: ChosenThroughput,
     resource: String,
     resource_rid: String,
 ) {
     let number = catalog.account.offer_next;
     catalog.account.offer_next += 1;
+    let ChosenThroughput { throughput, is_default } = throughput;
     let offer = Offer {
         number,
         resource,
         resource_rid,
         throughput,
         throughput_max_ever: throughput.request_units(),
+        is_default,
         etag: revision.etag.clone(),
         timestamp: revision.timestamp,
     };
@@ -69,14 +142,17 @@ pub(super) fn drop_offer(transaction: &mut Transaction<'_>, catalog: &mut Catalo
     }
 }
 
-/// Refuses a throughput outside the bounds, or not in steps of 100.
+/// Refuses a throughput outside the bounds, or not in the service's steps.
 pub(super) fn check_throughput(throughput: Option<Throughput>) -> Result<(), Refusal> {
-    let Some(throughput) = throughput else { return Ok(()) };
-    let units = throughput.request_units();
-    if (THROUGHPUT_MIN..=THROUGHPUT_MAX).contains(&units) && units.is_multiple_of(100) {
+    let (units, min, step) = match throughput {
+        None => return Ok(()),
+        Some(Throughput::Manual(units)) => (units, MANUAL_MIN, MANUAL_STEP),
+        Some(Throughput::Autoscale { max, .. }) => (max, AUTOSCALE_MIN, AUTOSCALE_STEP),
+    };
+    if (min..=THROUGHPUT_MAX).contains(&units) && units.is_multiple_of(step) {
         return Ok(());
     }
     Err(Refusal::bad_request(format!(
-        "The offer should have valid throughput values between {THROUGHPUT_MIN} and {THROUGHPUT_MAX} inclusive in increments of 100."
+        "The offer should have valid throughput values between {min} and {THROUGHPUT_MAX} inclusive in increments of {step}."
     )))
 }

@@ -112,6 +112,20 @@ pub(crate) fn script_records(view: &dyn View, catalog: &Catalog) -> Result<Vec<(
     Ok(records)
 }
 
+/// The id of the script with this `_rid`.
+pub(crate) fn script_id(
+    view: &dyn View,
+    container: &Container,
+    kind: ScriptKind,
+    rid: &str,
+) -> Result<String, Refusal> {
+    // A container has at most a hundred scripts of a kind.
+    let scripts = scripts(view, container, kind)?;
+    let text = |script: &Value, name: &str| script.get(name).and_then(Value::as_str).map(str::to_owned);
+    let named = scripts.iter().find(|script| text(script, "_rid").as_deref() == Some(rid));
+    named.and_then(|script| text(script, "id")).ok_or_else(Refusal::no_such_resource)
+}
+
 /// Creates a script, or replaces the script with the id `replaces`. The body must have the
 /// same id.
 pub(crate) fn put_script(
@@ -124,7 +138,8 @@ pub(crate) fn put_script(
     let container = transaction.current(container)?;
     let id = resource_name(&body)?;
     let key = keys::script(container.number(), kind.key_byte(), &id);
-    let exists = transaction.get(&key)?.is_some();
+    let old = transaction.get(&key)?.and_then(|record| json::parse(&record).ok());
+    let exists = old.is_some();
     match replaces {
         None if exists => return Err(Refusal::resource_exists().with_charge(charge::CONFLICT)),
         Some(old) if old != id || !exists => return Err(Refusal::no_such_resource()),
@@ -140,7 +155,9 @@ pub(crate) fn put_script(
     }
     let mut state = transaction.state(container.number())?;
     let (child, path) = kind.rid_kind_and_path();
-    let rid = container.rid.child(child, state.rid_next);
+    // A script that is replaced keeps its `_rid`.
+    let old_rid = old.as_ref().and_then(|old| old.get("_rid")).and_then(Value::as_str);
+    let rid = old_rid.map_or_else(|| container.rid.child(child, state.rid_next), str::to_owned);
     body.set("_rid", rid.as_str().into());
     body.set("_self", format!("{}{path}/{rid}/", container.self_link).into());
     body.set("_etag", etag::etag(state.etag_next, transaction.now).into());

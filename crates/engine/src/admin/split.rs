@@ -32,7 +32,8 @@ pub(crate) fn split(
     let ids = [children[0].id, children[1].id];
 
     let mut state = transaction.state(container.number())?;
-    let parent_state = state.range(parent).copied().unwrap_or_else(|| RangeState::empty(parent));
+    let parent_state =
+        state.range(parent).copied().unwrap_or_else(|| RangeState::empty(parent, container.lsn_first));
     let children_states = parent_state.divided_among(&ids);
     state.ranges.retain(|range| range.id != parent);
     state.ranges.extend(children_states);

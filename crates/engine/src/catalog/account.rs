@@ -1,7 +1,10 @@
 //! The account's counters: the next numbers to give out, and the LSN of the
 //! catalog.
 
+use std::time::Duration;
+
 use perihelion_model::json::{Value, object};
+use perihelion_model::resource_id::DatabaseRid;
 
 use super::record::{u32_member, u64_member};
 
@@ -17,21 +20,64 @@ pub struct AccountCounters {
     /// The number of changes of the catalog. It is the LSN of answers about the catalog, and
     /// the counter in the etags of databases, containers and offers.
     pub lsn: u64,
+    /// Greater than the LSNs of all containers that were deleted.
+    pub lsn_floor: u64,
 }
+
+/// The member of the account's record with the layout of the keys in the store.
+pub(crate) const LAYOUT_MEMBER: &str = "layout";
+/// The layout of the keys that this program writes. Raise the number when the meaning of keys
+/// changes, and upgrade earlier layouts (`layout.rs`).
+pub(crate) const LAYOUT: i64 = 2;
 
 impl Default for AccountCounters {
     fn default() -> Self {
-        AccountCounters { database_next: 1, container_next: 1, offer_next: 1, lsn: 0 }
+        AccountCounters { database_next: 1, container_next: 1, offer_next: 1, lsn: 0, lsn_floor: 0 }
     }
 }
 
+/// The beginning of 2020, in milliseconds since 1970. Numbers that are made from the time count
+/// from here. A clock before it (in tests) makes none.
+const EPOCH: u64 = 1_577_836_800_000;
+/// The LSNs of a millisecond, as a power of two. A range takes far fewer writes, and the LSNs
+/// stay below 2^53, the largest number that all clients read exactly, until 2089.
+const LSNS_PER_MILLISECOND_BITS: u32 = 12;
+/// The first numbers of databases and containers are below this.
+const NUMBER_FIRST_MAX: u32 = 1 << 30;
+
 impl AccountCounters {
+    /// The counters of a new account. The first numbers are made from the time, so that the
+    /// `_rid`s differ from those of the account that was here before, of which clients may
+    /// still know some.
+    pub(crate) fn of_new_account(unix_time: Duration) -> Self {
+        let milliseconds = unix_time.as_millis() as u64;
+        if milliseconds < EPOCH {
+            return AccountCounters::default();
+        }
+        // The characters `+` and `-` are legal in a `_rid`, but hard to read in a path.
+        let is_plain = |number: &u32| !DatabaseRid(*number).to_text().contains(['+', '-']);
+        let mut numbers =
+            (0u64..).map(|round| scramble(milliseconds ^ (round << 48)) as u32 % NUMBER_FIRST_MAX);
+        let mut next = || numbers.by_ref().filter(|number| *number > 0).find(is_plain).unwrap_or(1);
+        AccountCounters { database_next: next(), container_next: next(), ..AccountCounters::default() }
+    }
+
+    /// The first LSN of a container that is created now. It is above all LSNs of earlier
+    /// containers, also of those that the store before this one had: so a session token of
+    /// another container is recognized, and a change feed that is continued from it starts over.
+    pub(crate) fn lsn_first(&self, now_milliseconds: u64) -> u64 {
+        let of_time = now_milliseconds.saturating_sub(EPOCH) << LSNS_PER_MILLISECOND_BITS;
+        of_time.max(self.lsn_floor).max(1)
+    }
+
     pub(crate) fn to_record(self) -> Value {
         object([
             ("databaseNext", u64::from(self.database_next).into()),
             ("containerNext", u64::from(self.container_next).into()),
             ("offerNext", u64::from(self.offer_next).into()),
             ("lsn", self.lsn.into()),
+            ("lsnFloor", self.lsn_floor.into()),
+            (LAYOUT_MEMBER, LAYOUT.into()),
         ])
     }
 
@@ -41,6 +87,36 @@ impl AccountCounters {
             container_next: u32_member(record, "containerNext")?,
             offer_next: u32_member(record, "offerNext")?,
             lsn: u64_member(record, "lsn")?,
+            // Earlier versions did not write it.
+            lsn_floor: u64_member(record, "lsnFloor").unwrap_or(0),
         })
+    }
+}
+
+/// A number that looks random, for a number (the finaliser of SplitMix64).
+fn scramble(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_of_different_times_have_different_numbers_and_later_ones_have_greater_lsns() {
+        let at = |milliseconds| AccountCounters::of_new_account(Duration::from_millis(milliseconds));
+        let now = 1_794_873_623_000;
+        let (first, second) = (at(now), at(now + 1));
+        assert_ne!(first.database_next, second.database_next);
+        assert_ne!(first.container_next, second.container_next);
+        assert_eq!(first, at(now));
+        assert!(first.lsn_first(now) + 1000 < second.lsn_first(now + 1));
+        assert!(second.lsn_first(now) < 1 << 53);
+        let after_delete = AccountCounters { lsn_floor: first.lsn_first(now) + 5, ..first };
+        assert_eq!(after_delete.lsn_first(now), first.lsn_first(now) + 5);
+        assert_eq!((at(1000).database_next, at(1000).lsn_first(1000)), (1, 1));
     }
 }

@@ -3,12 +3,17 @@
 //! A [`Container`] is an immutable value inside the catalog. A change makes a
 //! new one, which is published whole after its record is durable.
 
+use std::sync::Arc;
+
 use perihelion_model::json::{Object, Value, object};
-use perihelion_model::partition_key::{EffectiveKey, EffectiveRange, KeyPath, PartitionKeyDefinition};
+use perihelion_model::partition_key::{
+    EffectiveKey, EffectiveRange, KeyPath, PartitionKey, PartitionKeyDefinition,
+};
 use perihelion_model::resource_id::{ContainerRid, DatabaseRid};
+use perihelion_query::{ComputedProperties, VectorEmbedding};
 
 use super::record::{text_member, u32_member, u64_member};
-use super::{ApiVersion, IndexedPaths, ParsedDefinition};
+use super::{IndexedPaths, ParsedDefinition, search_policies};
 use crate::index::{IndexDefinition, IndexShape};
 use crate::keys::{ContainerNumber, RangeId, SegmentId};
 
@@ -34,6 +39,8 @@ pub struct Container {
     /// The default TTL in seconds; -1 if a document expires only by its own TTL; `None` if
     /// no document expires.
     pub default_ttl: Option<i64>,
+    /// The properties that queries compute.
+    pub computed: Arc<ComputedProperties>,
     /// The paths that the indexing policy indexes, for charges.
     pub(crate) indexed_paths: IndexedPaths,
     /// The `_etag`.
@@ -47,6 +54,8 @@ pub struct Container {
     pub(crate) indexes: Vec<IndexDefinition>,
     /// The number of the next index.
     pub(crate) index_next: u16,
+    /// The LSN of a range of the container before its first write.
+    pub lsn_first: u64,
     /// Whether every version is logged for the full-fidelity change feed.
     pub logs_versions: bool,
 }
@@ -90,6 +99,23 @@ impl Container {
         self.ranges.iter().find(|range| range.id == id)
     }
 
+    /// Whether GeoJSON in the container has coordinates of a plane.
+    pub fn has_planar_geometry(&self) -> bool {
+        let kind = self.definition.get("geospatialConfig").and_then(|config| config.get("type"));
+        kind.and_then(Value::as_str).is_some_and(|kind| kind.eq_ignore_ascii_case("Geometry"))
+    }
+
+    /// The distance functions of the container's vectors.
+    pub fn vector_embeddings(&self) -> Vec<VectorEmbedding> {
+        search_policies::embeddings(&self.definition)
+    }
+
+    /// Whether the indexing policy indexes the value at this path. `id` and `_ts` are indexed
+    /// unless the policy indexes nothing.
+    pub fn indexes_path(&self, path: &[String]) -> bool {
+        self.indexed_paths.covers(&path.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
     /// Whether the container has this index, ready or not.
     pub(crate) fn has_index(&self, shape: &IndexShape) -> bool {
         self.indexes.iter().any(|index| index.shape == *shape)
@@ -103,6 +129,13 @@ impl Container {
     /// Whether a range with this id existed and was split.
     pub fn was_split(&self, id: RangeId) -> bool {
         self.ranges.iter().any(|range| range.parents.contains(&id))
+    }
+
+    /// Whether a document has this partition key, or begins with these levels of one. Keys are
+    /// compared as they are: different keys may have the same hash.
+    pub(crate) fn has_key(&self, document: &Value, key: &PartitionKey) -> bool {
+        let Value::Object(members) = document else { return false };
+        self.partition_key.extract(members).values.starts_with(&key.values)
     }
 
     /// The counter inside the `_rid` of one of this container's documents.
@@ -151,13 +184,14 @@ impl Container {
             ("indexes", Value::Array(self.indexes.iter().map(IndexDefinition::to_record).collect())),
             ("indexNext", u64::from(self.index_next).into()),
             ("logsVersions", self.logs_versions.into()),
+            ("lsnFirst", self.lsn_first.into()),
         ])
     }
 
     /// The container of a record; `None` if the record is damaged.
     pub(crate) fn from_record(record: &Value) -> Option<Self> {
         let definition = record.get("definition")?.as_object()?.clone();
-        let parsed = ParsedDefinition::parse(definition, ApiVersion::Current).ok()?;
+        let parsed = ParsedDefinition::from_record(definition).ok()?;
         let ranges = record.get("ranges")?.as_array()?.iter().map(|range| {
             let key = |name: &str| EffectiveKey::from_hex(range.get(name)?.as_str()?);
             let parents = range.get("parents")?.as_array()?.iter();
@@ -182,6 +216,7 @@ impl Container {
             partition_key: parsed.partition_key,
             unique_keys: parsed.unique_keys,
             default_ttl: parsed.default_ttl,
+            computed: parsed.computed,
             etag: text_member(record, "etag")?,
             timestamp: u64_member(record, "timestamp")?,
             ranges: ranges.collect::<Option<_>>()?,
@@ -194,6 +229,8 @@ impl Container {
                 .collect::<Option<_>>()?,
             index_next: u32_member(record, "indexNext")? as u16,
             logs_versions: record.get("logsVersions")?.as_bool()?,
+            // Containers of earlier versions began with 1.
+            lsn_first: u64_member(record, "lsnFirst").unwrap_or(1),
         })
     }
 }

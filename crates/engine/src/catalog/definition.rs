@@ -1,12 +1,15 @@
 //! The definition of a container: the body that a client sends, checked and
 //! with the service's defaults filled in.
 
+use std::sync::Arc;
+
 use perihelion_model::json::{Object, Value, object};
 use perihelion_model::partition_key::{HashVersion, KeyKind, KeyPath, LEVELS_MAX, PartitionKeyDefinition};
 
+use perihelion_query::ComputedProperties;
 use perihelion_wire::status;
 
-use super::Container;
+use super::{Container, new_definition, search_policies};
 use crate::refusal::{Layer, Refusal};
 
 /// The most unique keys of a container; the service documents ten.
@@ -34,6 +37,8 @@ pub struct ParsedDefinition {
     pub unique_keys: Vec<Vec<KeyPath>>,
     /// The default TTL, as in [`Container::default_ttl`].
     pub default_ttl: Option<i64>,
+    /// The computed properties.
+    pub computed: Arc<ComputedProperties>,
 }
 
 /// Optional members of the definition that are stored as the client sent them.
@@ -48,9 +53,23 @@ const COPIED_MEMBERS: [&str; 7] = [
 ];
 
 impl ParsedDefinition {
-    /// Checks a body and rewrites it in the service's order, without unknown
+    /// Checks a client's body and rewrites it in the service's order, without unknown
     /// members.
     pub fn parse(body: Object, api_version: ApiVersion) -> Result<Self, Refusal> {
+        new_definition::check(&body)?;
+        let computed = parse_computed_properties(&body)?;
+        Self::read(body, api_version, computed)
+    }
+
+    /// Reads the definition in a record. Earlier versions stored computed properties that are
+    /// not valid; they have no effect.
+    pub(super) fn from_record(body: Object) -> Result<Self, Refusal> {
+        let computed = parse_computed_properties(&body).unwrap_or_default();
+        Self::read(body, ApiVersion::Current, computed)
+    }
+
+    /// Reads a body, of a client or of the store.
+    fn read(body: Object, api_version: ApiVersion, computed: ComputedProperties) -> Result<Self, Refusal> {
         let name = resource_name(&body)?;
         let partition_key = parse_partition_key(body.get("partitionKey"), api_version)?;
         let unique_keys = parse_unique_keys(body.get("uniqueKeyPolicy"))?;
@@ -59,7 +78,7 @@ impl ParsedDefinition {
         let mut definition = Object::new();
         definition.set("id", name.as_str().into());
         definition.set("indexingPolicy", indexing_policy(body.get("indexingPolicy"))?);
-        definition.set("partitionKey", partition_key_body(&partition_key));
+        definition.set("partitionKey", partition_key_body(&partition_key, body.get("partitionKey")));
         if let Some(ttl) = default_ttl {
             definition.set("defaultTtl", ttl.into());
         }
@@ -82,7 +101,8 @@ impl ParsedDefinition {
                 definition.set(member, value.clone());
             }
         }
-        Ok(ParsedDefinition { name, definition, partition_key, unique_keys, default_ttl })
+        let computed = Arc::new(computed);
+        Ok(ParsedDefinition { name, definition, partition_key, unique_keys, default_ttl, computed })
     }
 }
 
@@ -109,7 +129,10 @@ pub(crate) fn resource_name(body: &Object) -> Result<String, Refusal> {
             "The input content is invalid because the required properties - 'id; ' - are missing.",
         ));
     };
-    if name.is_empty() || name.ends_with(' ') || name.chars().count() > NAME_CHARACTERS_MAX {
+    if name.is_empty() || name.chars().count() > NAME_CHARACTERS_MAX {
+        return Err(Refusal::invalid_name(name, NAME_CHARACTERS_MAX));
+    }
+    if name.ends_with(' ') {
         return Err(Refusal::invalid_input());
     }
     if name.contains(NAME_CHARACTERS_REFUSED) || name.chars().any(char::is_control) {
@@ -163,15 +186,50 @@ fn parse_partition_key(
     Ok(PartitionKeyDefinition { paths, kind, version })
 }
 
-fn partition_key_body(definition: &PartitionKeyDefinition) -> Value {
+fn partition_key_body(definition: &PartitionKeyDefinition, given: Option<&Value>) -> Value {
     let mut body = Object::new();
     body.set("paths", Value::Array(definition.paths.iter().map(|path| path.text.as_str().into()).collect()));
     body.set("kind", if definition.kind == KeyKind::Hash { "Hash".into() } else { "MultiHash".into() });
-    // A version 1 key is returned without `version`, which clients read as 1.
-    if definition.version == HashVersion::V2 {
-        body.set("version", 2i64.into());
+    // A version 1 key is returned with `version` only if the client named it. Clients read a
+    // missing version as 1.
+    let is_named = given.is_some_and(|given| given.get("version").is_some_and(|value| *value != Value::Null));
+    match definition.version {
+        HashVersion::V2 => body.set("version", 2i64.into()),
+        HashVersion::V1 if is_named => body.set("version", 1i64.into()),
+        HashVersion::V1 => {}
     }
     Value::Object(body)
+}
+
+/// The computed properties: names that are not used otherwise, and statements that compute a
+/// value from one document.
+fn parse_computed_properties(body: &Object) -> Result<ComputedProperties, Refusal> {
+    let invalid = |what: &str| {
+        Refusal::bad_request(format!("The computed properties of the container are invalid: {what}"))
+    };
+    let properties = match body.get("computedProperties") {
+        None | Some(Value::Null) => return Ok(ComputedProperties::default()),
+        Some(Value::Array(properties)) => properties,
+        Some(_) => return Err(invalid("they must be a list of objects with 'name' and 'query'.")),
+    };
+    let text =
+        |property: &'_ Value, name: &str| property.get(name).and_then(Value::as_str).map(str::to_owned);
+    let pairs: Option<Vec<(String, String)>> =
+        properties.iter().map(|property| Some((text(property, "name")?, text(property, "query")?))).collect();
+    let pairs = pairs.ok_or_else(|| invalid("each one needs the texts 'name' and 'query'."))?;
+    let pairs: Vec<(&str, &str)> =
+        pairs.iter().map(|(name, query)| (name.as_str(), query.as_str())).collect();
+    let computed = ComputedProperties::parse(&pairs).map_err(|what| invalid(&what))?;
+    // A filter on the partition key chooses the partitions to read, by the documents' own values.
+    let key_paths = body.get("partitionKey").and_then(|key| key.get("paths")).and_then(Value::as_array);
+    let steps = key_paths
+        .into_iter()
+        .flatten()
+        .filter_map(|path| KeyPath::parse(path.as_str()?)?.steps.into_iter().next());
+    match steps.into_iter().find(|step| computed.contains(step)) {
+        Some(step) => Err(invalid(&format!("the name '{step}' is part of the partition key."))),
+        None => Ok(computed),
+    }
 }
 
 /// The paths of each unique key; empty without a policy.
@@ -236,8 +294,7 @@ fn indexing_policy(given: Option<&Value>) -> Result<Value, Refusal> {
         return Ok(Value::Object(policy));
     }
     let path = |text: &str| object([("path", text.into())]);
-    let included = given.get("includedPaths").and_then(Value::as_array).unwrap_or_default().to_vec();
-    let mut excluded = given.get("excludedPaths").and_then(Value::as_array).unwrap_or_default().to_vec();
+    let (included, mut excluded) = (paths_of(given, "includedPaths"), paths_of(given, "excludedPaths"));
     let names = |paths: &[Value], text: &str| {
         paths.iter().any(|path| path.get("path").and_then(Value::as_str) == Some(text))
     };
@@ -255,6 +312,18 @@ fn indexing_policy(given: Option<&Value>) -> Result<Value, Refusal> {
         }
     }
     Ok(Value::Object(policy))
+}
+
+/// The included or excluded paths of a policy. The service drops the legacy member `indexes`
+/// of a path, which says the kind and precision of its index.
+fn paths_of(policy: &Object, member: &str) -> Vec<Value> {
+    let mut paths = policy.get(member).and_then(Value::as_array).unwrap_or_default().to_vec();
+    for path in &mut paths {
+        if let Value::Object(path) = path {
+            path.remove("indexes");
+        }
+    }
+    paths
 }
 
 /// Refuses a new definition of a container that changes its id, its partition key or
@@ -275,5 +344,5 @@ pub(crate) fn check_replacement(old: &Container, new: &ParsedDefinition) -> Resu
         )
         .with_charge(1.24));
     }
-    Ok(())
+    search_policies::check_replacement(&old.definition, &new.definition)
 }

@@ -85,6 +85,11 @@ impl IndexedPaths {
         terms
     }
 
+    /// Whether a query can use an index on the value at this path.
+    pub(crate) fn covers(&self, path: &[&str]) -> bool {
+        !self.indexes_nothing && (path == ["_ts"] || self.is_indexed(path))
+    }
+
     /// Whether the value at this path is indexed.
     fn is_indexed(&self, path: &[&str]) -> bool {
         if self.rules.is_empty() || path == ["id"] {

@@ -17,6 +17,9 @@ pub struct Offer {
     pub throughput: Throughput,
     /// The highest throughput that was ever set.
     pub throughput_max_ever: u64,
+    /// Whether nobody chose the throughput: the container was created without one, in a
+    /// database without an offer. Such an offer does not throttle.
+    pub is_default: bool,
     /// The `_etag`.
     pub etag: String,
     /// The `_ts`.
@@ -122,6 +125,7 @@ impl Offer {
             ("resourceRid", self.resource_rid.as_str().into()),
             ("content", Value::Object(self.throughput.to_content())),
             ("maxEver", self.throughput_max_ever.into()),
+            ("default", self.is_default.into()),
             ("etag", self.etag.as_str().into()),
             ("timestamp", self.timestamp.into()),
         ])
@@ -134,6 +138,8 @@ impl Offer {
             resource_rid: text_member(record, "resourceRid")?,
             throughput: Throughput::from_content(record.get("content")?)?,
             throughput_max_ever: u64_member(record, "maxEver")?,
+            // Earlier builds did not write the member.
+            is_default: record.get("default").and_then(Value::as_bool).unwrap_or(false),
             etag: text_member(record, "etag")?,
             timestamp: u64_member(record, "timestamp")?,
         })

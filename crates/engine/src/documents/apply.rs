@@ -5,13 +5,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use perihelion_model::json::{self, Value};
+use perihelion_model::partition_key::EffectiveKey;
 use perihelion_wire::status;
 
 use super::items::{self, ItemWrite, Precondition, Target, WriteStamps};
 use super::stored::StoredDocument;
 use super::version_log::FeedOperation;
 use crate::catalog::Container;
-use crate::keys::{self, ContainerNumber, RangeId};
+use crate::keys::{self, ContainerNumber, LogicalPartition, RangeId};
 use crate::ledger::{self, LedgerEntry};
 use crate::refusal::Refusal;
 use crate::region::RegionId;
@@ -107,8 +109,9 @@ fn apply_entry(
             // cannot be new, because the server copies the catalog before it applies changes.
             continue;
         };
-        let target = Target::replicated(&container, change.partition.clone(), change.effective_key.clone());
         record_applied(transaction, source, &container, &change)?;
+        let Some(partition) = partition_of(transaction, &container, &change)? else { continue };
+        let target = Target::replicated(&container, partition, change.effective_key.clone());
         let place = (container.number(), target.range.id);
         let at = match stamps.iter().position(|(other, _)| *other == place) {
             Some(at) => at,
@@ -120,6 +123,28 @@ fn apply_entry(
         apply_change(transaction, &target, change, &mut stamps[at].1)?;
     }
     Ok(())
+}
+
+/// The logical partition of a change. A change that an earlier version made has it only in
+/// the text of its document: in its own, or, for a delete, in that of the document here.
+/// `None` for such a delete of a document that is not here; there is nothing to delete.
+fn partition_of(
+    transaction: &Transaction<'_>,
+    container: &Arc<Container>,
+    change: &Change,
+) -> Result<Option<LogicalPartition>, Refusal> {
+    if change.partition.is_some() {
+        return Ok(change.partition.clone());
+    }
+    let document = if let ChangeOperation::Put { text, .. } = &change.operation {
+        json::parse(text).ok()
+    } else {
+        let segment = container.range_of(&EffectiveKey(change.effective_key.to_vec())).segment;
+        let record = transaction.get(&keys::document(container.number(), segment, change.rid))?;
+        record.as_ref().and_then(StoredDocument::decode).map(|document| document.value())
+    };
+    let Some(Value::Object(members)) = document else { return Ok(None) };
+    Ok(Some(LogicalPartition::of(&container.partition_key.extract(&members))))
 }
 
 fn unreadable(what: &str) -> Refusal {

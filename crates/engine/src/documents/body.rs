@@ -15,8 +15,7 @@ use crate::refusal::Refusal;
 #[derive(Debug, Clone)]
 pub struct NewBody {
     pub(crate) id: String,
-    /// `None` when a value at a key path is not a scalar.
-    pub(crate) key: Option<PartitionKey>,
+    pub(crate) key: PartitionKey,
     /// The user's members as text, without the closing brace.
     text: String,
     /// The number of indexed values.
@@ -148,9 +147,10 @@ const ID_BYTES_MAX: usize = 1023;
 /// The id of a document body.
 pub(crate) fn document_id(body: &Object) -> Result<String, Refusal> {
     match body.get("id") {
-        Some(Value::String(id)) if id.is_empty() || id.len() > ID_BYTES_MAX || id.contains(['/', '\\']) => {
-            Err(Refusal::invalid_input())
+        Some(Value::String(id)) if id.is_empty() || id.len() > ID_BYTES_MAX => {
+            Err(Refusal::invalid_name(id, ID_BYTES_MAX + 1))
         }
+        Some(Value::String(id)) if id.contains(['/', '\\']) => Err(Refusal::invalid_input()),
         Some(Value::String(id)) => Ok(id.clone()),
         Some(_) => Err(Refusal::invalid_input()),
         None => Err(Refusal::bad_request(
@@ -162,7 +162,7 @@ pub(crate) fn document_id(body: &Object) -> Result<String, Refusal> {
 /// The `ttl` member: 0 when there is none, `None` when it is not valid.
 fn own_ttl(document: &Object) -> Option<i32> {
     match document.get("ttl") {
-        None | Some(Value::Null) => Some(0),
+        None => Some(0),
         Some(value) => {
             value.as_i64().and_then(|ttl| i32::try_from(ttl).ok()).filter(|ttl| *ttl == -1 || *ttl > 0)
         }

@@ -5,16 +5,16 @@
 //! when the feed was read to its end. A page never ends within one LSN, so the changes
 //! of an atomic batch are on one page.
 
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 
 use bytes::Bytes;
-use perihelion_model::partition_key::EffectiveRange;
+use perihelion_model::partition_key::{EffectiveRange, PartitionKey};
 
 use super::stored::StoredDocument;
 use super::version_log;
 use crate::catalog::Container;
 use crate::charge;
-use crate::keys::{self, OwnedKeyRange, RangeId, SegmentId};
+use crate::keys::{self, ContainerNumber, OwnedKeyRange, RangeId, SegmentId};
 use crate::refusal::Refusal;
 use crate::state::{ContainerState, Position};
 use crate::storage::{Direction, View};
@@ -48,8 +48,11 @@ pub enum FeedMode {
 pub struct FeedRequest {
     /// The physical partition.
     pub range: RangeId,
-    /// The effective keys to read within the partition.
+    /// The effective keys to read. Keys outside of the partition are left out.
     pub keys: EffectiveRange,
+    /// The partition key to read, or its first levels; `None` for all keys. `keys` contains its
+    /// effective keys, but other keys may have the same.
+    pub partition_key: Option<PartitionKey>,
     /// Where the read starts.
     pub start: FeedStart,
     /// What the feed contains.
@@ -89,15 +92,44 @@ pub(crate) fn read(
         FeedStart::Now => lsn,
         FeedStart::After(after) => after,
     };
+    let range = container.range(request.range).ok_or_else(Refusal::range_gone)?;
+    // The ranges of a split share a segment, so the keys of the range are checked too. A
+    // range has no write after its last one; later ones are those of its siblings.
+    let source = FeedSource {
+        container,
+        segment: range.segment,
+        keys: range.keys.intersection(&request.keys),
+        after,
+        up_to: lsn,
+    };
     let mut page = PageBuilder { request, items: Vec::new(), bytes: 0, last_lsn: after, is_full: false };
     match request.mode {
-        FeedMode::LatestVersion => collect_latest(view, container, after, now, &mut page)?,
-        FeedMode::AllVersionsAndDeletes => collect_versions(view, container, after, &mut page)?,
+        FeedMode::LatestVersion => collect_latest(view, &source, now, &mut page)?,
+        FeedMode::AllVersionsAndDeletes => collect_versions(view, &source, &mut page)?,
     }
     // A feed that is read to its end continues after the newest write.
     let continuation = if page.is_full { page.last_lsn } else { lsn.max(after) };
     let charge = charge::change_feed(page.items.len(), page.bytes);
     Ok(FeedPage { items: page.items, continuation, position: state.position(request.range), charge })
+}
+
+/// The part of a segment that a page is read from.
+struct FeedSource<'a> {
+    container: &'a Container,
+    segment: SegmentId,
+    keys: EffectiveRange,
+    /// The LSN of the last write before the page.
+    after: u64,
+    /// The LSN of the last write of the range.
+    up_to: u64,
+}
+
+impl FeedSource<'_> {
+    /// The keys of the writes in this source. `key` makes the key of a write.
+    fn key_range(&self, key: fn(ContainerNumber, SegmentId, u64, u64) -> Vec<u8>) -> OwnedKeyRange {
+        let last_of = |lsn| key(self.container.number(), self.segment, lsn, u64::MAX);
+        OwnedKeyRange { from: Bound::Excluded(last_of(self.after)), to: Bound::Included(last_of(self.up_to)) }
+    }
 }
 
 /// A page in the making.
@@ -130,31 +162,26 @@ impl PageBuilder<'_> {
     }
 }
 
-/// Adds the latest versions of the documents written after the LSN `after`.
+/// Adds the latest versions of the documents.
 fn collect_latest(
     view: &dyn View,
-    container: &Container,
-    after: u64,
+    source: &FeedSource<'_>,
     now: u64,
     page: &mut PageBuilder<'_>,
 ) -> Result<(), Refusal> {
-    let (number, segment) = (container.number(), segment_of(container, page.request)?);
+    let number = source.container.number();
     let mut failure = None;
-    let key_range = OwnedKeyRange::prefix_after(
-        &keys::feed_entry_prefix(number, segment),
-        &keys::feed_entry(number, segment, after, u64::MAX),
-    );
-    view.scan(key_range.as_range(), Direction::Forward, &mut |key, value| {
+    view.scan(source.key_range(keys::feed_entry).as_range(), Direction::Forward, &mut |key, value| {
         let (Some((lsn, _)), Some(rid)) = (keys::last_u64_pair(key), keys::last_u64(value)) else {
             return ControlFlow::Continue(());
         };
         if page.ends_before(lsn) {
             return ControlFlow::Break(());
         }
-        match view.get(&keys::document(number, segment, rid)) {
+        match view.get(&keys::document(number, source.segment, rid)) {
             Ok(record) => {
                 if let Some(document) = record.as_ref().and_then(StoredDocument::decode)
-                    && is_wanted(&document, page.request, container.default_ttl, now)
+                    && is_wanted(&document, source, page.request, now)
                 {
                     page.push(with_lsn(&document));
                 }
@@ -169,18 +196,17 @@ fn collect_latest(
     failure.map_or(Ok(()), |error| Err(Refusal::storage(&error)))
 }
 
-fn segment_of(container: &Container, request: &FeedRequest) -> Result<SegmentId, Refusal> {
-    container.range(request.range).map(|range| range.segment).ok_or_else(Refusal::range_gone)
-}
-
-/// Whether the feed contains a document: the document is not expired, its effective key is
-/// in the range of the request, and it is not older than the start of the request.
-fn is_wanted(document: &StoredDocument, request: &FeedRequest, default_ttl: Option<i64>, now: u64) -> bool {
+/// Whether the feed contains a document: the document is not expired, its key is one of the
+/// request's keys, and it is not older than the start of the request.
+fn is_wanted(document: &StoredDocument, source: &FeedSource<'_>, request: &FeedRequest, now: u64) -> bool {
     let is_recent = match request.start {
         FeedStart::Since(time) => document.timestamp >= time,
         FeedStart::Beginning | FeedStart::Now | FeedStart::After(_) => true,
     };
-    is_recent && !document.is_expired(default_ttl, now) && contains(&request.keys, &document.effective_key)
+    is_recent
+        && !document.is_expired(source.container.default_ttl, now)
+        && contains(&source.keys, &document.effective_key)
+        && request.partition_key.as_ref().is_none_or(|key| source.container.has_key(&document.value(), key))
 }
 
 /// Whether a range of effective keys contains this key.
@@ -197,25 +223,23 @@ fn with_lsn(document: &StoredDocument) -> Bytes {
     Bytes::from(out)
 }
 
-/// Adds the logged versions and deletes after the LSN `after`.
+/// Adds the logged versions and deletes.
 fn collect_versions(
     view: &dyn View,
-    container: &Container,
-    after: u64,
+    source: &FeedSource<'_>,
     page: &mut PageBuilder<'_>,
 ) -> Result<(), Refusal> {
-    let (number, segment) = (container.number(), segment_of(container, page.request)?);
-    let key_range = OwnedKeyRange::prefix_after(
-        &keys::logged_version_prefix(number, segment),
-        &keys::logged_version(number, segment, after, u64::MAX),
-    );
-    view.scan(key_range.as_range(), Direction::Forward, &mut |key, value| {
+    view.scan(source.key_range(keys::logged_version).as_range(), Direction::Forward, &mut |key, value| {
         let Some((lsn, _)) = keys::last_u64_pair(key) else { return ControlFlow::Continue(()) };
         if page.ends_before(lsn) {
             return ControlFlow::Break(());
         }
         if let Some((effective, text)) = version_log::split_record(value)
-            && contains(&page.request.keys, effective)
+            && contains(&source.keys, effective)
+            && page.request.partition_key.as_ref().is_none_or(|key| {
+                version_log::document_of(text)
+                    .is_some_and(|document| source.container.has_key(&document, key))
+            })
         {
             page.push(Bytes::copy_from_slice(text));
         }

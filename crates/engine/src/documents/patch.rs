@@ -1,12 +1,29 @@
-//! A patch with its condition, which is compiled before the patch reaches the writer, because
-//! all writes wait for the one writer.
+//! A patch with its condition. The condition is compiled and evaluated before the patch reaches
+//! the writer, because all writes wait for the one writer, and a short condition can need a lot
+//! of work.
+//!
+//! The evaluation sees the committed version of the document, and its verdict holds for this
+//! version only. When the writer finds another version, because of a concurrent write or an
+//! earlier operation of the same batch, it evaluates the condition again, with little work
+//! (`transaction::CONDITION_WORK_MAX`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use perihelion_model::json::Value;
-use perihelion_query::{ConditionError, Diagnostic, Now, PatchCondition};
+use perihelion_query::{ConditionError, Diagnostic, EvaluationError, Now, PatchCondition};
 use perihelion_wire::patch::Patch;
+
+use super::stored::StoredDocument;
+use crate::blocking;
+
+/// The most work of the conditions of one request that are evaluated before the writer, in
+/// units of about 100 ns: about a second.
+pub(crate) const JUDGED_WORK_MAX: u64 = 10_000_000;
+/// The work that a task may do without making room for others: a few milliseconds.
+const PROMPT_WORK_MAX: u64 = 20_000;
+/// What is taken from the work for a condition whose work cannot be counted.
+const STAGED_WORK: u64 = 1_000_000;
 
 /// A client's patch.
 #[derive(Debug, Clone)]
@@ -18,6 +35,40 @@ pub struct NewPatch {
     /// The work that is left for the conditions of several patches together; `None` for a patch
     /// of its own.
     work_left: Option<Arc<AtomicU64>>,
+    /// The outcome for the version that was committed when the condition was evaluated; `None`
+    /// if the document did not exist.
+    verdict: Option<Verdict>,
+}
+
+/// Whether one version of a document meets the condition.
+#[derive(Debug, Clone)]
+struct Verdict {
+    version: DocumentVersion,
+    outcome: Result<bool, EvaluationError>,
+}
+
+/// One committed version of one document of a container. No two have equal numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DocumentVersion {
+    rid: u64,
+    lsn: u64,
+    ordinal: u64,
+    etag_counter: u64,
+}
+
+impl DocumentVersion {
+    pub(crate) fn of(rid: u64, document: &StoredDocument) -> Self {
+        let StoredDocument { lsn, ordinal, etag_counter, .. } = *document;
+        DocumentVersion { rid, lsn, ordinal, etag_counter }
+    }
+}
+
+/// Why the writer could not tell whether a document meets a condition.
+#[derive(Debug)]
+pub(crate) enum Undecided {
+    Condition(ConditionError),
+    /// The condition is costly, and the document has changed since it was evaluated.
+    Contended,
 }
 
 impl NewPatch {
@@ -26,7 +77,7 @@ impl NewPatch {
     pub fn new(changes: Patch, now_seconds: u64) -> Self {
         let now = Now::from_unix_milliseconds(now_seconds as i64 * 1000);
         let condition = changes.condition().map(|text| Arc::new(PatchCondition::compile(text, now)));
-        NewPatch { changes, condition, work_left: None }
+        NewPatch { changes, condition, work_left: None, verdict: None }
     }
 
     /// Makes the condition share a bound of work with other conditions.
@@ -35,23 +86,74 @@ impl NewPatch {
         self
     }
 
-    /// Whether the document meets the condition.
-    pub(crate) fn matches(&self, document: &Value) -> Result<bool, ConditionError> {
-        let condition = match self.condition.as_deref() {
-            None => return Ok(true),
-            Some(Err(diagnostics)) => return Err(ConditionError::Invalid(diagnostics.clone())),
-            Some(Ok(condition)) => condition,
-        };
+    /// Whether the patch has a condition that can be evaluated.
+    pub(crate) fn has_condition(&self) -> bool {
+        matches!(self.condition.as_deref(), Some(Ok(_)))
+    }
+
+    /// Evaluates the condition on the committed version of the document. The work is taken from
+    /// the bound that the patch shares, or else from `work_left`.
+    pub(crate) fn judge(&mut self, version: DocumentVersion, document: &Value, work_left: &mut u64) {
+        let Some(Ok(condition)) = self.condition.as_deref() else { return };
         let outcome = match &self.work_left {
-            None => condition.matches(document),
+            None => evaluate(condition, document, work_left),
             Some(shared) => {
-                // Only the writer evaluates conditions, one after the other.
+                // The conditions of a transaction are evaluated one after the other.
                 let mut work_left = shared.load(Ordering::Relaxed);
-                let outcome = condition.matches_within(document, &mut work_left);
+                let outcome = evaluate(condition, document, &mut work_left);
                 shared.store(work_left, Ordering::Relaxed);
                 outcome
             }
         };
-        outcome.map_err(ConditionError::Evaluation)
+        self.verdict = Some(Verdict { version, outcome });
+    }
+
+    /// Whether the document meets the condition, for the writer. `work_left` is what the writer
+    /// may still do for this job.
+    pub(crate) fn matches(
+        &self,
+        version: DocumentVersion,
+        document: &Value,
+        work_left: &mut u64,
+    ) -> Result<bool, Undecided> {
+        let condition = match self.condition.as_deref() {
+            None => return Ok(true),
+            Some(Err(diagnostics)) => {
+                return Err(Undecided::Condition(ConditionError::Invalid(diagnostics.clone())));
+            }
+            Some(Ok(condition)) => condition,
+        };
+        let outcome = match &self.verdict {
+            Some(verdict) if verdict.version == version => verdict.outcome.clone(),
+            _ => condition.matches_within(document, work_left),
+        };
+        match (outcome, &self.verdict) {
+            (Err(EvaluationError::TooMuchWork), Some(verdict)) if verdict.version != version => {
+                Err(Undecided::Contended)
+            }
+            (outcome, _) => outcome.map_err(|error| Undecided::Condition(ConditionError::Evaluation(error))),
+        }
+    }
+}
+
+/// Evaluates a condition within `work_left`. Other tasks run meanwhile if it takes long.
+fn evaluate(
+    condition: &PatchCondition,
+    document: &Value,
+    work_left: &mut u64,
+) -> Result<bool, EvaluationError> {
+    if condition.is_staged() {
+        *work_left = work_left.checked_sub(STAGED_WORK).ok_or(EvaluationError::TooMuchWork)?;
+        return blocking::run(|| condition.matches(document));
+    }
+    let prompt_work = PROMPT_WORK_MAX.min(*work_left);
+    let mut prompt_work_left = prompt_work;
+    let outcome = condition.matches_within(document, &mut prompt_work_left);
+    *work_left -= prompt_work - prompt_work_left;
+    match outcome {
+        Err(EvaluationError::TooMuchWork) if *work_left > 0 => {
+            blocking::run(|| condition.matches_within(document, work_left))
+        }
+        outcome => outcome,
     }
 }

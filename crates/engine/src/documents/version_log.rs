@@ -9,8 +9,48 @@ use perihelion_model::json::{self, Object, Style, Value};
 
 use super::items::{Target, WriteStamp};
 use super::stored::StoredDocument;
-use crate::keys;
+use crate::catalog::Container;
+use crate::keys::{self, ContainerNumber, RangeId, SegmentId};
+use crate::refusal::Refusal;
+use crate::storage::View;
 use crate::transaction::Transaction;
+
+/// How long versions are kept: as long as in an account of the service with continuous backup of
+/// seven days.
+pub(crate) const VERSIONS_RETENTION_SECONDS: u64 = 7 * 24 * 60 * 60;
+
+/// The key of the LSN up to which the versions of a segment were removed.
+pub(crate) fn pruned_versions_key(container: ContainerNumber, segment: SegmentId) -> Vec<u8> {
+    keys::named_value(&format!("pruned-versions/{container}/{segment}"))
+}
+
+/// Refuses to read on after an LSN if versions after it have been removed.
+pub(crate) fn check_retention(
+    view: &dyn View,
+    container: &Container,
+    range: RangeId,
+    after: u64,
+) -> Result<(), Refusal> {
+    let Some(range) = container.range(range) else { return Ok(()) };
+    let pruned = view.get(&pruned_versions_key(container.number(), range.segment))?;
+    if pruned.and_then(|lsn| keys::last_u64(&lsn)).is_none_or(|lsn| lsn <= after) {
+        return Ok(());
+    }
+    let days = VERSIONS_RETENTION_SECONDS / (24 * 60 * 60);
+    Err(Refusal::bad_request(format!(
+        "The change feed of all versions and deletes keeps versions for {days} days, and this continuation is older. Start again from now (If-None-Match: *)."
+    )))
+}
+
+/// The time of a record, in seconds since 1970. The metadata with the time are the last member
+/// of the item, and inside a JSON string the quotes would be escaped.
+pub(crate) fn time_of_version(record: &[u8]) -> Option<u64> {
+    const NAME: &[u8] = b"\"crts\":";
+    let (_, text) = split_record(record)?;
+    let start = text.windows(NAME.len()).rposition(|window| window == NAME)? + NAME.len();
+    let digits = text[start..].iter().take_while(|byte| byte.is_ascii_digit());
+    std::str::from_utf8(&text[start..start + digits.count()]).ok()?.parse().ok()
+}
 
 /// The operation of a feed item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +87,12 @@ pub(crate) fn append(
 pub(crate) fn split_record(record: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = usize::from(u16::from_be_bytes(record.get(..2)?.try_into().ok()?));
     record.get(2..)?.split_at_checked(length)
+}
+
+/// The document of a feed item: the current version, or after a delete the previous one.
+pub(crate) fn document_of(item: &[u8]) -> Option<Value> {
+    let Ok(Value::Object(mut item)) = json::parse(item) else { return None };
+    item.remove("previous").or_else(|| item.remove("current"))
 }
 
 /// The feed item of a change. `old` is the version before the change, `new` the version

@@ -44,25 +44,36 @@ impl Engine {
             .await
     }
 
-    /// Replaces the definition of a container.
+    /// Replaces the definition of a container, if it has the etag `if_match` (an etag or `*`;
+    /// `None` for any).
     pub async fn replace_container(
         &self,
         container: &Arc<Container>,
         definition: ParsedDefinition,
+        if_match: Option<String>,
     ) -> Result<Arc<Container>, Refusal> {
         let container = Arc::clone(container);
         let changed = self
             .store
-            .write(move |transaction| admin::replace_container(transaction, &container, definition))
+            .write(move |transaction| {
+                admin::replace_container(transaction, &container, definition, if_match.as_deref())
+            })
             .await?;
         self.backlog.wake();
         Ok(changed)
     }
 
-    /// Deletes a container. Its documents are purged by maintenance.
-    pub async fn delete_container(&self, container: &Arc<Container>) -> Result<(), Refusal> {
+    /// Deletes a container, if it has the etag `if_match` (an etag or `*`; `None` for any). Its
+    /// documents are purged by maintenance.
+    pub async fn delete_container(
+        &self,
+        container: &Arc<Container>,
+        if_match: Option<String>,
+    ) -> Result<(), Refusal> {
         let container = Arc::clone(container);
-        self.store.write(move |transaction| admin::delete_container(transaction, &container)).await?;
+        self.store
+            .write(move |transaction| admin::delete_container(transaction, &container, if_match.as_deref()))
+            .await?;
         self.backlog.wake();
         Ok(())
     }
@@ -120,6 +131,11 @@ impl Engine {
     /// Reads a script.
     pub fn script(&self, container: &Container, kind: ScriptKind, id: &str) -> Result<Value, Refusal> {
         admin::script(&*self.store.view()?, container, kind, id)
+    }
+
+    /// The id of the script with this `_rid`.
+    pub fn script_id(&self, container: &Container, kind: ScriptKind, rid: &str) -> Result<String, Refusal> {
+        admin::script_id(&*self.store.view()?, container, kind, rid)
     }
 
     /// Reads all scripts of one kind.

@@ -16,19 +16,20 @@ impl Engine {
     /// gets that answer, and `print` is not called.
     ///
     /// A refusal is of the whole request: nothing was written or recorded, and the token may be
-    /// used again. Its charge is for what was read. The exception is a failed store: then the outcome is unknown, as with every
-    /// write.
+    /// used again. Its charge is for what was read. The exception is a failed store: then the
+    /// outcome is unknown, as with every write.
     pub async fn commit_distributed(
         &self,
-        write: DistributedWrite,
+        mut write: DistributedWrite,
         print: impl FnOnce(&DistributedOutcome) -> RecordedAnswer + Send + 'static,
     ) -> Result<DistributedAnswer, Refusal> {
-        if let Err(refusal) = blocking::run(|| self.check_distributed(&write)) {
+        if let Err(refusal) = self.check_distributed(&write) {
             // A request with the same token may have been committed since the caller asked for
             // its answer, and may be the reason why this one would be refused.
             let answer = self.recorded_answer(write.token, &write.fingerprint)?.ok_or(refusal)?;
             return Ok(DistributedAnswer { answer, is_replay: true, charges: Vec::new() });
         }
+        self.judge_distributed(&mut write)?;
         let (gate, limits) = (self.store.write_gate(), self.options.ledger);
         self.store
             .write(move |transaction| {
@@ -41,7 +42,10 @@ impl Engine {
     /// Refuses a transaction that the writer need not see.
     fn check_distributed(&self, write: &DistributedWrite) -> Result<(), Refusal> {
         distributed::check_containers(&write.operations)?;
-        distributed::check_document_bytes(&*self.store.view()?, &write.operations)
+        if !distributed::may_change_many_bytes(&write.operations) {
+            return Ok(());
+        }
+        blocking::run(|| distributed::check_document_bytes(&*self.store.view()?, &write.operations))
     }
 
     /// The answer that was recorded for a token; `None` when the token is new. Refused when the

@@ -29,7 +29,7 @@ impl Engine {
         let default = self.options.throughput?;
         let catalog = self.catalog();
         let ranges = container.ranges.len() as f64;
-        let own = catalog.offer_for(&container.rid_text);
+        let own = catalog.offer_for(&container.rid_text).filter(|offer| !offer.is_default);
         let shared = catalog.offer_for(&container.rid.database.to_text());
         let partition = Bucket::Partition(container.number(), range);
         Some(match (own, shared) {

@@ -25,6 +25,32 @@ pub(crate) fn encode(out: &mut Vec<u8>, value: Option<&Value>, is_descending: bo
     }
 }
 
+/// Appends a value so that different values have different bytes, and the bytes of no value
+/// are the beginning of another one. Arrays and objects are encoded with their contents, and
+/// the order of an object's members does not matter.
+pub(crate) fn encode_whole(out: &mut Vec<u8>, value: &Value) {
+    encode(out, Some(value), false);
+    match value {
+        Value::Array(items) => {
+            items.iter().for_each(|item| encode_whole(out, item));
+            out.push(END);
+        }
+        Value::Object(members) => {
+            let mut members: Vec<(&str, &Value)> = members.iter().collect();
+            members.sort_by_key(|(name, _)| *name);
+            for (name, value) in members {
+                encode_string(out, name);
+                encode_whole(out, value);
+            }
+            out.push(END);
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// The byte after the contents of an array or object. No value begins with it.
+const END: u8 = 0x00;
+
 /// The first byte of a value that is encoded in ascending order. The byte stands for the
 /// type (booleans have two bytes), and serves as a bound of all values of one type.
 pub(crate) fn type_byte(value: &Value) -> u8 {
@@ -117,6 +143,24 @@ mod tests {
             assert!(encode_text(pair[0], true) > encode_text(pair[1], true), "{pair:?} descending");
         }
         assert_eq!(encode_text("1", false), encode_text("1.0", false));
+    }
+
+    #[test]
+    fn whole_values_are_encoded_alike_only_if_they_are_equal() {
+        let encode_text = |text: &str| {
+            let mut key = Vec::new();
+            encode_whole(&mut key, &parse_str(text).unwrap());
+            key
+        };
+        let different =
+            ["[]", "[1]", "[2]", "[1,2]", "[[1],2]", "[[1,2]]", "{}", r#"{"a":1}"#, r#"{"a":[1]}"#];
+        for (index, one) in different.iter().enumerate() {
+            for other in &different[index + 1..] {
+                let (one, other) = (encode_text(one), encode_text(other));
+                assert!(!one.starts_with(&other) && !other.starts_with(&one));
+            }
+        }
+        assert_eq!(encode_text(r#"{"a":1,"b":[2]}"#), encode_text(r#"{"b":[2],"a":1.0}"#));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::ENTRIES_PER_JOB_MAX;
+use super::{BYTES_PER_JOB_MAX, ENTRIES_PER_JOB_MAX};
 use crate::catalog::Container;
 use crate::keys::{self, ContainerNumber, OwnedKeyRange, SegmentId};
 use crate::refusal::Refusal;
@@ -44,7 +44,7 @@ pub(super) async fn for_each_document(
     Ok(())
 }
 
-/// Visits up to [`ENTRIES_PER_JOB_MAX`] documents after the key `after`. Returns the key of
+/// Visits up to [`ENTRIES_PER_JOB_MAX`] documents of about [`BYTES_PER_JOB_MAX`] bytes after the key `after`. Returns the key of
 /// the last visited document, or `None` when there was no document.
 fn visit_next(
     transaction: &mut Transaction<'_>,
@@ -55,7 +55,8 @@ fn visit_next(
 ) -> Result<Option<Vec<u8>>, Refusal> {
     let container = transaction.current(container)?;
     let prefix = keys::document_prefix(container.number(), segment);
-    let entries = transaction.entries(&OwnedKeyRange::prefix_after(&prefix, after), ENTRIES_PER_JOB_MAX)?;
+    let key_range = OwnedKeyRange::prefix_after(&prefix, after);
+    let entries = transaction.entries_within(&key_range, ENTRIES_PER_JOB_MAX, BYTES_PER_JOB_MAX)?;
     let last = entries.last().map(|(key, _)| key.clone());
     for (key, record) in entries {
         visit(transaction, &container, segment, key, record)?;

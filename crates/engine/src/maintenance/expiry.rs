@@ -5,7 +5,7 @@ use bytes::Bytes;
 use perihelion_model::json::Value;
 
 use super::documents::for_each_document;
-use super::{ENTRIES_PER_JOB_MAX, first_container};
+use super::{BYTES_PER_JOB_MAX, ENTRIES_PER_JOB_MAX, first_container};
 use crate::documents::{StoredDocument, Target, expire_item};
 use crate::keys::{self, OwnedKeyRange};
 use crate::refusal::Refusal;
@@ -17,8 +17,7 @@ use crate::writer::StoreHandle;
 pub(super) async fn remove_expired(store: &StoreHandle) -> Result<(), Refusal> {
     let (mut from, to) = keys::expiry_bounds(store.clock().seconds());
     loop {
-        let expiry_keys =
-            OwnedKeyRange::between(&from, &to).first_keys(&*store.view()?, ENTRIES_PER_JOB_MAX)?;
+        let expiry_keys = next_expired(store, &OwnedKeyRange::between(&from, &to))?;
         // The keys of other ranges stay, so the next round begins after the last key.
         let Some(last) = expiry_keys.last() else { return Ok(()) };
         from = [last.as_slice(), &[0]].concat();
@@ -32,6 +31,23 @@ pub(super) async fn remove_expired(store: &StoreHandle) -> Result<(), Refusal> {
     }
 }
 
+/// The next keys of the expiry list: up to [`ENTRIES_PER_JOB_MAX`] keys, whose documents have
+/// about [`BYTES_PER_JOB_MAX`] bytes.
+fn next_expired(store: &StoreHandle, key_range: &OwnedKeyRange) -> Result<Vec<Vec<u8>>, Refusal> {
+    let view = store.view()?;
+    let mut expiry_keys = key_range.first_keys(&*view, ENTRIES_PER_JOB_MAX)?;
+    let mut bytes = 0;
+    for (at, key) in expiry_keys.iter().enumerate() {
+        let Some((_, number, segment, rid)) = keys::parse_expiry(key) else { continue };
+        bytes += view.get(&keys::document(number, segment, rid))?.map_or(0, |record| record.len());
+        if bytes > BYTES_PER_JOB_MAX {
+            expiry_keys.truncate(at + 1);
+            break;
+        }
+    }
+    Ok(expiry_keys)
+}
+
 /// Removes a key of the expiry list, and its document if the document is expired. The
 /// document may have been changed or removed since the key was read. If another region
 /// accepts the writes of the document's range, nothing changes: that region removes the
@@ -42,10 +58,9 @@ fn expire(transaction: &mut Transaction<'_>, gate: &WriteGate, key: Vec<u8>) -> 
         && let Some(record) = transaction.get(&keys::document(number, segment, rid))?
         && let Some(document) = StoredDocument::decode(&record)
         && let Value::Object(value) = document.value()
-        && let Some(partition_key) = container.partition_key.extract(&value)
         && let Some(id) = value.get("id").and_then(Value::as_str)
     {
-        let target = Target::resolve(&container, partition_key)?;
+        let target = Target::resolve(&container, container.partition_key.extract(&value))?;
         if !gate.takes(&container, target.range.id) {
             return Ok(());
         }

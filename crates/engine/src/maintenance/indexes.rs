@@ -44,9 +44,8 @@ async fn fill_index(store: &StoreHandle, number: ContainerNumber, id: u16) -> Re
         if let (Some(index), Some(rid)) = (index, keys::last_u64(&key))
             && let Some(document) = StoredDocument::decode(&record)
             && let Value::Object(value) = document.value()
-            && let Some(partition_key) = container.partition_key.extract(&value)
         {
-            let partition = LogicalPartition::of(&partition_key);
+            let partition = LogicalPartition::of(&container.partition_key.extract(&value));
             let group = IndexGroup { partition: &partition, segment };
             let key = index.entry_key(container.number(), group, &Value::Object(value), rid);
             transaction.put(key, Bytes::new());

@@ -8,31 +8,44 @@ use crate::keys::{self, ContainerNumber, OwnedKeyRange};
 use crate::ledger;
 use crate::refusal::Refusal;
 use crate::replication;
+use crate::storage::View;
 use crate::transaction::Transaction;
 use crate::writer::StoreHandle;
 
 /// Removes all keys of deleted containers, in small jobs.
 pub(super) async fn purge_deleted_containers(store: &StoreHandle) -> Result<(), Refusal> {
     while let Some(number) = first_container(store, &keys::pending_purge_prefix())? {
-        store.write(move |transaction| purge_next(transaction, number)).await?;
+        // No job writes keys of a deleted container, so the keys can be listed before the job.
+        let next = next_keys(&*store.view()?, number)?;
+        store
+            .write(move |transaction| {
+                purge_next(transaction, number, next);
+                Ok(())
+            })
+            .await?;
     }
     Ok(())
 }
 
-/// Removes up to [`ENTRIES_PER_JOB_MAX`] keys of a deleted container. When the container has
-/// no keys any more, removes the pending purge.
-fn purge_next(transaction: &mut Transaction<'_>, number: ContainerNumber) -> Result<(), Refusal> {
+/// Up to [`ENTRIES_PER_JOB_MAX`] keys of a deleted container; empty when it has no keys any more.
+fn next_keys(view: &dyn View, number: ContainerNumber) -> Result<Vec<Vec<u8>>, Refusal> {
     for prefix in keys::prefixes_of_container(number) {
-        let entries = transaction.entries(&OwnedKeyRange::prefix(&prefix), ENTRIES_PER_JOB_MAX)?;
-        if !entries.is_empty() {
-            for (key, _) in entries {
-                transaction.remove(key);
-            }
-            return Ok(());
+        let next = OwnedKeyRange::prefix(&prefix).first_keys(view, ENTRIES_PER_JOB_MAX)?;
+        if !next.is_empty() {
+            return Ok(next);
         }
     }
-    transaction.remove(keys::pending_purge(number));
-    Ok(())
+    Ok(Vec::new())
+}
+
+/// Removes the next keys of a deleted container. When there are none, removes the pending purge.
+fn purge_next(transaction: &mut Transaction<'_>, number: ContainerNumber, next: Vec<Vec<u8>>) {
+    if next.is_empty() {
+        transaction.remove(keys::pending_purge(number));
+    }
+    for key in next {
+        transaction.remove(key);
+    }
 }
 
 /// Removes the tombstones that are past their retention, in small jobs.

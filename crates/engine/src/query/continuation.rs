@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use perihelion_model::json::{self, Style, Value, object};
 use perihelion_model::resource_id::ChildKind;
 use perihelion_query::Program;
+use sha2::{Digest, Sha256};
 
 use perihelion_wire::status;
 
@@ -34,20 +35,81 @@ pub(super) struct Continuation {
     pub(super) pages: u64,
     /// The number of rows so far. The service's own token has it too.
     pub(super) rows: u64,
+    /// The time that the date functions saw on the first page, in ticks since 1970, if rows
+    /// are gathered. With another time the rows of a later page would be other rows.
+    pub(super) ticks: Option<u64>,
 }
 
-/// The last row of a page. If the rows of the query are gathered (`gather.rs`), only `row`
-/// is used.
+/// The last row of a page. If the rows of the query are gathered (`gather.rs`), the place of
+/// the row is its `order`, its `position` and its number `row` among equal rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RowCursor {
     pub(super) range: RangeId,
     /// The counter in the `_rid` of the document.
     pub(super) rid: u64,
     /// The number of the row among the rows of its document, from 0 on. If the rows are
-    /// gathered, it is the number among all rows, from 1 on.
+    /// gathered, how many rows with this `order` and `position` were returned.
     pub(super) row: u64,
-    /// The encoded order keys of an ordered query.
+    /// The encoded order keys of an ordered query. If they are long, only their beginning:
+    /// see [`RowCursor::bound`].
     pub(super) order: Option<Vec<u8>>,
+    /// The position of a gathered row.
+    pub(super) position: Option<Vec<u8>>,
+    /// The row after this one, if `order` is only the beginning of the order keys.
+    pub(super) next: Option<NextRow>,
+}
+
+/// The first row that was not returned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NextRow {
+    /// A gathered row.
+    Value {
+        /// The position of the row.
+        position: Vec<u8>,
+        /// The hash of the row's order keys.
+        hash: u64,
+        /// The hash of the order keys of the last row that was returned.
+        last_hash: u64,
+    },
+    /// A row of a document.
+    Document {
+        /// The counter in the `_rid` of the document.
+        rid: u64,
+        /// The number of the row among the rows of its document.
+        row: u64,
+        /// The hash of the row's order keys.
+        hash: u64,
+        /// The hash of the order keys of the last row that was returned.
+        last_hash: u64,
+    },
+}
+
+/// The most bytes of order keys in a cursor. With them the whole token stays below 1 KB, the
+/// smallest limit that a client can ask for (`responsecontinuationtokenlimitinkb`).
+pub(super) const ORDER_BYTES_MAX: usize = 256;
+
+impl RowCursor {
+    /// Shortens long order keys, so that the token stays short. `next` are the order keys of
+    /// the next row. If the two rows differ in the first bytes, these bytes are enough to say
+    /// where the next page starts. If they do not, the cursor names the next row as well, and
+    /// the next page finds the rest of the keys in the document.
+    pub(super) fn bound(&mut self, next: &[u8], next_row: impl FnOnce(&[u8]) -> NextRow) {
+        let Some(order) = self.order.as_mut().filter(|order| order.len() > ORDER_BYTES_MAX) else { return };
+        let start = order[..ORDER_BYTES_MAX].to_vec();
+        if next.starts_with(&start) {
+            self.next = Some(next_row(order));
+            *order = start;
+        } else {
+            // No row that was returned begins with these bytes, and none before them is left.
+            *order = crate::keys::after_prefix(&start);
+        }
+    }
+}
+
+/// A hash by which order keys are recognized.
+pub(super) fn hash_of(order: &[u8]) -> u64 {
+    let digest = Sha256::digest(order);
+    digest.iter().take(8).fold(0, |hash, byte| (hash << 8) | u64::from(*byte))
 }
 
 /// The last row that was read in a range, in `_rid` order. The fields are those of
@@ -70,7 +132,12 @@ impl Continuation {
             (top, limit) => top.or(limit),
         };
         let skip = program.offset().unwrap_or(0);
-        Continuation { after: None, watermarks: Vec::new(), skip, take, pages: 0, rows: 0 }
+        Continuation { after: None, watermarks: Vec::new(), skip, take, pages: 0, rows: 0, ticks: None }
+    }
+
+    /// The position of the last gathered row; empty before the first page.
+    pub(super) fn last_position(&self) -> &[u8] {
+        self.after.as_ref().and_then(|cursor| cursor.position.as_deref()).unwrap_or_default()
     }
 
     pub(super) fn print(&self, container: &Container) -> String {
@@ -84,6 +151,18 @@ impl Continuation {
             if let Some(order) = &cursor.order {
                 token.push_str(&format!("#ORD:{}", STANDARD.encode(order)));
             }
+            if let Some(position) = &cursor.position {
+                token.push_str(&format!("#VAL:{}", STANDARD.encode(position)));
+            }
+            match &cursor.next {
+                None => {}
+                Some(NextRow::Value { position, hash, last_hash }) => {
+                    token.push_str(&format!("#NXV:{}.{hash}.{last_hash}", STANDARD.encode(position)));
+                }
+                Some(NextRow::Document { rid, row, hash, last_hash }) => {
+                    token.push_str(&format!("#NXD:{rid}.{row}.{hash}.{last_hash}"));
+                }
+            }
         }
         if !self.watermarks.is_empty() {
             let watermarks = self
@@ -96,6 +175,9 @@ impl Continuation {
         if let Some(take) = self.take {
             token.push_str(&format!("#TAK:{take}"));
         }
+        if let Some(ticks) = self.ticks {
+            token.push_str(&format!("#NOW:{ticks}"));
+        }
         // The service's tokens end with these fields. The engine does not read them.
         token.push_str("#ISV:2#IEO:65599#QCF:8");
         let range = object([("min", "".into()), ("max", "FF".into())]);
@@ -105,13 +187,25 @@ impl Continuation {
     }
 
     pub(super) fn parse(text: &str, container: &Container) -> Result<Self, Refusal> {
-        parse(text, container)
-            .ok_or_else(|| Refusal::gateway(status::BAD_REQUEST, "Invalid Continuation Token"))
+        parse(text, container).ok_or_else(Continuation::invalid)
+    }
+
+    /// The refusal of a text that is not a token of the query.
+    pub(super) fn invalid() -> Refusal {
+        Refusal::gateway(status::BAD_REQUEST, "Invalid Continuation Token")
     }
 }
 
-/// The longest token that is accepted. Tokens are far shorter, unless the last row of a
-/// page has long order keys. Such a query cannot be continued.
+/// The time that the statement of a continuation has to be compiled with, in ticks (100 ns)
+/// since 1970; `None` if any time will do, or if the text is not a token.
+pub(super) fn ticks_of(text: &str) -> Option<i64> {
+    let (_, rest) = text.get(..TOKEN_BYTES_MAX.min(text.len()))?.split_once("#NOW:")?;
+    let digits = rest.split(|character: char| !character.is_ascii_digit()).next()?;
+    digits.parse().ok()
+}
+
+/// The longest token that is accepted. Tokens are far shorter; those of earlier versions
+/// held whole order keys.
 const TOKEN_BYTES_MAX: usize = 64 * 1024;
 
 /// Parses a token; `None` if the text is not a token.
@@ -134,15 +228,22 @@ fn parse(text: &str, container: &Container) -> Option<Continuation> {
         fields.insert(name, value);
     }
     let number = |name: &str| fields.get(name)?.parse::<u64>().ok();
+    // `Some(None)` for a field that is absent, `None` for one that is malformed.
+    let bytes = |name: &str| {
+        fields.get(name).map(|text| STANDARD.decode(text).ok()).map_or(Some(None), |bytes| bytes.map(Some))
+    };
     let after = match rid {
         "" => None,
         rid => Some(RowCursor {
             rid: container.parse_document_rid(rid)?,
             range: u32::try_from(number("PKR")?).ok()?,
             row: number("ROW")?,
-            order: match fields.get("ORD") {
-                Some(order) => Some(STANDARD.decode(order).ok()?),
-                None => None,
+            order: bytes("ORD")?,
+            position: bytes("VAL")?,
+            next: match (fields.get("NXV"), fields.get("NXD")) {
+                (Some(next), _) => Some(parse_next_value(next)?),
+                (None, Some(next)) => Some(parse_next_document(next)?),
+                (None, None) => None,
             },
         }),
     };
@@ -164,7 +265,21 @@ fn parse(text: &str, container: &Container) -> Option<Continuation> {
         take,
         pages: number("RT")?,
         rows: number("TRC")?,
+        ticks: number("NOW"),
     })
+}
+
+fn parse_next_value(text: &str) -> Option<NextRow> {
+    let mut parts = text.split('.');
+    let position = STANDARD.decode(parts.next()?).ok()?;
+    let (hash, last_hash) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    parts.next().is_none().then_some(NextRow::Value { position, hash, last_hash })
+}
+
+fn parse_next_document(text: &str) -> Option<NextRow> {
+    let numbers = text.split('.').map(|number| number.parse().ok()).collect::<Option<Vec<u64>>>()?;
+    let [rid, row, hash, last_hash] = numbers[..] else { return None };
+    Some(NextRow::Document { rid, row, hash, last_hash })
 }
 
 fn parse_watermark(text: &str) -> Option<Watermark> {

@@ -1,90 +1,111 @@
-//! Queries whose rows are all computed before the first one is returned: DISTINCT,
-//! aggregates, GROUP BY and statements in stages (subqueries in FROM). Also queries
-//! that read no document.
+//! Queries whose rows do not belong to one document each: DISTINCT, aggregates, GROUP BY and
+//! statements in stages (subqueries in FROM). Also queries that read no document.
 //!
-//! Each page computes all rows again, skips the rows that earlier pages returned,
-//! and returns the next rows. A program in stages is evaluated from the inside
-//! out: the rows of the inner program, after its ORDER BY, OFFSET, LIMIT and TOP, are the
-//! documents of the outer program. At most two stages are in memory at a time, each
-//! within [`ROWS_IN_MEMORY_MAX`] and [`BYTES_IN_MEMORY_MAX`].
+//! If all rows fit on the first page, they come in the order in which they appeared. Else
+//! they come in the order of their [positions](super::value_position), and each page
+//! continues after the position of the last row. A position depends on the value of the row
+//! and on nothing else. So writes and splits between two pages neither repeat a row nor lose
+//! one, unless they change the row itself.
+//!
+//! - DISTINCT and GROUP BY without ORDER BY keep only the rows or groups of one page, those
+//!   with the smallest positions, however many there are.
+//! - The other queries have all their rows in memory (`stages`).
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use perihelion_model::json::Value;
-use perihelion_query::{Accumulator, DistinctValues, Program, Row};
+use perihelion_query::{GroupWindow, Program};
 
-use super::continuation::{Continuation, RowCursor};
-use super::output::Output;
-use super::rows::{Context, Page, PageRows, ROWS_IN_MEMORY_MAX, evaluation_refusal, too_many_rows};
-use super::sources;
+use super::continuation::Continuation;
+use super::gathered_page::{Gathered, GatheredRow, page_of};
+use super::output::{Output, approximate_length};
+use super::rows::{Context, PageRows, ROWS_IN_MEMORY_MAX, evaluation_refusal};
+use super::{PAGE_BYTES_MAX, sources, value_position};
 use crate::documents::StoredDocument;
 use crate::refusal::Refusal;
 
-/// The most bytes of rows in one stage. `perihelion-query` limits groups to as many bytes.
-const BYTES_IN_MEMORY_MAX: usize = 256 * 1024 * 1024;
+/// About the most bytes of the rows or groups of one page: more than the text of a page, so
+/// that a page is not cut short.
+const WINDOW_BYTES_MAX: usize = 8 * PAGE_BYTES_MAX;
 
 /// Whether a program's rows have to be gathered.
 pub(super) fn is_needed(program: &Program) -> bool {
     program.inner().is_some() || program.reads_no_document() || program.is_grouped() || program.is_distinct()
 }
 
-/// Makes one page by computing all rows.
+/// Makes one page of a query whose rows are gathered.
 pub(super) fn gather(context: &Context<'_>, continuation: Continuation) -> Result<PageRows, Refusal> {
     let program = &context.request.program;
-    let mut documents = 0;
-    let all = sorted_outputs(program, context.collect(program, usize::MAX, &mut documents)?);
-    let rows_returned = continuation.after.as_ref().map_or(0, |cursor| cursor.row);
-    let mut page = Page::new(context, continuation);
-    page.documents = documents;
-    let mut has_more = false;
-    for (row_number, row) in (1..).zip(all) {
-        if row_number <= rows_returned {
-            continue;
-        }
-        if !page.try_push(&Output::Value(row), RowCursor { range: 0, rid: 0, row: row_number, order: None }) {
-            has_more = true;
-            break;
-        }
+    // A token of another query, or of a version that continued by the number of the row.
+    if continuation.after.as_ref().is_some_and(|cursor| cursor.position.is_none()) {
+        return Err(Continuation::invalid());
     }
-    Ok(page.finish(has_more))
+    let is_plain = program.inner().is_none() && !program.reads_no_document() && program.order().is_empty();
+    let mut documents = 0;
+    let gathered = match (program.is_distinct(), program.has_group_by()) {
+        (true, false) if is_plain && !program.is_grouped() => {
+            context.distinct_window(&continuation, &mut documents)?
+        }
+        (false, true) if is_plain => context.group_window(&continuation, &mut documents)?,
+        _ => {
+            let rows = context.stage_rows(program, usize::MAX, &mut documents)?;
+            Gathered { rows: rows.into_iter().map(GatheredRow::from).collect(), is_whole: true }
+        }
+    };
+    let mut page = page_of(context, continuation, gathered);
+    page.documents = documents;
+    Ok(page)
+}
+
+/// How many rows or groups a page needs: those to skip, those to return, and one more that
+/// shows whether there is a next page.
+pub(super) fn rows_wanted(context: &Context<'_>, continuation: &Continuation) -> usize {
+    let page = (context.request.rows_max as u64).min(continuation.take.unwrap_or(u64::MAX));
+    let wanted = page.saturating_add(continuation.skip).saturating_add(1);
+    usize::try_from(wanted).unwrap_or(usize::MAX).min(ROWS_IN_MEMORY_MAX)
 }
 
 impl Context<'_> {
-    /// The rows of a program, not yet sorted. Stops when there are at least `rows_needed`
-    /// rows. Adds the number of documents that it reads to `documents`.
-    fn collect(
-        &self,
-        program: &Program,
-        rows_needed: usize,
-        documents: &mut u64,
-    ) -> Result<Vec<Row>, Refusal> {
-        let mut collector = Collector::new(program, rows_needed);
-        match program.inner() {
-            Some(inner) => {
-                let rows = self.collect(inner, rows_needed_by(inner), documents)?;
-                for value in inner.arrange(rows) {
-                    collector.add(&value)?;
-                    if collector.has_enough_rows() {
-                        break;
-                    }
-                }
-            }
-            None if program.reads_no_document() => collector.add(&Value::Null)?,
-            None => self.each_document(&mut |document| {
-                *documents += 1;
-                collector.add(&document.value())?;
-                Ok(if collector.has_enough_rows() {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                })
-            })?,
-        }
-        collector.finish()
+    /// The groups of the next page.
+    fn group_window(&self, continuation: &Continuation, documents: &mut u64) -> Result<Gathered, Refusal> {
+        let mut groups = self.request.program.groups_after(GroupWindow {
+            position_of: value_position::of_group,
+            after: continuation.last_position().to_vec(),
+            groups_max: rows_wanted(self, continuation),
+            bytes_max: WINDOW_BYTES_MAX,
+        });
+        self.each_document(&mut |document| {
+            *documents += 1;
+            groups.add(&document.value()).map_err(evaluation_refusal)?;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        let groups = groups.finish_window().map_err(evaluation_refusal)?;
+        let rows = groups.rows.into_iter().map(|(position, row)| GatheredRow {
+            order: Vec::new(),
+            position,
+            output: row.output.map(Output::Value),
+        });
+        Ok(Gathered { rows: rows.collect(), is_whole: groups.is_whole })
+    }
+
+    /// The distinct rows of the next page.
+    fn distinct_window(&self, continuation: &Continuation, documents: &mut u64) -> Result<Gathered, Refusal> {
+        let program = &self.request.program;
+        let mut window =
+            DistinctWindow::new(continuation.last_position().to_vec(), rows_wanted(self, continuation));
+        self.each_document(&mut |document| {
+            *documents += 1;
+            let mut rows = Vec::new();
+            program.rows(&document.value(), &mut rows).map_err(evaluation_refusal)?;
+            rows.into_iter().filter_map(|row| row.output).for_each(|output| window.add(output));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(window.finish())
     }
 
     /// Calls `consume` with the documents in the scope of the query until `consume` breaks.
-    fn each_document(
+    pub(super) fn each_document(
         &self,
         consume: &mut dyn FnMut(StoredDocument) -> Result<ControlFlow<()>, Refusal>,
     ) -> Result<(), Refusal> {
@@ -103,96 +124,52 @@ impl Context<'_> {
     }
 }
 
-/// The rows or groups collected so far.
-struct Collector<'p> {
-    program: &'p Program,
-    /// The groups of a grouped program; such a program has no `rows`.
-    groups: Option<Accumulator<'p>>,
-    rows: Vec<Row>,
-    /// The values of the rows, for DISTINCT.
-    seen: DistinctValues,
-    /// The approximate size of the rows as text.
+/// The distinct rows with the smallest positions after a given position.
+struct DistinctWindow {
+    after: Vec<u8>,
+    rows_max: usize,
+    /// From the position of a row to the number of rows before it and the row.
+    rows: BTreeMap<Vec<u8>, (usize, Value)>,
+    /// How many rows were added, also those that were dropped again.
+    rows_added: usize,
     bytes: usize,
-    rows_needed: usize,
+    /// Whether a row was left out because there were too many.
+    is_full: bool,
 }
 
-impl<'p> Collector<'p> {
-    fn new(program: &'p Program, rows_needed: usize) -> Self {
-        let groups = program.is_grouped().then(|| program.accumulator());
-        Collector {
-            program,
-            groups,
-            rows: Vec::new(),
-            seen: DistinctValues::default(),
-            bytes: 0,
-            rows_needed,
+impl DistinctWindow {
+    fn new(after: Vec<u8>, rows_max: usize) -> Self {
+        DistinctWindow { after, rows_max, rows: BTreeMap::new(), rows_added: 0, bytes: 0, is_full: false }
+    }
+
+    fn add(&mut self, output: Value) {
+        let position = value_position::of_row(&output);
+        if position <= self.after || self.rows.contains_key(&position) {
+            return;
+        }
+        let is_last = self.rows.last_key_value().is_none_or(|(last, _)| *last < position);
+        if is_last && (self.is_full || self.rows.len() >= self.rows_max) {
+            self.is_full = true;
+            return;
+        }
+        self.bytes += approximate_length(&output);
+        self.rows.insert(position, (self.rows_added, output));
+        self.rows_added += 1;
+        while self.rows.len() > self.rows_max || (self.bytes > WINDOW_BYTES_MAX && self.rows.len() > 1) {
+            let Some((_, (_, dropped))) = self.rows.pop_last() else { break };
+            self.bytes -= approximate_length(&dropped);
+            self.is_full = true;
         }
     }
 
-    /// Adds the rows of a document, or of an inner stage's row.
-    fn add(&mut self, document: &Value) -> Result<(), Refusal> {
-        if let Some(groups) = &mut self.groups {
-            return groups.add(document).map_err(evaluation_refusal);
-        }
-        let mut rows = Vec::new();
-        self.program.rows(document, &mut rows).map_err(evaluation_refusal)?;
-        for row in rows {
-            let Some(output) = &row.output else { continue };
-            if self.program.is_distinct() && !self.seen.insert(output) {
-                continue;
-            }
-            self.bytes += approximate_length(output);
-            self.rows.push(row);
-        }
-        if self.rows.len() > ROWS_IN_MEMORY_MAX || self.bytes > BYTES_IN_MEMORY_MAX {
-            return Err(too_many_rows());
-        }
-        Ok(())
-    }
-
-    /// Whether there are enough rows, so that no further document has to be read.
-    fn has_enough_rows(&self) -> bool {
-        self.rows.len() >= self.rows_needed
-    }
-
-    fn finish(self) -> Result<Vec<Row>, Refusal> {
-        match self.groups {
-            Some(groups) => groups.finish().map_err(evaluation_refusal),
-            None => Ok(self.rows),
-        }
-    }
-}
-
-/// How many rows of an inner program its OFFSET, LIMIT and TOP need. With ORDER BY
-/// all rows are needed.
-fn rows_needed_by(program: &Program) -> usize {
-    if !program.order().is_empty() {
-        return usize::MAX;
-    }
-    let count = program.limit().unwrap_or(u64::MAX).min(program.top().unwrap_or(u64::MAX));
-    usize::try_from(count.saturating_add(program.offset().unwrap_or(0))).unwrap_or(usize::MAX)
-}
-
-/// Sorts the rows. Drops undefined rows and, for DISTINCT, repeated rows. OFFSET, LIMIT and
-/// TOP are applied later, by [`Page`].
-fn sorted_outputs(program: &Program, mut rows: Vec<Row>) -> Vec<Value> {
-    rows.sort_by(|one, other| program.compare(one, other));
-    let mut seen = DistinctValues::default();
-    let outputs = rows.into_iter().filter_map(|row| row.output);
-    // Other rows were checked for repeats when they were added.
-    let may_repeat = program.is_distinct() && program.is_grouped();
-    outputs.filter(|output| !may_repeat || seen.insert(output)).collect()
-}
-
-/// The approximate length of a row as text.
-fn approximate_length(value: &Value) -> usize {
-    match value {
-        Value::Null | Value::Bool(_) => 5,
-        Value::Number(_) => 12,
-        Value::String(text) => text.len() + 2,
-        Value::Array(items) => 2 + items.iter().map(|item| approximate_length(item) + 1).sum::<usize>(),
-        Value::Object(object) => {
-            2 + object.iter().map(|(name, value)| name.len() + 4 + approximate_length(value)).sum::<usize>()
-        }
+    fn finish(self) -> Gathered {
+        let mut rows: Vec<(Vec<u8>, (usize, Value))> = self.rows.into_iter().collect();
+        rows.sort_unstable_by_key(|(_, (number, _))| *number);
+        let rows = rows.into_iter().map(|(position, (_, output))| GatheredRow {
+            order: Vec::new(),
+            position,
+            output: Some(Output::Value(output)),
+        });
+        Gathered { rows: rows.collect(), is_whole: !self.is_full }
     }
 }

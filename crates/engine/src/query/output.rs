@@ -36,6 +36,14 @@ impl Output {
         }
     }
 
+    /// The approximate length of the row as text.
+    pub(super) fn approximate_length(&self) -> usize {
+        match self {
+            Output::Text(text) => text.len(),
+            Output::Value(value) => approximate_length(value),
+        }
+    }
+
     /// The number of members of a row, for the charge. An object with a member `_self` is
     /// taken for a whole document and counts as two members. A row that is not an object
     /// counts as one member.
@@ -45,6 +53,19 @@ impl Output {
             Output::Value(Value::Object(object)) if object.contains("_self") => 2,
             Output::Value(Value::Object(object)) => object.len() as u64,
             Output::Value(_) => 1,
+        }
+    }
+}
+
+/// The approximate length of a row as text.
+pub(super) fn approximate_length(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) => 5,
+        Value::Number(_) => 12,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => 2 + items.iter().map(|item| approximate_length(item) + 1).sum::<usize>(),
+        Value::Object(object) => {
+            2 + object.iter().map(|(name, value)| name.len() + 4 + approximate_length(value)).sum::<usize>()
         }
     }
 }

@@ -2,13 +2,9 @@
 //!
 //! There are three methods:
 //! - *stream*, without ORDER BY: documents in `_rid` order, range after range;
-//! - *merge*, with ORDER BY: each range returns its smallest rows after the cursor of
-//!   the last page, from an index or by a scan of all documents, and the rows of all
-//!   ranges are merged;
-//! - [*gather*](super::gather): all rows are computed, and a page returns the next
-//!   ones by their number.
+//! - [*merge*](super::ordered), with ORDER BY: the smallest rows after the last page;
+//! - [*gather*](super::gather), for rows that do not belong to one document each.
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use perihelion_model::json::{self, Style, Value};
@@ -17,13 +13,12 @@ use perihelion_query::{Program, Row};
 use perihelion_wire::status;
 
 use super::access::Plan;
-use super::continuation::{Continuation, RowCursor, Watermark};
+use super::continuation::{Continuation, NextRow, RowCursor, Watermark, hash_of};
 use super::output::Output;
 use super::sources::{self, Scan, ScanRange};
-use super::{PAGE_BYTES_MAX, QueryRequest, gather};
+use super::{PAGE_BYTES_MAX, QueryRequest, gather, ordered};
 use crate::catalog::Container;
 use crate::documents::StoredDocument;
-use crate::index;
 use crate::keys::RangeId;
 use crate::refusal::{Layer, Refusal};
 use crate::storage::View;
@@ -60,7 +55,11 @@ pub(super) fn produce(context: &Context<'_>, continuation: Continuation) -> Resu
     if gather::is_needed(program) {
         return gather::gather(context, continuation);
     }
-    if context.plan.is_ordered { merge(context, continuation) } else { stream(context, continuation) }
+    if context.plan.is_ordered {
+        ordered::merge(context, continuation)
+    } else {
+        stream(context, continuation)
+    }
 }
 
 /// Collects the rows of one page within OFFSET, LIMIT, TOP and the page's size.
@@ -68,15 +67,17 @@ pub(super) struct Page {
     text: String,
     rows: usize,
     members: u64,
-    rows_max: usize,
-    state: Continuation,
+    pub(super) rows_max: usize,
+    pub(super) state: Continuation,
+    /// Whether the cursor was moved.
+    has_advanced: bool,
     pub(super) documents: u64,
 }
 
 impl Page {
     pub(super) fn new(context: &Context<'_>, state: Continuation) -> Self {
         let rows_max = context.request.rows_max;
-        Page { text: String::new(), rows: 0, members: 0, rows_max, state, documents: 0 }
+        Page { text: String::new(), rows: 0, members: 0, rows_max, state, has_advanced: false, documents: 0 }
     }
 
     /// Whether TOP or LIMIT is reached.
@@ -84,9 +85,18 @@ impl Page {
         self.state.take == Some(0)
     }
 
-    /// Adds the next row, or skips it for OFFSET. Returns false, and does neither, if the
-    /// page is full or TOP or LIMIT is reached.
+    /// Adds the next row, or skips it for OFFSET, and moves the cursor to it. Returns false,
+    /// and does nothing, if the page is full or TOP or LIMIT is reached.
     pub(super) fn try_push(&mut self, row: &Output, cursor: RowCursor) -> bool {
+        let is_added = self.try_add(row);
+        if is_added {
+            self.set_cursor(cursor);
+        }
+        is_added
+    }
+
+    /// Like [`Page::try_push`], but leaves the cursor where it is.
+    pub(super) fn try_add(&mut self, row: &Output) -> bool {
         if self.is_exhausted() || self.rows >= self.rows_max {
             return false;
         }
@@ -101,8 +111,25 @@ impl Page {
         } else {
             return false;
         }
-        self.state.after = Some(cursor);
         true
+    }
+
+    /// Moves the cursor to a row: the next page starts after it.
+    pub(super) fn set_cursor(&mut self, cursor: RowCursor) {
+        self.state.after = Some(cursor);
+        self.has_advanced = true;
+    }
+
+    /// Whether the next page would not start where this one did.
+    pub(super) fn has_advanced(&self) -> bool {
+        self.has_advanced
+    }
+
+    /// Keeps the cursor short; see [`RowCursor::bound`].
+    pub(super) fn bound_cursor(&mut self, next: &[u8], next_row: impl FnOnce(&[u8]) -> NextRow) {
+        if let Some(cursor) = &mut self.state.after {
+            cursor.bound(next, next_row);
+        }
     }
 
     /// Appends the text of a row if it fits; the first row always fits.
@@ -117,6 +144,17 @@ impl Page {
             self.text.truncate(end);
         }
         fits
+    }
+
+    /// Keeps the cursor short if the next row is not known: the next page then finds the last
+    /// row again.
+    pub(super) fn bound_last_cursor(&mut self) {
+        let Some(cursor) = &mut self.state.after else { return };
+        let order = cursor.order.clone().unwrap_or_default();
+        cursor.bound(&order, |last| {
+            let last_hash = hash_of(last);
+            NextRow::Document { rid: u64::MAX, row: 0, hash: !last_hash, last_hash }
+        });
     }
 
     /// Ends the page. `has_more` says whether a row did not fit. There is a next page if a row
@@ -164,7 +202,10 @@ fn stream(context: &Context<'_>, continuation: Continuation) -> Result<PageRows,
         }
         at += 1;
     }
-    let unread = ranges.get(at..).unwrap_or_default();
+    // The next page starts in the range of the last row, which may be before the range whose
+    // first row did not fit.
+    let resumes_at = first_scan_range(context.container, &ranges, page.state.after.as_ref())?;
+    let unread = ranges.get(resumes_at..).unwrap_or_default();
     page.state.watermarks = watermarks;
     page.state.watermarks.retain(|watermark| {
         let is_split = context.container.range(watermark.range).is_none();
@@ -205,21 +246,10 @@ fn is_or_descends_from(container: &Container, range: RangeId, ancestor: RangeId)
     container.range(range).map_or(range == ancestor, |range| range.descends_from(ancestor))
 }
 
-/// The sort key of a row in an ordered query. The range is not part of it, because
-/// a split changes the range, and the next page must continue after a split.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct SortKey {
-    order: Vec<u8>,
-    /// The `_rid` counter. It is inverted when the first key is descending, because an
-    /// index that is scanned backwards returns descending `_rid`s.
-    rid: u64,
-    row: u64,
-}
-
 /// One row of a document.
-struct DocumentRow {
-    output: Output,
-    order_keys: Vec<Option<Value>>,
+pub(super) struct DocumentRow {
+    pub(super) output: Output,
+    pub(super) order_keys: Vec<Option<Value>>,
 }
 
 /// The rows of a document; `None` for an undefined row, or for a whole document that the
@@ -247,37 +277,13 @@ fn document_rows(program: &Program, document: &StoredDocument) -> Result<Vec<Opt
     Ok(rows.into_iter().map(defined).collect())
 }
 
-/// Makes a page of a query with ORDER BY.
-fn merge(context: &Context<'_>, continuation: Continuation) -> Result<PageRows, Refusal> {
-    let after = continuation.after.as_ref().map(|cursor| context.sort_key(cursor));
-    let mut page = Page::new(context, continuation);
-    // One row more than the page can have shows whether there is a next page.
-    let wanted = page.rows_max.saturating_add(1).saturating_add(page.state.skip as usize);
-    let wanted = page
-        .state
-        .take
-        .map_or(wanted, |take| wanted.min((take.saturating_add(page.state.skip) as usize).saturating_add(1)));
-    let mut smallest: BTreeMap<SortKey, (RangeId, Output)> = BTreeMap::new();
-    for range in &sources::scan_ranges(context.container, &context.request.scope) {
-        page.documents += context.collect_smallest(range, after.as_ref(), wanted, &mut smallest)?;
-    }
-    let mut has_more = false;
-    for (key, (range, row)) in smallest {
-        if !page.try_push(&row, context.cursor(range, key)) {
-            has_more = true;
-            break;
-        }
-    }
-    Ok(page.finish(has_more))
-}
-
 impl Context<'_> {
     pub(super) fn scan<'b>(&'b self, range: &'b ScanRange<'b>) -> Scan<'b> {
         Scan { view: self.view, container: self.container, range, now: self.now }
     }
 
     /// The rows of a document, each with its cursor.
-    fn rows_of(
+    pub(super) fn rows_of(
         &self,
         range: RangeId,
         rid: u64,
@@ -285,106 +291,10 @@ impl Context<'_> {
     ) -> Result<impl Iterator<Item = (DocumentRow, RowCursor)> + use<>, Refusal> {
         let rows = document_rows(&self.request.program, document)?;
         Ok((0..).zip(rows).filter_map(move |(number, row)| {
-            row.map(|row| (row, RowCursor { range, rid, row: number, order: None }))
-        }))
-    }
-
-    /// Whether the first order key is descending.
-    fn is_reversed(&self) -> bool {
-        self.plan.is_descending.first().copied().unwrap_or(false)
-    }
-
-    /// The number by which rows with equal order keys are sorted. Applied to that number, the
-    /// function returns the `_rid` counter again.
-    fn rid_order(&self, rid: u64) -> u64 {
-        if self.is_reversed() { u64::MAX - rid } else { rid }
-    }
-
-    /// The sort key of the row at a cursor.
-    fn sort_key(&self, cursor: &RowCursor) -> SortKey {
-        let order = cursor.order.clone().unwrap_or_default();
-        SortKey { order, rid: self.rid_order(cursor.rid), row: cursor.row }
-    }
-
-    /// The cursor of the row with a sort key.
-    fn cursor(&self, range: RangeId, key: SortKey) -> RowCursor {
-        RowCursor { range, rid: self.rid_order(key.rid), row: key.row, order: Some(key.order) }
-    }
-
-    /// The encoded order keys of a row, without the keys that an equality fixes.
-    fn encode_order(&self, keys: &[Option<Value>]) -> Vec<u8> {
-        let mut order = Vec::new();
-        let columns = self.plan.is_descending.iter().zip(&self.plan.is_constant);
-        for (value, (is_descending, is_constant)) in keys.iter().zip(columns) {
-            if !is_constant {
-                index::encode(&mut order, value.as_ref(), *is_descending);
-            }
-        }
-        order
-    }
-
-    /// Adds the rows of a range to `smallest`, which keeps the `rows_wanted` smallest rows.
-    /// Leaves out the rows up to `after`, the last row of the last page. Returns how many
-    /// documents were read.
-    fn collect_smallest(
-        &self,
-        range: &ScanRange<'_>,
-        after: Option<&SortKey>,
-        rows_wanted: usize,
-        smallest: &mut BTreeMap<SortKey, (RangeId, Output)>,
-    ) -> Result<u64, Refusal> {
-        let mut documents = 0;
-        let ordering_index = self.plan.index.as_ref().filter(|used| used.gives_order);
-        // An index whose first column is declared descending is scanned forwards for a
-        // descending order. The scan then returns the keys in order, but rows with equal
-        // keys by ascending `_rid`, where the query wants them by descending `_rid`.
-        let orders_equal_keys = ordering_index.is_some_and(|used| used.is_backward == self.is_reversed());
-        let mut consume = |rid: u64, document: StoredDocument| {
-            documents += 1;
-            let mut is_after_page = false;
-            for (row, cursor) in self.rows_of(range.id, rid, &document)? {
-                let cursor = RowCursor { order: Some(self.encode_order(&row.order_keys)), ..cursor };
-                let key = self.sort_key(&cursor);
-                if after.is_some_and(|after| key <= *after) {
-                    continue;
-                }
-                if smallest.len() >= rows_wanted
-                    && let Some((last, _)) = smallest.last_key_value()
-                    && *last < key
-                {
-                    is_after_page |= orders_equal_keys || last.order < key.order;
-                    continue;
-                }
-                smallest.insert(key, (range.id, row.output));
-                if smallest.len() > rows_wanted {
-                    smallest.pop_last();
-                }
-                if smallest.len() > ROWS_IN_MEMORY_MAX {
-                    return Err(too_many_rows());
-                }
-            }
-            // An index returns rows in order, so the first row after the page ends the
-            // scan.
-            Ok(if is_after_page && ordering_index.is_some() {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
+            row.map(|row| {
+                (row, RowCursor { range, rid, row: number, order: None, position: None, next: None })
             })
-        };
-        match ordering_index {
-            Some(used) => {
-                let start = after.map(|after| self.index_start(used.is_backward, after));
-                self.scan(range).visit_by_index(used, start.as_deref(), &mut consume)?;
-            }
-            None => self.scan(range).visit_by_rid(self.plan.index.as_ref(), 0, &mut consume)?,
-        }
-        Ok(documents)
-    }
-
-    /// Where an index scan continues: at the encoded order keys of the row `after`. The bytes
-    /// are inverted for an index that is scanned backwards.
-    fn index_start(&self, is_backward: bool, after: &SortKey) -> Vec<u8> {
-        if is_backward { after.order.iter().map(|byte| !byte).collect() } else { after.order.clone() }
+        }))
     }
 }
 
@@ -397,8 +307,10 @@ pub(super) fn too_many_rows() -> Refusal {
 /// The refusal for an evaluation error, such as a number that JSON cannot represent:
 /// a backend error with a charge.
 pub(super) fn evaluation_refusal(error: perihelion_query::EvaluationError) -> Refusal {
-    Refusal::new(status::BAD_REQUEST, Layer::QueryRuntime, json::to_text(&error.to_json(), Style::Query))
-        .with_charge(QUERY_ERROR_CHARGE)
+    let text = json::to_text(&error.to_json(), Style::Query);
+    let mut refusal = Refusal::new(status::BAD_REQUEST, Layer::QueryRuntime, text);
+    refusal.sub_status = error.sub_status();
+    refusal.with_charge(QUERY_ERROR_CHARGE)
 }
 
 /// The charge of a failed query, the same as that of a query without FROM.

@@ -4,7 +4,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use crate::catalog::Container;
+use crate::catalog::{Container, PartitionRange};
 use crate::documents::{StoredDocument, contains};
 use crate::index::IndexGroup;
 use crate::keys::{self, LogicalPartition, OwnedKeyRange, RangeId, SegmentId};
@@ -13,7 +13,7 @@ use crate::query::access::IndexUse;
 use crate::refusal::Refusal;
 use crate::storage::{Direction, View};
 
-use perihelion_model::partition_key::EffectiveRange;
+use perihelion_model::partition_key::{EffectiveRange, PartitionKey};
 
 /// Called with each document and the counter in its `_rid`. Breaks, or refuses, to end
 /// the scan.
@@ -32,9 +32,9 @@ pub(super) struct ScanRange<'a> {
 enum ScanFilter<'a> {
     /// The documents of one logical partition.
     Partition(&'a LogicalPartition),
-    /// The documents whose logical partition begins with these bytes, the hash of some levels
-    /// of a hierarchical key, within the effective keys of the range.
-    Prefix(&'a [u8], EffectiveRange),
+    /// The documents whose hierarchical key begins with these levels, within the effective
+    /// keys of the range.
+    Prefix(&'a PartitionKey, EffectiveRange),
     /// The documents with these effective keys.
     Keys(EffectiveRange),
 }
@@ -49,9 +49,11 @@ pub(super) fn scan_ranges<'a>(container: &Container, scope: &'a QueryScope) -> V
         QueryScope::Partition(target) => {
             vec![scan_range(target.range.id, ScanFilter::Partition(&target.partition))]
         }
-        QueryScope::Prefix { hash, ranges } => {
+        QueryScope::Prefix { key, ranges } => {
             let ranges = ranges.iter().filter_map(|id| container.range(*id));
-            ranges.map(|range| scan_range(range.id, ScanFilter::Prefix(hash, range.keys.clone()))).collect()
+            let keys = container.partition_key.effective_range(key);
+            let filter = |range: &PartitionRange| ScanFilter::Prefix(key, range.keys.intersection(&keys));
+            ranges.map(|range| scan_range(range.id, filter(range))).collect()
         }
         QueryScope::Ranges(ranges) => {
             ranges.iter().map(|(range, keys)| scan_range(*range, ScanFilter::Keys(keys.clone()))).collect()
@@ -84,13 +86,13 @@ impl Scan<'_> {
         match (index, &self.range.filter) {
             (Some(used), _) if used.is_by_rid => {
                 let prefix = self.index_prefix(used, only_prefix(used));
-                self.visit_prefix(&prefix, first, consume)
+                self.visit_prefix(&prefix, first, &mut self.with_levels(consume))
             }
             (Some(used), _) => {
                 let mut rids = self.index_entry_rids(used)?;
                 rids.retain(|rid| *rid >= first);
                 rids.sort_unstable();
-                self.visit_all(rids, consume)
+                self.visit_all(rids, &mut self.with_levels(consume))
             }
             (None, ScanFilter::Keys(_)) => self.visit_segment(first, consume),
             (None, ScanFilter::Partition(partition)) => self.visit_prefix(
@@ -98,8 +100,8 @@ impl Scan<'_> {
                 first,
                 consume,
             ),
-            (None, ScanFilter::Prefix(prefix, _)) => {
-                let mut rids = self.member_rids(prefix)?;
+            (None, ScanFilter::Prefix(levels, _)) => {
+                let mut rids = self.member_rids(&LogicalPartition::of(levels).0)?;
                 rids.retain(|rid| *rid >= first);
                 rids.sort_unstable();
                 self.visit_all(rids, consume)
@@ -116,7 +118,23 @@ impl Scan<'_> {
         consume: &mut Consumer<'_>,
     ) -> Result<(), Refusal> {
         let direction = if used.is_backward { Direction::Backward } else { Direction::Forward };
-        self.visit_keys(&self.index_key_range(used, only_prefix(used), start), direction, consume)
+        let key_range = self.index_key_range(used, only_prefix(used), start);
+        self.visit_keys(&key_range, direction, &mut self.with_levels(consume))
+    }
+
+    /// Passes on only the documents whose key begins with the levels of the scope, if it has
+    /// levels. The entries of an index are not grouped by them, and different keys may have
+    /// the same hash.
+    fn with_levels<'c>(
+        &'c self,
+        consume: &'c mut Consumer<'_>,
+    ) -> impl FnMut(u64, StoredDocument) -> Result<ControlFlow<()>, Refusal> + 'c {
+        move |rid, document| match &self.range.filter {
+            ScanFilter::Prefix(levels, _) if !self.container.has_key(&document.value(), levels) => {
+                Ok(ControlFlow::Continue(()))
+            }
+            _ => consume(rid, document),
+        }
     }
 
     /// Visits the documents of the segment, from the `_rid` counter `first` on.
@@ -189,6 +207,18 @@ impl Scan<'_> {
         Ok(rids)
     }
 
+    /// Visits the document with this `_rid` counter, if it is in this part of the scope. The
+    /// counter comes from a token, so it may be that of another logical partition.
+    pub(super) fn visit_rid(&self, rid: u64, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
+        let is_member = match &self.range.filter {
+            ScanFilter::Partition(partition) => {
+                self.view.get(&keys::partition_member(self.container.number(), partition, rid))?.is_some()
+            }
+            ScanFilter::Prefix(..) | ScanFilter::Keys(_) => true,
+        };
+        if is_member { self.visit_all(vec![rid], &mut self.with_levels(consume)) } else { Ok(()) }
+    }
+
     /// Visits the documents with these `_rid` counters, in this order.
     fn visit_all(&self, rids: Vec<u64>, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
         let mut outcome = Ok(());
@@ -224,10 +254,7 @@ impl Scan<'_> {
     fn is_in_scope(&self, document: &StoredDocument) -> bool {
         let is_inside = match &self.range.filter {
             ScanFilter::Partition(_) => true,
-            ScanFilter::Prefix(prefix, keys) => {
-                document.effective_key.starts_with(prefix) && contains(keys, &document.effective_key)
-            }
-            ScanFilter::Keys(keys) => contains(keys, &document.effective_key),
+            ScanFilter::Prefix(_, keys) | ScanFilter::Keys(keys) => contains(keys, &document.effective_key),
         };
         is_inside && !document.is_expired(self.container.default_ttl, self.now)
     }

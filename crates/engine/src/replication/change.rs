@@ -34,7 +34,8 @@ pub(crate) struct Change {
     pub(crate) applied_lsns: [u64; REGIONS_MAX],
     /// The counter in the document's `_rid`.
     pub(crate) rid: u64,
-    pub(crate) partition: LogicalPartition,
+    /// `None` in a record of an earlier version, which has the hash of the key instead.
+    pub(crate) partition: Option<LogicalPartition>,
     pub(crate) effective_key: Bytes,
     pub(crate) id: String,
     pub(crate) operation: ChangeOperation,
@@ -63,9 +64,11 @@ pub(crate) enum OutboxRecord {
     LedgerEntry(IdempotencyToken, Bytes),
 }
 
-/// The first byte of a record that holds a ledger entry. The records of changes begin with 0
-/// to 2.
+/// The first byte of a record that holds a ledger entry.
 const LEDGER_ENTRY: u8 = 3;
+/// The first byte of a change: this number plus that of the operation. In records of
+/// layout 1, which have the hash of the partition key, it is the number of the operation.
+const CHANGE: u8 = 4;
 
 /// The record of a ledger entry. `entry` is the encoded entry.
 pub(crate) fn encode_ledger_entry(token: IdempotencyToken, entry: &[u8]) -> Vec<u8> {
@@ -90,18 +93,23 @@ impl Change {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let text_bytes = if let ChangeOperation::Put { text, .. } = &self.operation { text.len() } else { 0 };
         let mut out = Vec::with_capacity(256 + self.id.len() + text_bytes);
-        out.push(match self.operation {
+        let operation = match self.operation {
             ChangeOperation::Put { .. } => 0,
             ChangeOperation::Delete => 1,
             ChangeOperation::Expire => 2,
-        });
+        };
+        let (kind, partition) = match &self.partition {
+            Some(partition) => (CHANGE + operation, partition.0.as_slice()),
+            None => (operation, &[][..]),
+        };
+        out.push(kind);
         out.extend_from_slice(&self.container.to_be_bytes());
         out.extend_from_slice(&self.range.to_be_bytes());
         let numbers = [self.lsn, self.version.timestamp, self.version.etag_counter, self.rid];
         for number in numbers.iter().chain(&self.applied_lsns) {
             out.extend_from_slice(&number.to_be_bytes());
         }
-        for bytes in [self.partition.0.as_slice(), &self.effective_key, self.id.as_bytes()] {
+        for bytes in [partition, &self.effective_key, self.id.as_bytes()] {
             out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
             out.extend_from_slice(bytes);
         }
@@ -116,7 +124,7 @@ impl Change {
 
     pub(crate) fn decode(record: &Bytes) -> Option<Self> {
         let mut rest = record.clone();
-        let operation = rest.try_get_u8().ok()?;
+        let kind = rest.try_get_u8().ok()?;
         let (container, range) = (rest.try_get_u32().ok()?, rest.try_get_u32().ok()?);
         let lsn = rest.try_get_u64().ok()?;
         let version = Version { timestamp: rest.try_get_u64().ok()?, etag_counter: rest.try_get_u64().ok()? };
@@ -125,10 +133,11 @@ impl Change {
         for lsn in &mut applied_lsns {
             *lsn = rest.try_get_u64().ok()?;
         }
-        let partition = LogicalPartition(take_bytes(&mut rest)?.to_vec());
+        let partition = take_bytes(&mut rest)?;
+        let partition = (kind >= CHANGE).then(|| LogicalPartition(partition.to_vec()));
         let effective_key = take_bytes(&mut rest)?;
         let id = String::from_utf8(take_bytes(&mut rest)?.to_vec()).ok()?;
-        let operation = match operation {
+        let operation = match kind.checked_sub(CHANGE).unwrap_or(kind) {
             0 => ChangeOperation::Put {
                 created_lsn: rest.try_get_u64().ok()?,
                 ttl: rest.try_get_i32().ok()?,
@@ -184,7 +193,7 @@ mod tests {
                 version: Version { timestamp: 4, etag_counter: 5 },
                 applied_lsns: [6; REGIONS_MAX],
                 rid: 7,
-                partition: LogicalPartition(vec![8; 16]),
+                partition: Some(LogicalPartition(vec![8; 16])),
                 effective_key: Bytes::from_static(&[9; 3]),
                 id: "ä".to_owned(),
                 operation,

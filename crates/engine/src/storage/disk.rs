@@ -11,7 +11,7 @@
 //! - a view shows the commits of the log on top of the data file;
 //! - after a failed commit or checkpoint the store writes nothing any more, because a
 //!   kernel that failed one fsync may drop the dirty pages and report success for the next
-//!   fsync.
+//!   fsync. The exception is a record for which the disk had no room (`log.rs`).
 
 mod checkpoint;
 mod crc32c;
@@ -35,7 +35,7 @@ use self::failure::{Failure, Location, catch_panic};
 use self::log::Log;
 use self::record::LoggedWrite;
 use self::view::{Base, DiskView, Layers, Overlay};
-use super::{Direction, KeyRange, Store, StoreError, View, Write};
+use super::{Direction, KeyRange, Store, StoreError, StoreErrorKind, View, Write};
 
 pub use self::checkpoint::CheckpointMode;
 pub use self::directory::Directory;
@@ -159,6 +159,8 @@ struct Writer {
     removals: usize,
     /// The instance number of the data file; `None` for a file of format 1, which has no log.
     instance: Option<u64>,
+    /// Whether the marker has the current format. The first commit raises an earlier one.
+    is_current: bool,
     /// The instance number that the first commit gives to a file of format 1.
     new_instance: u64,
     limits: LogLimits,
@@ -169,6 +171,11 @@ impl DiskStore {
     /// left as it was, to the byte.
     pub fn open(directory: &Path) -> Result<DiskStore, StoreError> {
         DiskStore::open_with(directory, DiskOptions::new())
+    }
+
+    /// Verifies the pages of the data file in a directory, with their checksums. Changes nothing.
+    pub fn check_files(directory: &Path) -> Result<(), StoreError> {
+        open::check_files(directory)
     }
 
     /// Opens the data directory with other options.
@@ -208,10 +215,17 @@ impl Store for DiskStore {
         }
         let Some(writer) = writer.as_mut().filter(|_| !writes.is_empty()) else { return Ok(()) };
         catch_panic(|| writer.commit(core, &writes)).map_err(|failure| {
+            let is_full = failure.kind == StoreErrorKind::Full;
             let error = core.location.failed_to("write", failure);
-            core.close_to_writes(&error.message);
+            if !is_full {
+                core.close_to_writes(&error.message);
+            }
             error
         })
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.core.failure.get().cloned()
     }
 
     fn is_durable(&self) -> bool {
@@ -230,12 +244,18 @@ impl Writer {
     /// the commit is too large for the log.
     fn commit(&mut self, core: &Core, writes: &[Write<'_>]) -> Result<(), Failure> {
         let instance = match self.instance {
-            Some(instance) => instance,
+            Some(instance) => {
+                if !self.is_current {
+                    core.raise_format()?;
+                }
+                instance
+            }
             None => {
                 core.upgrade(self.new_instance)?;
                 *self.instance.insert(self.new_instance)
             }
         };
+        self.is_current = true;
         let Some(size) = record::size(writes).filter(|size| *size <= self.limits.record_bytes) else {
             return self.commit_without_log(core, writes);
         };
@@ -381,6 +401,11 @@ impl Core {
     /// Upgrades a data file of format 1.
     fn upgrade(&self, instance: u64) -> Result<(), Failure> {
         open::write_marker(self.database.get()?, instance)
+    }
+
+    /// Raises the format of a data file of format 2.
+    fn raise_format(&self) -> Result<(), Failure> {
+        open::raise_format(self.database.get()?)
     }
 
     fn read_base(&self) -> Result<Arc<Base>, Failure> {

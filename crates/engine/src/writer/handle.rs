@@ -1,10 +1,11 @@
 //! The handle through which the engine and its maintenance use the store:
 //! snapshots for reads, the group-commit writer for writes.
 
-use std::sync::{Arc, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, RwLock};
 
 use super::{Shared, Writer};
-use crate::catalog::{Catalog, Container};
+use crate::catalog::{AccountCounters, Catalog, Container};
 use crate::clock::Clock;
 use crate::keys;
 use crate::refusal::Refusal;
@@ -25,12 +26,16 @@ impl StoreHandle {
         clock: Clock,
         replication: Option<Replication>,
     ) -> Result<Self, StoreError> {
-        let catalog = Catalog::load(&*store.view()?)?;
+        let mut catalog = Catalog::load(&*store.view()?)?;
+        if store.view()?.get(&keys::account())?.is_none() {
+            catalog.account = AccountCounters::of_new_account(clock.unix_time());
+        }
         let shared = Arc::new(Shared {
             store,
             catalog: RwLock::new(Arc::new(catalog)),
             clock,
-            has_failed: false.into(),
+            failure: OnceLock::new(),
+            is_full: AtomicBool::new(false),
             replication: replication.map(Arc::new),
         });
         let writer = Writer::start(&shared).map_err(|error| StoreError {
@@ -55,6 +60,16 @@ impl StoreHandle {
 
     pub(crate) fn clock(&self) -> &Clock {
         &self.shared.clock
+    }
+
+    /// Why the store takes no writes any more, until the process starts again.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.shared.failure()
+    }
+
+    /// Whether the disk had no room for the last commit.
+    pub(crate) fn is_full(&self) -> bool {
+        self.shared.is_full.load(Ordering::SeqCst)
     }
 
     /// The counters of a container.

@@ -193,7 +193,7 @@ async fn preconditions_session_tokens_and_missing_containers_abort_a_transaction
         r#"{"operations":[{"op":"set","path":"/n","value":4}],"condition":"from c where c.n = 9"}"#,
     );
     assert_eq!(statuses(&engine, 4, vec![unmet, create(&second, "a", "1")]).await, "412/1110 453/5415");
-    engine.delete_container(&second).await.unwrap();
+    engine.delete_container(&second, None).await.unwrap();
     assert_eq!(
         statuses(&engine, 5, vec![upsert(&first, "a", "1", 3), create(&second, "a", "1")]).await,
         "453/5415 404"
@@ -308,6 +308,7 @@ async fn a_page_of_a_change_feed_has_all_writes_of_a_transaction_in_a_range_or_n
         loop {
             // A page of one item would divide what one transaction wrote.
             let request = FeedRequest {
+                partition_key: None,
                 range: range.id,
                 keys: range.keys.clone(),
                 start,

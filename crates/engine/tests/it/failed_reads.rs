@@ -16,7 +16,7 @@ use crate::support::object;
 /// The first byte of the keys of documents (`keys.rs`).
 const DOCUMENT: u8 = 0x10;
 /// The first byte of the keys of unique keys (`keys.rs`).
-const UNIQUE_KEY: u8 = 0x15;
+const UNIQUE_KEY: u8 = 0x1A;
 /// No key begins with this byte.
 const NO_KEY: u8 = 0xFF;
 

@@ -1,12 +1,18 @@
 //! The engine's one integration-test binary: a module per subject.
 
+mod containers;
+mod costly_writes;
+mod differential;
 mod distributed;
 mod distributed_power_cuts;
 mod distributed_regions;
+mod earlier_layout;
 mod engine_model;
 mod engine_power_cuts;
 mod failed_reads;
+mod full_disk;
 mod purge;
+mod query_pages;
 mod replication;
 mod sim_disk;
 mod split_by_size;
@@ -15,3 +21,4 @@ mod storage_log;
 mod storage_model;
 mod storage_power_cuts;
 mod support;
+mod version_log;

@@ -18,7 +18,7 @@ async fn a_purge_removes_no_document_of_another_container() {
         let purging = old.take().map(|old| {
             let engine = Arc::clone(&engine);
             tokio::spawn(async move {
-                engine.delete_container(&old).await.unwrap();
+                engine.delete_container(&old, None).await.unwrap();
                 engine.maintain().await.unwrap();
             })
         });

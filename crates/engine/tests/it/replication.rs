@@ -14,7 +14,7 @@ use perihelion_engine::{
     Replica, Role, Target,
 };
 use perihelion_model::json::Value;
-use perihelion_model::partition_key::PartitionKey;
+use perihelion_model::partition_key::{KeyValue, PartitionKey};
 use perihelion_model::session_token;
 use perihelion_testkit::Random;
 
@@ -133,6 +133,7 @@ impl Regions {
         let mut found = BTreeMap::new();
         for range in &container.ranges {
             let request = FeedRequest {
+                partition_key: None,
                 range: range.id,
                 keys: range.keys.clone(),
                 start: FeedStart::Beginning,
@@ -157,6 +158,34 @@ impl Regions {
             assert_eq!(state(0).documents(), state(region).documents(), "{context}");
             assert_eq!(state(0).bytes(), state(region).bytes(), "{context}");
         }
+    }
+}
+
+/// A change once named its partition by the hash of the key.
+#[tokio::test]
+async fn keys_with_the_same_hash_are_replicated_as_different_partitions() {
+    let regions = Regions::new(2, DEFINITION).await;
+    let victim = "tenant-7f0d2c1e-contoso-production-0123456789!";
+    let attacker = perihelion_testkit::colliding_keys::colliding_key(victim);
+    let key_of = |text: &str| PartitionKey { values: vec![KeyValue::String(text.to_owned())] };
+    let write = async |key: &str, operation| {
+        let container = regions.container(0);
+        regions.engines[0]
+            .write_item(&container, key_of(key), operation, Precondition::default())
+            .await
+            .unwrap()
+    };
+    for key in [victim, attacker.as_str()] {
+        let body = perihelion_model::json::object([("id", "1".into()), ("pk", key.into())]);
+        let Value::Object(body) = body else { unreachable!() };
+        write(key, ItemOperation::Create { body: NewBody::new(body, &regions.container(0)).unwrap() }).await;
+    }
+    write(&attacker, ItemOperation::Delete { id: "1".to_owned() }).await;
+    regions.replicate_all().await;
+    regions.assert_same_documents("after the delete");
+    for engine in &regions.engines {
+        let target = Target::resolve(&regions.container(0), key_of(victim)).unwrap();
+        assert!(engine.read_item(&target, "1", &Precondition::default(), &[]).is_ok());
     }
 }
 
@@ -401,7 +430,7 @@ async fn a_copied_catalog_has_the_same_ranges_and_rids() {
     regions.upsert(0, "a", "1", 1).await.unwrap();
     regions.replicate_all().await;
     let container = regions.container(0);
-    first.delete_container(&container).await.unwrap();
+    first.delete_container(&container, None).await.unwrap();
     first.delete_database("e").await.unwrap();
     regions.copy_catalog().await;
     assert!(regions.engines[1].catalog().container("d", "c").is_none());
@@ -501,5 +530,49 @@ async fn random_history(seed: u64) {
 async fn regions_that_all_write_converge() {
     for seed in 0..60 {
         random_history(seed).await;
+    }
+}
+
+#[tokio::test]
+async fn a_renamed_document_is_renamed_in_every_region() {
+    let regions = Regions::new(2, DEFINITION).await;
+    regions.upsert(0, "a", "new", 0).await.unwrap();
+    regions.delete(0, "a", "new").await.unwrap();
+    regions.upsert(0, "a", "old", 1).await.unwrap();
+    regions.replicate_all().await;
+    let body = regions.body("a", "new", 2);
+    regions.write(0, "a", ItemOperation::Replace { id: "old".to_owned(), body }).await.unwrap();
+    regions.replicate_all().await;
+    for region in 0..2 {
+        assert_eq!(regions.read(region, "a", "old"), None);
+        assert!(regions.read(region, "a", "new").unwrap().contains("\"n\":2"));
+    }
+    assert_eq!(regions.documents(0), regions.documents(1));
+    regions.upsert(1, "a", "old", 3).await.unwrap();
+    regions.replicate_all().await;
+    assert_eq!(regions.documents(0), regions.documents(1));
+    assert_eq!(regions.documents(0).len(), 2);
+}
+
+/// Each region had stored its renamed document under the `_rid` that both kept, over the document
+/// of the other region.
+#[tokio::test]
+async fn regions_that_rename_one_document_differently_agree_on_both() {
+    let regions = Regions::new(2, DEFINITION).await;
+    regions.upsert(0, "a", "old", 1).await.unwrap();
+    regions.replicate_all().await;
+    for (region, name) in [(0, "x"), (1, "y")] {
+        let body = regions.body("a", name, 2);
+        regions.write(region, "a", ItemOperation::Replace { id: "old".to_owned(), body }).await.unwrap();
+    }
+    regions.replicate_all().await;
+    assert_eq!(regions.documents(0), regions.documents(1));
+    assert_eq!(regions.documents(0).len(), 2);
+    for region in 0..2 {
+        for name in ["x", "y"] {
+            let text = regions.read(region, "a", name).unwrap();
+            assert!(text.contains(&format!("\"id\":\"{name}\"")), "{text}");
+        }
+        assert_eq!(regions.read(region, "a", "old"), None);
     }
 }

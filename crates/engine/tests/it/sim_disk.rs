@@ -34,6 +34,8 @@ struct State {
     /// The changes from `durable_names` to `names`, oldest first.
     unsynced_names: Vec<(String, Option<usize>)>,
     power: Power,
+    /// By how many bytes the files may still grow together; `None` for an endless disk.
+    room: Option<usize>,
     lies: Lies,
     random: Random,
 }
@@ -85,6 +87,7 @@ impl SimDisk {
             durable_names: BTreeMap::new(),
             unsynced_names: Vec::new(),
             power: Power::On,
+            room: None,
             lies: Lies::None,
             random: Random::new(seed),
         })))
@@ -104,6 +107,12 @@ impl SimDisk {
     /// changes succeed. The next operation fails.
     pub(crate) fn cut_power_after(&self, operations: u64) {
         self.state().power = Power::FailsAfter(operations);
+    }
+
+    /// Sets by how many bytes the files may still grow together. A write beyond that is written
+    /// as far as there is room, and fails. `None` makes the disk endless.
+    pub(crate) fn set_room(&self, bytes: Option<usize>) {
+        self.state().room = bytes;
     }
 
     pub(crate) fn has_power(&self) -> bool {
@@ -234,6 +243,15 @@ impl State {
         }
     }
 
+    /// The beginning of a write for which there is room. Takes the room.
+    fn part_with_room<'d>(&mut self, file: usize, offset: usize, data: &'d [u8]) -> &'d [u8] {
+        let Some(room) = &mut self.room else { return data };
+        let len = self.files[file].live.len();
+        let end = (offset + data.len()).min(len.max(offset) + *room);
+        *room -= end.saturating_sub(len.max(offset));
+        &data[..end - offset]
+    }
+
     fn check_power(&self) -> Result<(), io::Error> {
         if self.power == Power::Off { Err(no_power()) } else { Ok(()) }
     }
@@ -350,13 +368,15 @@ impl StorageBackend for SimFile {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
+        let len = data.len();
         let mut state = self.disk.state();
         state.check_power()?;
+        let data = state.part_with_room(self.number, offset as usize, data);
         let change = Change::Write { offset: offset as usize, data: data.to_vec() };
         state.files[self.number].unsynced.push(change);
         state.count_operation()?;
         put(&mut state.files[self.number].live, offset as usize, data);
-        Ok(())
+        if data.len() < len { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 }
 

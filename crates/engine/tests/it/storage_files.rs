@@ -82,7 +82,7 @@ fn a_newer_format_is_refused() {
     let database = Database::open(scratch.join(DATA_FILE)).expect("redb opens it");
     let transaction = database.begin_write().expect("begin");
     let marker: TableDefinition<'_, &str, u64> = TableDefinition::new("perihelion.marker");
-    transaction.open_table(marker).expect("our marker").insert("format", 3).expect("insert");
+    transaction.open_table(marker).expect("our marker").insert("format", 4).expect("insert");
     transaction.commit().expect("commit");
     drop(database);
     check_refused(scratch.path(), StoreErrorKind::TooNew, "newer");

@@ -8,7 +8,7 @@ use perihelion_engine::storage::{
     CheckpointMode, DiskOptions, DiskStore, LogLimits, Store, StoreErrorKind, Write,
 };
 use perihelion_testkit::{Random, ScratchDirectory};
-use redb::{Database, ReadableDatabase, TableDefinition};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
 use crate::sim_disk::SimDisk;
 use crate::storage_files::{DATA_FILE, check_refused, contents, get, put};
@@ -183,6 +183,34 @@ fn a_log_with_random_damage_is_refused_or_ends_early() {
 }
 
 #[test]
+fn the_first_commit_raises_format_2_and_keeps_the_log() {
+    let scratch = ScratchDirectory::new();
+    let store = DiskStore::open(scratch.path()).expect("created");
+    commit_numbers(&store, 1..=3);
+    drop(store);
+    let file = scratch.join(DATA_FILE);
+    let set_and_get = |format: Option<u64>| {
+        let database = Database::open(&file).expect("redb opens it");
+        let transaction = database.begin_write().expect("begin");
+        let mut marker = transaction.open_table(MARKER).expect("our marker");
+        if let Some(format) = format {
+            marker.insert("format", format).expect("insert");
+        }
+        let found = marker.get("format").expect("get").expect("there").value();
+        drop(marker);
+        transaction.commit().expect("commit");
+        found
+    };
+    assert_eq!(set_and_get(Some(2)), 2);
+    let store = DiskStore::open(scratch.path()).expect("opened");
+    assert_eq!(count_numbers(&store), 3);
+    commit_numbers(&store, 4..=4);
+    drop(store);
+    assert_eq!(set_and_get(None), 3);
+    assert_eq!(count_numbers(&DiskStore::open(scratch.path()).expect("opened")), 4);
+}
+
+#[test]
 fn a_directory_of_format_1_is_upgraded_by_its_first_commit() {
     let scratch = ScratchDirectory::new();
     let file = scratch.join(DATA_FILE);
@@ -214,7 +242,7 @@ fn a_directory_of_format_1_is_upgraded_by_its_first_commit() {
     let store = DiskStore::open(scratch.path()).expect("opened");
     commit_numbers(&store, 2..=4);
     drop(store);
-    assert_eq!(format(), 2);
+    assert_eq!(format(), 3);
     let store = DiskStore::open(scratch.path()).expect("opened");
     assert_eq!(count_numbers(&store), 4);
     assert_eq!(get(&store, &one.to_be_bytes()).as_deref(), Some(&b"from before"[..]));

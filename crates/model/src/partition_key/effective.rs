@@ -179,8 +179,17 @@ impl EffectiveRange {
         self.min < other.max && other.min < self.max
     }
 
+    /// The keys that both ranges have; an empty range if there is none.
+    pub fn intersection(&self, other: &EffectiveRange) -> EffectiveRange {
+        EffectiveRange {
+            min: self.min.clone().max(other.min.clone()),
+            max: self.max.clone().min(other.max.clone()),
+        }
+    }
+
     /// Divides the range into parts of equal width, up to rounding: the ranges of a new
-    /// container with several physical partitions.
+    /// container with several physical partitions. The bounds are the ones that the service
+    /// has: multiples of the highest hash divided by the number of parts, rounded down.
     pub fn split_evenly(&self, parts: u32, version: HashVersion) -> Vec<EffectiveRange> {
         let bounds: Vec<EffectiveKey> =
             (1..parts).map(|part| self.bound_of_part(part, parts, version)).collect();
@@ -198,8 +207,9 @@ impl EffectiveRange {
                 EffectiveKey((low + step * u128::from(part)).to_be_bytes().to_vec())
             }
             HashVersion::V1 => {
-                let (low, high) = (self.min.as_v1_hash(0.0), self.max.as_v1_hash(4_294_967_296.0));
-                let hash = (low + (high - low) / f64::from(parts) * f64::from(part)).floor();
+                let (low, high) = (self.min.as_v1_hash(0.0), self.max.as_v1_hash(f64::from(u32::MAX)));
+                let step = ((high - low) / f64::from(parts)).floor();
+                let hash = low + step * f64::from(part);
                 let mut out = Vec::new();
                 KeyValue::Number(hash).write_ordered(&mut out);
                 EffectiveKey(out)
@@ -216,11 +226,11 @@ impl EffectiveRange {
 }
 
 impl EffectiveKey {
-    /// The first sixteen bytes as a number. The upper bound "FF" counts as 2^126, because
-    /// all hashes are below that.
+    /// The first sixteen bytes as a number. The upper bound "FF" counts as the highest hash,
+    /// 2^126 - 1.
     fn as_number(&self) -> u128 {
         if self.0.first() == Some(&0xFF) {
-            return 1 << 126;
+            return (1 << 126) - 1;
         }
         let mut bytes = [0; 16];
         let length = self.0.len().min(16);

@@ -91,6 +91,36 @@ fn equal_parts_of_the_whole_range_leave_no_gap() {
     }
 }
 
+/// The bounds of new containers that fixtures of the official SDKs recorded.
+#[test]
+fn the_ranges_of_a_new_container_have_the_services_bounds() {
+    let bounds = |parts, version| -> Vec<String> {
+        let ranges = EffectiveRange::whole().split_evenly(parts, version);
+        ranges[1..].iter().map(|range| range.min.to_hex()).collect()
+    };
+    assert_eq!(bounds(2, HashVersion::V2), ["1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF"]);
+    assert_eq!(
+        bounds(4, HashVersion::V2),
+        [
+            "0FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF",
+            "1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFE",
+            "2FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFD",
+        ]
+    );
+    assert_eq!(bounds(2, HashVersion::V1), ["05C1DFFFFFFFFC"]);
+    assert_eq!(bounds(4, HashVersion::V1)[0], "05C1CFFFFFFFF8");
+}
+
+#[test]
+fn an_array_or_an_object_at_a_key_path_is_an_undefined_key() {
+    let paths = vec![KeyPath::parse("/a").unwrap(), KeyPath::parse("/b/c").unwrap()];
+    let definition = PartitionKeyDefinition { paths, kind: KeyKind::MultiHash, version: HashVersion::V2 };
+    for document in [r#"{"a":{"x":1},"b":{"c":[1]}}"#, r#"{"a":[],"b":"text"}"#, "{}"] {
+        let Ok(crate::json::Value::Object(document)) = crate::json::parse_str(document) else { panic!() };
+        assert_eq!(definition.extract(&document).values, [KeyValue::Undefined, KeyValue::Undefined]);
+    }
+}
+
 #[test]
 fn keys_are_spread_evenly_over_equal_ranges() {
     for version in [HashVersion::V1, HashVersion::V2] {
@@ -111,7 +141,18 @@ fn keys_are_spread_evenly_over_equal_ranges() {
 fn a_path_may_have_quoted_and_plain_steps() {
     assert_eq!(KeyPath::parse("/a/b").unwrap().steps, ["a", "b"]);
     assert_eq!(KeyPath::parse("/\"a/b\"/c").unwrap().steps, ["a/b", "c"]);
-    for bad in ["", "a", "/", "/a/", "//a", "/\"a", "/\"a\"b"] {
+    assert_eq!(KeyPath::parse("/'a\" 1*()'/'b/c'").unwrap().steps, ["a\" 1*()", "b/c"]);
+    assert_eq!(KeyPath::parse("/\"a' \\\" b\"/c").unwrap().steps, ["a' \\\" b", "c"]);
+    for bad in ["", "a", "/", "/a/", "//a", "/\"a", "/\"a\"b", "/'a", "/'a\"", "/'a\\'", "/''"] {
         assert_eq!(KeyPath::parse(bad), None, "{bad}");
+    }
+}
+
+#[test]
+fn a_stored_path_with_one_quote_is_still_a_path() {
+    assert_eq!(KeyPath::parse_stored("/'abc").unwrap().steps, ["'abc"]);
+    assert_eq!(KeyPath::parse_stored("/a/b").unwrap().steps, ["a", "b"]);
+    for bad in ["", "a", "/", "/a/", "//a"] {
+        assert_eq!(KeyPath::parse_stored(bad), None, "{bad}");
     }
 }

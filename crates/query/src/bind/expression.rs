@@ -3,8 +3,9 @@
 use perihelion_model::json::Value;
 
 use super::group::{aggregate_call, contains_aggregate, contains_subquery, same_expr};
-use super::{Binder, ScopeEntry};
-use crate::ast::{Expr, ExprKind, Name};
+use super::select::DOCUMENT_INDEX;
+use super::{Binder, ScopeEntry, rank};
+use crate::ast::{ComputedProperty, Expr, ExprKind, Name};
 use crate::diagnostic::Span;
 use crate::eval::{as_step, follow};
 use crate::functions::Function;
@@ -51,7 +52,10 @@ impl<'q> Binder<'q> {
                 Node::Object(members.iter().map(|(name, value)| (name.clone(), self.expr(value))).collect())
             }
             ExprKind::Call { name, is_udf, arguments } => self.call(expr, name, *is_udf, arguments),
-            ExprKind::Subquery(kind, select) => Node::Subquery(*kind, Box::new(self.select(select, false))),
+            ExprKind::Subquery(kind, select) => {
+                self.refuse_rank(select);
+                Node::Subquery(*kind, Box::new(self.select(select, false)))
+            }
         };
         self.fold(node)
     }
@@ -67,6 +71,9 @@ impl<'q> Binder<'q> {
     /// The node for the key of a group in scope that equals the expression, if there is
     /// one.
     fn group_key(&self, expr: &Expr) -> Option<Node> {
+        if self.computed_root.is_some() {
+            return None;
+        }
         for (position, entry) in self.scope.iter().enumerate().rev() {
             if let ScopeEntry::Group(group) = entry
                 && let Some(index) = group.keys.iter().position(|key| same_expr(key, expr))
@@ -87,14 +94,14 @@ impl<'q> Binder<'q> {
             ExprKind::Identifier(name) => self.identifier(name, expr.span, Some(whole)),
             ExprKind::Member(base, name) => {
                 let base = self.path(base, whole);
-                self.extend(base, Step::Name(name.text.clone()))
+                self.step(base, Step::Name(name.text.clone()))
             }
             ExprKind::Index(base, index) => {
                 let base = self.path(base, whole);
                 let index = self.expr(index);
                 match index.as_constant() {
                     Some(Some(value)) => match as_step(value) {
-                        Some(step) => self.extend(base, step),
+                        Some(step) => self.step(base, step),
                         None => Node::UNDEFINED,
                     },
                     Some(None) => Node::UNDEFINED,
@@ -103,6 +110,31 @@ impl<'q> Binder<'q> {
             }
             _ => self.expr(expr),
         }
+    }
+
+    /// Appends a step to a path. A step from the document to a computed property is its
+    /// expression.
+    pub(super) fn step(&mut self, base: Node, step: Step) -> Node {
+        let Some((property, document)) = self.computed_property(&base, &step) else {
+            return self.extend(base, step);
+        };
+        self.computed_root = Some((&property.alias, document));
+        let node = self.expr(&property.expr);
+        self.computed_root = None;
+        node
+    }
+
+    /// The computed property that a step leads to, and the index of the document in the scope.
+    fn computed_property(&self, base: &Node, step: &Step) -> Option<(&'q ComputedProperty, usize)> {
+        let (Node::Path { hops, steps }, Step::Name(name)) = (base, step) else { return None };
+        if !steps.is_empty() || self.is_staged || self.computed_root.is_some() {
+            return None;
+        }
+        let property = self.computed.iter().find(|property| property.name == *name)?;
+        let index = self.scope.len().checked_sub(hops + 1)?;
+        let is_document = index == DOCUMENT_INDEX
+            || matches!(self.scope[index], ScopeEntry::Value { binds_document: true, .. });
+        is_document.then_some((property, index))
     }
 
     /// Appends a step to a path. The step into a constant is followed at once.
@@ -127,6 +159,9 @@ impl<'q> Binder<'q> {
     /// Resolves a name, from the innermost scope entry outwards. A group hides the
     /// names of its sources; the error for such a name quotes the whole path.
     pub(super) fn identifier(&mut self, name: &str, span: Span, whole: Option<&Expr>) -> Node {
+        if let Some((_, index)) = self.computed_root.filter(|(alias, _)| *alias == name) {
+            return Node::Path { hops: self.hops(index), steps: Vec::new() };
+        }
         for (position, entry) in self.scope.iter().enumerate().rev() {
             match entry {
                 ScopeEntry::Value { name: Some(known), .. } if *known == name => {
@@ -156,6 +191,11 @@ impl<'q> Binder<'q> {
         if let Some((function, arguments)) = aggregate_call(expr) {
             return self.aggregate(function, expr, name, arguments);
         }
+        if name.text.eq_ignore_ascii_case(rank::FULL_TEXT_SCORE) {
+            let message = "The FullTextScore function is only allowed in the ORDER BY RANK clause.";
+            self.report("SC2240", message, expr.span);
+            return Node::UNDEFINED;
+        }
         let Some(function) = Function::by_name(&name.text) else {
             let message = format!("'{}' is not a recognized built-in function name.", name.text);
             self.report("SC2005", message, name.span);
@@ -175,10 +215,26 @@ impl<'q> Binder<'q> {
         self.can_compute_non_finite = true;
         let arguments = self.list(arguments);
         if function.is_regex_match() {
-            regex_node(function, arguments)
+            self.regex_match(function, arguments, expr.span)
+        } else if function.compares_vectors() {
+            self.vector_node(function, arguments)
+        } else if function.is_spatial() {
+            let is_planar = Node::Constant(Some(self.parameters.is_planar().into()));
+            Node::Call(function, arguments.into_iter().chain([is_planar]).collect())
         } else {
             Node::Call(function, arguments)
         }
+    }
+
+    /// Binds RegexMatch. A pattern that only other engines support is refused, because it
+    /// would silently match nothing.
+    fn regex_match(&mut self, function: Function, arguments: Vec<Node>, span: Span) -> Node {
+        if let Some(Node::Constant(Some(Value::String(pattern)))) = arguments.get(1)
+            && let Some(error) = crate::regex::unsupported(pattern)
+        {
+            self.report("SC2070", error.to_string(), span);
+        }
+        regex_node(function, arguments)
     }
 
     fn report_argument_count(&mut self, name: &str, min: usize, max: usize, span: Span) {

@@ -28,6 +28,7 @@ fn is_foldable(node: &Node) -> bool {
     match node {
         Node::Step(base, _) | Node::Unary(_, base) => constant(base),
         Node::Index(a, b) | Node::Binary(_, a, b) => constant(a) && constant(b),
+        Node::Call(function, _) if function.is_random() => false,
         Node::Logical(_, items) | Node::Array(items) | Node::Call(_, items) => items.iter().all(constant),
         Node::Object(members) => members.iter().all(|(_, member)| constant(member)),
         Node::Conditional(a, b, c) => constant(a) && constant(b) && constant(c),

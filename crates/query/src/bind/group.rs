@@ -38,7 +38,7 @@ pub(super) fn is_grouped(select: &Select) -> bool {
 }
 
 /// The direct parts of an expression; none for a subquery.
-fn parts(expr: &Expr) -> Vec<&Expr> {
+pub(crate) fn parts(expr: &Expr) -> Vec<&Expr> {
     match &expr.kind {
         ExprKind::Literal(_) | ExprKind::Parameter(_) | ExprKind::Identifier(_) | ExprKind::Subquery(..) => {
             Vec::new()

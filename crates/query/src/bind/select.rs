@@ -5,12 +5,12 @@ use perihelion_model::json::Value;
 use super::group::is_grouped;
 use super::names::{select_names, source_name};
 use super::{Binder, GroupScope, ScopeEntry};
-use crate::ast::{Collection, Count, Direction, Expr, Name, OrderBy, PathStep, Select, Selection, Source};
+use crate::ast::{Collection, Count, Expr, Name, OrderBy, PathStep, Select, Selection, Source};
 use crate::diagnostic::Span;
 use crate::node::{Grouping, Node, OrderNode, Output, SelectNode, SourceNode, Step};
 
 /// The index of the document's entry in the scope.
-const DOCUMENT_INDEX: usize = 0;
+pub(super) const DOCUMENT_INDEX: usize = 0;
 
 impl<'q> Binder<'q> {
     pub(super) fn statement(&mut self, select: &'q Select) -> SelectNode {
@@ -26,6 +26,7 @@ impl<'q> Binder<'q> {
             self.document_hops = self.find_document();
         }
         let filter = select.filter.as_ref().map(|filter| self.expr(filter));
+        let filter = self.with_distances(filter, select.order_by.as_ref());
         let (grouping, output, order) = if is_grouped(select) {
             self.grouped(select, start)
         } else {
@@ -76,6 +77,7 @@ impl<'q> Binder<'q> {
                 SourceNode::Value(Node::Path { hops: self.hops(DOCUMENT_INDEX), steps: Vec::new() })
             }
             Collection::Subquery { select, .. } => {
+                self.refuse_rank(select);
                 SourceNode::Rows(Box::new(self.select(select, reads_container)))
             }
             Collection::Path { root, steps } => {
@@ -102,7 +104,7 @@ impl<'q> Binder<'q> {
                 PathStep::Member(name) | PathStep::Quoted(name) => Step::Name(name.clone()),
                 PathStep::Item(index) => Step::Item(usize::try_from(*index).unwrap_or(usize::MAX)),
             };
-            self.extend(base, step)
+            self.step(base, step)
         })
     }
 
@@ -187,14 +189,11 @@ impl<'q> Binder<'q> {
 
     fn order(&mut self, order_by: Option<&'q OrderBy>) -> Vec<OrderNode> {
         let Some(order_by) = order_by else { return Vec::new() };
-        order_by
-            .items
-            .iter()
-            .map(|item| OrderNode {
-                node: self.expr(&item.expr),
-                direction: item.direction.unwrap_or(Direction::Ascending),
-            })
-            .collect()
+        if order_by.is_rank {
+            self.rank(order_by);
+            return Vec::new();
+        }
+        order_by.items.iter().map(|item| self.order_item(item)).collect()
     }
 
     /// The number after TOP, OFFSET or LIMIT; `None` when the clause is absent or its

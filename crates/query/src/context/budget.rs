@@ -39,9 +39,9 @@ impl Budget {
         Budget { steps_left: Cell::new(STEPS_MAX), bytes_left: Cell::new(BYTES_MAX) }
     }
 
-    /// A budget of at most this many steps, and as many bytes as one document may take.
-    pub(crate) fn with_steps(steps: u64) -> Self {
-        Budget { steps_left: Cell::new(steps.min(STEPS_MAX)), bytes_left: Cell::new(BYTES_MAX) }
+    /// A budget of at most this many steps and bytes, and at most what one document may take.
+    pub(crate) fn with_limits(steps: u64, bytes: u64) -> Self {
+        Budget { steps_left: Cell::new(steps.min(STEPS_MAX)), bytes_left: Cell::new(bytes.min(BYTES_MAX)) }
     }
 
     pub(crate) fn steps_left(&self) -> u64 {

@@ -6,17 +6,15 @@
 //! The binder numbers the frames, so the order of frames must be the same
 //! here and in the binder.
 
-use std::collections::HashMap;
-
 use perihelion_model::json::Value;
 
+use super::groups::{GroupTable, group_rows};
 use super::{Binding, Frame, build_object, evaluate, truth};
-use crate::aggregate::{AggregateState, GROUP_BYTES, GROUP_BYTES_MAX};
 use crate::ast::Direction;
 use crate::context::Context;
-use crate::error::{Evaluated, EvaluationError};
-use crate::node::{Grouping, Node, OrderNode, Output, SelectNode, SourceNode};
-use crate::order::{canonical_key, compare_order, walk_steps, write_key};
+use crate::error::Evaluated;
+use crate::node::{Node, OrderNode, Output, SelectNode, SourceNode};
+use crate::order::{canonical_key, compare_order};
 
 /// A callback for each row. It returns `false` to skip the remaining rows.
 type Visit<'v> = dyn FnMut(&Frame<'_>) -> Evaluated<bool> + 'v;
@@ -167,100 +165,4 @@ fn apply_window(select: &SelectNode, values: impl Iterator<Item = Value>) -> imp
         .skip(size(select.offset.unwrap_or(0)))
         .take(size(select.limit.unwrap_or(u64::MAX)))
         .take(size(select.top.unwrap_or(u64::MAX)))
-}
-
-/// The groups of a select while its rows are read, in order of appearance.
-#[derive(Debug)]
-pub(crate) struct GroupTable {
-    /// From a group's key to its index in `groups`.
-    indexes: HashMap<Vec<u8>, usize>,
-    groups: Vec<GroupState>,
-    /// About how many bytes the groups take; at most [`GROUP_BYTES_MAX`].
-    bytes: usize,
-}
-
-/// The keys and the aggregates of one group.
-#[derive(Debug)]
-struct GroupState {
-    keys: Vec<Option<Value>>,
-    states: Vec<AggregateState>,
-}
-
-impl GroupTable {
-    pub(crate) fn new(grouping: &Grouping) -> Self {
-        let mut table = GroupTable { indexes: HashMap::new(), groups: Vec::new(), bytes: 0 };
-        // Aggregates without GROUP BY have one group, even without any row.
-        if grouping.keys.is_empty() {
-            table.indexes.insert(Vec::new(), 0);
-            table.groups.push(GroupState { keys: Vec::new(), states: new_states(grouping) });
-        }
-        table
-    }
-
-    /// Adds a row to its group.
-    pub(crate) fn add(&mut self, grouping: &Grouping, row: &Frame<'_>, context: &Context) -> Evaluated<()> {
-        let index = self.index_of_group(grouping, row, context)?;
-        let states = self.groups.get_mut(index).map_or(&mut [][..], |group| &mut group.states);
-        for (aggregate, state) in grouping.aggregates.iter().zip(states) {
-            let value = evaluate(&aggregate.argument, row, context)?;
-            if let (Some(value), true) = (value.as_deref(), state.reads_contents()) {
-                context.budget.spend_steps(walk_steps(value))?;
-            }
-            self.bytes += state.add(value.as_deref());
-        }
-        self.check_bytes()
-    }
-
-    fn index_of_group(
-        &mut self,
-        grouping: &Grouping,
-        row: &Frame<'_>,
-        context: &Context,
-    ) -> Evaluated<usize> {
-        if grouping.keys.is_empty() {
-            return Ok(0);
-        }
-        let mut keys = Vec::with_capacity(grouping.keys.len());
-        let mut key = Vec::new();
-        for node in &grouping.keys {
-            let value = evaluate(node, row, context)?;
-            context.budget.spend_steps(value.as_deref().map_or(0, walk_steps))?;
-            write_key(&mut key, value.as_deref());
-            keys.push(value);
-        }
-        if let Some(index) = self.indexes.get(&key) {
-            return Ok(*index);
-        }
-        self.bytes += key.len() * 2 + GROUP_BYTES;
-        let index = self.groups.len();
-        let keys = keys.into_iter().map(|key| key.map(|key| context.own(key)).transpose());
-        self.groups.push(GroupState { keys: keys.collect::<Evaluated<_>>()?, states: new_states(grouping) });
-        self.indexes.insert(key, index);
-        Ok(index)
-    }
-
-    fn check_bytes(&self) -> Evaluated<()> {
-        if self.bytes > GROUP_BYTES_MAX { Err(EvaluationError::TooMuchWork) } else { Ok(()) }
-    }
-}
-
-fn new_states(grouping: &Grouping) -> Vec<AggregateState> {
-    grouping.aggregates.iter().map(|aggregate| AggregateState::new(aggregate.function)).collect()
-}
-
-/// One row per group.
-pub(crate) fn group_rows(
-    table: GroupTable,
-    select: &SelectNode,
-    frame: &Frame<'_>,
-    context: &Context,
-) -> Evaluated<Vec<KeyedRow>> {
-    let mut rows = Vec::with_capacity(table.groups.len());
-    for group in table.groups {
-        let results: Vec<_> = group.states.into_iter().map(AggregateState::finish).collect();
-        let binding = Binding::Group { keys: &group.keys, aggregates: &results };
-        let inner = Frame::inner(binding, frame);
-        rows.push((output_of(&select.output, &inner, context)?, order_keys(&select.order, &inner, context)?));
-    }
-    Ok(rows)
 }

@@ -2,7 +2,7 @@
 
 use perihelion_model::json::{Number, Value};
 
-use super::{Arg, Outcome, Signature, function, integer, number};
+use super::{Arg, Outcome, Signature, Treatment, function, integer, number};
 use crate::context::Context;
 use crate::number::computed_number;
 
@@ -23,6 +23,7 @@ pub(super) const FUNCTIONS: &[Signature] = &[
     function("NumberBin", 1, 2, number_bin),
     function("PI", 0, 0, |_, _| double(std::f64::consts::PI)),
     function("POWER", 2, 2, power),
+    function("RAND", 0, 0, |_, c| double(c.random())).with_treatment(Treatment::Random),
     function("RADIANS", 1, 1, |a, _| of_double(a, f64::to_radians)),
     function("ROUND", 1, 2, round),
     function("SIGN", 1, 1, |a, _| of_integer_or_double(a, |n| Some(n.signum()), sign)),

@@ -80,7 +80,13 @@ impl MergePlan {
         }
     }
 
-    /// Reads a plan from its JSON.
+    /// The plan that concatenates the rows of the partitions that can hold these keys.
+    pub fn concatenation_of(ranges: &[QueryRange]) -> Self {
+        MergePlan { ranges: ranges.to_vec(), ..MergePlan::concatenation() }
+    }
+
+    /// Reads a plan from its JSON. The plan of an ORDER BY RANK is refused; see
+    /// [`HybridSearch`](super::HybridSearch).
     pub fn from_json(body: &Value) -> Result<Self, MergeError> {
         if body.as_object().is_none() {
             return Err(MergeError::InvalidPlan("it is not an object"));
@@ -130,11 +136,11 @@ impl MergePlan {
 }
 
 /// The member, unless it is null.
-fn member<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
+pub(super) fn member<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
     value.get(name).filter(|member| **member != Value::Null)
 }
 
-fn read_count(info: &Value, name: &'static str) -> Result<Option<u64>, MergeError> {
+pub(super) fn read_count(info: &Value, name: &'static str) -> Result<Option<u64>, MergeError> {
     let Some(count) = member(info, name) else { return Ok(None) };
     let count = count.as_i64().and_then(|count| u64::try_from(count).ok());
     count.map(Some).ok_or(MergeError::InvalidPlan("top, offset or limit is not a count"))
@@ -160,7 +166,7 @@ fn read_format(info: &Value) -> Result<RowFormat, MergeError> {
     }
 }
 
-fn read_direction(direction: &Value) -> Result<Direction, MergeError> {
+pub(super) fn read_direction(direction: &Value) -> Result<Direction, MergeError> {
     let direction = direction.as_str().and_then(|name| value_of(&DIRECTION_NAMES, name));
     direction.ok_or(MergeError::InvalidPlan("orderBy holds an unknown direction"))
 }
@@ -195,7 +201,7 @@ fn read_function(name: &Value) -> Result<AggregateFunction, MergeError> {
         .ok_or_else(|| MergeError::Unsupported(format!("the aggregate '{name}'")))
 }
 
-fn read_list<'v>(info: &'v Value, name: &str) -> Result<&'v [Value], MergeError> {
+pub(super) fn read_list<'v>(info: &'v Value, name: &str) -> Result<&'v [Value], MergeError> {
     match member(info, name) {
         None => Ok(&[]),
         Some(Value::Array(items)) => Ok(items),
@@ -203,7 +209,7 @@ fn read_list<'v>(info: &'v Value, name: &str) -> Result<&'v [Value], MergeError>
     }
 }
 
-fn read_ranges(ranges: &Value) -> Result<Vec<QueryRange>, MergeError> {
+pub(super) fn read_ranges(ranges: &Value) -> Result<Vec<QueryRange>, MergeError> {
     let read = |range: &Value| {
         let end = |name: &str| member(range, name)?.as_str().map(str::to_owned);
         let flag = |name: &str, absent: bool| member(range, name).map_or(Some(absent), Value::as_bool);

@@ -2,21 +2,37 @@
 
 use super::{PlanError, ProjectionShape};
 use crate::ast::{Select, Selection};
+use crate::bind::sorts_by_score;
 use crate::node::AggregateFunction;
 
-/// Refuses a statement that needs a feature which the client's header does not list.
-pub(super) fn check(
-    select: &Select,
-    shape: &ProjectionShape<'_>,
-    supported: Option<&str>,
-) -> Result<(), PlanError> {
-    let supported: Vec<&str> = supported.unwrap_or("").split(',').map(str::trim).collect();
-    let mut missing = required_features(select, shape);
-    missing.retain(|feature| !supported.iter().any(|known| known.eq_ignore_ascii_case(feature)));
-    if missing.is_empty() { Ok(()) } else { Err(PlanError::UnsupportedFeatures(missing)) }
+/// The features that the client's header lists.
+pub(super) struct Supported<'h>(Vec<&'h str>);
+
+impl<'h> Supported<'h> {
+    pub(super) fn new(header: Option<&'h str>) -> Self {
+        Supported(header.unwrap_or("").split(',').map(str::trim).collect())
+    }
+
+    pub(super) fn contains(&self, feature: &str) -> bool {
+        self.0.iter().any(|known| known.eq_ignore_ascii_case(feature))
+    }
+
+    /// Refuses a statement that needs a feature which the header does not list.
+    pub(super) fn check(&self, select: &Select, shape: &ProjectionShape<'_>) -> Result<(), PlanError> {
+        self.check_all(required_features(select, shape))
+    }
+
+    pub(super) fn check_all(&self, mut required: Vec<&'static str>) -> Result<(), PlanError> {
+        required.retain(|feature| !self.contains(feature));
+        if required.is_empty() { Ok(()) } else { Err(PlanError::UnsupportedFeatures(required)) }
+    }
 }
 
+/// The features that a statement needs. The features of ORDER BY RANK are in `hybrid`.
 fn required_features(select: &Select, shape: &ProjectionShape<'_>) -> Vec<&'static str> {
+    if select.order_by.as_ref().is_some_and(|order_by| order_by.is_rank) {
+        return Vec::new();
+    }
     let mut required = Vec::new();
     let mut need = |is_needed: bool, feature: &'static str| {
         if is_needed {
@@ -36,6 +52,7 @@ fn required_features(select: &Select, shape: &ProjectionShape<'_>) -> Vec<&'stat
     need(select.window.is_some(), "OffsetAndLimit");
     need(order_keys == 1, "OrderBy");
     need(order_keys > 1, "MultipleOrderBy");
+    need(select.order_by.as_ref().is_some_and(sorts_by_score), "NonStreamingOrderBy");
     need(select.top.is_some(), "Top");
     required
 }

@@ -28,6 +28,16 @@ impl QueryRange {
         }
     }
 
+    /// The range of the keys from `min` to before `max`.
+    pub fn between(min: &str, max: &str) -> Self {
+        QueryRange {
+            min: min.to_owned(),
+            max: max.to_owned(),
+            is_min_inclusive: true,
+            is_max_inclusive: false,
+        }
+    }
+
     /// The range of one key.
     pub fn point(key: &str) -> Self {
         QueryRange {
@@ -53,16 +63,24 @@ impl QueryPlan {
     /// The response body with ranges that the caller computed from
     /// [`QueryPlan::partition_keys`].
     pub fn to_json_with_ranges(&self, ranges: &[QueryRange]) -> Value {
-        object([
-            ("partitionedQueryExecutionInfoVersion", 2_i64.into()),
-            ("queryInfo", self.query_info()),
-            ("queryRanges", Value::Array(ranges.iter().map(range).collect())),
-            ("hybridSearchQueryInfo", Value::Null),
-        ])
+        let version = ("partitionedQueryExecutionInfoVersion", 2_i64.into());
+        let ranges = ("queryRanges", Value::Array(ranges.iter().map(range).collect()));
+        match &self.hybrid {
+            Some(hybrid) => object([version, ("hybridSearchQueryInfo", hybrid.to_json()), ranges]),
+            None => object([
+                version,
+                ("queryInfo", self.query_info()),
+                ranges,
+                ("hybridSearchQueryInfo", Value::Null),
+            ]),
+        }
     }
 
     /// The member `queryInfo`.
-    fn query_info(&self) -> Value {
+    pub(super) fn query_info(&self) -> Value {
+        let distinct_count = self.distinct_count_alias.as_ref();
+        let distinct_count =
+            distinct_count.map_or(Value::Null, |alias| object([("dCountAlias", alias.as_str().into())]));
         let distinct = name_of(&DistinctType::NAMES, &self.distinct);
         let directions = self.order_by.iter().map(|direction| name_of(&DIRECTION_NAMES, direction).into());
         let types = self
@@ -83,13 +101,13 @@ impl QueryPlan {
             ("groupByAliasToAggregateType", Value::Object(Object::from_members(types))),
             ("rewrittenQuery", self.rewritten_query.as_str().into()),
             ("hasSelectValue", self.has_select_value.into()),
-            ("dCountInfo", Value::Null),
-            ("hasNonStreamingOrderBy", false.into()),
+            ("dCountInfo", distinct_count),
+            ("hasNonStreamingOrderBy", self.sorts_by_score.into()),
         ])
     }
 }
 
-fn count(count: Option<u64>) -> Value {
+pub(super) fn count(count: Option<u64>) -> Value {
     count.map_or(Value::Null, |count| Value::Number(Number::from_u64(count)))
 }
 

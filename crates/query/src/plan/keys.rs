@@ -4,6 +4,7 @@
 //! key.
 
 use perihelion_model::json::Value;
+use perihelion_model::partition_key::KeyPath;
 
 use crate::ast::{BinaryOperator, LogicalOperator};
 use crate::bind::Bound;
@@ -59,9 +60,9 @@ pub(super) fn possible_keys(bound: &Bound, paths: &[&str]) -> PartitionKeyFilter
     }
 }
 
-/// The steps of a path such as `/a/"b c"/d`. A name with a `/` is not supported.
+/// The steps of a path such as `/a/"b c"/d`; none for a text that is not a path.
 fn steps(path: &str) -> Vec<Step> {
-    path.split('/').skip(1).map(|name| Step::Name(name.trim_matches(['"', '\'']).to_owned())).collect()
+    KeyPath::parse(path).map_or_else(Vec::new, |path| path.steps.into_iter().map(Step::Name).collect())
 }
 
 /// The values at the path with which the condition can be true; `None` when every

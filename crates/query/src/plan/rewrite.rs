@@ -15,8 +15,9 @@ use crate::bind::{select_names, source_name};
 use crate::node::AggregateFunction;
 use crate::printer::{Layout, expr_text, print_expr, print_from, print_order_by, print_select};
 
-/// The text that the client replaces by its filter for the next page, or by `true`.
-pub(crate) const FILTER_PLACEHOLDER: &str = "{documentdb-formattableorderbyquery-filter}";
+/// The text in a rewritten statement that the client replaces by its filter for the next page, or
+/// by `true`.
+pub const FILTER_PLACEHOLDER: &str = "{documentdb-formattableorderbyquery-filter}";
 
 pub(super) fn rewrite(select: &Select, shape: &ProjectionShape<'_>, counts: Counts) -> String {
     match (shape, &select.order_by) {
@@ -55,7 +56,7 @@ fn rewrite_ordered(select: &Select, order_by: &OrderBy, counts: Counts) -> Strin
     if let Some(top) = counts.top.filter(|_| !select.distinct) {
         out.push_str(&format!("TOP {top} "));
     }
-    let root = select.from.as_ref().and_then(|from| source_name(&from.first)).unwrap_or("root");
+    let root = root_name(select);
     out.push_str(&format!(
         "{root}._rid, [{}] AS orderByItems, ",
         items(order_by.items.iter().map(|item| &item.expr))
@@ -73,6 +74,11 @@ fn rewrite_ordered(select: &Select, order_by: &OrderBy, counts: Counts) -> Strin
     out
 }
 
+/// The name of the document in the statement.
+pub(super) fn root_name(select: &Select) -> &str {
+    select.from.as_ref().and_then(|from| source_name(&from.first)).unwrap_or("root")
+}
+
 fn push_window(out: &mut String, window: &Window) {
     if let (Count::Literal { value: offset }, Count::Literal { value: limit }) =
         (&window.offset, &window.limit)
@@ -82,7 +88,7 @@ fn push_window(out: &mut String, window: &Window) {
 }
 
 /// The expression for the row of the result, which the partition returns as `payload`.
-fn payload(select: &Select, root: &str) -> String {
+pub(super) fn payload(select: &Select, root: &str) -> String {
     match &select.selection {
         Selection::Star(_) => root.to_owned(),
         Selection::Value(expr) => expr_text(expr),
@@ -95,7 +101,7 @@ fn payload(select: &Select, root: &str) -> String {
 
 /// The filter of an ordered statement: its WHERE, the client's filter, and for
 /// SELECT VALUE the condition that the value is defined.
-fn ordered_filter(select: &Select) -> String {
+pub(super) fn ordered_filter(select: &Select) -> String {
     let mut filter = match &select.filter {
         Some(condition) => format!("({} AND ({FILTER_PLACEHOLDER}))", expr_text(condition)),
         None => format!("({FILTER_PLACEHOLDER})"),
@@ -187,7 +193,7 @@ fn members<'a>(members: impl Iterator<Item = (&'a str, String)>) -> String {
     format!("{{{}}}", members.join(", "))
 }
 
-fn push_from(out: &mut String, select: &Select) {
+pub(super) fn push_from(out: &mut String, select: &Select) {
     if let Some(from) = &select.from {
         out.push('\n');
         print_from(out, from, "\n");

@@ -30,14 +30,29 @@ impl Accumulator<'_> {
 
     /// Returns one row per group, in the order in which the groups appeared.
     pub fn finish(self) -> Result<Vec<Row>, EvaluationError> {
-        let Some(table) = self.table else { return Ok(Vec::new()) };
-        self.context.budget.renew();
-        let rows = group_rows(table, &self.program.select, &Frame::root(None), &self.context)?;
-        rows.into_iter()
-            .map(|(output, order_keys)| {
-                self.program.check_output(output.as_ref())?;
-                Ok(Row { output, order_keys })
-            })
-            .collect()
+        Ok(self.finish_window()?.rows.into_iter().map(|(_, row)| row).collect())
     }
+
+    /// Returns one row per group of the window.
+    pub fn finish_window(self) -> Result<GroupRows, EvaluationError> {
+        let Some(table) = self.table else { return Ok(GroupRows { rows: Vec::new(), is_whole: true }) };
+        self.context.budget.renew();
+        let (is_whole, positions) = (table.is_whole(), table.positions());
+        let rows = group_rows(table, &self.program.select, &Frame::root(None), &self.context)?;
+        let rows = positions.into_iter().zip(rows).map(|(position, (output, order_keys))| {
+            self.program.check_output(output.as_ref())?;
+            Ok((position, Row { output, order_keys }))
+        });
+        Ok(GroupRows { rows: rows.collect::<Result<_, EvaluationError>>()?, is_whole })
+    }
+}
+
+/// The rows of the groups in a [`GroupWindow`](crate::GroupWindow).
+#[derive(Debug)]
+pub struct GroupRows {
+    /// The position and the row of each group. The rows are in the order in which the
+    /// groups appeared if the window is whole, else in no particular order.
+    pub rows: Vec<(Vec<u8>, Row)>,
+    /// Whether no group comes after the window.
+    pub is_whole: bool,
 }

@@ -200,3 +200,50 @@ fn dates_follow_the_calendar() {
         ("DateTimeToTicks('not a date')", "undefined"),
     ]);
 }
+
+#[test]
+fn spatial_functions_measure_on_the_ellipsoid() {
+    const SQUARE: &str = "{'type':'Polygon','coordinates':[[[0,0],[10,0],[10,10],[0,10],[0,0]]]}";
+    const HOLED: &str = "{'type':'Polygon','coordinates':[[[0,0],[10,0],[10,10],[0,10],[0,0]],[[4,4],[4,6],[6,6],[6,4],[4,4]]]}";
+    const LINE: &str = "{'type':'LineString','coordinates':[[-5,5],[15,5]]}";
+    let point = |x: f64, y: f64| format!("{{'type':'Point','coordinates':[{x},{y}]}}");
+    let rounded = |call: String| format!("ROUND({call})");
+    for (expression, expect) in [
+        // One degree of longitude on the equator, and of latitude at the pole.
+        (rounded(format!("ST_DISTANCE({}, {})", point(0.0, 0.0), point(1.0, 0.0))), "111319"),
+        (rounded(format!("ST_DISTANCE({}, {})", point(0.0, 89.0), point(0.0, 90.0))), "111694"),
+        // Nearly opposite points.
+        (format!("ST_DISTANCE({}, {}) > 19900000", point(0.0, 0.0), point(179.9, 0.1)), "true"),
+        (rounded(format!("ST_DISTANCE({}, {SQUARE})", point(11.0, 0.0))), "111319"),
+        (format!("ST_DISTANCE({}, {SQUARE})", point(5.0, 5.0)), "0"),
+        (format!("ST_WITHIN({}, {SQUARE})", point(5.0, 5.0)), "true"),
+        (format!("ST_WITHIN({}, {HOLED})", point(5.0, 5.0)), "false"),
+        (format!("ST_WITHIN({}, {SQUARE})", point(50.0, 5.0)), "false"),
+        (format!("ST_WITHIN({LINE}, {SQUARE})"), "false"),
+        (format!("ST_INTERSECTS({LINE}, {SQUARE})"), "true"),
+        (format!("ST_INTERSECTS({}, {SQUARE})", point(20.0, 20.0)), "false"),
+        (format!("ST_AREA({SQUARE}) BETWEEN 1.2e12 AND 1.25e12"), "true"),
+        (format!("ST_AREA({HOLED}) < ST_AREA({SQUARE})"), "true"),
+        (format!("ST_ISVALID({SQUARE})"), "true"),
+        (format!("ST_ISVALID({})", point(0.0, 91.0)), "false"),
+        (
+            format!("ST_ISVALIDDETAILED({})", point(0.0, 91.0)),
+            r#"{"valid":false,"reason":"Latitude values must be between -90 and 90 degrees."}"#,
+        ),
+        ("ST_ISVALID(42)".to_owned(), "false"),
+        ("ST_DISTANCE(42, 1337)".to_owned(), "undefined"),
+        ("ST_WITHIN({'type':'Point','coordinates':[[]]}, 1)".to_owned(), "undefined"),
+        ("ST_ISVALID({'type':'Polygon','coordinates':[[[0,0],[1,0],[1,1],[0,1]]]})".to_owned(), "false"),
+    ] {
+        check_value(&expression, expect);
+    }
+}
+
+#[test]
+fn random_numbers_differ_from_row_to_row() {
+    use crate::support::{json, run};
+    let documents: Vec<_> = (0..20).map(|n| json(&n.to_string())).collect();
+    let numbers = run("SELECT DISTINCT VALUE RAND() FROM c", "[]", &documents).expect("it runs");
+    assert_eq!(numbers.len(), 20);
+    check_value("RAND() >= 0 AND RAND() < 1", "true");
+}

@@ -348,3 +348,44 @@ fn random_bytes_never_panic() {
         }
     });
 }
+
+/// Each of these took minutes or hours for one document, and was charged almost nothing.
+#[test]
+fn full_text_and_spatial_functions_end_within_the_limits() {
+    let words = |word: &str, count: usize| vec![word; count].join(" ");
+    let text = json(&format!(r#"{{"t":"{}"}}"#, words("a", 500_000)));
+    let phrase = format!(r#"[{{"name":"@k","value":"{} b"}}]"#, words("a", 100_000));
+    let long = "x".repeat(1 << 20);
+    let fuzzy = format!(r#"[{{"name":"@k","value":{{"term":"{long}","distance":1}}}}]"#);
+    let points: Vec<String> = (0..100_000).map(|n| format!("[{}.5,1]", n % 90)).collect();
+    let list = vec!["0"; 1000].join(",");
+    let line = json(&format!(
+        r#"{{"x":[{list}],"g":{{"type":"LineString","coordinates":[{}]}}}}"#,
+        points.join(",")
+    ));
+    let begun_at = std::time::Instant::now();
+    for (query, parameters, document, is_refused) in [
+        ("SELECT VALUE FullTextContains(c.t, @k) FROM c", phrase.as_str(), &text, true),
+        ("SELECT VALUE FullTextContains(c.t, @k) FROM c", fuzzy.as_str(), &text, false),
+        ("SELECT VALUE COUNT(1) FROM c JOIN a IN c.x JOIN b IN c.x WHERE ST_ISVALID(c.g)", "[]", &line, true),
+        ("SELECT VALUE ST_DISTANCE(c.g, c.g) FROM c", "[]", &line, true),
+    ] {
+        let outcome = run(query, parameters, std::slice::from_ref(document));
+        let is_too_much = matches!(outcome, Err(Failure::Evaluation(EvaluationError::TooMuchWork)));
+        assert_eq!(is_too_much, is_refused, "{query}: {outcome:?}");
+    }
+    assert!(begun_at.elapsed().as_secs() < 60, "{:?}", begun_at.elapsed());
+}
+
+/// The plan of a fusion has a statement for each score, and each of these has all scores.
+#[test]
+fn a_fusion_of_many_scores_or_long_keywords_is_refused() {
+    let fusion = |scores: usize, keyword: &str| {
+        let score = format!("FullTextScore(c.a, '{keyword}')");
+        format!("SELECT TOP 1 * FROM c ORDER BY RANK RRF({})", vec![score; scores].join(", "))
+    };
+    assert!(run(&fusion(32, "x"), "[]", &[]).is_ok());
+    for query in [fusion(33, "x"), fusion(2, &"x".repeat(5000))] {
+        assert!(matches!(run(&query, "[]", &[]), Err(Failure::Invalid(_))));
+    }
+}

@@ -9,5 +9,6 @@ mod merging;
 mod parser;
 mod planning;
 mod plans;
+mod search;
 mod service;
 mod support;

@@ -55,7 +55,7 @@ const STATEMENTS: &[&str] = &[
     "SELECT VALUE ch.age FROM c JOIN ch IN c.children ORDER BY c.grp DESC",
     "SELECT VALUE {\"a\": ch.age, \"i\": c.id} FROM c JOIN ch IN c.children ORDER BY c.grp, c._ts",
     "SELECT c.id FROM c ORDER BY c._ts",
-    "SELECT c.id FROM c ORDER BY LOWER(c.name) DESC",
+    "SELECT c.id FROM c ORDER BY c.name DESC",
     "SELECT TOP 7 c.id FROM c ORDER BY c.blah",
     "SELECT TOP 3 VALUE c.id FROM c ORDER BY c.grp DESC, c.id DESC",
     "SELECT c.id FROM c ORDER BY c.any OFFSET 4 LIMIT 9",

@@ -47,6 +47,30 @@ fn verify(certificates: &Certificates, name: &str, now: SystemTime) -> Result<()
     verifier.verify_server_cert(&der(&certificates.leaf.certificate), &[], &name, &[], now).map(|_| ())
 }
 
+/// Story of a weakness: the CA that users trust could sign certificates of every site.
+#[test]
+fn a_ca_signs_only_the_names_of_its_server_and_private_names() {
+    let (scratch, now) = (Scratch::new("constraints"), SystemTime::now());
+    let first = scratch.load(&["db.example.com"], now);
+    for name in ["localhost", "127.0.0.1", "::1", "db.example.com"] {
+        verify(&first, name, now).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    // A thief of the key signs another site.
+    let forged = new_leaf(&first.ca, &Names::local_and(["bank.example.org"]), now).unwrap();
+    let ca = Identity::from_text(&first.ca.to_text()).unwrap();
+    let forged = Certificates { ca, leaf: forged, location: Location::Memory };
+    assert!(verify(&forged, "bank.example.org", now).is_err());
+
+    let private = scratch.load(&["db.example.com", "cosmos.internal", "10.1.2.3"], now);
+    assert_eq!(private.ca_pem(), first.ca_pem(), "private names need no new CA");
+    verify(&private, "cosmos.internal", now).unwrap();
+    verify(&private, "10.1.2.3", now).unwrap();
+    let more = scratch.load(&["cosmos"], now);
+    assert_ne!(more.ca_pem(), first.ca_pem(), "a CA cannot sign a name that it was not made for");
+    verify(&more, "cosmos", now).unwrap();
+    assert_eq!(scratch.load(&["db.example.com"], now).ca_pem(), more.ca_pem(), "the old names are kept");
+}
+
 #[test]
 fn a_client_that_trusts_the_ca_accepts_every_name_of_the_certificate() {
     let now = SystemTime::now();
@@ -81,10 +105,10 @@ fn a_new_name_gives_a_new_leaf_under_the_same_ca() {
     let scratch = Scratch::new("names");
     let now = SystemTime::now();
     let first = scratch.load(&[], now);
-    let second = scratch.load(&["cosmos"], now);
+    let second = scratch.load(&["cosmos.internal"], now);
     assert_eq!(first.ca_pem(), second.ca_pem());
     assert_ne!(first.leaf.certificate, second.leaf.certificate);
-    verify(&second, "cosmos", now).expect("the new name");
+    verify(&second, "cosmos.internal", now).expect("the new name");
     let third = scratch.load(&[], now);
     assert_eq!(
         second.leaf.certificate, third.leaf.certificate,

@@ -1,17 +1,16 @@
 //! Reads the whole body of a request, within the limits.
 //!
 //! A body that arrives in one piece, as nearly all do, is passed on without a
-//! copy. Bytes are taken from the listener's common budget when they arrive, not when
+//! copy. Bytes are taken from the server's common budget when they arrive, not when
 //! `content-length` announces them. An attacker can announce a length without
 //! effort, but has to send the bytes.
-
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 
 use super::{Limits, Rejection};
+use crate::memory::{Exhausted, MemoryShare};
 
 /// Why a body could not be read.
 #[derive(Debug)]
@@ -21,49 +20,9 @@ pub(super) enum BodyError {
     Gone,
 }
 
-/// The body bytes that all requests of a listener may hold together.
-#[derive(Debug)]
-pub(super) struct Budget {
-    used_bytes: AtomicUsize,
-    total_bytes: usize,
-}
-
-impl Budget {
-    pub(super) fn new(total_bytes: usize) -> Budget {
-        Budget { used_bytes: AtomicUsize::new(0), total_bytes }
-    }
-
-    /// The share of a new request. It holds no bytes yet.
-    pub(super) fn new_share(&self) -> BudgetShare<'_> {
-        BudgetShare { budget: self, bytes: 0 }
-    }
-}
-
-/// The bytes of the budget that one request holds. They are given back on drop: after the
-/// handler's answer.
-#[derive(Debug)]
-pub(super) struct BudgetShare<'a> {
-    budget: &'a Budget,
-    bytes: usize,
-}
-
-impl BudgetShare<'_> {
-    /// Takes bytes from the budget. Fails when the budget is exceeded.
-    fn take(&mut self, bytes: usize) -> Result<(), BodyError> {
-        self.bytes += bytes;
-        let before = self.budget.used_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before.saturating_add(bytes) > self.budget.total_bytes {
-            return Err(BodyError::Rejected(Rejection::Overloaded));
-        }
-        Ok(())
-    }
-}
-
-impl Drop for BudgetShare<'_> {
-    fn drop(&mut self) {
-        if self.bytes > 0 {
-            self.budget.used_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        }
+impl From<Exhausted> for BodyError {
+    fn from(_: Exhausted) -> BodyError {
+        BodyError::Rejected(Rejection::Overloaded)
     }
 }
 
@@ -72,7 +31,7 @@ impl Drop for BudgetShare<'_> {
 pub(super) async fn read(
     body: Incoming,
     limits: &Limits,
-    share: &mut BudgetShare<'_>,
+    share: &mut MemoryShare,
 ) -> Result<Bytes, BodyError> {
     if body.is_end_stream() {
         return Ok(Bytes::new());
@@ -83,7 +42,7 @@ pub(super) async fn read(
     }
 }
 
-async fn collect(mut body: Incoming, limit: usize, share: &mut BudgetShare<'_>) -> Result<Bytes, BodyError> {
+async fn collect(mut body: Incoming, limit: usize, share: &mut MemoryShare) -> Result<Bytes, BodyError> {
     let too_large = || BodyError::Rejected(Rejection::BodyTooLarge { limit });
     if body.size_hint().lower() > limit as u64 {
         return Err(too_large());

@@ -1,4 +1,5 @@
-//! `BufferedBody`: a response body that is wholly in memory.
+//! `BufferedBody`: a response body that is wholly in memory, and tracked there until the client
+//! has taken it.
 //!
 //! It differs from `http_body_util::Full` in one point: an empty body of a response with
 //! a `content-length` header does not report itself as ended. hyper drops that header
@@ -23,11 +24,38 @@ pub(super) struct BufferedBody {
     has_ended: bool,
 }
 
+/// A shorter body is not tracked: it costs less than its tracking.
+const TRACKED_BYTES_MIN: usize = 1024;
+
+/// A body with the values that are dropped when its last byte is written.
+struct TrackedBytes<T> {
+    bytes: Bytes,
+    _guards: T,
+}
+
+impl<T> AsRef<[u8]> for TrackedBytes<T> {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 impl BufferedBody {
-    /// The response with its body as a `BufferedBody`.
-    pub(super) fn response(response: Response<Bytes>) -> Response<BufferedBody> {
+    /// The response with its body as a `BufferedBody`. `guards` is called with the length of a
+    /// body that is tracked, and what it returns lives as long as any part of the body does.
+    pub(super) fn response<T: Send + 'static>(
+        response: Response<Bytes>,
+        guards: impl FnOnce(usize) -> T,
+    ) -> Response<BufferedBody> {
         let has_length = response.headers().contains_key(CONTENT_LENGTH);
-        response.map(|bytes| BufferedBody { has_ended: bytes.is_empty() && !has_length, bytes: Some(bytes) })
+        response.map(|bytes| {
+            let has_ended = bytes.is_empty() && !has_length;
+            let bytes = if bytes.len() < TRACKED_BYTES_MIN {
+                bytes
+            } else {
+                Bytes::from_owner(TrackedBytes { _guards: guards(bytes.len()), bytes })
+            };
+            BufferedBody { has_ended, bytes: Some(bytes) }
+        })
     }
 }
 

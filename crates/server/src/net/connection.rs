@@ -18,7 +18,6 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use super::body::Budget;
 use super::buffered_body::BufferedBody;
 use super::connection_state::{ConnectionState, Directive};
 use super::limits::{
@@ -28,6 +27,7 @@ use super::serve::{Context, serve};
 use super::sniff::{Protocol, sniff};
 use super::tracked_stream::TrackedStream;
 use super::{Handler, Limits, Peer, Scheme};
+use crate::memory::MemoryBudget;
 
 /// The name of HTTP/2 in ALPN.
 const ALPN_HTTP2: &[u8] = b"h2";
@@ -36,8 +36,7 @@ const ALPN_HTTP2: &[u8] = b"h2";
 pub(super) struct Shared<H> {
     pub(super) handler: Arc<H>,
     pub(super) limits: Arc<Limits>,
-    /// The body bytes that all requests of the listener may hold together.
-    pub(super) budget: Arc<Budget>,
+    pub(super) memory: Arc<MemoryBudget>,
     pub(super) tls: Option<TlsAcceptor>,
 }
 
@@ -100,7 +99,7 @@ impl<H> Shared<H> {
         Arc::new(Context {
             handler: Arc::clone(&self.handler),
             limits: Arc::clone(&self.limits),
-            budget: Arc::clone(&self.budget),
+            memory: Arc::clone(&self.memory),
             state,
             peer,
         })

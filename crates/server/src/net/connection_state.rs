@@ -5,9 +5,14 @@
 //! What always holds: a directive only grows (serve, drain, close), and a
 //! connection that is told to close is dropped at its next poll.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// The order of the supervisor or the listener to a connection. A directive is only
 /// replaced by a greater one.
@@ -37,6 +42,10 @@ pub(super) struct ConnectionState {
     /// Whether a request was rejected before it was read to its end. Then the connection
     /// stays open a little longer, so that the client can read the response.
     is_lingering: AtomicBool,
+    /// The responses that the client has not taken yet.
+    responses: Mutex<PendingResponses>,
+    /// Notified when the client has taken a response.
+    response_taken: Notify,
     directive: AtomicU8,
     /// Wakes the task of the connection; `None` before its first poll.
     waker: Mutex<Option<Waker>>,
@@ -50,6 +59,8 @@ impl ConnectionState {
             is_header_pending: AtomicBool::new(false),
             has_http_started: AtomicBool::new(false),
             is_lingering: AtomicBool::new(false),
+            responses: Mutex::default(),
+            response_taken: Notify::new(),
             directive: AtomicU8::new(Directive::Serve as u8),
             waker: Mutex::new(None),
         }
@@ -61,6 +72,43 @@ impl ConnectionState {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.events.fetch_add(1, Ordering::Relaxed);
         InFlight { state: self }
+    }
+
+    /// Counts a response as pending until the guard is dropped: when its last byte is written.
+    pub(super) fn begin_response(state: &Arc<ConnectionState>, bytes: usize) -> PendingResponse {
+        let mut responses = lock(&state.responses);
+        let key = responses.next_key;
+        responses.next_key += 1;
+        responses.bytes += bytes;
+        responses.pending.insert(key, (Instant::now(), bytes));
+        PendingResponse { state: Arc::clone(state), key }
+    }
+
+    /// Waits until the client has taken so much that fewer than `bytes_max` bytes of responses
+    /// are pending. A client that takes nothing is disconnected by the supervisor.
+    pub(super) async fn wait_for_taken_responses(&self, bytes_max: usize) {
+        loop {
+            let taken = self.response_taken.notified();
+            if lock(&self.responses).bytes < bytes_max {
+                return;
+            }
+            taken.await;
+        }
+    }
+
+    /// Whether a response has been pending for longer than `timeout`, plus the time that its
+    /// bytes take at `bytes_per_second`.
+    pub(super) fn has_overdue_response(
+        &self,
+        now: Instant,
+        timeout: Duration,
+        bytes_per_second: usize,
+    ) -> bool {
+        let responses = lock(&self.responses);
+        responses.pending.values().any(|(since, bytes)| {
+            let time = Duration::from_secs_f64(*bytes as f64 / bytes_per_second.max(1) as f64);
+            now.saturating_duration_since(*since) > timeout + time
+        })
     }
 
     /// Records that bytes arrived. Unless a request is in flight, they belong to a header
@@ -130,6 +178,35 @@ impl Drop for InFlight<'_> {
         self.state.is_header_pending.store(false, Ordering::Relaxed);
         self.state.events.fetch_add(1, Ordering::Relaxed);
         self.state.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The responses of a connection that the client has not taken yet. Their number is bounded by
+/// the number of streams.
+#[derive(Debug, Default)]
+struct PendingResponses {
+    /// When each was ready, and its bytes, by a key of its own.
+    pending: HashMap<u64, (Instant, usize)>,
+    next_key: u64,
+    bytes: usize,
+}
+
+/// A response that the client has not taken yet; see [`ConnectionState::begin_response`].
+#[derive(Debug)]
+pub(super) struct PendingResponse {
+    state: Arc<ConnectionState>,
+    key: u64,
+}
+
+impl Drop for PendingResponse {
+    fn drop(&mut self) {
+        let mut responses = lock(&self.state.responses);
+        if let Some((_, bytes)) = responses.pending.remove(&self.key) {
+            responses.bytes -= bytes;
+        }
+        drop(responses);
+        // Every waiting request checks again; at most as many wait as there are streams.
+        self.state.response_taken.notify_waiters();
     }
 }
 

@@ -10,9 +10,29 @@ use std::time::Duration;
 /// service.
 const BODY_BYTES: usize = 4 * 1024 * 1024;
 
-/// Bodies of all requests together: the limit per request alone would allow 16 GiB
-/// with one request on each of 4096 connections.
-const BODY_BYTES_TOTAL: usize = 512 * 1024 * 1024;
+/// Bodies of all requests and responses together: the limit per request alone would allow 16 GiB
+/// with one request on each of 4096 connections. With its caches, a server then fits into 512 MiB.
+const BODY_BYTES_TOTAL: usize = 256 * 1024 * 1024;
+
+/// How long a client may take nothing of a response.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A client must take a response at this rate at least, besides the timeout: a bad mobile link.
+const RESPONSE_BYTES_PER_SECOND: usize = 64 * 1024;
+
+/// The response timeout while more than half of the memory is used.
+pub(super) const PRESSED_RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// By how much the least rate grows while more than half of the memory is used.
+pub(super) const PRESSED_RATE_FACTOR: usize = 16;
+
+/// Responses of one connection that its client has not taken yet: four of the largest pages. With
+/// more, the next request of the connection waits.
+const RESPONSE_BYTES_PER_CONNECTION: usize = 16 * 1024 * 1024;
+
+/// What the kernel may buffer of the responses of one connection. By default it buffers several
+/// megabytes for a client that does not read.
+pub(super) const SEND_BUFFER_BYTES: u32 = 512 * 1024;
 
 /// Session tokens and continuations are sent in headers. The service allows tens of
 /// kilobytes of headers.
@@ -90,8 +110,18 @@ pub(super) const WINDOW_BYTES: u32 = 1024 * 1024;
 pub struct Limits {
     /// Longest body of a request.
     pub body_bytes: usize,
-    /// Most body bytes of all requests together.
+    /// Most body bytes of all requests and responses together, over all listeners of a server.
     pub body_bytes_total: usize,
+    /// Longest time in which a client has to take a response, besides the time that its bytes take
+    /// at `response_bytes_per_second`. While more than half of `body_bytes_total` is used, it is
+    /// at most 2 s.
+    pub response_timeout: Duration,
+    /// The least rate at which a client has to take a response. While more than half of
+    /// `body_bytes_total` is used, it is 16 times as high.
+    pub response_bytes_per_second: usize,
+    /// Most bytes of responses that the client of one connection has not taken yet. With more, its
+    /// next request waits.
+    pub response_bytes_per_connection: usize,
     /// Longest header block, request line included.
     pub header_bytes: usize,
     /// Most header fields of a request. On HTTP/1.1 hyper allows no more than 100.
@@ -123,6 +153,9 @@ impl Default for Limits {
         Limits {
             body_bytes: BODY_BYTES,
             body_bytes_total: BODY_BYTES_TOTAL,
+            response_timeout: RESPONSE_TIMEOUT,
+            response_bytes_per_second: RESPONSE_BYTES_PER_SECOND,
+            response_bytes_per_connection: RESPONSE_BYTES_PER_CONNECTION,
             header_bytes: HEADER_BYTES,
             headers: HEADERS,
             uri_bytes: URI_BYTES,

@@ -7,21 +7,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ServerConfig;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-use super::body::Budget;
 use super::connection::{self, Shared};
 use super::connection_state::{ConnectionState, Directive, run_supervised};
+use super::limits::SEND_BUFFER_BYTES;
 use super::supervisor::ConnectionTable;
 use super::{Handler, Limits};
+use crate::memory::MemoryBudget;
 
 /// The pause after a failed accept that does not concern one peer. Most often the process
 /// lacks file descriptors or memory. A retry at once would spin. Connections that end
 /// during the pause free both.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The clients that may wait in the kernel's queue: as many as tokio and most servers allow.
+const BACKLOG: u32 = 1024;
 
 /// The longest wait for connections that are told to close. They close at their next
 /// poll, so this only bounds how long the scheduler takes to poll them.
@@ -41,7 +45,7 @@ pub(crate) async fn bind(host: &str, port: u16) -> io::Result<Vec<TcpListener>> 
         if let Some(first) = sockets.first() {
             address.set_port(first.local_addr()?.port());
         }
-        match TcpListener::bind(address).await {
+        match listen(address) {
             Ok(socket) => sockets.push(socket),
             Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => unavailable_error = Some(error),
             Err(error) => return Err(error),
@@ -52,6 +56,18 @@ pub(crate) async fn bind(host: &str, port: u16) -> io::Result<Vec<TcpListener>> 
         return Err(unavailable_error.unwrap_or_else(no_address));
     }
     Ok(sockets)
+}
+
+/// Listens on an address. The connections get small send buffers from the listening socket.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // On Windows this option would let another program take the port.
+    if cfg!(unix) {
+        socket.set_reuseaddr(true)?;
+    }
+    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// A port that is being served. Dropping the listener closes every connection at
@@ -76,6 +92,7 @@ impl Listener {
         sockets: Vec<TcpListener>,
         tls: Option<Arc<ServerConfig>>,
         limits: Limits,
+        memory: Arc<MemoryBudget>,
         handler: Arc<H>,
     ) -> io::Result<Listener> {
         let local_addr = match sockets.first() {
@@ -89,7 +106,7 @@ impl Listener {
         let limits = Arc::new(limits);
         let shared = Arc::new(Shared {
             handler,
-            budget: Arc::new(Budget::new(limits.body_bytes_total)),
+            memory: Arc::clone(&memory),
             limits: Arc::clone(&limits),
             tls: tls.map(TlsAcceptor::from),
         });
@@ -101,7 +118,7 @@ impl Listener {
             })
             .collect();
         let supervised_table = Arc::clone(&table);
-        let supervisor = tokio::spawn(async move { supervised_table.supervise(&limits).await });
+        let supervisor = tokio::spawn(async move { supervised_table.supervise(&limits, &memory).await });
         Ok(Listener { local_addr, slots, slot_count, table, acceptors, supervisor })
     }
 

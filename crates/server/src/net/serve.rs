@@ -7,17 +7,18 @@ use http::header::{CONNECTION, HeaderValue};
 use http::{Request, Response, Version};
 use hyper::body::{Body, Incoming};
 
-use super::body::{self, BodyError, Budget, BudgetShare};
+use super::body::{self, BodyError};
 use super::buffered_body::BufferedBody;
 use super::connection_state::ConnectionState;
 use super::{Handler, Hangup, Limits, Peer, Rejection};
+use crate::memory::{MemoryBudget, MemoryShare};
 
 /// The parts of a connection that all its requests share.
 #[derive(Debug)]
 pub(super) struct Context<H> {
     pub(super) handler: Arc<H>,
     pub(super) limits: Arc<Limits>,
-    pub(super) budget: Arc<Budget>,
+    pub(super) memory: Arc<MemoryBudget>,
     pub(super) state: Arc<ConnectionState>,
     pub(super) peer: Peer,
 }
@@ -29,19 +30,25 @@ pub(super) async fn serve<H: Handler>(
 ) -> Result<Response<BufferedBody>, Hangup> {
     let _in_flight = context.state.begin_request();
     let version = request.version();
-    let mut share = context.budget.new_share();
+    let mut share = context.memory.new_share();
+    context.state.wait_for_taken_responses(context.limits.response_bytes_per_connection).await;
     let response = match receive(request, &context.limits, &mut share).await {
         Ok(request) => context.handler.handle(request, context.peer).await?,
         Err(BodyError::Rejected(rejection)) => rejection_response(&context, rejection, version),
         Err(BodyError::Gone) => return Err(Hangup::Unserved),
     };
-    Ok(BufferedBody::response(response))
+    Ok(BufferedBody::response(response, |bytes| {
+        let mut share = context.memory.new_share();
+        // Beyond the budget new work is refused, not a response that is ready.
+        let _ = share.take(bytes);
+        (share, ConnectionState::begin_response(&context.state, bytes))
+    }))
 }
 
 async fn receive(
     request: Request<Incoming>,
     limits: &Limits,
-    share: &mut BudgetShare<'_>,
+    share: &mut MemoryShare,
 ) -> Result<Request<Bytes>, BodyError> {
     let (head, body) = request.into_parts();
     check_head(&head, limits).map_err(BodyError::Rejected)?;

@@ -1,4 +1,4 @@
-//! The supervisor: closes connections that are idle or too slow.
+//! The supervisor: closes connections that are idle, or whose clients send or take too slowly.
 //!
 //! One task per listener checks all its connections at a fixed tick. So a request
 //! needs no timer: it updates a few relaxed atomics instead of arming and disarming a
@@ -15,6 +15,8 @@ use tokio::time::Instant;
 
 use super::Limits;
 use super::connection_state::{ConnectionState, Directive, Observation, lock};
+use super::limits::{PRESSED_RATE_FACTOR, PRESSED_RESPONSE_TIMEOUT};
+use crate::memory::MemoryBudget;
 
 /// How many ticks the shortest timeout lasts, unless a tick would be shorter than
 /// `TICK_MIN`. A longer timeout lasts more ticks.
@@ -104,17 +106,28 @@ impl ConnectionTable {
     }
 
     /// Supervises every connection, for as long as the listener lives.
-    pub(super) async fn supervise(&self, limits: &Limits) {
+    pub(super) async fn supervise(&self, limits: &Limits, memory: &MemoryBudget) {
         let mut ticks = tokio::time::interval(tick_length(limits));
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            self.check_all(ticks.tick().await, limits);
+            self.check_all(ticks.tick().await, limits, memory);
         }
     }
 
-    fn check_all(&self, now: Instant, limits: &Limits) {
+    fn check_all(&self, now: Instant, limits: &Limits, memory: &MemoryBudget) {
+        // While much memory is used, clients have to take their responses quickly.
+        let (timeout, bytes_per_second) = match memory.is_under_pressure() {
+            false => (limits.response_timeout, limits.response_bytes_per_second),
+            true => (
+                limits.response_timeout.min(PRESSED_RESPONSE_TIMEOUT),
+                limits.response_bytes_per_second.saturating_mul(PRESSED_RATE_FACTOR),
+            ),
+        };
         for (state, tracker) in lock(&self.connections).open.values_mut() {
-            let directive = tracker.next_directive(state.observe(), now, limits);
+            let directive = match state.has_overdue_response(now, timeout, bytes_per_second) {
+                true => Directive::Close,
+                false => tracker.next_directive(state.observe(), now, limits),
+            };
             if directive > state.directive() {
                 tracing::debug!(?directive, "connection idle or too slow");
                 state.raise_directive(directive);
@@ -142,6 +155,7 @@ fn tick_length(limits: &Limits) -> Duration {
         .header_timeout
         .min(limits.first_request_timeout)
         .min(limits.idle_timeout)
+        .min(limits.response_timeout.min(PRESSED_RESPONSE_TIMEOUT))
         .min(limits.close_timeout);
     (shortest / TICKS_PER_TIMEOUT).max(TICK_MIN)
 }

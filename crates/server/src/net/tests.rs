@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 
 use super::{Handler, Hangup, Limits, Listener, Peer, Rejection, bind};
 use crate::certificates::{Certificates, Names};
+use crate::memory::MemoryBudget;
 
 /// A test that waits longer than this has failed.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -65,6 +66,7 @@ impl Handler for Echo {
 struct Fixture {
     listener: Listener,
     echo: Arc<Echo>,
+    memory: Arc<MemoryBudget>,
     client: Arc<ClientConfig>,
 }
 
@@ -85,8 +87,10 @@ impl Fixture {
         let echo = Arc::new(Echo::default());
         let tls = certificates.server_config().expect("a configuration");
         let sockets = bind("127.0.0.1", 0).await.expect("a port");
-        let listener = Listener::start(sockets, Some(tls), limits, Arc::clone(&echo)).expect("a listener");
-        Fixture { listener, echo, client: Arc::new(client) }
+        let memory = MemoryBudget::new(limits.body_bytes_total);
+        let (budget, handler) = (Arc::clone(&memory), Arc::clone(&echo));
+        let listener = Listener::start(sockets, Some(tls), limits, budget, handler).expect("a listener");
+        Fixture { listener, echo, memory, client: Arc::new(client) }
     }
 
     async fn connect(&self) -> TcpStream {
@@ -368,6 +372,63 @@ async fn bodies_share_one_budget_and_give_it_back() {
     assert!(exchange(holder, b"").await.ends_with("/wait 800"));
     let answer = exchange(fixture.connect().await, post("/after", 800).as_bytes()).await;
     assert!(answer.ends_with("/after 800"), "{answer}");
+}
+
+/// Story of a bug: a client that did not read its response held the response for good.
+#[tokio::test]
+async fn a_client_that_does_not_take_its_response_is_disconnected_and_its_memory_comes_back() {
+    let fast = 1 << 30;
+    let limits = Limits { response_timeout: SOON, response_bytes_per_second: fast, ..Limits::default() };
+    let fixture = Fixture::start(limits).await;
+    let mut slow = Vec::new();
+    for _ in 0..4 {
+        let mut stream = fixture.connect().await;
+        stream.write_all(b"GET /big HTTP/1.1\r\n\r\n").await.unwrap();
+        // The head of the response arrives, so the response is ready.
+        stream.read_exact(&mut [0; 16]).await.unwrap();
+        slow.push(stream);
+    }
+    let mut sender = over_http2(fixture.connect().await).await;
+    let unread = sender.send_request(get("http://localhost/big")).await.unwrap();
+    assert!(fixture.memory.used_bytes() > 4 * 1024 * 1024, "the responses are held");
+    until(|| fixture.listener.connections() == 0).await;
+    until(|| fixture.memory.used_bytes() == 0).await;
+    drop((slow, unread));
+    let answer = exchange(fixture.connect().await, b"GET /ok HTTP/1.1\r\nconnection: close\r\n\r\n").await;
+    assert!(answer.ends_with("/ok 0"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_connection_whose_client_takes_nothing_begins_no_further_request() {
+    let limits = Limits { response_bytes_per_connection: 1, ..Limits::default() };
+    let fixture = Fixture::start(limits).await;
+    let mut sender = over_http2(fixture.connect().await).await;
+    let unread = sender.send_request(get("http://localhost/big")).await.unwrap();
+    let mut waiting = Box::pin(sender.send_request(get("http://localhost/wait")));
+    let entered = fixture.echo.entered.notified();
+    tokio::select! {
+        biased;
+        _ = &mut waiting => panic!("answered"),
+        () = entered => panic!("the request began"),
+        // Another connection is served meanwhile.
+        answer = exchange(fixture.connect().await, b"GET /ok HTTP/1.1\r\nconnection: close\r\n\r\n") => {
+            assert!(answer.ends_with("/ok 0"), "{answer}");
+        }
+    }
+    fixture.echo.release.notify_one();
+    let (big, waited) = tokio::join!(unread.into_body().collect(), waiting);
+    assert_eq!(big.unwrap().to_bytes().len(), 4 * 1024 * 1024);
+    assert_eq!(waited.unwrap().status(), StatusCode::OK);
+}
+
+/// Waits until something holds.
+async fn until(holds: impl Fn() -> bool) {
+    let poll = async {
+        while !holds() {
+            tokio::time::sleep(TRICKLE).await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, poll).await.expect("it holds in time");
 }
 
 #[tokio::test]

@@ -19,12 +19,13 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     items::check_size(call)?;
     let scope = call.batch_scope(&container)?;
     let Value::Array(list) = call.json()? else { return Err(Refusal::invalid_input()) };
-    if list.len() > OPERATIONS_MAX {
-        return Err(Refusal::new(
-            status::BAD_REQUEST,
-            Layer::BackendUncharged,
-            "Batch request has more operations than what is supported.",
-        ));
+    let refused_size = match list.len() {
+        0 => Some("Batch request has no operations."),
+        size if size > OPERATIONS_MAX => Some("Batch request has more operations than what is supported."),
+        _ => None,
+    };
+    if let Some(message) = refused_size {
+        return Err(Refusal::new(status::BAD_REQUEST, Layer::BackendUncharged, message));
     }
     let now = service.engine.clock().seconds();
     let operations = list

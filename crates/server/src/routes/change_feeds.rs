@@ -18,9 +18,12 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
         log_versions(service, &container).await?;
     }
     let (range, keys) = parse_scope(call, &container)?;
-    let request = FeedRequest { range, keys, start, mode, items_max: call.page_rows()? };
+    let partition_key = call.partition_key()?;
+    let request = FeedRequest { range, keys, partition_key, start, mode, items_max: call.page_rows()? };
     let bucket = service.engine.admit(&container, range)?;
-    let page = service.engine.change_feed(&container, &request, &call.session()?)?;
+    let session = call.session()?;
+    let read = || service.engine.change_feed(&container, &request, &session);
+    let page = service.account.long_reads.run(read).await?;
     service.engine.spend(bucket, page.charge);
     Ok(answer(&page, &container).with_content_path(&database, &container))
 }

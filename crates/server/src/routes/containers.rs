@@ -1,7 +1,10 @@
 //! Containers: create, read, replace, delete, list, query.
 
 use http::Method;
-use perihelion_engine::{Container, Database, ParsedDefinition, Position, Refusal, Usage, charge};
+use perihelion_engine::{
+    Container, ContainerState, Database, ParsedDefinition, Position, Refusal, Usage, charge,
+};
+use perihelion_model::json::{self, Style, Value, object};
 use perihelion_model::resource_id::ContainerRid;
 use perihelion_wire::headers;
 use perihelion_wire::status::{self, Status};
@@ -30,7 +33,7 @@ pub(super) async fn serve_feed(
             Ok(feed(service, database, &Page::of_all(queries::run_over_metadata(service, call, bodies)?)))
         }
         Method::POST => {
-            let definition = ParsedDefinition::parse(call.object()?, call.api_version())?;
+            let definition = parse_definition(service, call)?;
             let throughput = throughput_from_headers(call)?;
             // Whether the container uses the throughput of its database.
             let is_shared = throughput.is_none() && catalog.offer_for(&database.rid.to_text()).is_some();
@@ -62,28 +65,34 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
             }
             let state = service.engine.state(&container)?;
             let usage = Usage { documents: state.documents(), bytes: state.bytes() };
-            let answer = answer(service, status::OK, database, &container, charge::METADATA_READ)?
+            let mut answer = answer(service, status::OK, database, &container, charge::METADATA_READ)?
                 .with_content_location();
+            if call.flag(&headers::POPULATE_PARTITION_STATISTICS) {
+                answer.body = json::to_text(&with_statistics(&container, &state), Style::Point).into();
+            }
             Ok(answer
+                .with_static_header(headers::INDEX_TRANSFORMATION_PROGRESS, "100")
                 .with_header(headers::ITEM_LSN, catalog.account.lsn.to_string())
                 .with_header(headers::CONTENT_PATH, database.rid.to_text())
                 .with_usage(usage))
         }
         Method::PUT => {
-            check_if_match(call, &container)?;
-            let definition = ParsedDefinition::parse(call.object()?, call.api_version())?;
+            let if_match = call.precondition().if_match;
+            let definition = parse_definition(service, call)?;
             let container = service
                 .change_catalog(move |engine| async move {
-                    engine.replace_container(&container, definition).await
+                    engine.replace_container(&container, definition, if_match).await
                 })
                 .await?;
             Ok(answer(service, status::OK, database, &container, charge::METADATA_CREATE)?
                 .with_content_location())
         }
         Method::DELETE => {
-            check_if_match(call, &container)?;
+            let if_match = call.precondition().if_match;
             service
-                .change_catalog(move |engine| async move { engine.delete_container(&container).await })
+                .change_catalog(
+                    move |engine| async move { engine.delete_container(&container, if_match).await },
+                )
                 .await?;
             Ok(Answer::empty(status::NO_CONTENT)
                 .charged(charge::METADATA_DELETE)
@@ -94,10 +103,50 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     }
 }
 
+/// The body of a container with the size of each of its physical partitions.
+fn with_statistics(container: &Container, state: &ContainerState) -> Value {
+    let statistics = container.ranges.iter().map(|range| {
+        let size = state.range(range.id);
+        let number = |value: i64| Value::from(value.max(0));
+        object([
+            ("id", range.id.to_string().into()),
+            ("sizeInKB", number(size.map_or(0, |size| size.bytes / 1024))),
+            ("documentCount", number(size.map_or(0, |size| size.documents))),
+            ("sampledDistinctPartitionKeyCount", number(0)),
+            ("partitionKeys", Value::Array(Vec::new())),
+        ])
+    });
+    let mut body = container.body();
+    if let Value::Object(body) = &mut body {
+        body.set("statistics", Value::Array(statistics.collect()));
+    }
+    body
+}
+
+/// The definition in the body. In an account with several write regions the last writer wins
+/// by `_ts`, and a container with another resolution of conflicts is refused. With one write
+/// region there are no conflicts, and the policy has no effect, as in the service.
+fn parse_definition(service: &RegionService, call: &Call) -> Result<ParsedDefinition, Refusal> {
+    let parsed = ParsedDefinition::parse(call.object()?, call.api_version())?;
+    let policy = parsed.definition.get("conflictResolutionPolicy");
+    let member = |name: &str| policy.and_then(|policy| policy.get(name)).and_then(Value::as_str);
+    let is_last_writer = member("mode").is_some_and(|mode| mode.eq_ignore_ascii_case("LastWriterWins"))
+        && matches!(member("conflictResolutionPath"), None | Some("" | "/_ts"));
+    if service.account.regions.topology().is_multi_write && !is_last_writer {
+        return Err(Refusal::bad_request(
+            "This conflict resolution policy is not supported in an account with several write regions. Use the mode LastWriterWins with the path /_ts.",
+        ));
+    }
+    Ok(parsed)
+}
+
 /// Answers an empty conflict feed. The last writer wins, so clients have no conflicts to
 /// resolve.
 pub(super) fn serve_conflicts(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
+    if call.method == Method::POST && call.partition_key()?.is_none() {
+        queries::check_crosses_partitions(call)?;
+    }
     match call.method {
         Method::GET | Method::POST => Ok(Answer::feed(&container.rid_text, "Conflicts", &[])
             .charged(1.0)
@@ -113,16 +162,6 @@ pub(super) fn position_of(service: &RegionService, container: &Container) -> Res
     let state = service.engine.state(container)?;
     let range = container.ranges.first().map_or(0, |range| range.id);
     Ok(state.position(range))
-}
-
-/// Refuses a request whose `If-Match` is not the container's etag.
-fn check_if_match(call: &Call, container: &Container) -> Result<(), Refusal> {
-    match call.precondition().if_match {
-        Some(condition) if !perihelion_model::etag::matches(&condition, &container.etag) => {
-            Err(Refusal::precondition_failed().with_charge(charge::PRECONDITION_FAILED))
-        }
-        _ => Ok(()),
-    }
 }
 
 fn feed(service: &RegionService, database: &Database, page: &Page) -> Answer {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::Method;
 use perihelion_engine::{
     Container, ITEM_BYTES_MAX, ItemOperation, ItemOutcome, NewBody, NewPatch, RangeId, Refusal, Target,
+    charge,
 };
 use perihelion_model::partition_key::PartitionKey;
 use perihelion_wire::patch::Patch;
@@ -17,10 +18,10 @@ use crate::call::Call;
 pub(super) async fn serve_feed(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     match call.method {
         Method::GET if call.headers.contains_key(&headers::A_IM) => change_feeds::serve(service, call).await,
-        Method::GET => queries::read_feed(service, call),
+        Method::GET => queries::read_feed(service, call).await,
         Method::POST if call.flag(&headers::IS_BATCH_REQUEST) => batches::serve(service, call).await,
         Method::POST if call.flag(&headers::IS_QUERY_PLAN_REQUEST) => queries::plan(service, call),
-        Method::POST if call.is_query() => queries::serve(service, call),
+        Method::POST if call.is_query() => queries::serve(service, call).await,
         Method::POST => create(service, call).await,
         _ => Err(method_not_allowed(&call.method)),
     }
@@ -43,7 +44,7 @@ async fn create(service: &RegionService, call: &Call) -> Result<Answer, Refusal>
 pub(super) async fn serve(service: &RegionService, call: &Call, id: &str) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
     let key = call.required_partition_key()?;
-    let id = resolve_id(service, &container, &key, id)?;
+    let id = resolve_id(service, call, &container, &key, id)?;
     let operation = match call.method {
         Method::GET | Method::HEAD => return read(service, call, &database, &container, key, &id),
         Method::PUT => {
@@ -64,22 +65,39 @@ pub(super) async fn serve(service: &RegionService, call: &Call, id: &str) -> Res
         .with_content_location())
 }
 
-/// The id of the document that a path names. The path may have the document's `_rid`
-/// instead of its id, but the engine knows ids only. A text that is not the `_rid` of a
-/// document counts as an id.
+/// Whether the path of the request consists of `_rid`s.
+pub(super) fn is_rid_path(service: &RegionService, call: &Call) -> bool {
+    call.resource.database().is_some_and(|database| service.engine.catalog().is_rid_path(database))
+}
+
+/// The id of the document that a path addresses. A path of `_rid`s has the document's
+/// `_rid`, but the engine knows ids only. In a path of names the text is an id, even if it
+/// is also the `_rid` of a document.
 fn resolve_id(
     service: &RegionService,
+    call: &Call,
     container: &Arc<Container>,
     key: &PartitionKey,
     id: &str,
 ) -> Result<String, Refusal> {
-    match container.parse_document_rid(id) {
-        None => Ok(id.to_owned()),
-        Some(rid) => {
-            let target = Target::resolve(container, key.clone())?;
-            Ok(service.engine.id_of(&target, rid)?.unwrap_or_else(|| id.to_owned()))
-        }
+    if !is_rid_path(service, call) {
+        return Ok(id.to_owned());
     }
+    let target = Target::resolve(container, key.clone())?;
+    let found = match container.parse_document_rid(id) {
+        Some(rid) => service.engine.id_of(&target, rid)?,
+        None => None,
+    };
+    if let Some(id) = found {
+        return Ok(id);
+    }
+    let is_read = matches!(call.method, Method::GET | Method::HEAD);
+    if is_read {
+        service.engine.check_session(container, target.range.id, &call.session()?)?;
+    }
+    let position = service.engine.state(container)?.position(target.range.id);
+    let charge = if is_read { charge::NOT_FOUND_READ } else { charge::NOT_FOUND_WRITE };
+    Err(Refusal::no_such_document().with_charge(charge).at(position))
 }
 
 fn read(

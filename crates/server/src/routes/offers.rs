@@ -45,7 +45,9 @@ const AUTOSCALE_MIN: u64 = 1000;
 fn requested_throughput(call: &Call, offer: &Offer) -> Result<Throughput, Refusal> {
     let units = offer.throughput.request_units();
     if call.flag(&headers::MIGRATE_OFFER_TO_AUTOPILOT) {
-        return Ok(Throughput::Autoscale { max: units.max(AUTOSCALE_MIN), increment_percent: None });
+        // A maximum has whole thousands, and the request names no number that could be refused.
+        let max = units.max(AUTOSCALE_MIN).next_multiple_of(AUTOSCALE_MIN);
+        return Ok(Throughput::Autoscale { max, increment_percent: None });
     }
     if call.flag(&headers::MIGRATE_OFFER_TO_MANUAL) {
         return Ok(Throughput::Manual(units));

@@ -8,15 +8,21 @@
 //! `--strict-gateway` it merges the ranges itself, which all SDKs accept
 //! (`docs/cosmos.md`, queries).
 
+mod hybrid;
+
 use std::sync::Arc;
 
 use perihelion_engine::{Container, Layer, QueryPage, QueryRequest, QueryScope, Refusal, Target};
 use perihelion_model::json::{self, Style, Value};
 use perihelion_model::partition_key::{EffectiveRange, PartitionKey};
-use perihelion_query::{GatewayVerdict, Now, Parameters, PartitionKeyFilter, Program, Query, QueryRange};
+use perihelion_query::{
+    ComputedProperties, FILTER_PLACEHOLDER, GatewayVerdict, Now, Parameters, PartitionKeyFilter, Program,
+    Query, QueryRange,
+};
 use perihelion_wire::{headers, status};
 
-use super::RegionService;
+use super::query_metrics::{self, RetrievedWork, Times};
+use super::{RegionService, index_policy};
 use crate::answer::Answer;
 use crate::call::Call;
 
@@ -26,51 +32,115 @@ struct Statement {
     parameters: Parameters,
 }
 
-pub(super) fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
-    let (database, container) = service.container(call)?;
-    let statement = parse(call)?;
-    let scope = scope(call, &container)?;
-    if scope.is_none() && !call.flag(&headers::ENABLE_CROSS_PARTITION) {
-        return Err(Refusal::gateway(
-            status::BAD_REQUEST,
-            "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception.",
-        ));
+impl Statement {
+    /// The same statement for the documents of a container.
+    fn on(self, container: &Container) -> Self {
+        let parameters = self
+            .parameters
+            .with_embeddings(container.vector_embeddings())
+            .with_planar_geometry(container.has_planar_geometry());
+        Statement { parameters, ..self }
     }
-    let program = compile(service, &statement)?;
+}
+
+pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
+    let (database, container) = service.container(call)?;
+    let mut times = Times::start();
+    let statement = parse(call)?.on(&container);
+    let scope = scope(call, &container)?;
+    let scope = match scope {
+        // A filter on the whole partition key names one partition, as the header does.
+        None if !call.flag(&headers::ENABLE_CROSS_PARTITION) => match pinned_key(&container, &statement) {
+            Some(key) => Some(QueryScope::Partition(Target::resolve(&container, key)?)),
+            None => return Err(cross_partition_disabled()),
+        },
+        scope => scope,
+    };
+    let continuation = call.continuation();
+    let program = compile_page(service, &statement, &container.computed, continuation.as_deref())?;
     if scope.is_none() && service.account.strict_gateway {
         check_gateway(&container, &statement, &program)?;
     }
+    let allows_scan = call.flag(&headers::ENABLE_SCAN_IN_QUERY);
+    index_policy::check(&container, &program, service.account.strict_index, allows_scan)?;
+    times.compiled();
     let request = QueryRequest {
+        rows_max: rows_max(call, &program)?,
         program,
         scope: scope.unwrap_or(QueryScope::All),
-        rows_max: call.page_rows()?,
-        continuation: call.continuation(),
+        continuation,
     };
-    let page = run(service, &container, &request, call)?;
-    let populates_metrics = call.flag(&headers::POPULATE_QUERY_METRICS);
+    let page = if request.program.is_ranked() {
+        hybrid::serve(service, &container, &statement, &request.scope, call)?
+    } else {
+        run(service, &container, &request, call).await?
+    };
     let mut answer =
         page_answer(&page, &container).with_content_path(&database, &container).with_static_header(
             headers::QUERY_EXECUTION_INFO,
             "{\"reverseRidEnabled\":false,\"reverseIndexScan\":false}",
         );
-    if populates_metrics {
-        answer = answer.with_header(headers::QUERY_METRICS, metrics(&page));
+    if call.flag(&headers::POPULATE_QUERY_METRICS) {
+        let work = RetrievedWork::of(service, &container, &request, &page)?;
+        answer = answer.with_header(headers::QUERY_METRICS, query_metrics::print(&page, work, &times));
+    }
+    if call.flag(&headers::POPULATE_INDEX_METRICS) {
+        let utilization = index_policy::utilization(&container, &request.program, &request.scope);
+        answer = answer.with_header(headers::INDEX_UTILIZATION, utilization);
     }
     Ok(answer)
 }
 
+/// The most rows in a page. A query that sorts by a distance or a score returns all rows that TOP
+/// or LIMIT allows, as in the service: some clients read only the first page of such a query.
+fn rows_max(call: &Call, program: &Program) -> Result<usize, Refusal> {
+    let rows = call.page_rows()?;
+    let all = program.top().or(program.limit()).filter(|_| program.sorts_by_score());
+    Ok(all.map_or(rows, |all| usize::try_from(all).unwrap_or(usize::MAX).max(rows)))
+}
+
+/// Refuses a query over all partitions unless the header allows it.
+pub(super) fn check_crosses_partitions(call: &Call) -> Result<(), Refusal> {
+    if call.flag(&headers::ENABLE_CROSS_PARTITION) { Ok(()) } else { Err(cross_partition_disabled()) }
+}
+
+fn cross_partition_disabled() -> Refusal {
+    Refusal::gateway(
+        status::BAD_REQUEST,
+        "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception.",
+    )
+}
+
+/// The partition key that every row of a query has, if the query's filter names a value for
+/// each level of the key.
+fn pinned_key(container: &Container, statement: &Statement) -> Option<PartitionKey> {
+    let paths = key_paths(container);
+    let filter = perihelion_query::partition_keys(&statement.query, &statement.parameters, &paths);
+    match filter.ok()? {
+        PartitionKeyFilter::Keys(keys) => match keys.as_slice() {
+            [key] if key.len() == paths.len() => PartitionKey::from_json(&Value::Array(key.clone())),
+            _ => None,
+        },
+        PartitionKeyFilter::All | PartitionKeyFilter::Nothing => None,
+    }
+}
+
+fn key_paths(container: &Container) -> Vec<&str> {
+    container.partition_key.paths.iter().map(|path| path.text.as_str()).collect()
+}
+
 /// Lists the documents of a container.
-pub(super) fn read_feed(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
+pub(super) async fn read_feed(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
     let query = perihelion_query::parse("SELECT * FROM c").map_err(|errors| compile_refusal(&errors))?;
     let statement = Statement { query, parameters: Parameters::none() };
     let request = QueryRequest {
-        program: compile(service, &statement)?,
+        program: compile(service, &statement, &container.computed)?,
         scope: scope(call, &container)?.unwrap_or(QueryScope::All),
         rows_max: call.page_rows()?,
         continuation: call.continuation(),
     };
-    let page = run(service, &container, &request, call)?;
+    let page = run(service, &container, &request, call).await?;
     Ok(page_answer(&page, &container).with_content_path(&database, &container))
 }
 
@@ -78,9 +148,9 @@ pub(super) fn read_feed(service: &RegionService, call: &Call) -> Result<Answer, 
 /// that allows a query to cross partitions.
 pub(super) fn plan(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (_, container) = service.container(call)?;
-    let statement = parse(call)?;
+    let statement = parse(call)?.on(&container);
     // A plan request reports the mistakes that the compiler finds.
-    compile(service, &statement)?;
+    compile(service, &statement, &container.computed)?;
     let features = call.header(&headers::SUPPORTED_QUERY_FEATURES);
     let plan = plan_of(&container, &statement, features)
         .map_err(|error| Refusal::gateway(status::BAD_REQUEST, error.to_string()))?;
@@ -93,7 +163,7 @@ pub(super) fn run_over_metadata(
     call: &Call,
     bodies: Vec<Value>,
 ) -> Result<Vec<Value>, Refusal> {
-    let program = compile(service, &parse(call)?)?;
+    let program = compile(service, &parse(call)?, &ComputedProperties::default())?;
     program.run(&bodies).map_err(|error| Refusal::bad_request(error.to_string()))
 }
 
@@ -113,6 +183,8 @@ fn parse(call: &Call) -> Result<Statement, Refusal> {
         };
         (text, parameters)
     };
+    // The Python SDK forgets to replace the placeholder in component queries without statistics.
+    let text = text.replace(FILTER_PLACEHOLDER, "true");
     let query = perihelion_query::parse(&text).map_err(|errors| compile_refusal(&errors))?;
     Ok(Statement { query, parameters })
 }
@@ -124,9 +196,27 @@ fn invalid_query_body() -> Refusal {
     )
 }
 
-fn compile(service: &RegionService, statement: &Statement) -> Result<Program, Refusal> {
+fn compile(
+    service: &RegionService,
+    statement: &Statement,
+    computed: &ComputedProperties,
+) -> Result<Program, Refusal> {
+    compile_page(service, statement, computed, None)
+}
+
+/// Compiles the statement for a page. The date functions see the time of the first page, if
+/// the rows depend on it. A token cannot choose a time in the future.
+fn compile_page(
+    service: &RegionService,
+    statement: &Statement,
+    computed: &ComputedProperties,
+    continuation: Option<&str>,
+) -> Result<Program, Refusal> {
     let now = Now::from_unix_milliseconds(service.engine.clock().unix_time().as_millis() as i64);
-    perihelion_query::compile(&statement.query, &statement.parameters, now)
+    let first = continuation.and_then(perihelion_engine::compile_time_of);
+    let first = first.filter(|ticks| *ticks <= now.unix_ticks());
+    let now = first.map_or(now, Now::from_unix_ticks);
+    perihelion_query::compile_with(&statement.query, &statement.parameters, computed, now)
         .map_err(|errors| compile_refusal(&errors))
 }
 
@@ -146,7 +236,7 @@ fn scope(call: &Call, container: &Arc<Container>) -> Result<Option<QueryScope>, 
                 let keys = container.partition_key.effective_range(&key);
                 let ranges = container.ranges.iter().filter(|range| range.keys.overlaps(&keys));
                 let ranges = ranges.map(|range| range.id).collect();
-                Ok(Some(QueryScope::Prefix { hash: key.logical_hash(), ranges }))
+                Ok(Some(QueryScope::Prefix { key, ranges }))
             }
             _ => Err(Refusal::gateway(
                 status::PARTITION_KEY_MISMATCH,
@@ -158,22 +248,15 @@ fn scope(call: &Call, container: &Arc<Container>) -> Result<Option<QueryScope>, 
     match (call.range(container)?, keys) {
         (Some(id), keys) => {
             let range = container.range(id).ok_or_else(Refusal::range_gone)?;
-            let keys = keys.map_or_else(|| range.keys.clone(), |keys| intersect(&range.keys, &keys));
+            let keys = keys.map_or_else(|| range.keys.clone(), |keys| range.keys.intersection(&keys));
             Ok(Some(QueryScope::Ranges(vec![(id, keys)])))
         }
         (None, Some(keys)) => {
             let ranges = container.ranges.iter().filter(|range| range.keys.overlaps(&keys));
-            let ranges = ranges.map(|range| (range.id, intersect(&range.keys, &keys)));
+            let ranges = ranges.map(|range| (range.id, range.keys.intersection(&keys)));
             Ok(Some(QueryScope::Ranges(ranges.collect())))
         }
         (None, None) => Ok(None),
-    }
-}
-
-fn intersect(range: &EffectiveRange, keys: &EffectiveRange) -> EffectiveRange {
-    EffectiveRange {
-        min: range.min.clone().max(keys.min.clone()),
-        max: range.max.clone().min(keys.max.clone()),
     }
 }
 
@@ -208,34 +291,66 @@ fn plan_of(
     statement: &Statement,
     features: Option<&str>,
 ) -> Result<Value, perihelion_query::PlanError> {
-    let paths: Vec<&str> = container.partition_key.paths.iter().map(|path| path.text.as_str()).collect();
+    let paths = key_paths(container);
     let plan = perihelion_query::plan(&statement.query, &statement.parameters, features, &paths)?;
-    Ok(match plan.partition_keys() {
-        PartitionKeyFilter::Keys(keys) => match key_ranges(container, keys) {
-            Some(ranges) => plan.to_json_with_ranges(&ranges),
-            None => plan.to_json(),
-        },
-        PartitionKeyFilter::All | PartitionKeyFilter::Nothing => plan.to_json(),
+    let keys = match plan.partition_keys() {
+        PartitionKeyFilter::Keys(keys) => Some(keys.clone()),
+        PartitionKeyFilter::All => key_prefixes(statement, &paths),
+        PartitionKeyFilter::Nothing => None,
+    };
+    Ok(match keys.and_then(|keys| key_ranges(container, &keys)) {
+        Some(ranges) => plan.to_json_with_ranges(&ranges),
+        None => plan.to_json(),
     })
 }
 
-/// The points of partition keys in the hash space, in order. `None` when a key is not a
-/// scalar. No document can have such a key; the plan is then about all ranges.
+/// The longest prefixes of a hierarchical key that a filter names, if it names any.
+fn key_prefixes(statement: &Statement, paths: &[&str]) -> Option<Vec<Vec<Value>>> {
+    (1..paths.len()).rev().find_map(|levels| {
+        match perihelion_query::partition_keys(&statement.query, &statement.parameters, &paths[..levels]) {
+            Ok(PartitionKeyFilter::Keys(prefixes)) => Some(prefixes),
+            Ok(PartitionKeyFilter::All | PartitionKeyFilter::Nothing) | Err(_) => None,
+        }
+    })
+}
+
+/// The points of partition keys in the hash space, in order; for prefixes of hierarchical
+/// keys, the ranges of all keys with the prefix. `None` when a key is not a
+/// scalar: the plan is then about all ranges.
 fn key_ranges(container: &Container, keys: &[Vec<Value>]) -> Option<Vec<QueryRange>> {
     let definition = &container.partition_key;
-    let points = keys.iter().map(|values| {
+    let ranges = keys.iter().map(|values| {
         let key = PartitionKey::from_json(&Value::Array(values.clone()))?;
-        Some(definition.effective(&key))
+        Some((definition.effective_range(&key), definition.is_prefix(&key)))
     });
-    let mut points = points.collect::<Option<Vec<_>>>()?;
-    points.sort();
-    points.dedup();
-    Some(points.iter().map(|point| QueryRange::point(&point.to_hex())).collect())
+    let mut ranges = ranges.collect::<Option<Vec<_>>>()?;
+    ranges.sort_by(|(one, _), (other, _)| one.min.cmp(&other.min));
+    ranges.dedup();
+    let query_range = |(range, is_prefix): &(EffectiveRange, bool)| match is_prefix {
+        true => QueryRange::between(&range.min.to_hex(), &range.max.to_hex()),
+        false => QueryRange::point(&range.min.to_hex()),
+    };
+    Some(ranges.iter().map(query_range).collect())
 }
 
 /// Runs a page of a query. Its whole charge is spent by the first range of the scope, or
 /// by range 0 if the scope has no range.
-fn run(
+async fn run(
+    service: &RegionService,
+    container: &Arc<Container>,
+    request: &QueryRequest,
+    call: &Call,
+) -> Result<QueryPage, Refusal> {
+    let session = call.session()?;
+    let first = request.scope.range_ids(container).first().copied().unwrap_or_default();
+    let bucket = service.engine.admit(container, first)?;
+    let page = service.account.long_reads.run(|| service.engine.query(container, request, &session)).await;
+    service.engine.spend(bucket, page.as_ref().map_or_else(|refusal| refusal.charge, |page| page.charge));
+    page
+}
+
+/// Runs a page of one part of a hybrid search at once, on a blocking thread.
+fn run_at_once(
     service: &RegionService,
     container: &Arc<Container>,
     request: &QueryRequest,
@@ -260,17 +375,4 @@ fn page_answer(page: &QueryPage, container: &Container) -> Answer {
         Some(continuation) => answer.with_header(headers::CONTINUATION, continuation),
         None => answer,
     }
-}
-
-/// The query metrics, for clients that send `populatequerymetrics`. Times are not
-/// measured and always 0. The output size is the size of the documents that were read.
-fn metrics(page: &QueryPage) -> String {
-    format!(
-        "totalExecutionTimeInMs=0.00;queryCompileTimeInMs=0.00;queryLogicalPlanBuildTimeInMs=0.00;queryPhysicalPlanBuildTimeInMs=0.00;queryOptimizationTimeInMs=0.00;VMExecutionTimeInMs=0.00;indexLookupTimeInMs=0.00;instructionCount=0;documentLoadTimeInMs=0.00;systemFunctionExecuteTimeInMs=0.00;userFunctionExecuteTimeInMs=0.00;retrievedDocumentCount={};retrievedDocumentSize={};outputDocumentCount={};outputDocumentSize={};writeOutputTimeInMs=0.00;indexUtilizationRatio={:.2}",
-        page.work.documents,
-        page.work.bytes,
-        page.rows,
-        page.work.bytes,
-        if page.work.documents == 0 { 1.0 } else { page.rows as f64 / page.work.documents as f64 },
-    )
 }

@@ -11,7 +11,7 @@ use perihelion_wire::headers;
 use perihelion_wire::path::Resource;
 use perihelion_wire::status::{self, Status};
 
-use super::{RegionService, containers, method_not_allowed, queries};
+use super::{RegionService, containers, items, method_not_allowed, queries};
 use crate::answer::Answer;
 use crate::call::Call;
 
@@ -19,6 +19,12 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     let (database, container) = service.container(call)?;
     let (kind, feed, id) = addressed_script(&call.resource).ok_or_else(Refusal::no_such_resource)?;
     let position = containers::position_of(service, &container)?;
+    let id = match id {
+        Some(rid) if items::is_rid_path(service, call) => {
+            Some(service.engine.script_id(&container, kind, rid)?)
+        }
+        id => id.map(str::to_owned),
+    };
     let answer = match (&call.method, id) {
         (&Method::GET, None) => {
             let scripts = service.engine.scripts(&container, kind)?;
@@ -44,11 +50,11 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
         (&Method::POST, Some(_)) if kind == ScriptKind::StoredProcedure => {
             return Err(super::unsupported("Stored procedure executions"));
         }
-        (&Method::GET, Some(id)) => script_answer(status::OK, &service.engine.script(&container, kind, id)?)
+        (&Method::GET, Some(id)) => script_answer(status::OK, &service.engine.script(&container, kind, &id)?)
             .charged(charge::METADATA_READ)
             .with_content_location(),
         (&Method::PUT, Some(id)) => {
-            let (body, target, id) = (call.object()?, Arc::clone(&container), id.to_owned());
+            let (body, target) = (call.object()?, Arc::clone(&container));
             let body = service
                 .change_catalog(move |engine| async move {
                     engine.put_script(&target, kind, Some(id), body).await
@@ -57,7 +63,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
             script_answer(status::OK, &body).charged(charge::SCRIPT_WRITE).with_content_location()
         }
         (&Method::DELETE, Some(id)) => {
-            let (target, id) = (Arc::clone(&container), id.to_owned());
+            let target = Arc::clone(&container);
             service
                 .change_catalog(move |engine| async move { engine.delete_script(&target, kind, &id).await })
                 .await?;

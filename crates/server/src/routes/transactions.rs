@@ -204,9 +204,13 @@ fn find_container(
 ) -> Result<Option<Arc<Container>>, Refusal> {
     let ContainerReference { database_name, database_rid, container_name, container_rid } = reference;
     let database = database_name.as_ref().or(database_rid.as_ref());
-    let container = container_name.as_ref().or(container_rid.as_ref());
-    let (Some(database), Some(container)) = (database, container) else { return Ok(None) };
-    let Some(found) = catalog.container(database, container) else { return Ok(None) };
+    let Some(database) = database.and_then(|database| catalog.database(database)) else { return Ok(None) };
+    let found = match (container_name, container_rid) {
+        (Some(name), _) => catalog.container_by_name(database.rid, name),
+        (None, Some(rid)) => catalog.container_by_rid(database.rid, rid),
+        (None, None) => None,
+    };
+    let Some(found) = found else { return Ok(None) };
     let fits_database = database_rid.as_ref().is_none_or(|rid| *rid == found.rid.database.to_text());
     let fits_container = container_rid.as_ref().is_none_or(|rid| *rid == found.rid_text);
     if fits_database && fits_container {

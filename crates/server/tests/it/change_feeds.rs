@@ -1,6 +1,7 @@
 //! Tests of change feeds: order, continuation, both modes, and that no page divides a
 //! batch.
 
+use perihelion_server::ServerOptions;
 use perihelion_testkit::http_client::{HttpRequest, HttpResponse};
 
 use crate::world::{PLAIN_CONTAINER, World, batch, docs, documents, ids, json};
@@ -80,6 +81,57 @@ async fn a_feed_of_one_partition_key_has_only_its_documents() {
     }
     let page = world.send(docs("GET", "", r#"["a"]"#).header("a-im", "Incremental Feed")).await;
     assert_eq!(ids(&documents(&page)), ["a0", "a2"]);
+    world.stop().await;
+}
+
+/// The ranges of a split share their documents' segment. A feed with headers of effective keys
+/// was once not clipped to its range, so it had the documents of the sibling too, the same
+/// ones in every answer.
+#[tokio::test]
+async fn a_feed_with_effective_keys_has_only_documents_of_its_range_and_ends() {
+    let options = ServerOptions { management: true, ..Default::default() };
+    let world = World::with_options(options, PLAIN_CONTAINER).await;
+    assert_eq!(
+        world.manage("POST", "split", r#"{"database":"d","container":"c","range":"0"}"#).await.status,
+        200
+    );
+    for n in 0..20 {
+        let body = format!(r#"{{"id":"{n}","pk":"k{n}"}}"#);
+        assert_eq!(world.create(&format!(r#"["k{n}"]"#), &body).await.status, 201);
+    }
+    for mode in ["Incremental Feed", "Full-Fidelity Feed"] {
+        let page = |range: &str, etag: Option<&str>| {
+            let call = docs("GET", "", "")
+                .header("a-im", mode)
+                .header("x-ms-documentdb-partitionkeyrangeid", range)
+                .header("x-ms-read-key-type", "EffectivePartitionKeyRange")
+                .header("x-ms-start-epk", "")
+                .header("x-ms-end-epk", "FF");
+            match etag {
+                Some(etag) => call.header("if-none-match", etag),
+                None => call,
+            }
+        };
+        let mut found = Vec::new();
+        for range in ["1", "2"] {
+            let start = (mode == "Full-Fidelity Feed").then_some("*");
+            let mut answer = world.send(page(range, start)).await;
+            if start.is_some() {
+                // Each version since the start is in the feed of one range.
+                for n in 0..20 {
+                    let body = json(&format!(r#"{{"id":"{n}","pk":"k{n}","round":{range}}}"#));
+                    world.send(docs("PUT", &n.to_string(), &format!(r#"["k{n}"]"#)).json(&body)).await;
+                }
+                answer = world.send(page(range, answer.header("etag"))).await;
+            }
+            assert_eq!(answer.status, 200);
+            found.push(documents(&answer).len());
+            let drained = world.send(page(range, answer.header("etag"))).await;
+            assert_eq!(drained.status, 304, "{mode}, range {range}: {}", drained.text());
+        }
+        assert!(found.iter().all(|count| *count > 0), "{mode}: {found:?}");
+        assert_eq!(found.iter().sum::<usize>(), 20, "{mode}: {found:?}");
+    }
     world.stop().await;
 }
 

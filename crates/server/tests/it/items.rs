@@ -88,6 +88,34 @@ async fn resources_can_be_addressed_by_rid() {
     world.stop().await;
 }
 
+/// A document was once looked up by its `_rid` before its id. A delete of the id `R`, where `R`
+/// was the `_rid` of a document with the id `victim` in another partition, deleted the
+/// `victim` of the caller's partition.
+#[tokio::test]
+async fn an_id_that_is_another_documents_rid_is_an_id() {
+    let world = World::new(PLAIN_CONTAINER).await;
+    let other = world.create(r#"["a"]"#, r#"{"id":"victim","pk":"a"}"#).await.json().unwrap();
+    let rid = text(&other, "_rid");
+    world.create(r#"["b"]"#, r#"{"id":"victim","pk":"b"}"#).await;
+    assert_eq!(world.send(docs("DELETE", &rid, r#"["b"]"#)).await.status, 404);
+    assert_eq!(world.read(r#"["b"]"#, "victim").await.status, 200);
+    let named = world.create(r#"["b"]"#, &format!(r#"{{"id":"{rid}","pk":"b"}}"#)).await;
+    assert_eq!(named.status, 201, "{}", named.text());
+    assert_eq!(text(&world.read(r#"["b"]"#, &rid).await.json().unwrap(), "id"), rid);
+    assert_eq!(world.send(docs("DELETE", &rid, r#"["b"]"#)).await.status, 204);
+    assert_eq!(world.read(r#"["b"]"#, "victim").await.status, 200);
+    // Through a path of `_rid`s, the document is found in its own partition only.
+    let link = format!("/{}", text(&other, "_self"));
+    let by_rid = |method: &str, key: &str| {
+        HttpRequest::new(method, link.trim_end_matches('/')).header("x-ms-documentdb-partitionkey", key)
+    };
+    assert_eq!(world.send(by_rid("DELETE", r#"["b"]"#)).await.status, 404);
+    assert_eq!(world.send(by_rid("DELETE", r#"["a"]"#)).await.status, 204);
+    assert_eq!(world.send(by_rid("GET", r#"["a"]"#)).await.status, 404);
+    assert_eq!(world.read(r#"["b"]"#, "victim").await.status, 200);
+    world.stop().await;
+}
+
 #[tokio::test]
 async fn a_minimal_answer_has_no_body() {
     let world = World::new(PLAIN_CONTAINER).await;
@@ -118,6 +146,43 @@ async fn a_unique_key_is_enforced_within_a_partition_and_is_free_after_a_change(
     assert_eq!(world.send(clash).await.status, 409);
     assert_eq!(world.send(docs("DELETE", "1", r#"["a"]"#)).await.status, 204);
     assert_eq!(world.create(r#"["a"]"#, &item("3", "a", "y")).await.status, 201);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_partition_key_of_more_than_two_kilobytes_is_refused() {
+    let world = World::new(PLAIN_CONTAINER).await;
+    for (length, expected) in [(2048, 201), (2049, 400)] {
+        let key = "k".repeat(length);
+        let created = world.create(&format!(r#"["{key}"]"#), &format!(r#"{{"id":"1","pk":"{key}"}}"#)).await;
+        assert_eq!(created.status, expected, "{}", created.text());
+    }
+    world.stop().await;
+}
+
+/// All arrays were once equal for a unique key, and all objects.
+#[tokio::test]
+async fn a_unique_key_compares_arrays_and_objects_by_their_contents() {
+    let container = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]}}"#;
+    let world = World::new(container).await;
+    let mut id = 0;
+    for (value, expected) in [
+        ("[1]", 201),
+        ("[2]", 201),
+        ("[1,2]", 201),
+        ("[1]", 409),
+        (r#"{"a":1,"b":[2]}"#, 201),
+        (r#"{"a":1,"b":[3]}"#, 201),
+        (r#"{"b":[2],"a":1}"#, 409),
+        ("[]", 201),
+        ("{}", 201),
+        ("[[]]", 201),
+        ("{}", 409),
+    ] {
+        id += 1;
+        let created = world.create(r#"["a"]"#, &format!(r#"{{"id":"{id}","pk":"a","u":{value}}}"#)).await;
+        assert_eq!(created.status, expected, "{value}: {}", created.text());
+    }
     world.stop().await;
 }
 

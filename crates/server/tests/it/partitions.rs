@@ -53,7 +53,7 @@ async fn a_container_with_high_throughput_starts_with_several_ranges() {
     for (name, header, value, expected) in [
         ("m", "x-ms-offer-throughput", "10000", 1),
         ("n", "x-ms-offer-throughput", "11000", 2),
-        ("a", "x-ms-cosmos-offer-autopilot-settings", r#"{"maxThroughput":25000}"#, 3),
+        ("a", "x-ms-cosmos-offer-autopilot-settings", r#"{"maxThroughput":25000}"#, 5),
     ] {
         let body = json(&PLAIN_CONTAINER.replace(r#""id":"c""#, &format!(r#""id":"{name}""#)));
         let created =

@@ -23,7 +23,7 @@ pub fn request_fingerprint(body: &[u8]) -> Fingerprint {
     fingerprint(&without_session_tokens(body))
 }
 
-const SESSION_TOKEN: &[u8] = b"\"sessionToken\"";
+const SESSION_TOKEN: &str = "\"sessionToken\"";
 
 /// The nesting of an operation's members: the envelope, its list, the operation.
 const OPERATION_NESTING: &[u8] = b"{[{";
@@ -31,7 +31,9 @@ const OPERATION_NESTING: &[u8] = b"{[{";
 /// The body without the members `sessionToken` of operations, each with the comma that sets it
 /// apart. It is the body that a client would send which knows no session tokens.
 fn without_session_tokens(body: &[u8]) -> Cow<'_, [u8]> {
-    if !body.windows(SESSION_TOKEN.len()).any(|window| window == SESSION_TOKEN) {
+    // Most bodies have no tokens. Looking for the name in a text is many times faster than
+    // comparing it with the bytes at each place, which took a third of a transaction's time.
+    if std::str::from_utf8(body).is_ok_and(|text| !text.contains(SESSION_TOKEN)) {
         return Cow::Borrowed(body);
     }
     let mut kept = Kept { bytes: Vec::with_capacity(body.len()), end: 0, end_before_comma: 0 };
@@ -45,7 +47,7 @@ fn without_session_tokens(body: &[u8]) -> Cow<'_, [u8]> {
         match byte {
             b'{' | b'[' => nesting.push(byte),
             b'}' | b']' => drop(nesting.pop()),
-            b'"' if nesting == OPERATION_NESTING && body[at..end] == *SESSION_TOKEN => {
+            b'"' if nesting == OPERATION_NESTING && body[at..end] == *SESSION_TOKEN.as_bytes() => {
                 if let Some(value_end) = end_of_member(body, end) {
                     at = kept.drop_member(body, value_end);
                     continue;

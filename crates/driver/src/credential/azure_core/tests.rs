@@ -5,6 +5,7 @@ use ::azure_core::credentials::{AccessToken as AzureToken, TokenRequestOptions};
 use ::azure_core::error::{Error as AzureError, ErrorKind as AzureErrorKind};
 use ::azure_core::time::OffsetDateTime;
 use http::{HeaderValue, Method};
+use tokio::time::Instant;
 
 use super::*;
 use crate::error::ErrorKind;
@@ -43,7 +44,8 @@ impl TokenCredential for Identity {
 
 async fn authorize(credential: &Credential) -> Result<HeaderValue, Error> {
     let date = HeaderValue::from_static("thu, 27 apr 2017 00:51:12 gmt");
-    credential.authorize(&Method::GET, "docs", "", &date, "https://shop/.default").await
+    let deadline = Instant::now() + Duration::from_secs(60);
+    credential.authorize(&Method::GET, ("docs", ""), &date, "https://shop/.default", deadline).await
 }
 
 #[tokio::test]

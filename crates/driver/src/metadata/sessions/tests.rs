@@ -93,7 +93,8 @@ fn is_ahead_agrees_with_parsing_the_whole_token() {
     let mut token = || {
         let mut text = format!("{}#{}", random.i64(-1..3), random.u64(0..4));
         for region in 1..random.u32(1..5) {
-            text += &format!("#{}={}", region * random.u32(1..3), random.i64(-1..4));
+            // Each region stands once.
+            text += &format!("#{}={}", 2 * region - random.u32(0..2), random.i64(-1..4));
         }
         text
     };

@@ -205,9 +205,9 @@ fn threads_may_record_while_slices_are_reused() {
         }
     });
     let counted: u32 = window.slices.iter().map(|slice| slice.count.load(Ordering::Relaxed)).sum();
-    // Half a minute of four threads at 200 per second, minus what was lost while slices
-    // were reused.
-    assert!((4 * 200 * 20..=4 * 200 * 30).contains(&counted), "{counted}");
+    // Half a minute of four threads at 200 per second, minus what was lost while slices were
+    // reused, plus what a thread that was interrupted has counted in a slice that was reused.
+    assert!((4 * 200 * 20..=4 * 200 * 30 + 100).contains(&counted), "{counted}");
 }
 
 #[test]

@@ -5,15 +5,26 @@
 
 use bytes::Bytes;
 use perihelion_model::json::Value;
+use perihelion_model::partition_key::KeyPath;
 
 use super::WriteStamp;
 use super::write::ItemWrite;
 use crate::charge;
 use crate::documents::stored::StoredDocument;
 use crate::documents::version_log::{self, FeedOperation};
-use crate::index::{encode, find};
+use crate::index::{encode_whole, find};
 use crate::keys;
 use crate::refusal::Refusal;
+
+/// The values of a unique key in a document. A missing value counts as null, so two
+/// documents without the value conflict. Arrays and objects are compared whole.
+pub(crate) fn unique_values(document: &Value, paths: &[KeyPath]) -> Vec<u8> {
+    let mut values = Vec::new();
+    for path in paths {
+        encode_whole(&mut values, find(document, &path.steps).unwrap_or(&Value::Null));
+    }
+    values
+}
 
 impl ItemWrite<'_, '_> {
     /// The LSN and ordinal of the next change of this write.
@@ -33,6 +44,11 @@ impl ItemWrite<'_, '_> {
         let number = self.target.container.number();
         self.transaction.put(keys::id(number, &self.target.partition, id), rid.to_be_bytes().to_vec());
         self.transaction.put(keys::partition_member(number, &self.target.partition, rid), Bytes::new());
+    }
+
+    /// Removes the id key of a document.
+    pub(super) fn unlink_id(&mut self, id: &str) {
+        self.transaction.remove(keys::id(self.target.container.number(), &self.target.partition, id));
     }
 
     /// Writes a version of a document and updates index entries, feed entry, expiry
@@ -89,12 +105,7 @@ impl ItemWrite<'_, '_> {
         let constraints = container.unique_keys.iter().enumerate();
         constraints
             .map(|(constraint, paths)| {
-                let mut values = Vec::new();
-                for path in paths {
-                    // A missing value counts as null, so two documents without the value
-                    // conflict.
-                    encode(&mut values, Some(find(document, &path.steps).unwrap_or(&Value::Null)), false);
-                }
+                let values = unique_values(document, paths);
                 keys::unique_key(container.number(), &self.target.partition, constraint as u16, &values)
             })
             .collect()

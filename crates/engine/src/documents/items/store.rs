@@ -49,7 +49,7 @@ impl ItemWrite<'_, '_> {
         old: Option<&StoredDocument>,
         content: Content,
     ) -> Result<StoredDocument, Refusal> {
-        let ttl = self.checked_ttl(&content)?;
+        let ttl = Self::checked_ttl(&content)?;
         let stamp = self.next_stamp();
         let etag_counter = self.state.take_etag(self.transaction.replica);
         // Only the outbox and the tombstones need the id. An account with one region has
@@ -102,15 +102,33 @@ impl ItemWrite<'_, '_> {
         if self.transaction.replica.is_none() {
             return Ok(());
         }
+        let operation = match reason {
+            FeedOperation::Expire => ChangeOperation::Expire,
+            FeedOperation::Create | FeedOperation::Replace | FeedOperation::Delete => ChangeOperation::Delete,
+        };
+        self.send_delete(stamp, id, rid, old, operation)
+    }
+
+    /// Gives a document of an account with one region another id.
+    pub(super) fn move_id(&mut self, from: &str, to: &str, rid: u64) {
+        self.unlink_id(from);
+        self.link_document(to, rid);
+    }
+
+    /// Adds a tombstone, and a change for the other regions that removes a document.
+    fn send_delete(
+        &mut self,
+        stamp: WriteStamp,
+        id: &str,
+        rid: u64,
+        old: &StoredDocument,
+        operation: ChangeOperation,
+    ) -> Result<(), Refusal> {
         let version = Version {
             timestamp: self.transaction.now.max(old.timestamp),
             etag_counter: self.state.take_etag(self.transaction.replica),
         };
         self.transaction.put_tombstone(self.target.document_key(id), version);
-        let operation = match reason {
-            FeedOperation::Expire => ChangeOperation::Expire,
-            FeedOperation::Create | FeedOperation::Replace | FeedOperation::Delete => ChangeOperation::Delete,
-        };
         self.append_to_outbox(stamp, version, id.to_owned(), rid, operation)
     }
 
@@ -120,9 +138,8 @@ impl ItemWrite<'_, '_> {
     /// removes the tombstone that the write replaces.
     fn write_time(&mut self, id: Option<&str>, old: Option<&StoredDocument>) -> Result<u64, Refusal> {
         let (now, Some(id)) = (self.transaction.now, id) else { return Ok(self.transaction.now) };
-        if let Some(old) = old {
-            return Ok(now.max(old.timestamp));
-        }
+        let now = now.max(old.map_or(0, |old| old.timestamp));
+        // A renamed document has an old version, and its new id may have a tombstone.
         let document = self.target.document_key(id);
         let Some(deleted) = self.transaction.tombstone(document)? else { return Ok(now) };
         self.transaction.remove_tombstone(document, deleted);
@@ -146,7 +163,7 @@ impl ItemWrite<'_, '_> {
             version,
             applied_lsns: self.state.range(range).map_or([0; REGIONS_MAX], |range| range.applied_lsns),
             rid,
-            partition: self.target.partition.clone(),
+            partition: Some(self.target.partition.clone()),
             effective_key: self.target.effective_key.clone(),
             id,
             operation,
@@ -154,16 +171,11 @@ impl ItemWrite<'_, '_> {
         replication::append_to_outbox(self.transaction, &mut self.stamps.outbox, change.encode())
     }
 
-    /// The document's own `ttl`, 0 for none. An invalid `ttl` is refused in a container that
-    /// has a default TTL. In other containers it counts as none.
-    fn checked_ttl(&self, content: &Content) -> Result<i32, Refusal> {
-        match content.ttl() {
-            Some(ttl) => Ok(ttl),
-            None if self.target.container.default_ttl.is_none() => Ok(0),
-            None => Err(Refusal::bad_request(
-                "The input ttl is invalid. Ensure to provide a nonzero positive integer or -1.",
-            )
-            .with_charge(charge::BAD_DOCUMENT)),
-        }
+    /// The document's own `ttl`, 0 for none. An invalid `ttl` is refused in every container.
+    fn checked_ttl(content: &Content) -> Result<i32, Refusal> {
+        content.ttl().ok_or_else(|| {
+            let text = "The input ttl is invalid. Ensure to provide a nonzero positive integer or -1.";
+            Refusal::bad_request(text).with_charge(charge::BAD_DOCUMENT)
+        })
     }
 }

@@ -18,14 +18,14 @@ use crate::replication::DocumentKey;
 pub struct Target {
     /// The container.
     pub container: Arc<Container>,
-    /// The hash of the partition key, by which documents are found.
+    /// The name of the logical partition, by which documents are found.
     pub(crate) partition: LogicalPartition,
     /// The effective partition key, by which the physical partition is chosen.
     pub(crate) effective_key: Bytes,
     /// The physical partition.
     pub range: PartitionRange,
-    /// The partition key. Empty for a change of another region, because an outbox holds only
-    /// the hashes of the key.
+    /// The partition key. Empty for a change of another region, which has only the name of
+    /// the logical partition.
     pub(super) key: PartitionKey,
 }
 
@@ -33,7 +33,7 @@ impl Target {
     /// Resolves a whole partition key. A key with another number of levels is refused.
     pub fn resolve(container: &Arc<Container>, key: PartitionKey) -> Result<Self, Refusal> {
         if key.values.len() != container.partition_key.paths.len() {
-            return Err(Refusal::partition_key_missing());
+            return Err(Refusal::partition_key_of_other_levels(&key));
         }
         let effective = container.partition_key.effective(&key);
         let range = container.range_of(&effective).clone();
@@ -55,6 +55,11 @@ impl Target {
         let range = container.range_of(&EffectiveKey(effective_key.to_vec())).clone();
         let key = PartitionKey { values: Vec::new() };
         Target { container: Arc::clone(container), partition, effective_key, range, key }
+    }
+
+    /// Whether a document has this partition key.
+    pub(crate) fn has_key_of(&self, document: &StoredDocument) -> bool {
+        self.container.has_key(&document.value(), &self.key)
     }
 
     pub(super) fn has_expired(&self, document: &StoredDocument, now: u64) -> bool {

@@ -4,17 +4,21 @@
 
 use perihelion_model::etag;
 use perihelion_model::json::{self, Style, Value};
+use perihelion_model::partition_key::KeyValue;
 use perihelion_wire::status;
 
 use super::{Precondition, Target, WriteStamps, lookup, lookup_any};
 use crate::charge;
 use crate::documents::body::{Content, NewBody};
-use crate::documents::patch::NewPatch;
+use crate::documents::patch::{DocumentVersion, NewPatch, Undecided};
 use crate::documents::stored::StoredDocument;
 use crate::documents::version_log::FeedOperation;
 use crate::refusal::{Layer, Refusal};
 use crate::state::ContainerState;
 use crate::transaction::Transaction;
+
+/// The most bytes of a value of a partition key, as the service documents for large keys.
+const KEY_BYTES_MAX: usize = 2048;
 
 /// One write in progress. `state` holds the container's counters. The caller reads the
 /// counters before the write, and writes them back when the write has succeeded.
@@ -38,16 +42,9 @@ impl ItemWrite<'_, '_> {
     /// Stores a new document. An expired document with its id is removed first.
     pub(super) fn create(&mut self, body: NewBody) -> Result<Written, Refusal> {
         self.check_key(&body)?;
-        match lookup_any(self.transaction, self.target, &body.id)? {
-            Some((_, document)) if !self.target.has_expired(&document, self.transaction.now) => {
-                Err(Refusal::document_exists().with_charge(charge::CONFLICT))
-            }
-            Some((rid, document)) => {
-                self.expire(&body.id, rid, &document)?;
-                self.store_new(body)
-            }
-            None => self.store_new(body),
-        }
+        self.check_key_length()?;
+        self.make_room_for(&body.id)?;
+        self.store_new(body)
     }
 
     pub(super) fn upsert(&mut self, body: NewBody) -> Result<Written, Refusal> {
@@ -61,21 +58,45 @@ impl ItemWrite<'_, '_> {
         }
     }
 
+    /// Stores a document over the one with the id `id`. A body with another id renames the
+    /// document, which keeps its `_rid`.
     pub(super) fn replace(&mut self, id: &str, body: NewBody) -> Result<Written, Refusal> {
         self.check_key(&body)?;
         let (rid, old) = self.find_existing(id)?;
         self.check_preconditions(&old)?;
-        if body.id != id {
-            return Err(Refusal::invalid_input().with_charge(charge::BAD_DOCUMENT));
+        if body.id == id {
+            return self.store_over(rid, &old, Content::New(body), charge::replace);
         }
-        self.store_over(rid, &old, Content::New(body), charge::replace)
+        self.make_room_for(&body.id)?;
+        if self.transaction.replica.is_none() {
+            self.move_id(id, &body.id, rid);
+            return self.store_over(rid, &old, Content::New(body), charge::replace);
+        }
+        // Regions settle conflicts by id. If two of them renamed a document that kept its `_rid`,
+        // each would store its own document under the `_rid` of the other's.
+        self.erase(id, rid, &old, FeedOperation::Delete)?;
+        let written = self.store_new(body)?;
+        Ok(Written { status: status::OK.code, ..written })
+    }
+
+    /// Refuses a new document if a document has its id. Removes an expired document with this
+    /// id.
+    fn make_room_for(&mut self, id: &str) -> Result<(), Refusal> {
+        match lookup_any(self.transaction, self.target, id)? {
+            None => Ok(()),
+            Some((_, document)) if !self.target.has_expired(&document, self.transaction.now) => {
+                Err(Refusal::document_exists().with_charge(charge::CONFLICT))
+            }
+            Some((rid, document)) => self.expire(id, rid, &document),
+        }
     }
 
     pub(super) fn patch(&mut self, id: &str, patch: &NewPatch) -> Result<Written, Refusal> {
         let (rid, old) = self.find_existing(id)?;
         self.check_preconditions(&old)?;
         let value = old.value();
-        check_patch_condition(patch, &value)?;
+        let version = DocumentVersion::of(rid, &old);
+        check_patch_condition(patch, version, &value, &mut self.transaction.condition_work_left)?;
         for path in &self.target.container.partition_key.paths {
             let steps: Vec<&str> = path.steps.iter().map(String::as_str).collect();
             if patch.changes.touches(&steps) {
@@ -124,9 +145,22 @@ impl ItemWrite<'_, '_> {
         Ok(())
     }
 
+    /// Refuses a new document whose partition key is too long. Documents of earlier versions
+    /// may have longer keys; they can be read, changed and deleted.
+    fn check_key_length(&self) -> Result<(), Refusal> {
+        let is_too_long =
+            |value: &KeyValue| matches!(value, KeyValue::String(text) if text.len() > KEY_BYTES_MAX);
+        if self.target.key.values.iter().any(is_too_long) {
+            return Err(bad_document(format!(
+                "The partition key value is too large: a value must not have more than {KEY_BYTES_MAX} bytes."
+            )));
+        }
+        Ok(())
+    }
+
     /// Checks that the partition key in a body is the one of the request.
     fn check_key(&self, body: &NewBody) -> Result<(), Refusal> {
-        if body.key.as_ref() == Some(&self.target.key) {
+        if body.key == self.target.key {
             return Ok(());
         }
         Err(Refusal::partition_key_mismatch().with_charge(charge::BAD_DOCUMENT))
@@ -134,17 +168,28 @@ impl ItemWrite<'_, '_> {
 }
 
 /// Refuses a patch whose condition the document does not meet.
-fn check_patch_condition(patch: &NewPatch, document: &Value) -> Result<(), Refusal> {
+fn check_patch_condition(
+    patch: &NewPatch,
+    version: DocumentVersion,
+    document: &Value,
+    work_left: &mut u64,
+) -> Result<(), Refusal> {
     use perihelion_query::ConditionError::{Evaluation, Invalid};
-    match patch.matches(document) {
+    match patch.matches(version, document, work_left) {
         Ok(true) => Ok(()),
         Ok(false) => Err(Refusal::patch_condition_not_met().with_charge(charge::PRECONDITION_FAILED)),
-        Err(Invalid(diagnostics)) => {
+        Err(Undecided::Contended) => Err(Refusal::new(
+            status::RETRY_WITH,
+            Layer::Backend,
+            "The document changed while the costly condition of its patch was evaluated. Try again.",
+        )
+        .with_charge(charge::PRECONDITION_FAILED)),
+        Err(Undecided::Condition(Invalid(diagnostics))) => {
             let message = json::to_text(&perihelion_query::errors_to_json(&diagnostics), Style::Point);
             Err(Refusal::new(status::BAD_REQUEST, Layer::QueryCompiler, message)
                 .with_charge(charge::BAD_DOCUMENT))
         }
-        Err(Evaluation(error)) => Err(bad_document(error.to_string())),
+        Err(Undecided::Condition(Evaluation(error))) => Err(bad_document(error.to_string())),
     }
 }
 

@@ -33,6 +33,11 @@ pub trait Directory: fmt::Debug + Send + Sync + 'static {
 pub(super) struct RealDirectory(PathBuf);
 
 impl RealDirectory {
+    /// A directory that exists.
+    pub(super) fn existing(directory: &Path) -> RealDirectory {
+        RealDirectory(directory.to_path_buf())
+    }
+
     /// Creates the directory and its parents where they are missing, and makes their
     /// names durable. On Unix only this user can read the created directories.
     pub(super) fn create(directory: &Path) -> io::Result<RealDirectory> {

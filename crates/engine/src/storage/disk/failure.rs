@@ -20,6 +20,11 @@ pub(super) struct Failure {
 }
 
 impl Failure {
+    /// The disk has no room for a record of the log.
+    pub(super) fn full(error: &io::Error) -> Failure {
+        Failure { kind: StoreErrorKind::Full, detail: error.to_string() }
+    }
+
     pub(super) fn damaged(detail: impl Into<String>) -> Failure {
         Failure { kind: StoreErrorKind::Damaged, detail: detail.into() }
     }
@@ -47,6 +52,7 @@ impl Location {
             StoreErrorKind::Damaged => {
                 "Use the version of perihelion that wrote it, restore a backup, or choose another directory."
             }
+            StoreErrorKind::Full => "Free some space on its disk; writes then succeed again.",
             StoreErrorKind::Io => "Check that the disk is healthy, has free space and is writable.",
         };
         let location = &self.0;

@@ -82,20 +82,51 @@ impl Log {
     }
 
     /// Appends a record and returns when it is durable.
-    pub(super) fn append(&mut self, record: &Record) -> io::Result<()> {
+    ///
+    /// A write for which the disk has no room is not fatal, unlike a failed sync: every earlier
+    /// record is synced, so nothing that was acknowledged can be lost. The refused record is
+    /// erased, because the next record has the same number and may go to the other file. A crash
+    /// before that may leave the refused record whole; then it counts as committed, as after any
+    /// write whose outcome is not known.
+    pub(super) fn append(&mut self, record: &Record) -> Result<(), Failure> {
+        if let Err(error) = self.write(record) {
+            if !is_full(&error) {
+                return Err(error.into());
+            }
+            self.erase_refused()?;
+            return Err(Failure::full(&error));
+        }
+        self.current_file()?.file.sync_data()?;
+        self.position += record.bytes.len() as u64;
+        self.writes += record.entries.len();
+        Ok(())
+    }
+
+    /// Writes a record at the current position, without a sync.
+    fn write(&mut self, record: &Record) -> io::Result<()> {
         let (position, end) = (self.position, self.position + record.bytes.len() as u64);
         debug_assert!(position.is_multiple_of(SECTOR_BYTES as u64));
         let limit = self.limits.file_bytes;
         let file = self.current_file()?;
         file.file.write(position, &record.bytes)?;
         if end > file.len {
-            file.len = end.max((end + GROWTH_BYTES).min(limit));
-            file.file.write(end, &vec![0; (file.len - end) as usize])?;
+            let len = end.max((end + GROWTH_BYTES).min(limit));
+            file.file.write(end, &vec![0; (len - end) as usize])?;
+            file.len = len;
         }
-        file.file.sync_data()?;
-        self.position = end;
-        self.writes += record.entries.len();
         Ok(())
+    }
+
+    /// Erases the beginning of a record that was written for a part, or whole, at the current
+    /// position. If there is no room for this beginning, it was not written either.
+    fn erase_refused(&mut self) -> Result<(), Failure> {
+        let position = self.position;
+        let file = self.current_file()?;
+        match file.file.write(position, &[0; SECTOR_BYTES]) {
+            Ok(()) => Ok(file.file.sync_data()?),
+            Err(error) if is_full(&error) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The file to which records are appended. Creates it if it does not exist, and makes
@@ -139,6 +170,11 @@ impl Log {
         self.restart();
         self.directory.sync()
     }
+}
+
+/// Whether the operating system refused a write because there is no room.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// The commits of the log that the data file does not cover.

@@ -44,7 +44,11 @@ const MARKER_COVERED: &str = "covered";
 
 /// The format of the files. Raise the number when an older program would misread what a
 /// newer program writes.
-const FORMAT: u64 = 2;
+const FORMAT: u64 = 3;
+/// The format of data files in which the engine's keys have an earlier layout. The files are
+/// the same as in [`FORMAT`]. The first commit raises the number, so that a program that
+/// knows the earlier layout only does not misread the keys.
+const FORMAT_WITH_EARLIER_KEYS: u64 = 2;
 /// The format of data files without a log. Such a file is read as it is, and the
 /// first commit upgrades it to [`FORMAT`].
 const FORMAT_WITHOUT_LOG: u64 = 1;
@@ -63,6 +67,27 @@ pub(super) fn open_path(path: &Path, options: &DiskOptions) -> Result<DiskStore,
     // the path.
     real.open(FILE_NAME).map_err(|error| path_refused("open the data file", &file, &error))?;
     open_directory(Box::new(real), Location(file.display().to_string()), options)
+}
+
+/// Verifies the pages of the data file in a directory. What redb would write is held in memory
+/// and dropped.
+pub(super) fn check_files(path: &Path) -> Result<(), StoreError> {
+    let file = path.join(FILE_NAME);
+    let location = Location(file.display().to_string());
+    let real = RealDirectory::existing(path);
+    let opened =
+        real.open(FILE_NAME).and_then(|opened| opened.ok_or_else(|| std::io::ErrorKind::NotFound.into()));
+    let opened = opened.map_err(|error| path_refused("open the data file", &file, &error))?;
+    let checked = catch_panic(|| {
+        let deferred = DeferredWrites::new(opened);
+        let mut database =
+            Builder::new().set_cache_size(PAGE_CACHE_BYTES_MAX).create_with_backend(deferred.clone())?;
+        if !database.check_integrity()? {
+            return Err(Failure::damaged("a page has another checksum than its reference"));
+        }
+        Ok(())
+    });
+    checked.map_err(|failure| location.failed_to("verify", failure))
 }
 
 /// Opens the data directory, real or simulated.
@@ -105,6 +130,8 @@ struct Accepted {
     instance: Option<u64>,
     /// The last sequence number that the data file covers.
     covered: u64,
+    /// Whether the marker has the current format.
+    is_current: bool,
     replay: Replay,
 }
 
@@ -117,12 +144,12 @@ fn accept(
 ) -> Result<Accepted, Failure> {
     let database =
         Builder::new().set_cache_size(PAGE_CACHE_BYTES_MAX).create_with_backend(deferred.clone())?;
-    let (instance, covered) = match identify(&database)? {
-        Identity::Ours { instance, covered } => (instance, covered),
+    let (instance, covered, is_current) = match identify(&database)? {
+        Identity::Ours { instance, covered, is_current } => (instance, covered, is_current),
         Identity::New => {
             directory.sync()?; // Makes the name durable before the file has content.
             write_marker(&database, options.instance)?;
-            (Some(options.instance), 0)
+            (Some(options.instance), 0, true)
         }
     };
     let replay = match instance {
@@ -130,7 +157,7 @@ fn accept(
         None => refuse_log(directory)?,
     };
     deferred.apply()?;
-    Ok(Accepted { database: DataFile(Some(database)), instance, covered, replay })
+    Ok(Accepted { database: DataFile(Some(database)), instance, covered, is_current, replay })
 }
 
 /// Refuses log files beside a data file of format 1, which has no log.
@@ -151,7 +178,7 @@ fn start(
     location: &Arc<Location>,
     options: &DiskOptions,
 ) -> Result<DiskStore, Failure> {
-    let Accepted { database, instance, covered, replay } = accepted;
+    let Accepted { database, instance, covered, is_current, replay } = accepted;
     let base = database.read_base()?;
     let layers = Layers { active: Overlay::default(), frozen: Overlay::default(), base };
     let core = Arc::new(Core {
@@ -176,6 +203,7 @@ fn start(
         sequence: replay.sequence,
         removals: 0,
         instance,
+        is_current,
         new_instance: options.instance,
         limits: options.log,
     };
@@ -187,8 +215,8 @@ enum Identity {
     /// An empty file.
     New,
     /// A file of this program. `instance` is `None` for format 1. `covered` is the last
-    /// sequence number that the file covers.
-    Ours { instance: Option<u64>, covered: u64 },
+    /// sequence number that the file covers, and `is_current` says whether it has [`FORMAT`].
+    Ours { instance: Option<u64>, covered: u64, is_current: bool },
 }
 
 /// Reads the marker. Refuses a file of another program or of a newer format.
@@ -206,11 +234,12 @@ fn identify(database: &Database) -> Result<Identity, Failure> {
         |name| -> Result<Option<u64>, Failure> { Ok(marker.get(name)?.map(|number| number.value())) };
     let unknown_marker = || Failure::damaged("its format marker is not one that perihelion writes");
     let identity = match number(MARKER_FORMAT)? {
-        Some(FORMAT) => {
+        Some(format @ (FORMAT | FORMAT_WITH_EARLIER_KEYS)) => {
             let instance = Some(number(MARKER_INSTANCE)?.ok_or_else(unknown_marker)?);
-            Identity::Ours { instance, covered: number(MARKER_COVERED)?.ok_or_else(unknown_marker)? }
+            let covered = number(MARKER_COVERED)?.ok_or_else(unknown_marker)?;
+            Identity::Ours { instance, covered, is_current: format == FORMAT }
         }
-        Some(FORMAT_WITHOUT_LOG) => Identity::Ours { instance: None, covered: 0 },
+        Some(FORMAT_WITHOUT_LOG) => Identity::Ours { instance: None, covered: 0, is_current: false },
         Some(format) if format > FORMAT => {
             return Err(Failure {
                 kind: StoreErrorKind::TooNew,
@@ -236,6 +265,14 @@ pub(super) fn write_marker(database: &Database, instance: u64) -> Result<(), Fai
         }
     }
     transaction.open_table(KEYSPACE)?;
+    Ok(transaction.commit()?)
+}
+
+/// Raises the format in the marker to the current one.
+pub(super) fn raise_format(database: &Database) -> Result<(), Failure> {
+    let mut transaction = database.begin_write()?;
+    transaction.set_quick_repair(true);
+    transaction.open_table(MARKER)?.insert(MARKER_FORMAT, FORMAT)?;
     Ok(transaction.commit()?)
 }
 

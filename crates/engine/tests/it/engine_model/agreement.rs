@@ -130,7 +130,8 @@ pub(crate) fn feed_pages(
     let mut start = FeedStart::Beginning;
     loop {
         let keys = range.keys.clone();
-        let request = FeedRequest { range: range.id, keys, start, mode, items_max: page_rows };
+        let request =
+            FeedRequest { range: range.id, keys, partition_key: None, start, mode, items_max: page_rows };
         let page = engine.change_feed(container, &request, &[]).map_err(|refusal| refusal.message)?;
         if page.items.is_empty() {
             return Ok(pages);

@@ -1,7 +1,9 @@
 //! Plans, pages and tokens that a merge refuses, and merges of hand-written plans.
 
 use perihelion_model::json::parse_str;
-use perihelion_query::merge::{KeyRange, Merge, MergeError, MergePlan, MergeToken, NextRow, Settings};
+use perihelion_query::merge::{
+    HybridSearch, KeyRange, Merge, MergeError, MergePlan, MergeToken, NextRow, Settings,
+};
 
 fn ranges() -> [KeyRange; 2] {
     [KeyRange::new("0", "", "80"), KeyRange::new("1", "80", "FF")]
@@ -211,4 +213,38 @@ fn distinct_values_are_counted_over_all_partitions() {
         assert_eq!(merge.next_row(), Ok(NextRow::Row(parse_str(expect).unwrap())));
         assert_eq!(merge.next_row(), Ok(NextRow::Done));
     }
+}
+
+/// A plan with two component queries. The first has its scores in the payload, the second beside it.
+const HYBRID_PLAN: &str = r#"{"hybridSearchQueryInfo":{"globalStatisticsQuery":"STATISTICS","componentQueryInfos":[
+    {"orderBy":["Descending"],"rewrittenQuery":"A({documentdb-formattablehybridsearchquery-totaldocumentcount}, {documentdb-formattablehybridsearchquery-totalwordcount-0}, {documentdb-formattablehybridsearchquery-hitcountsarray-0}) WHERE ({documentdb-formattableorderbyquery-filter})"},
+    {"orderBy":["Ascending"],"rewrittenQuery":"B"}],
+    "componentWeights":[1,2],"skip":1,"take":2,"requiresGlobalStatistics":true}}"#;
+
+#[test]
+fn the_ranks_of_component_queries_are_fused() {
+    let json = |text: &str| parse_str(text).unwrap();
+    let search = HybridSearch::from_json(&json(HYBRID_PLAN)).unwrap().expect("a hybrid plan");
+    assert_eq!(search.statistics_query(), Some("STATISTICS"));
+    let statistics = [
+        json(r#"{"documentCount":3,"fullTextStatistics":[{"totalWordCount":20,"hitCounts":[1,2]}]}"#),
+        json(r#"{"documentCount":1,"fullTextStatistics":[{"totalWordCount":5,"hitCounts":[0,1]}]}"#),
+    ];
+    let queries = search.component_queries(&statistics).unwrap();
+    assert_eq!(queries, ["A(4, 25, [1,3]) WHERE (true)", "B"]);
+    // Ranks by the first score: a, b, c, d. By the second, which counts double: c, b and d, a. So c
+    // is first, which is skipped, then b and a.
+    let rows = [
+        r#"{"_rid":"a","orderByItems":[{"item":9}],"payload":{"payload":"A","componentScores":[9,7]}}"#,
+        r#"{"_rid":"b","orderByItems":[{"item":5}],"payload":{"payload":"B","componentScores":[5,3]}}"#,
+        r#"{"_rid":"b","payload":"B","componentScores":[5,3]}"#,
+        r#"{"_rid":"c","payload":"C","componentScores":[2,1]}"#,
+        r#"{"_rid":"d","payload":"D","componentScores":[1,3]}"#,
+    ];
+    let fused = search.fuse(rows.map(json).to_vec()).unwrap();
+    assert_eq!(fused, [json(r#""B""#), json(r#""A""#)]);
+    assert!(HybridSearch::from_json(&json("{}")).unwrap().is_none());
+    let error = search.fuse(vec![json("1")]).unwrap_err();
+    assert_eq!(error, MergeError::UnexpectedRow("a row of a component query lacks its _rid or its scores"));
+    assert!(search.component_queries(&[json("{}")]).is_err());
 }

@@ -6,7 +6,8 @@ use perihelion_engine::{
 };
 use perihelion_wire::status;
 use perihelion_wire::transaction::{
-    AnswerMembers, IdempotencyToken, OperationResult, TransactionOperation, print_answer, request_fingerprint,
+    AnswerMembers, IdempotencyToken, OperationResult, TransactionOperation, TransactionVerb, print_answer,
+    request_fingerprint,
 };
 
 use super::super::RegionService;
@@ -18,6 +19,10 @@ use super::{
 use crate::answer::Answer;
 use crate::call::Call;
 use crate::faults::ResultsOnOrder;
+
+/// The documents of a longer body are printed while other tasks run on another thread. Moving
+/// those tasks costs as much as printing so many bytes.
+const INLINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Commits or aborts a transaction. `abort` is that of a fault rule: the first operation fails.
 pub(super) async fn serve(
@@ -48,8 +53,11 @@ pub(super) async fn serve(
     let (now, work) = (service.engine.clock().seconds(), ConditionWork::default());
     // Conditions are compiled and documents are printed here, because all writes wait for the
     // one writer.
-    let mut operations: Vec<DistributedOperation> =
-        blocking::run(|| prepared.into_iter().map(|prepared| to_engine(prepared, now, &work)).collect());
+    let is_short = call.body.len() <= INLINE_BYTES_MAX
+        && !prepared.iter().any(|prepared| prepared.operation.verb == TransactionVerb::Patch);
+    let to_engine =
+        || prepared.into_iter().map(|prepared| to_engine(prepared, now, &work)).collect::<Vec<_>>();
+    let mut operations = if is_short { to_engine() } else { blocking::run(to_engine) };
     if let (Some(abort), Some(first)) = (abort, operations.first_mut()) {
         first.operation = Err(on_order::refusal(abort));
     }

@@ -4,7 +4,7 @@ use perihelion_testkit::Random;
 use perihelion_testkit::http_client::{HttpClient, HttpRequest};
 
 use crate::multi_region::{EAST, MultiRegion, NAMES, NORTH, WEST, send, upsert};
-use crate::world::docs;
+use crate::world::{docs, json};
 
 async fn write_at_random(client: HttpClient, writes: usize, seed: u64) {
     let mut random = Random::new(seed);
@@ -17,6 +17,30 @@ async fn write_at_random(client: HttpClient, writes: usize, seed: u64) {
         let status = send(&client, call).await.status;
         assert!(matches!(status, 200 | 201 | 204 | 404), "{status}");
     }
+}
+
+/// With several write regions the last writer wins by `_ts`, whatever the container says. Other
+/// policies were once stored and ignored.
+#[tokio::test]
+async fn a_conflict_resolution_that_has_no_effect_is_refused() {
+    let container = |policy: &str| {
+        let body = format!(
+            r#"{{"id":"other","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}},"conflictResolutionPolicy":{policy}}}"#
+        );
+        HttpRequest::new("POST", "/dbs/d/colls").json(&json(&body))
+    };
+    let custom = r#"{"mode":"Custom","conflictResolutionProcedure":"dbs/d/colls/c/sprocs/s"}"#;
+    let by_path = r#"{"mode":"LastWriterWins","conflictResolutionPath":"/version"}"#;
+    let world = MultiRegion::with_multi_write().await;
+    let client = world.server.region_http_client(NAMES[0]);
+    for policy in [custom, by_path] {
+        let refused = send(&client, container(policy)).await;
+        assert_eq!(refused.status, 400, "{policy}");
+        assert!(refused.text().contains("LastWriterWins"), "{}", refused.text());
+    }
+    let by_time = r#"{"mode":"LastWriterWins","conflictResolutionPath":"/_ts"}"#;
+    assert_eq!(send(&client, container(by_time)).await.status, 201);
+    world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

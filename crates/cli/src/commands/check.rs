@@ -1,0 +1,61 @@
+//! `perihelion check`: verifies a data directory that no server uses.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args;
+use perihelion_server::check::{CheckReport, check_directory, data_directories};
+
+use crate::exit::{self, Failure};
+use crate::process::print;
+
+const DETAILS: &str = "\
+The check reads every page of the data file and its checksums, the records of the log, and
+every document with the keys that belong to it: id, list of its partition, change feed,
+indexes, expiry list, counters. The commits of the log are moved into the data file, as at
+every start; nothing else changes, and nothing is repaired. No server may use the directory.";
+
+/// Verify a data directory: checksums, documents, indexes and counters.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{DETAILS}\n\n{}", exit::HELP))]
+pub(crate) struct CheckArgs {
+    /// The data directory of a server
+    #[arg(value_name = "DIR", env = "PERIHELION_DATA", hide_env_values = true)]
+    directory: PathBuf,
+}
+
+pub(crate) fn run(typed: CheckArgs, _started_at: Instant) -> Result<(), Failure> {
+    let directories = data_directories(&typed.directory);
+    if directories.is_empty() {
+        let message = format!("{} holds no data of a server", typed.directory.display());
+        return Err(Failure::usage(message, "name the directory that was given to --data"));
+    }
+    let mut problems = 0;
+    for directory in directories {
+        let report = check_directory(&directory).map_err(|error| Failure::data(error.to_string()))?;
+        print(&describe(&directory, &report))?;
+        problems += report.problems;
+    }
+    match problems {
+        0 => Ok(()),
+        count => Err(Failure::data(format!("{count} problems in {}", typed.directory.display()))),
+    }
+}
+
+/// The report as text, one line per fact.
+fn describe(directory: &Path, report: &CheckReport) -> String {
+    let CheckReport { containers, documents, bytes, index_entries, problems, descriptions, .. } = report;
+    let mut text = format!(
+        "{}: {containers} containers, {documents} documents, {bytes} bytes, {index_entries} index entries\n",
+        directory.display()
+    );
+    for description in descriptions {
+        text.push_str(&format!("  {description}\n"));
+    }
+    match problems.saturating_sub(descriptions.len() as u64) {
+        0 if *problems == 0 => text.push_str("  no problems\n"),
+        0 => {}
+        more => text.push_str(&format!("  and {more} more problems\n")),
+    }
+    text
+}

@@ -1,0 +1,109 @@
+//! A query with ORDER BY RANK over several partitions: statistics, component queries, fusion.
+//!
+//! [`perihelion_query::merge::HybridSearch`] decides what to run and fuses the rows. Every
+//! statement runs on each physical partition of its scope, like a merged query. The first page
+//! waits for all of them. If it fails or its future is dropped, the next call starts again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use perihelion_driver::ContainerMetadata;
+use perihelion_model::json::Value;
+use perihelion_query::merge::{HybridSearch, MergePlan};
+use serde::de::DeserializeOwned;
+
+use super::merged::{Merged, PAGE_ROWS, client_error};
+use super::page::{Page, PageCost};
+use super::statement::Query;
+use crate::handle::ContainerHandle;
+use crate::response::decode_value;
+use crate::{Error, FeedRange};
+
+/// A hybrid query, while its pages are read.
+#[derive(Debug)]
+pub(super) struct Hybrid {
+    search: HybridSearch,
+    range: FeedRange,
+    metadata: Arc<ContainerMetadata>,
+    /// The rows that were not returned yet; `None` before they are fused.
+    rows: Option<VecDeque<Value>>,
+    cost: PageCost,
+}
+
+impl Hybrid {
+    pub(super) fn new(
+        query: &Query,
+        search: HybridSearch,
+        range: FeedRange,
+        metadata: Arc<ContainerMetadata>,
+    ) -> Result<Self, Error> {
+        if query.continuation.is_some() {
+            return Err(Error::input(
+                "a query with ORDER BY RANK cannot be continued; run it from its beginning",
+            ));
+        }
+        Ok(Hybrid { search, range, metadata, rows: None, cost: PageCost::default() })
+    }
+
+    /// The next page; `None` after the last one.
+    pub(super) async fn next_page<T: DeserializeOwned>(
+        &mut self,
+        container: &ContainerHandle,
+        query: &Query,
+    ) -> Result<Option<Page<T>>, Error> {
+        let rows = match &mut self.rows {
+            Some(rows) => rows,
+            None => {
+                let rows = self.fused(container, query).await?;
+                self.rows.insert(rows.into())
+            }
+        };
+        let count = query.max_items.map_or(PAGE_ROWS, |rows| rows as usize).min(rows.len());
+        if count == 0 {
+            return Ok(None);
+        }
+        let read = |row: Value| decode_value(row, &"a row of the query result");
+        let items = rows.drain(..count).map(read).collect::<Result<Vec<T>, Error>>()?;
+        Ok(Some(Page::new(items, None, std::mem::take(&mut self.cost))))
+    }
+
+    /// Runs all statements of the plan.
+    async fn fused(&mut self, container: &ContainerHandle, query: &Query) -> Result<Vec<Value>, Error> {
+        let mut statistics = Vec::new();
+        if let Some(text) = self.search.statistics_query() {
+            let (text, whole) = (text.to_owned(), FeedRange::whole());
+            statistics = self.rows_of(container, query, &text, MergePlan::concatenation(), &whole).await?;
+        }
+        let queries = self.search.component_queries(&statistics).map_err(client_error)?;
+        let mut rows = Vec::new();
+        for text in queries {
+            let plan = MergePlan::concatenation_of(self.search.ranges());
+            let range = self.range.clone();
+            rows.extend(self.rows_of(container, query, &text, plan, &range).await?);
+        }
+        self.search.fuse(rows).map_err(client_error)
+    }
+
+    /// All rows of one statement.
+    async fn rows_of(
+        &mut self,
+        container: &ContainerHandle,
+        query: &Query,
+        text: &str,
+        plan: MergePlan,
+        range: &FeedRange,
+    ) -> Result<Vec<Value>, Error> {
+        let statement = Query { text: text.into(), max_items: Some(ROWS_PER_REQUEST), ..query.clone() };
+        let mut merged = Merged::new(&statement, plan, range.ends(), &self.metadata)?;
+        let mut rows = Vec::new();
+        while let Some(page) = merged.next_page::<Value>(container, &statement).await? {
+            let (more, cost) = page.into_parts();
+            self.cost.merge(cost);
+            rows.extend(more);
+        }
+        Ok(rows)
+    }
+}
+
+/// The rows per request: as many as a page of the service has by default.
+const ROWS_PER_REQUEST: u32 = 1000;

@@ -1,0 +1,165 @@
+//! The layout of the keys in a store, and the upgrade of a store with an earlier layout.
+//!
+//! The account's record says the layout; a record without a layout has layout 1. In layout 1
+//! the name of a logical partition was the hash of its key, so partitions with the same hash
+//! were one. In layout 2 the name is the key itself (`keys/logical_partition.rs`), and
+//! the kinds of keys with names of partitions have other first bytes than in layout 1.
+//!
+//! The upgrade runs when a store is opened, before anything else reads it, in commits of a
+//! bounded size. It first adds the keys of layout 2 and then, in one commit, sets the layout.
+//! Until then nothing uses the new keys, so an upgrade that was cut off begins again. The old
+//! keys are removed last; a later start removes what is left of them. Tombstones are not
+//! upgraded, because they do not say the partition key; they stay until their time is over,
+//! without effect.
+
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+use perihelion_model::json::{self, Style, Value};
+
+use crate::catalog::{Catalog, Container, LAYOUT, LAYOUT_MEMBER};
+use crate::documents::{StoredDocument, unique_values};
+use crate::index::{IndexScope, encode, find};
+use crate::keys::{self, LogicalPartition, OwnedKeyRange};
+use crate::storage::{Direction, Store, StoreError, StoreErrorKind, View, Write};
+
+/// The most documents whose keys are added in one commit.
+const DOCUMENTS_PER_COMMIT_MAX: usize = 1000;
+/// The bytes of documents after which a commit takes no further document.
+const BYTES_PER_COMMIT_MAX: usize = 8 * 1024 * 1024;
+/// The most keys that are removed in one commit.
+const REMOVALS_PER_COMMIT_MAX: usize = 5000;
+
+/// The writes of one commit: the new value of each key, or `None` to remove it.
+type Writes = Vec<(Vec<u8>, Option<Bytes>)>;
+
+/// Brings a store to the current layout. An empty store has it already.
+pub(crate) fn upgrade(store: &dyn Store) -> Result<(), StoreError> {
+    let Some(record) = store.view()?.get(&keys::account())? else { return Ok(()) };
+    let layout = json::parse(&record).ok().and_then(|record| record.get(LAYOUT_MEMBER)?.as_i64());
+    if layout.is_some_and(|layout| layout > LAYOUT) {
+        return Err(StoreError {
+            kind: StoreErrorKind::TooNew,
+            message: format!(
+                "a newer version of this program wrote the data: its keys have layout {}, and this version can read layouts up to {LAYOUT} only. Use the newer version",
+                layout.unwrap_or_default()
+            ),
+        });
+    }
+    if layout.is_none_or(|layout| layout < LAYOUT) {
+        let catalog = Catalog::load(&*store.view()?)?;
+        for container in catalog.containers() {
+            add_keys_of_documents(store, container)?;
+            for index in container.indexes.iter().filter(|index| index.shape.scope == IndexScope::Partition) {
+                remove_prefix(store, &keys::index_prefix(container.number(), index.id))?;
+            }
+        }
+        commit(store, &records_with_layout(&catalog))?;
+    }
+    keys::prefixes_of_layout_1().iter().try_for_each(|prefix| remove_prefix(store, prefix))
+}
+
+/// The account's record with the current layout, and the records of the containers: the
+/// indexes whose entries contain the names of partitions are not ready any more, so that
+/// maintenance fills them anew.
+fn records_with_layout(catalog: &Catalog) -> Writes {
+    let text = |record: &Value| Some(Bytes::from(json::to_text(record, Style::Point)));
+    let mut writes = vec![(keys::account(), text(&catalog.account.to_record()))];
+    for container in catalog.containers() {
+        let mut container = Container::clone(container);
+        for index in &mut container.indexes {
+            index.is_ready &= index.shape.scope != IndexScope::Partition;
+        }
+        writes.push((keys::container(container.number()), text(&container.to_record())));
+    }
+    writes
+}
+
+/// Adds the ids, partition members and unique keys of all documents of a container.
+fn add_keys_of_documents(store: &dyn Store, container: &Container) -> Result<(), StoreError> {
+    let prefix = keys::all_documents_prefix(container.number());
+    let mut range = OwnedKeyRange::prefix(&prefix);
+    loop {
+        let view = store.view()?;
+        let documents = next_documents(&*view, &range)?;
+        let Some((last, _)) = documents.last() else { return Ok(()) };
+        range = OwnedKeyRange::prefix_after(&prefix, last);
+        let mut writes = Writes::new();
+        for (key, record) in &documents {
+            add_keys(&*view, container, key, record, &mut writes)?;
+        }
+        drop(view);
+        commit(store, &writes)?;
+    }
+}
+
+/// The first documents of a range of keys, as many as one commit takes.
+fn next_documents(view: &dyn View, range: &OwnedKeyRange) -> Result<Vec<(Vec<u8>, Bytes)>, StoreError> {
+    let (mut documents, mut bytes) = (Vec::new(), 0);
+    view.scan(range.as_range(), Direction::Forward, &mut |key, record| {
+        documents.push((key.to_vec(), Bytes::copy_from_slice(record)));
+        bytes += record.len();
+        if documents.len() < DOCUMENTS_PER_COMMIT_MAX && bytes < BYTES_PER_COMMIT_MAX {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    })?;
+    Ok(documents)
+}
+
+/// Adds the keys of one document. A record that cannot be read has no keys: no request
+/// could reach it before, either.
+fn add_keys(
+    view: &dyn View,
+    container: &Container,
+    key: &[u8],
+    record: &Bytes,
+    writes: &mut Writes,
+) -> Result<(), StoreError> {
+    let document = StoredDocument::decode(record).map(|document| document.value());
+    let (Some(rid), Some(Value::Object(members))) = (keys::last_u64(key), document) else { return Ok(()) };
+    let partition_key = container.partition_key.extract(&members);
+    let id = members.get("id").and_then(Value::as_str).map(str::to_owned);
+    let Some(id) = id else { return Ok(()) };
+    let (number, partition) = (container.number(), LogicalPartition::of(&partition_key));
+    let rid_bytes = Bytes::copy_from_slice(&rid.to_be_bytes());
+    writes.push((keys::id(number, &partition, &id), Some(rid_bytes.clone())));
+    writes.push((keys::partition_member(number, &partition, rid), Some(Bytes::new())));
+    let (hash, document) = (partition_key.logical_hash(), Value::Object(members));
+    for (constraint, paths) in container.unique_keys.iter().enumerate() {
+        let constraint = constraint as u16;
+        let mut values = Vec::new();
+        for path in paths {
+            encode(&mut values, Some(find(&document, &path.steps).unwrap_or(&Value::Null)), false);
+        }
+        // Of documents that are expired, or that two regions wrote, one has the unique key.
+        let owner = view.get(&keys::unique_key_of_layout_1(number, &hash, constraint, &values))?;
+        if owner.and_then(|owner| keys::last_u64(&owner)) == Some(rid) {
+            let values = unique_values(&document, paths);
+            writes.push((keys::unique_key(number, &partition, constraint, &values), Some(rid_bytes.clone())));
+        }
+    }
+    Ok(())
+}
+
+/// Removes all keys with a prefix.
+fn remove_prefix(store: &dyn Store, prefix: &[u8]) -> Result<(), StoreError> {
+    loop {
+        let found = OwnedKeyRange::prefix(prefix).first_keys(&*store.view()?, REMOVALS_PER_COMMIT_MAX)?;
+        if found.is_empty() {
+            return Ok(());
+        }
+        commit(store, &found.into_iter().map(|key| (key, None)).collect::<Writes>())?;
+    }
+}
+
+fn commit(store: &dyn Store, writes: &Writes) -> Result<(), StoreError> {
+    if writes.is_empty() {
+        return Ok(());
+    }
+    let mut distinct: Vec<&(Vec<u8>, Option<Bytes>)> = writes.iter().collect();
+    distinct.sort_by(|one, other| one.0.cmp(&other.0));
+    distinct.dedup_by(|one, other| one.0 == other.0);
+    store.commit(&mut distinct.into_iter().map(|(key, value)| Write { key, value: value.as_deref() }))
+}

@@ -1,0 +1,151 @@
+//! The position of a row among the rows of a query that has no order of its own.
+//!
+//! Rows of DISTINCT, of GROUP BY and of statements in stages do not belong to one document,
+//! so a page cannot end at a document. It ends at a value: the rows are sorted by their
+//! positions, and a continuation holds the position of the last row. A position depends on
+//! the value alone, and is short however long the value is. Different values have different
+//! positions.
+
+use perihelion_model::json::Value;
+use perihelion_query::canonical_key;
+use sha2::{Digest, Sha256};
+
+use crate::index;
+
+/// The most bytes of the encoded value in a position. They sort positions roughly as their
+/// values; the rest of a position only tells values apart.
+const PREFIX_BYTES_MAX: usize = 48;
+
+/// The longest canonical key that is part of a position as it is. Longer keys are hashed.
+const KEY_BYTES_MAX: usize = 24;
+
+/// The first byte of a hashed key. A canonical key begins with a smaller byte.
+const HASHED: u8 = 0xFF;
+
+/// The bytes of a hashed key: too many for two keys with the same hash to be found.
+const HASH_BYTES: usize = 20;
+
+/// The position of a row.
+pub(super) fn of_row(value: &Value) -> Vec<u8> {
+    position(std::iter::once(Some(value)), &canonical_key(Some(value)))
+}
+
+/// The position of a group, from its GROUP BY values.
+pub(super) fn of_group(keys: &[Option<&Value>]) -> Vec<u8> {
+    let key: Vec<u8> = keys.iter().flat_map(|key| canonical_key(*key)).collect();
+    position(keys.iter().copied(), &key)
+}
+
+/// The position of a row that an outer stage makes from a row of the inner stage: the place
+/// of the inner row, and the number of the row among those that the inner row results in.
+pub(super) fn of_outer_row(inner: &[u8], number: u32) -> Vec<u8> {
+    let mut position = inner.to_vec();
+    if number > 0 {
+        position.extend_from_slice(&number.to_be_bytes());
+    }
+    if position.len() > POSITION_BYTES_MAX {
+        let hash = Sha256::digest(&position);
+        position.truncate(PREFIX_BYTES_MAX);
+        position.push(HASHED);
+        position.extend_from_slice(&hash[..HASH_BYTES]);
+    }
+    position
+}
+
+/// The longest position.
+const POSITION_BYTES_MAX: usize = 96;
+
+fn position<'v>(values: impl Iterator<Item = Option<&'v Value>>, key: &[u8]) -> Vec<u8> {
+    let mut position = Vec::with_capacity(PREFIX_BYTES_MAX + KEY_BYTES_MAX);
+    values.for_each(|value| encode(&mut position, value));
+    position.truncate(PREFIX_BYTES_MAX);
+    append_key(&mut position, key);
+    position
+}
+
+/// Appends a value like [`index::encode`], but with the contents of arrays and objects, and
+/// only as far as there is room.
+fn encode(out: &mut Vec<u8>, value: Option<&Value>) {
+    if out.len() >= PREFIX_BYTES_MAX {
+        return;
+    }
+    match value {
+        Some(Value::String(text)) if text.len() > PREFIX_BYTES_MAX => {
+            let start = Value::from(&text[..text.floor_char_boundary(PREFIX_BYTES_MAX)]);
+            index::encode(out, Some(&start), false);
+        }
+        Some(Value::Array(items)) => {
+            index::encode(out, value, false);
+            items.iter().for_each(|item| encode(out, Some(item)));
+            out.push(END);
+        }
+        Some(Value::Object(object)) => {
+            index::encode(out, value, false);
+            let mut members: Vec<(&str, &Value)> = object.iter().collect();
+            members.sort_unstable_by_key(|(name, _)| *name);
+            for (name, member) in members {
+                encode(out, Some(&Value::from(name)));
+                encode(out, Some(member));
+            }
+            out.push(END);
+        }
+        value => index::encode(out, value, false),
+    }
+}
+
+/// The byte after the contents of an array or object, smaller than the first byte of any
+/// value.
+const END: u8 = 0;
+
+fn append_key(position: &mut Vec<u8>, key: &[u8]) {
+    if key.len() <= KEY_BYTES_MAX {
+        position.extend_from_slice(key);
+    } else {
+        position.push(HASHED);
+        position.extend_from_slice(&Sha256::digest(key)[..HASH_BYTES]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perihelion_model::json::parse_str;
+
+    #[test]
+    fn a_position_is_short_and_tells_values_apart() {
+        let long = "x".repeat(100_000);
+        let values = [
+            "null",
+            "false",
+            "0",
+            "0.5",
+            "9007199254740993",
+            "\"\"",
+            "\"a\"",
+            "[]",
+            "[1]",
+            "[[1]]",
+            "{}",
+            r#"{"a":1}"#,
+            r#"{"b":1}"#,
+            r#"{"a":1,"b":1}"#,
+            r#"{"a":"a"}"#,
+            &format!("\"{long}\""),
+            &format!("\"{long}y\""),
+            &format!("[\"{long}\"]"),
+            &format!(r#"{{"a":"{long}"}}"#),
+        ];
+        let positions: std::collections::BTreeSet<Vec<u8>> =
+            values.iter().map(|text| of_row(&parse_str(text).expect(text))).collect();
+        assert_eq!(positions.len(), values.len());
+        assert!(positions.iter().all(|position| position.len() <= PREFIX_BYTES_MAX + KEY_BYTES_MAX));
+    }
+
+    #[test]
+    fn equal_values_have_one_position() {
+        let position = |text: &str| of_row(&parse_str(text).expect(text));
+        assert_eq!(position("3"), position("3.0"));
+        assert_eq!(position("[3]"), position("[3.0]"));
+        assert_eq!(position(r#"{"a":1,"b":"x"}"#), position(r#"{"b":"x","a":1.0}"#));
+    }
+}

@@ -1,0 +1,156 @@
+//! Tests of opening a store with the keys of layout 1, in which the name of a logical
+//! partition was the hash of its key. The files in `earlier_layout/` are the entries of such
+//! stores, as the last version with layout 1 wrote them: a key and its value in each line.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::time::Duration;
+
+use perihelion_engine::storage::{Direction, KeyRange, MemoryStore, Store, StoreError, View, Write};
+use perihelion_engine::{
+    Clock, Container, Engine, EngineOptions, ItemOperation, NewBody, Precondition, QueryRequest, QueryScope,
+    RegionId, Replica, Target,
+};
+use perihelion_model::partition_key::PartitionKey;
+use perihelion_query::{Now, Parameters};
+
+use crate::support::object;
+
+/// A store that the test can read while an engine has it open.
+#[derive(Clone)]
+struct SharedStore(Arc<MemoryStore>);
+
+impl Store for SharedStore {
+    fn view(&self) -> Result<Box<dyn View + '_>, StoreError> {
+        self.0.view()
+    }
+    fn commit(&self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), StoreError> {
+        self.0.commit(writes)
+    }
+    fn is_durable(&self) -> bool {
+        false
+    }
+}
+
+impl SharedStore {
+    /// The store with the entries of a file.
+    fn of_layout_1(file: &str) -> Self {
+        let bytes = |hex: &str| -> Vec<u8> {
+            (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+        };
+        let entries: Vec<(Vec<u8>, Vec<u8>)> = file
+            .lines()
+            .map(|line| line.split_once(' ').unwrap())
+            .map(|(key, value)| (bytes(key), bytes(value)))
+            .collect();
+        let store = MemoryStore::new();
+        store.commit(&mut entries.iter().map(|(key, value)| Write { key, value: Some(value) })).unwrap();
+        SharedStore(Arc::new(store))
+    }
+
+    /// How many keys begin with one of these bytes.
+    fn count(&self, first_bytes: &[u8]) -> usize {
+        let mut count = 0;
+        let everything = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
+        let mut visit = |key: &[u8], _: &[u8]| {
+            count += usize::from(first_bytes.contains(&key[0]));
+            ControlFlow::Continue(())
+        };
+        self.view().unwrap().scan(everything, Direction::Forward, &mut visit).unwrap();
+        count
+    }
+}
+
+/// The first bytes of ids, partition members and unique keys in layout 1.
+const KEYS_OF_LAYOUT_1: [u8; 3] = [0x11, 0x12, 0x15];
+
+fn open(store: &SharedStore, region: Option<u8>) -> Engine {
+    let options = EngineOptions::default()
+        .with_clock(Clock::from_fn(|| Duration::from_secs(1_000_001)))
+        .with_replica(region.map(|region| Replica { region: RegionId(region), regions: 2 }));
+    Engine::open(store.clone(), options).unwrap()
+}
+
+fn container(engine: &Engine, name: &str) -> Arc<Container> {
+    engine.catalog().container("d", name).unwrap().clone()
+}
+
+fn key(header: &str) -> PartitionKey {
+    PartitionKey::from_header(header).unwrap()
+}
+
+fn can_read(engine: &Engine, name: &str, header: &str, id: &str) -> bool {
+    let target = Target::resolve(&container(engine, name), key(header)).unwrap();
+    engine.read_item(&target, id, &Precondition::default(), &[]).is_ok()
+}
+
+/// The number of rows of a query, and whether it used an index.
+fn rows(engine: &Engine, name: &str, header: &str, text: &str) -> (usize, bool) {
+    let (container, key) = (container(engine, name), key(header));
+    let scope = if key.values.len() == container.partition_key.paths.len() {
+        QueryScope::Partition(Target::resolve(&container, key).unwrap())
+    } else {
+        QueryScope::Prefix { key, ranges: container.ranges.iter().map(|range| range.id).collect() }
+    };
+    let statement = perihelion_query::parse(text).unwrap();
+    let now = Now::from_unix_milliseconds(0);
+    let program = perihelion_query::compile(&statement, &Parameters::none(), now).unwrap();
+    let request = QueryRequest { program, scope, rows_max: usize::MAX, continuation: None };
+    let page = engine.query(&container, &request, &[]).unwrap();
+    (page.rows, page.used_index)
+}
+
+async fn create(engine: &Engine, name: &str, header: &str, body: &str) -> Result<(), u16> {
+    let container = container(engine, name);
+    let operation = ItemOperation::Create { body: NewBody::new(object(body), &container).unwrap() };
+    let written = engine.write_item(&container, key(header), operation, Precondition::default()).await;
+    written.map(|_| ()).map_err(|refusal| refusal.status)
+}
+
+#[tokio::test]
+async fn a_store_of_layout_1_is_upgraded_when_it_is_opened() {
+    let store = SharedStore::of_layout_1(include_str!("earlier_layout/one-region.txt"));
+    assert!(store.count(&KEYS_OF_LAYOUT_1) > 0);
+    let engine = open(&store, None);
+    assert_eq!(store.count(&KEYS_OF_LAYOUT_1), 0);
+    for header in [r#"["a"]"#, r#"["b"]"#, "[1.5]", "[null]", "[true]"] {
+        for id in ["0", "1", "2"] {
+            assert!(can_read(&engine, "c", header, id), "{header} {id}");
+        }
+        assert_eq!(rows(&engine, "c", header, "SELECT * FROM c").0, 3, "{header}");
+        let same_mail = r#"{"id":"9","pk":PK,"mail":"m1"}"#.replace("PK", header.trim_matches(['[', ']']));
+        assert_eq!(create(&engine, "c", header, &same_mail).await, Err(409), "{header}");
+    }
+    assert!(can_read(&engine, "c", "[{}]", "0"));
+    assert!(can_read(&engine, "h", r#"["x","2"]"#, "0"));
+    assert_eq!(rows(&engine, "h", r#"["x"]"#, "SELECT * FROM c").0, 2);
+    assert!(can_read(&engine, "v", &format!(r#"["{}"]"#, "k".repeat(150)), "0"));
+
+    // The indexes of logical partitions are filled anew, and the deleted container is purged.
+    engine.maintain().await.unwrap();
+    assert_eq!(rows(&engine, "c", r#"["a"]"#, "SELECT * FROM c WHERE c.n = 1"), (1, true));
+    assert_eq!(rows(&engine, "c", r#"["a"]"#, "SELECT * FROM c ORDER BY c.n, c.m DESC"), (3, true));
+    let deleted = engine.delete_partition(&container(&engine, "c"), key(r#"["a"]"#)).await.unwrap();
+    assert_eq!(deleted, 3);
+    assert!(!can_read(&engine, "c", r#"["a"]"#, "0") && can_read(&engine, "c", r#"["b"]"#, "0"));
+    drop(engine);
+    assert!(can_read(&open(&store, None), "c", r#"["b"]"#, "2"), "a second start reads the same");
+}
+
+#[tokio::test]
+async fn the_changes_in_an_outbox_of_layout_1_are_applied() {
+    let [first, second] =
+        [include_str!("earlier_layout/region-0.txt"), include_str!("earlier_layout/region-1.txt")]
+            .map(SharedStore::of_layout_1);
+    let (from, to) = (open(&first, Some(0)), open(&second, Some(1)));
+    assert!(can_read(&to, "c", r#"["a"]"#, "deleted"));
+    let end = *from.watch_outbox_end().unwrap().borrow();
+    let position = to.applied_up_to(RegionId(0)).unwrap();
+    let entries = from.outbox(position, end).unwrap();
+    assert_eq!(to.apply(RegionId(0), entries).await.unwrap().new_entries, 3);
+    for id in ["kept", "changed", "new"] {
+        assert!(can_read(&to, "c", r#"["a"]"#, id), "{id}");
+    }
+    assert!(!can_read(&to, "c", r#"["a"]"#, "deleted"));
+    assert_eq!(rows(&to, "c", r#"["a"]"#, "SELECT * FROM c WHERE c.n = 2").0, 1);
+}

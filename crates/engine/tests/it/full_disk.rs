@@ -1,0 +1,113 @@
+//! Tests of a disk that runs full and gets room again.
+
+use std::sync::Arc;
+
+use perihelion_engine::storage::{CheckpointMode, DiskOptions, DiskStore, LogLimits, Store, Write};
+use perihelion_engine::{Engine, EngineOptions, Health, ItemOperation, NewBody, Precondition, Target};
+use perihelion_model::partition_key::PartitionKey;
+
+use crate::sim_disk::SimDisk;
+use crate::support::{container, object};
+
+fn key() -> PartitionKey {
+    PartitionKey::from_header(r#"["p"]"#).unwrap()
+}
+
+/// Creates a document of about `bytes` bytes. Returns the status.
+async fn create(
+    engine: &Engine,
+    container: &Arc<perihelion_engine::Container>,
+    id: usize,
+    bytes: usize,
+) -> u16 {
+    let body = object(&format!(r#"{{"id":"{id}","pk":"p","pad":"{}"}}"#, "x".repeat(bytes)));
+    let operation = ItemOperation::Create { body: NewBody::new(body, container).unwrap() };
+    let outcome = engine.write_item(container, key(), operation, Precondition::default()).await;
+    outcome.map_or_else(|refusal| refusal.status, |outcome| outcome.status)
+}
+
+/// Story of a bug: after one commit for which the disk had no room, every write was refused for
+/// ever, while the server said that it was ready.
+#[tokio::test]
+async fn a_full_disk_refuses_writes_and_takes_them_again_when_it_has_room() {
+    for room in [0, 300, 700, 2000, 5000, 20_000] {
+        let disk = SimDisk::new(room as u64);
+        let open = || Engine::open(DiskStore::with_backend(disk.clone()).unwrap(), EngineOptions::default());
+        let engine = open().unwrap();
+        engine.create_database(object(r#"{"id":"d"}"#), None).await.unwrap();
+        let created = container(&engine, "c").await;
+        disk.set_room(Some(room));
+        let mut acknowledged = Vec::new();
+        let full_at = loop {
+            let id = acknowledged.len();
+            match create(&engine, &created, id, 200).await {
+                201 => acknowledged.push(id),
+                status => break (id, status),
+            }
+        };
+        assert_eq!((full_at.1, engine.health()), (503, Health::Full), "room {room}");
+        assert_eq!(engine.maintain().await.unwrap_err().status, 503, "still full");
+        let target = Target::resolve(&created, key()).unwrap();
+        let read = |engine: &Engine, id: usize| {
+            engine.read_item(&target, &id.to_string(), &Precondition::default(), &[]).is_ok()
+        };
+        assert!(acknowledged.iter().all(|id| read(&engine, *id)), "reads work on a full disk");
+
+        disk.set_room(None);
+        engine.maintain().await.unwrap();
+        assert_eq!(engine.health(), Health::Ok, "maintenance found room");
+        for id in 1000..1010 {
+            assert_eq!(create(&engine, &created, id, 10 + id % 3 * 400).await, 201);
+            acknowledged.push(id);
+        }
+        // A power cut: nothing that was acknowledged before or after the full disk is lost.
+        disk.cut_power_after(0);
+        assert_ne!(create(&engine, &created, 2000, 10).await, 201);
+        assert!(matches!(engine.health(), Health::Failed(_)), "{:?}", engine.health());
+        engine.close();
+        disk.restore_power();
+        let engine = open().unwrap();
+        let lost: Vec<_> = acknowledged.iter().filter(|id| !read(&engine, **id)).collect();
+        assert!(lost.is_empty(), "room {room}: {lost:?}");
+        engine.close();
+    }
+}
+
+/// Story of a bug: a commit that was refused for lack of room was whole in one file of the log.
+/// The next commit had the same number and went to the other file, because it did not fit into
+/// the first. After a crash the log had this number twice, and the store did not open any more.
+#[test]
+fn a_refused_commit_is_not_in_the_log_twice() {
+    let mut switches = 0;
+    for room in (0..16).map(|step| step * 64 * 1024) {
+        let disk = SimDisk::new(room as u64);
+        // A file of the log grows by a megabyte, so it grows once.
+        let (file_bytes, record_bytes) = (2 << 20, 3 << 19);
+        let log = LogLimits { file_bytes, file_writes: 1000, removals: 100, record_bytes };
+        let checkpoints = CheckpointMode::Inline { commits_later: u32::MAX };
+        let options = || DiskOptions::simulation().with_log(log).with_checkpoints(checkpoints);
+        let open = || DiskStore::with_backend_and(disk.clone(), options());
+        let store = open().unwrap();
+        let commit = |store: &DiskStore, key: u32, bytes: usize| {
+            let (key, value) = (key.to_be_bytes(), vec![7; bytes]);
+            store.commit(&mut std::iter::once(Write { key: &key, value: Some(&value) })).is_ok()
+        };
+        assert!(commit(&store, 0, 10));
+        disk.set_room(Some(room));
+        let refused = (1..18).find(|key| !commit(&store, *key, 100_000));
+        disk.set_room(None);
+        let Some(refused) = refused else { continue };
+        // Too large for the rest of the file.
+        assert!(commit(&store, 100, 1_200_000));
+        switches += 1;
+        // The process is killed: everything that it wrote is there, and it closed nothing.
+        std::mem::forget(store);
+        let store = open().unwrap_or_else(|error| panic!("room {room}: {}", error.message));
+        let view = store.view().unwrap();
+        for key in (0..refused).chain([100]) {
+            assert!(view.get(&key.to_be_bytes()).unwrap().is_some(), "room {room}: {key} is lost");
+        }
+        assert!(view.get(&refused.to_be_bytes()).unwrap().is_none(), "room {room}");
+    }
+    assert!(switches > 3, "{switches} of the disks ran full");
+}

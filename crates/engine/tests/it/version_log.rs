@@ -1,0 +1,91 @@
+//! Tests of the version log: old versions are removed, and a reader that is too late learns of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use perihelion_engine::{
+    Clock, Container, Engine, EngineOptions, FeedMode, FeedRequest, FeedStart, ItemOperation, NewBody,
+    Precondition,
+};
+use perihelion_model::partition_key::{EffectiveRange, PartitionKey};
+
+use crate::support::{self, container, object};
+
+const DAY: u64 = 24 * 60 * 60;
+
+/// An engine with a container that logs versions, and its clock in seconds since 1970.
+async fn logging_engine() -> (Arc<Engine>, Arc<Container>, Arc<AtomicU64>) {
+    let now = Arc::new(AtomicU64::new(1_800_000_000));
+    let clock = Clock::from_fn({
+        let now = Arc::clone(&now);
+        move || Duration::from_secs(now.load(Ordering::SeqCst))
+    });
+    let engine = support::engine(EngineOptions::default().with_clock(clock)).await;
+    let created = container(&engine, "c").await;
+    engine.log_versions(&created).await.unwrap();
+    let created = engine.catalog().container("d", "c").cloned().unwrap();
+    (engine, created, now)
+}
+
+/// Story of a bug: the log of the full-fidelity change feed grew for ever.
+#[tokio::test]
+async fn versions_are_removed_after_seven_days_and_a_late_reader_is_refused() {
+    let (engine, created, now) = logging_engine().await;
+    let write = |n: u32| {
+        let body = object(&format!(r#"{{"id":"1","pk":"p","n":{n},"crts":{n}}}"#));
+        let operation = ItemOperation::Upsert { body: NewBody::new(body, &created).unwrap() };
+        let key = PartitionKey::from_header(r#"["p"]"#).unwrap();
+        engine.write_item(&created, key, operation, Precondition::default())
+    };
+    let range = created.ranges[0].id;
+    let read = |start: FeedStart| {
+        let (keys, mode) = (EffectiveRange::whole(), FeedMode::AllVersionsAndDeletes);
+        engine.change_feed(
+            &created,
+            &FeedRequest { range, keys, partition_key: None, start, mode, items_max: 100 },
+            &[],
+        )
+    };
+    let first = read(FeedStart::Now).unwrap().continuation;
+    write(1).await.unwrap();
+    write(2).await.unwrap();
+    let second = read(FeedStart::After(first)).unwrap();
+    assert_eq!(second.items.len(), 2);
+    now.fetch_add(6 * DAY, Ordering::SeqCst);
+    write(3).await.unwrap();
+    engine.maintain().await.unwrap();
+    assert_eq!(read(FeedStart::After(first)).unwrap().items.len(), 3, "six days are kept");
+
+    now.fetch_add(2 * DAY, Ordering::SeqCst);
+    engine.maintain().await.unwrap();
+    assert_eq!(read(FeedStart::After(first)).unwrap_err().status, 400, "two versions are gone");
+    assert_eq!(read(FeedStart::After(second.continuation)).unwrap().items.len(), 1);
+}
+
+/// Story of a bug: the ranges of a split share a log and count their LSNs separately. What was
+/// removed of the busy one was taken for removed of its sibling, whose readers were refused.
+#[tokio::test]
+async fn readers_of_a_quiet_range_are_not_refused_after_a_split() {
+    let (engine, created, now) = logging_engine().await;
+    let children = engine.split(&created, created.ranges[0].id).await.unwrap();
+    let created = engine.catalog().container("d", "c").cloned().unwrap();
+    for n in 0..20 {
+        let body = object(&format!(r#"{{"id":"1","pk":"p","n":{n}}}"#));
+        let operation = ItemOperation::Upsert { body: NewBody::new(body, &created).unwrap() };
+        let key = PartitionKey::from_header(r#"["p"]"#).unwrap();
+        engine.write_item(&created, key, operation, Precondition::default()).await.unwrap();
+    }
+    let read = |range, start: FeedStart| {
+        let keys = created.ranges.iter().find(|of| of.id == range).unwrap().keys.clone();
+        let mode = FeedMode::AllVersionsAndDeletes;
+        let request = FeedRequest { range, keys, partition_key: None, start, mode, items_max: 100 };
+        engine.change_feed(&created, &request, &[])
+    };
+    now.fetch_add(8 * DAY, Ordering::SeqCst);
+    engine.maintain().await.unwrap();
+    for range in children {
+        let caught_up = read(range, FeedStart::Now).unwrap().continuation;
+        assert_eq!(read(range, FeedStart::After(caught_up)).unwrap().items.len(), 0);
+    }
+}

@@ -1,0 +1,145 @@
+//! Binding what vector and full-text search need: the distance function of a call, and the
+//! order of rows by a distance or a score.
+
+use perihelion_model::json::Value;
+
+use super::Binder;
+use crate::ast::{Direction, Expr, ExprKind, LogicalOperator, OrderBy, OrderItem};
+use crate::functions::Function;
+use crate::node::{Node, OrderNode, Step};
+use crate::parameters::DistanceFunction;
+
+/// The functions by whose values ORDER BY sorts without an index. `_VectorScore` and
+/// `_FullTextScore` occur in the statements that plans make.
+const SCORES: [&str; 3] = [VECTOR_DISTANCE, "_VectorScore", "_FullTextScore"];
+
+pub(super) const VECTOR_DISTANCE: &str = "VectorDistance";
+
+/// Whether a key of ORDER BY is a distance or a score. A client cannot continue such a query in
+/// the middle, so a partition returns all its rows at once.
+pub(crate) fn sorts_by_score(order_by: &OrderBy) -> bool {
+    order_by.items.iter().any(|item| SCORES.iter().any(|name| is_call(&item.expr, name)))
+}
+
+/// Whether the expression is a call of this function.
+pub(super) fn is_call(expr: &Expr, wanted: &str) -> bool {
+    matches!(&expr.kind, ExprKind::Call { name, is_udf: false, .. } if name.text.eq_ignore_ascii_case(wanted))
+}
+
+impl<'q> Binder<'q> {
+    /// The node of a call that compares vectors: both vectors and the name of the distance
+    /// function.
+    pub(super) fn vector_node(&self, function: Function, mut arguments: Vec<Node>) -> Node {
+        let distance = self.distance_function(&arguments);
+        arguments.truncate(2);
+        arguments.push(Node::Constant(Some(distance.name().into())));
+        Node::Call(function, arguments)
+    }
+
+    /// The distance function of a call: the option `distanceFunction` of the fourth argument, or
+    /// the function that the container's policy has for one of the vectors, or the cosine.
+    fn distance_function(&self, arguments: &[Node]) -> DistanceFunction {
+        let option = match arguments.get(3) {
+            Some(Node::Constant(Some(options))) => options.get("distanceFunction").and_then(Value::as_str),
+            _ => None,
+        };
+        let by_policy = || arguments.iter().take(2).find_map(|argument| self.policy_function(argument));
+        option.and_then(DistanceFunction::by_name).or_else(by_policy).unwrap_or_default()
+    }
+
+    fn policy_function(&self, vector: &Node) -> Option<DistanceFunction> {
+        let Node::Path { steps, .. } = vector else { return None };
+        let names = steps.iter().map(|step| match step {
+            Step::Name(name) => name.as_str(),
+            // No name of a path is empty.
+            Step::Item(_) => "",
+        });
+        self.parameters.distance_function(names)
+    }
+
+    /// One key of ORDER BY. A distance has no direction in the statement: the most similar row
+    /// comes first.
+    pub(super) fn order_item(&mut self, item: &'q OrderItem) -> OrderNode {
+        let node = self.expr(&item.expr);
+        let (best_first, may_choose) = match &node {
+            Node::Call(function, arguments) if function.compares_vectors() => {
+                let is_distance = is_call(&item.expr, VECTOR_DISTANCE);
+                (direction_of(arguments, is_distance), !is_distance)
+            }
+            _ => (Direction::Ascending, true),
+        };
+        if item.direction.is_some() && !may_choose {
+            let message =
+                "Specifying a sorting order (ASC or DESC) with VectorDistance function is not supported.";
+            self.report("SC2230", message, item.expr.span);
+        }
+        // A path to a computed property is bound to its expression.
+        let is_path = matches!(item.expr.kind, ExprKind::Member(..) | ExprKind::Index(..));
+        let may_be_computed = is_path && !self.computed.is_empty();
+        if !is_sortable(&node) && !may_be_computed {
+            let message = "Unsupported ORDER BY clause. ORDER BY item expression could not be mapped to a document path.";
+            self.report("SC2206", message, item.expr.span);
+        }
+        OrderNode { node, direction: item.direction.unwrap_or(best_first) }
+    }
+
+    /// The filter of a select, and for each ascending order by distance the condition that
+    /// the distance is defined. Otherwise the documents without a vector would come first.
+    pub(super) fn with_distances(
+        &mut self,
+        filter: Option<Node>,
+        order_by: Option<&'q OrderBy>,
+    ) -> Option<Node> {
+        let items = order_by.filter(|order_by| !order_by.is_rank).map_or(&[][..], |order_by| &order_by.items);
+        let mut conditions: Vec<Node> = filter.into_iter().collect();
+        for item in items.iter().filter(|item| is_call(&item.expr, VECTOR_DISTANCE)) {
+            let node = self.expr(&item.expr);
+            if let (Node::Call(_, arguments), Some(is_defined)) = (&node, Function::by_name("IS_DEFINED"))
+                && direction_of(arguments, true) == Direction::Ascending
+            {
+                conditions.push(Node::Call(is_defined, vec![node]));
+            }
+        }
+        if conditions.len() > 1 {
+            return Some(Node::Logical(LogicalOperator::And, conditions));
+        }
+        conditions.pop()
+    }
+}
+
+/// Whether ORDER BY accepts the expression: a path, a distance or a score.
+fn is_sortable(node: &Node) -> bool {
+    match node {
+        Node::Call(function, _) => function.sorts_rows(),
+        Node::Constant(_)
+        | Node::Path { .. }
+        | Node::GroupKey { .. }
+        | Node::Aggregate { .. }
+        | Node::Step(..)
+        | Node::Index(..) => true,
+        Node::Unary(..)
+        | Node::Binary(..)
+        | Node::Logical(..)
+        | Node::Between { .. }
+        | Node::In { .. }
+        | Node::Like { .. }
+        | Node::Regex { .. }
+        | Node::Conditional(..)
+        | Node::Array(_)
+        | Node::Object(_)
+        | Node::Udf(_)
+        | Node::Subquery(..) => false,
+    }
+}
+
+/// The direction that puts the most similar row first. A lower Euclidean distance is better,
+/// and a higher score always is.
+fn direction_of(arguments: &[Node], is_distance: bool) -> Direction {
+    let euclidean = DistanceFunction::Euclidean.name();
+    match arguments.get(2) {
+        Some(Node::Constant(Some(Value::String(name)))) if is_distance && name.as_str() == euclidean => {
+            Direction::Ascending
+        }
+        _ => Direction::Descending,
+    }
+}

@@ -1,0 +1,152 @@
+//! How two geometries lie to each other: distance, overlap, containment; and areas.
+
+use super::ellipsoid;
+use super::geometry::{Geometry, Kind, Polygon, Position};
+
+/// The shortest distance; 0 when the geometries meet.
+pub(super) fn distance(a: &Geometry, b: &Geometry, kind: Kind) -> f64 {
+    if let (Geometry::Point(a), Geometry::Point(b)) = (a, b) {
+        return between(*a, *b, kind);
+    }
+    if intersects(a, b) {
+        return 0.0;
+    }
+    let (edges_a, edges_b) = (a.edges(), b.edges());
+    let mut shortest = f64::INFINITY;
+    for (start_a, end_a) in &edges_a {
+        for (start_b, end_b) in &edges_b {
+            for (point, edge) in [
+                (*start_a, (*start_b, *end_b)),
+                (*end_a, (*start_b, *end_b)),
+                (*start_b, (*start_a, *end_a)),
+                (*end_b, (*start_a, *end_a)),
+            ] {
+                shortest = shortest.min(between(point, nearest(point, edge, kind), kind));
+            }
+        }
+    }
+    shortest
+}
+
+fn between(a: Position, b: Position, kind: Kind) -> f64 {
+    match kind {
+        Kind::Geographic => ellipsoid::distance(a, b),
+        Kind::Planar => (b.0 - a.0).hypot(b.1 - a.1),
+    }
+}
+
+/// The position on an edge that is nearest to a point. A degree of longitude is shorter than a
+/// degree of latitude, by the cosine of the latitude.
+fn nearest(point: Position, (start, end): (Position, Position), kind: Kind) -> Position {
+    let scale = if kind == Kind::Geographic { point.1.to_radians().cos() } else { 1.0 };
+    let (dx, dy) = ((end.0 - start.0) * scale, end.1 - start.1);
+    let length = dx * dx + dy * dy;
+    if length == 0.0 {
+        return start;
+    }
+    let along = ((point.0 - start.0) * scale * dx + (point.1 - start.1) * dy) / length;
+    let along = along.clamp(0.0, 1.0);
+    (start.0 + along * (end.0 - start.0), start.1 + along * (end.1 - start.1))
+}
+
+/// Whether the geometries have a position in common.
+pub(super) fn intersects(a: &Geometry, b: &Geometry) -> bool {
+    let edges_b = b.edges();
+    let touches = a.edges().iter().any(|edge| edges_b.iter().any(|other| edges_meet(*edge, *other)));
+    touches || has_inside(a, b) || has_inside(b, a)
+}
+
+/// Whether the first position of a geometry is inside a polygon of the other.
+fn has_inside(a: &Geometry, b: &Geometry) -> bool {
+    let Geometry::Polygons(polygons) = b else { return false };
+    let firsts: Vec<Position> = match a {
+        Geometry::Point(point) => vec![*point],
+        Geometry::Line(line) => line.first().copied().into_iter().collect(),
+        Geometry::Polygons(parts) => {
+            parts.iter().filter_map(|part| part.rings.first()?.first().copied()).collect()
+        }
+    };
+    firsts.iter().any(|point| polygons.iter().any(|polygon| polygon.contains(*point)))
+}
+
+/// Whether the first geometry lies in the second one.
+pub(super) fn within(a: &Geometry, b: &Geometry) -> bool {
+    let edges = a.edges();
+    match b {
+        Geometry::Polygons(polygons) => {
+            let inside = |point: Position| polygons.iter().any(|polygon| polygon.contains(point));
+            let outline = b.edges();
+            let crosses =
+                |edge: &(Position, Position)| outline.iter().any(|other| edges_cross(*edge, *other));
+            edges.iter().all(|edge| inside(edge.0) && inside(edge.1)) && !edges.iter().any(crosses)
+        }
+        Geometry::Point(_) | Geometry::Line(_) => {
+            let outline = b.edges();
+            let on = |point: Position| outline.iter().any(|edge| edges_meet((point, point), *edge));
+            edges.iter().all(|edge| on(edge.0) && on(edge.1))
+        }
+    }
+}
+
+impl Polygon {
+    /// Whether a position is inside the polygon, and not in a hole. Positions on the outline
+    /// count as inside.
+    fn contains(&self, point: Position) -> bool {
+        if self.rings.iter().any(|ring| is_on(ring, point)) {
+            return true;
+        }
+        self.rings.iter().filter(|ring| is_inside(ring, point)).count() % 2 == 1
+    }
+}
+
+fn is_on(ring: &[Position], point: Position) -> bool {
+    ring.iter().zip(ring.iter().skip(1)).any(|(start, end)| edges_meet((point, point), (*start, *end)))
+}
+
+/// Whether a ray from the position crosses the ring an odd number of times.
+fn is_inside(ring: &[Position], (x, y): Position) -> bool {
+    let mut is_inside = false;
+    for (a, b) in ring.iter().zip(ring.iter().skip(1)) {
+        if (a.1 > y) != (b.1 > y) && x < (b.0 - a.0) * (y - a.1) / (b.1 - a.1) + a.0 {
+            is_inside = !is_inside;
+        }
+    }
+    is_inside
+}
+
+/// On which side of the line from `a` to `b` a position is: positive to the left.
+fn side(a: Position, b: Position, point: Position) -> f64 {
+    (b.0 - a.0) * (point.1 - a.1) - (b.1 - a.1) * (point.0 - a.0)
+}
+
+/// Whether two edges cross in their middle.
+fn edges_cross((a, b): (Position, Position), (c, d): (Position, Position)) -> bool {
+    side(a, b, c) * side(a, b, d) < 0.0 && side(c, d, a) * side(c, d, b) < 0.0
+}
+
+/// Whether two edges cross or touch.
+fn edges_meet((a, b): (Position, Position), (c, d): (Position, Position)) -> bool {
+    let spans = |start: Position, end: Position, point: Position| {
+        side(start, end, point) == 0.0
+            && (start.0.min(end.0)..=start.0.max(end.0)).contains(&point.0)
+            && (start.1.min(end.1)..=start.1.max(end.1)).contains(&point.1)
+    };
+    edges_cross((a, b), (c, d)) || spans(a, b, c) || spans(a, b, d) || spans(c, d, a) || spans(c, d, b)
+}
+
+/// The area of the polygons without their holes; 0 for points and lines.
+pub(super) fn area(geometry: &Geometry, kind: Kind) -> f64 {
+    let Geometry::Polygons(polygons) = geometry else { return 0.0 };
+    let of_ring = |ring: &Vec<Position>| match kind {
+        Kind::Geographic => ellipsoid::area(ring),
+        Kind::Planar => {
+            let doubled: f64 = ring.iter().zip(ring.iter().skip(1)).map(|(a, b)| a.0 * b.1 - b.0 * a.1).sum();
+            doubled.abs() / 2.0
+        }
+    };
+    let of_polygon = |polygon: &Polygon| match polygon.rings.split_first() {
+        Some((outer, holes)) => (of_ring(outer) - holes.iter().map(of_ring).sum::<f64>()).max(0.0),
+        None => 0.0,
+    };
+    polygons.iter().map(of_polygon).sum()
+}

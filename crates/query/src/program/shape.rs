@@ -1,0 +1,35 @@
+//! Properties of a bound select: the paths of its sort keys, whether its rows are whole
+//! documents, and whether JSON can represent a value.
+
+use perihelion_model::json::{Number, Value};
+
+use super::OrderKey;
+use crate::conjunct::path_of;
+use crate::node::{Node, Output, SelectNode, Step};
+
+/// The keys of ORDER BY.
+pub(super) fn order_of(select: &SelectNode, document_hops: Option<usize>) -> Vec<OrderKey> {
+    let path = |node: &Node| match document_hops {
+        Some(hops) if select.grouping.is_none() => path_of(node, hops).map(<[Step]>::to_vec),
+        _ => None,
+    };
+    select.order.iter().map(|key| OrderKey { direction: key.direction, path: path(&key.node) }).collect()
+}
+
+/// Whether each row is the document itself.
+pub(super) fn selects_document(select: &SelectNode, document_hops: Option<usize>) -> bool {
+    let whole = match &select.output {
+        Output::Value(Node::Path { hops, steps }) => steps.is_empty() && Some(*hops) == document_hops,
+        _ => false,
+    };
+    whole && select.sources.len() == 1 && select.grouping.is_none()
+}
+
+pub(super) fn is_representable(value: &Value) -> bool {
+    match value {
+        Value::Number(Number::Double(value)) => value.is_finite(),
+        Value::Array(items) => items.iter().all(is_representable),
+        Value::Object(object) => object.iter().all(|(_, member)| is_representable(member)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+    }
+}

@@ -1,0 +1,69 @@
+//! `MemoryBudget`: the bytes that requests and responses of a server hold together.
+//!
+//! All listeners of a server share one budget. A request body is taken from it while its request
+//! is served, and a response body until the client has taken it. Work that may need a lot of
+//! memory is not begun while the budget is exhausted (`long_reads`, `dispatch`), and clients that
+//! take their responses slowly are given less time while much of it is used (`net::supervisor`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The bytes that may be held together.
+#[derive(Debug)]
+pub(crate) struct MemoryBudget {
+    used_bytes: AtomicUsize,
+    total_bytes: usize,
+}
+
+/// More bytes were taken than the budget has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Exhausted;
+
+impl MemoryBudget {
+    pub(crate) fn new(total_bytes: usize) -> Arc<MemoryBudget> {
+        Arc::new(MemoryBudget { used_bytes: AtomicUsize::new(0), total_bytes })
+    }
+
+    /// A share that holds no bytes yet.
+    pub(crate) fn new_share(self: &Arc<MemoryBudget>) -> MemoryShare {
+        MemoryShare { budget: Arc::clone(self), bytes: 0 }
+    }
+
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether more than half of the budget is used.
+    pub(crate) fn is_under_pressure(&self) -> bool {
+        self.used_bytes() > self.total_bytes / 2
+    }
+
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.used_bytes() >= self.total_bytes
+    }
+}
+
+/// The bytes of the budget that one holder has. They are given back on drop.
+#[derive(Debug)]
+pub(crate) struct MemoryShare {
+    budget: Arc<MemoryBudget>,
+    bytes: usize,
+}
+
+impl MemoryShare {
+    /// Takes bytes from the budget. They are taken even if the budget is exceeded, because the
+    /// caller holds them already; the error tells it to give them up.
+    pub(crate) fn take(&mut self, bytes: usize) -> Result<(), Exhausted> {
+        self.bytes += bytes;
+        let before = self.budget.used_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) > self.budget.total_bytes { Err(Exhausted) } else { Ok(()) }
+    }
+}
+
+impl Drop for MemoryShare {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.budget.used_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
+    }
+}

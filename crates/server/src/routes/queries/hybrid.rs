@@ -1,0 +1,96 @@
+//! Queries with ORDER BY RANK that this server runs itself: in one partition, which the service
+//! answers without a plan, and over all ranges without `--strict-gateway`.
+//!
+//! The server follows the plan that it gives to clients: statistics of the scope, one query per
+//! score, fusion. The whole result is one page.
+
+use std::sync::Arc;
+
+use perihelion_engine::{Container, QueryPage, QueryRequest, QueryScope, Refusal};
+use perihelion_model::json::{self, Style, Value};
+use perihelion_query::merge::{HybridSearch, MergeError};
+
+use super::{ALL_FEATURES, Statement, compile, compile_refusal, plan_of, run_at_once};
+use crate::call::Call;
+use crate::routes::RegionService;
+
+/// The most rows in a page of a component query: as many as may be fused.
+const PAGE_ROWS_MAX: usize = 50_000;
+
+/// The most pages of one component query, which are at most 4 MB each. A query with more cannot be
+/// ranked in memory.
+const PAGES_MAX: usize = 16;
+
+pub(super) fn serve(
+    service: &RegionService,
+    container: &Arc<Container>,
+    statement: &Statement,
+    scope: &QueryScope,
+    call: &Call,
+) -> Result<QueryPage, Refusal> {
+    let plan = plan_of(container, statement, Some(ALL_FEATURES))
+        .map_err(|error| Refusal::bad_request(error.to_string()))?;
+    let refuse = |error: MergeError| Refusal::bad_request(error.to_string());
+    let search = HybridSearch::from_json(&plan).map_err(refuse)?;
+    let search = search.ok_or_else(|| Refusal::bad_request("ORDER BY RANK needs a plan."))?;
+    let mut runner = Runner { service, container, statement, scope, call, page: None };
+    let statistics = search.statistics_query().map(|query| runner.rows(query)).transpose()?;
+    let mut rows = Vec::new();
+    for query in search.component_queries(&statistics.unwrap_or_default()).map_err(refuse)? {
+        rows.extend(runner.rows(&query)?);
+    }
+    let rows = search.fuse(rows).map_err(refuse)?;
+    let text: Vec<String> = rows.iter().map(|row| json::to_text(row, Style::Query)).collect();
+    let page = runner.page.ok_or_else(|| Refusal::bad_request("ORDER BY RANK has no scoring function."))?;
+    Ok(QueryPage { rows_text: text.join(","), rows: rows.len(), continuation: None, ..page })
+}
+
+/// Runs the statements of the plan in the scope of the request.
+struct Runner<'a> {
+    service: &'a RegionService,
+    container: &'a Arc<Container>,
+    statement: &'a Statement,
+    scope: &'a QueryScope,
+    call: &'a Call,
+    /// The last page, with the work and the charge of all pages.
+    page: Option<QueryPage>,
+}
+
+impl Runner<'_> {
+    /// All rows of a statement.
+    fn rows(&mut self, text: &str) -> Result<Vec<Value>, Refusal> {
+        let query = perihelion_query::parse(text).map_err(|errors| compile_refusal(&errors))?;
+        let statement = Statement { query, parameters: self.statement.parameters.clone() };
+        let mut rows = Vec::new();
+        let mut continuation = None;
+        for _ in 0..PAGES_MAX {
+            let request = QueryRequest {
+                program: compile(self.service, &statement, &self.container.computed)?,
+                scope: self.scope.clone(),
+                rows_max: PAGE_ROWS_MAX,
+                continuation,
+            };
+            let page = run_at_once(self.service, self.container, &request, self.call)?;
+            match json::parse_str(&format!("[{}]", page.rows_text)) {
+                Ok(Value::Array(more)) => rows.extend(more),
+                _ => return Err(Refusal::bad_request("A component of ORDER BY RANK returned no rows.")),
+            }
+            continuation = page.continuation.clone();
+            self.add(page);
+            if continuation.is_none() {
+                return Ok(rows);
+            }
+        }
+        Err(Refusal::bad_request("ORDER BY RANK over more than 64 MB; add TOP or narrow the filter."))
+    }
+
+    /// Adds the work and the charge of the pages before.
+    fn add(&mut self, mut page: QueryPage) {
+        if let Some(before) = &self.page {
+            page.charge += before.charge;
+            page.work.documents += before.work.documents;
+            page.work.bytes += before.work.bytes;
+        }
+        self.page = Some(page);
+    }
+}

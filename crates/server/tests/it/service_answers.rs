@@ -1,0 +1,8 @@
+//! Answers that the official SDKs' own test suites expect of the service.
+
+mod containers;
+mod items;
+mod pinned_keys;
+mod query_reports;
+mod refusals;
+mod throughput;

@@ -1,0 +1,107 @@
+//! What a query reports about itself, and what `--strict-index` refuses.
+
+use base64::Engine as _;
+use perihelion_model::json::{self, Value};
+use perihelion_server::ServerOptions;
+use perihelion_testkit::http_client::HttpResponse;
+
+use crate::world::{PLAIN_CONTAINER, World, documents, query, text};
+
+const POLICY: &str = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"indexingPolicy":
+    {"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/hidden/?"}],
+    "compositeIndexes":[[{"path":"/a","order":"ascending"},{"path":"/b","order":"descending"}]]}}"#;
+
+/// Runs a query in the partition `a` with both kinds of metrics.
+async fn run(world: &World, statement: &str) -> HttpResponse {
+    let call = query(statement)
+        .header("x-ms-documentdb-partitionkey", r#"["a"]"#)
+        .header("x-ms-cosmos-populateindexmetrics", "True")
+        .header("x-ms-documentdb-populatequerymetrics", "True");
+    world.send(call).await
+}
+
+/// The index specs of one section of a report.
+fn specs(answer: &HttpResponse, section: &str) -> Vec<String> {
+    let header = answer.header("x-ms-cosmos-index-utilization").expect("the report");
+    let report = base64::engine::general_purpose::STANDARD.decode(header).expect("base64");
+    let report = json::parse(&report).expect("JSON");
+    let entries = report.get(section).and_then(Value::as_array).expect("the section").to_vec();
+    entries
+        .iter()
+        .filter(|entry| entry.get("IndexSpec").is_some())
+        .map(|entry| text(entry, "IndexSpec"))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_query_reports_the_indexes_that_it_used() {
+    let world = World::new(POLICY).await;
+    world.create(r#"["a"]"#, r#"{"id":"1","pk":"a","a":1,"b":2,"hidden":3}"#).await;
+    let whole = run(&world, "SELECT * FROM c").await;
+    assert_eq!(specs(&whole, "UtilizedSingleIndexes"), ["/pk/?"]);
+    assert!(specs(&whole, "PotentialSingleIndexes").is_empty());
+    let filtered = run(&world, "SELECT * FROM c WHERE c.a = 1 AND c.hidden = 3").await;
+    assert_eq!(specs(&filtered, "UtilizedSingleIndexes"), ["/pk/?", "/a/?"]);
+    assert_eq!(specs(&filtered, "PotentialSingleIndexes"), ["/hidden/?"]);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn query_metrics_have_times_and_a_count_retrieves_no_document() {
+    let world = World::new(PLAIN_CONTAINER).await;
+    for n in 0..5 {
+        world.create(r#"["a"]"#, &format!(r#"{{"id":"{n}","pk":"a"}}"#)).await;
+    }
+    let metric = |answer: &HttpResponse, name: &str| -> f64 {
+        let metrics = answer.header("x-ms-documentdb-query-metrics").expect("the metrics");
+        let entry = metrics.split(';').find_map(|entry| entry.strip_prefix(&format!("{name}=")));
+        entry.expect(name).parse().expect("a number")
+    };
+    let whole = run(&world, "SELECT * FROM c").await;
+    assert!(metric(&whole, "totalExecutionTimeInMs") > 0.0);
+    assert_eq!(metric(&whole, "retrievedDocumentCount"), 5.0);
+    assert!(metric(&whole, "retrievedDocumentSize") > 0.0);
+    let count = run(&world, "SELECT VALUE COUNT(1) FROM c").await;
+    assert_eq!(metric(&count, "retrievedDocumentCount"), 0.0);
+    assert_eq!(metric(&count, "outputDocumentCount"), 1.0);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn strict_index_refuses_what_the_policy_does_not_cover() {
+    for is_strict in [false, true] {
+        let mut options = ServerOptions::default();
+        options.account.strict_index = is_strict;
+        let world = World::with_options(options, POLICY).await;
+        for statement in [
+            "SELECT * FROM c ORDER BY c.a, c.b DESC",
+            "SELECT * FROM c ORDER BY c.a DESC, c.b",
+            "SELECT * FROM c WHERE c.a = 1",
+        ] {
+            assert_eq!(run(&world, statement).await.status, 200, "{statement}");
+        }
+        for (statement, expected) in [
+            ("SELECT * FROM c ORDER BY c.a, c.b", "does not have a corresponding composite index"),
+            ("SELECT * FROM c ORDER BY c.hidden", "order-by item is excluded"),
+            ("SELECT * FROM c WHERE c.hidden = 3", "filters against path(s) excluded from indexing"),
+        ] {
+            let answer = run(&world, statement).await;
+            assert_eq!(answer.status, if is_strict { 400 } else { 200 }, "{statement}: {}", answer.text());
+            assert_eq!(answer.text().contains(expected), is_strict, "{statement}");
+        }
+        let scan = query("SELECT * FROM c WHERE c.hidden = 3")
+            .header("x-ms-documentdb-partitionkey", r#"["a"]"#)
+            .header("x-ms-documentdb-query-enable-scan", "true");
+        assert_eq!(documents(&world.send(scan).await).len(), 0);
+        world.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_division_by_zero_has_its_sub_status() {
+    let world = World::new(PLAIN_CONTAINER).await;
+    world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
+    let failed = run(&world, "SELECT VALUE 1 / 0 FROM c").await;
+    assert_eq!((failed.status, failed.header("x-ms-substatus")), (400, Some("4001")));
+    world.stop().await;
+}
