@@ -79,7 +79,7 @@ impl Core {
     }
 
     /// The container of this name. All handles of one container share its metadata, unless
-    /// [`CONTAINERS_MAX`] other containers were asked for before.
+    /// [`CONTAINERS_MAX`] other containers were asked for before this one.
     pub(crate) fn container(&self, database: &str, name: &str) -> Arc<Container> {
         let mut containers = self.containers.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (database.to_owned(), name.to_owned());

@@ -69,7 +69,7 @@ pub struct DriverStatistics {
     pub hedge_losers: usize,
     /// Tasks that read metadata for several operations.
     pub metadata_tasks: usize,
-    /// What the transport has in use; `None` when the application has a transport of its own.
+    /// What the transport has in use; `None` for a transport that the application implements.
     pub transport: Option<TransportStatistics>,
 }
 
@@ -123,7 +123,7 @@ impl Driver {
     }
 
     /// The container of this name. No request is sent. All handles of one container
-    /// share its metadata, unless 10,000 other containers were asked for before.
+    /// share its metadata, unless 10,000 other containers were asked for before this one.
     pub fn container(&self, database: &str, name: &str) -> Arc<Container> {
         self.core.container(database, name)
     }
@@ -173,8 +173,8 @@ impl Driver {
         metadata::refresh(&*self.core, container, stale, self.metadata_deadline()).await
     }
 
-    /// Whether another driver is of the same account, as far as their endpoints show: the
-    /// endpoint of one of them is the account's or one of its regions for the other.
+    /// Whether both drivers belong to the same account. Judged by endpoints: one of the drivers
+    /// was opened with an endpoint that the other knows as the account's or as a region's.
     pub fn is_of_same_account(&self, other: &Driver) -> bool {
         let knows = |one: &Driver, other: &Driver| {
             let (account, endpoint) = (one.core.topology().snapshot().account, other.endpoint());

@@ -1,6 +1,6 @@
 //! Background maintenance: removing expired documents, the documents of deleted
-//! containers, old tombstones and old entries of the transaction ledger, splitting large partitions, building missing
-//! indexes.
+//! containers, old tombstones and old entries of the transaction ledger, splitting large
+//! partitions, building missing indexes.
 //!
 //! Maintenance has no thread of its own. The engine's owner awaits
 //! [`Backlog::due`] and then calls [`run_once`], both through `Engine`. When the owner
@@ -31,11 +31,11 @@ use crate::writer::StoreHandle;
 /// The most entries (documents, expiry entries, keys to purge) that one job works on, so
 /// that a client's write never waits long for a job of maintenance.
 const ENTRIES_PER_JOB_MAX: usize = 1000;
-/// A job that has worked on so many bytes of documents works on no more. To parse them takes
-/// less than ten milliseconds.
+/// A job ends when it has worked on this many bytes of documents. To parse them takes less
+/// than ten milliseconds.
 const BYTES_PER_JOB_MAX: usize = 1024 * 1024;
-/// The most missing indexes that are remembered. An index beyond this number is dropped. The
-/// next query that would use the index reports it again.
+/// The most missing indexes that are remembered. A further one is not remembered: the next
+/// query that would use it reports it again.
 const MISSING_INDEXES_MAX: usize = 16;
 
 /// The name of a value that is written to find out whether the disk has room.

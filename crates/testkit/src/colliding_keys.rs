@@ -1,9 +1,11 @@
-//! Second preimages of the partition key hash, MurmurHash3 with 128 bits.
+//! Builds a partition key with the same hash as a given key: a second preimage of MurmurHash3
+//! with 128 bits.
 //!
 //! The hash mixes the input into a state of two numbers, in blocks of 16 bytes, and every step
-//! of the mixing can be inverted. So for any first block there is a second block after which
-//! the state is that of the other key. The second block must be valid UTF-8, which one of some
-//! ten thousand is. The blocks after it are those of the other key.
+//! of the mixing can be inverted. So for any first block a second block can be computed that
+//! leads to the same state as the first two blocks of the given key. The remaining blocks are
+//! copied from the given key. The second block must be valid UTF-8. About one in ten thousand
+//! is, so the first block is varied until the second block is valid.
 
 const C1: u64 = 0x87c3_7b91_1142_53d5;
 const C2: u64 = 0x4cf5_ad43_2745_937f;
@@ -15,12 +17,12 @@ const STRING: u8 = 8;
 pub fn colliding_key(key: &str) -> String {
     let input = [&[STRING], key.as_bytes()].concat();
     let wanted = mix(mix((0, 0), &input[..BLOCK]), &input[BLOCK..2 * BLOCK]);
-    let second = (0u64..).find_map(|number| {
+    let first_two_blocks = (0u64..).find_map(|number| {
         let first = format!("attacker{number:07}");
         let block = unmix(mix((0, 0), &[&[STRING], first.as_bytes()].concat()), wanted);
         Some(first + std::str::from_utf8(&block).ok()?)
     });
-    second.unwrap() + &key[2 * BLOCK - 1..]
+    first_two_blocks.unwrap() + &key[2 * BLOCK - 1..]
 }
 
 fn number(bytes: &[u8]) -> u64 {
@@ -52,7 +54,8 @@ fn unmix((low, high): (u64, u64), (low_after, high_after): (u64, u64)) -> [u8; B
     block
 }
 
-/// The number whose product with `odd` is 1: each step doubles the number of right bits.
+/// The inverse of an odd number modulo 2^64, by Newton's method: each step doubles the number
+/// of correct bits.
 fn inverse(odd: u64) -> u64 {
     (0..6).fold(odd, |found, _| found.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(found))))
 }

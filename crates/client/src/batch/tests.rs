@@ -96,7 +96,8 @@ fn whether_a_batch_may_be_repeated_follows_from_its_operations() {
         Idempotency::Conditional,
     );
     check(&|batch| drop(batch.delete_if_match("b", &etag())), Idempotency::Conditional);
-    // A document that the batch creates and deletes does not tell whether it was applied.
+    // A document that the batch both creates and deletes does not show whether the batch was
+    // applied.
     check(
         &|batch| drop(batch.create(&document).and_then(|batch| batch.delete("a"))),
         Idempotency::NotIdempotent,

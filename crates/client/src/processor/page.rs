@@ -1,5 +1,5 @@
-//! Gives one page of changes to the handler: first the whole page, some times; then each
-//! document alone, to find the ones that cannot be processed.
+//! Gives one page of changes to the handler: first the whole page, up to `attempts_max` times;
+//! then each document alone, to find the ones that cannot be processed.
 
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -82,6 +82,8 @@ async fn try_often<H: ChangeHandler>(
     }
 }
 
+/// Reports a document that cannot be processed to the handler. Fails if the handler does not
+/// accept the report.
 async fn poison<H: ChangeHandler>(
     handler: &H,
     range: &FeedRange,

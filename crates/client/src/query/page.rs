@@ -7,8 +7,8 @@ use perihelion_driver::diagnostics::Diagnostics;
 use super::metrics::{IndexMetrics, QueryMetrics};
 
 /// The most responses whose diagnostics and headers a page keeps. A page seldom takes more
-/// than one request per physical partition. Of further responses the page has the number, the
-/// charge and the metrics.
+/// than one request per physical partition. For further responses the page keeps only their
+/// number, charge and metrics.
 const DIAGNOSTICS_MAX: usize = 64;
 
 /// A page of a query result. It has at least one row.
@@ -33,8 +33,8 @@ impl<T> Page<T> {
     /// The continuation token for
     /// [`Query::with_continuation`](crate::Query::with_continuation). `None` at the end
     /// of the result. Also `None` for results that the client merges and cannot resume:
-    /// aggregates, groups, and DISTINCT unless it is sorted by the distinct value. When
-    /// only pages without rows follow, the last page has a token too.
+    /// aggregates, groups, and DISTINCT unless it is sorted by the distinct value. The last
+    /// page can have a token too: then a query that continues from it finds no rows.
     pub fn continuation(&self) -> Option<&str> {
         self.continuation.as_deref()
     }

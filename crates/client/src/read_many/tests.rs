@@ -1,4 +1,5 @@
-//! How documents are divided into chunks, and the query of a chunk.
+//! How documents are divided into layers without repeated ids and into pieces of bounded length,
+//! and the query for such a piece.
 
 use perihelion_model::partition_key::{HashVersion, KeyKind, KeyPath, PartitionKeyDefinition};
 use serde_json::{Value, json};

@@ -34,7 +34,7 @@ pub(crate) struct Change {
     pub(crate) applied_lsns: [u64; REGIONS_MAX],
     /// The counter in the document's `_rid`.
     pub(crate) rid: u64,
-    /// `None` in a record of an earlier version, which has the hash of the key instead.
+    /// `None` in a record of layout 1, which has the hash of the key instead.
     pub(crate) partition: Option<LogicalPartition>,
     pub(crate) effective_key: Bytes,
     pub(crate) id: String,
@@ -66,8 +66,8 @@ pub(crate) enum OutboxRecord {
 
 /// The first byte of a record that holds a ledger entry.
 const LEDGER_ENTRY: u8 = 3;
-/// The first byte of a change: this number plus that of the operation. In records of
-/// layout 1, which have the hash of the partition key, it is the number of the operation.
+/// The first byte of a change is this number plus the number of the operation. In records of
+/// layout 1, which have the hash of the partition key, it is only the number of the operation.
 const CHANGE: u8 = 4;
 
 /// The record of a ledger entry. `entry` is the encoded entry.

@@ -173,15 +173,16 @@ fn an_unknown_outcome_is_decided_by_the_reads() {
     let doubtful = unknown(committed((1, 2), &[], &[(X, 1), (Y, 1)]));
     let nothing = committed((3, 4), &[(X, &[]), (Y, &[])], &[]);
     let everything = committed((5, 6), &[(X, &[1]), (Y, &[1])], &[]);
-    // It may never happen, and it may happen after its client gave up.
+    // The unknown transaction may never take effect, or only after its client gave up.
     expect(&[doubtful.clone(), nothing.clone()], &[]);
     expect(&[doubtful.clone(), nothing, everything.clone()], &[]);
-    // It may not be undone, and not happen in part.
+    // It must not be undone, and must not take effect in part.
     let undone = committed((7, 8), &[(X, &[]), (Y, &[])], &[]);
     expect(&[doubtful.clone(), everything, undone], &[AnomalyKind::RealTime]);
     let half = committed((5, 6), &[(X, &[1]), (Y, &[])], &[]);
     expect(&[doubtful.clone(), half], &[AnomalyKind::SingleAntiDependency]);
-    // What a transaction read counts when its own appends are seen, and makes others count.
+    // The appends of `second` were read, so `second` was committed. It read the append of
+    // `doubtful`, so that was committed too. Then `seen` must not read list X as empty.
     let second = unknown(committed((3, 4), &[(X, &[1])], &[(Y, 2)]));
     let seen = committed((5, 6), &[(X, &[]), (Y, &[1, 2])], &[]);
     expect(&[doubtful, second, seen], &[AnomalyKind::SingleAntiDependency]);

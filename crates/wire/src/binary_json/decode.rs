@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
 
     fn take(&mut self, length: usize) -> Decoded<&'a [u8]> {
         if length > self.end - self.at {
-            return self.fail("a payload runs past its end");
+            return self.fail("a value runs past the end of its container or of the buffer");
         }
         let bytes = &self.buffer[self.at..self.at + length];
         self.at += length;
@@ -336,7 +336,7 @@ impl<'a> Reader<'a> {
         let length = self.unsigned(width)?;
         let count = if form >= 3 { Some(self.unsigned(width)?) } else { None };
         if length > self.end - self.at {
-            return self.fail("a container runs past its end");
+            return self.fail("a container runs past the end of its parent or of the buffer");
         }
         let outer_end = std::mem::replace(&mut self.end, self.at + length);
         let mut items_read = 0;
@@ -393,7 +393,7 @@ impl<'a> Reader<'a> {
 
     fn uniform_items(&mut self, (marker, bytes): (u8, usize), count: usize) -> Decoded<Value> {
         if count * bytes > self.end - self.at {
-            return self.fail("a uniform array runs past its end");
+            return self.fail("a uniform array runs past the end of its container or of the buffer");
         }
         let items = (0..count).map(|_| self.number(marker).map(Value::Number));
         items.collect::<Decoded<Vec<_>>>().map(Value::Array)

@@ -1,3 +1,5 @@
+//! The resource that a path addresses, and the links that a client may sign for it.
+
 use super::*;
 
 /// Checks that the path parses to a resource with this type and these
