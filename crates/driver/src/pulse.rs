@@ -1,14 +1,15 @@
-//! `Pulse`: shows whether anybody still runs the runtime of a task.
+//! `Pulse`: shows whether the runtime of a task still makes progress.
 //!
-//! A runtime can exist while nobody runs it: a current-thread runtime makes progress only
-//! inside `block_on`. A task on such a runtime neither ends nor is dropped, so whoever waits
-//! for its result would wait for ever. So a task that others wait for says when it will run
-//! again. A task that is far behind that time is taken to be stuck, and its work is done
-//! anew elsewhere.
+//! A runtime can exist and make no progress: a current-thread runtime runs its tasks only
+//! inside `block_on`. A task on such a runtime neither ends nor is dropped, so a caller that
+//! waits for its result would wait forever. So a task that others wait for records when it will
+//! run again. A task that is far behind that time is taken to be stuck, and its work is done
+//! again in another task.
 //!
-//! When the whole process was stopped for a while (a signal, a debugger, a paused virtual machine), every task is
-//! far behind, and runs again a moment later. So whoever gives up something of value first gives
-//! the task a fresh chance ([`Pulse::is_given_up`]).
+//! When the whole process was stopped for a while (a signal, a debugger, a paused virtual machine),
+//! every task is far behind, and runs again a moment later. So before a caller gives up something
+//! of value, such as an open connection, it waits whether the task runs again
+//! ([`Pulse::is_given_up`]).
 
 use std::future::Future;
 use std::pin::pin;
@@ -17,16 +18,16 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-/// How often a task in [`beating`] runs at least, and how often those who wait for it look at
-/// its pulse.
+/// A task in [`beating`] runs at least this often, and callers that wait for it check its pulse
+/// this often.
 pub(crate) const BEAT: Duration = Duration::from_millis(500);
 
 /// A task in [`beating`] that is this late is taken to be stuck. A busy runtime is late by
 /// much less. If the task runs again after all, its work was done twice, which does no harm.
 pub(crate) const LATE_AFTER: Duration = Duration::from_secs(3);
 
-/// How long a task that seems to be stuck has to run again, before something of value is given
-/// up. A task that was stopped with the whole process runs within milliseconds.
+/// A task that seems to be stuck has this long to run again, before something of value is given
+/// up. A task that was stopped with the whole process runs again within milliseconds.
 pub(crate) const FRESH_CHANCE: Duration = Duration::from_millis(250);
 
 /// When a task will run again.

@@ -133,8 +133,8 @@ impl Engine {
         check_session(container, &self.state(container)?, session, &[range])
     }
 
-    /// Performs a write operation on one item. The condition of a patch is evaluated before. A refusal of the operation has the position
-    /// that the partition had before the operation.
+    /// Performs a write operation on one item. The condition of a patch is evaluated before. A
+    /// refusal of the operation has the position that the partition had before the operation.
     pub async fn write_item(
         &self,
         container: &Arc<Container>,
@@ -251,11 +251,11 @@ impl Engine {
         maintenance::build_index(&self.store, container.number(), shape).await
     }
 
-    /// Does the background work that is due: removes expired documents and the
-    /// documents of deleted containers and old entries of the transaction ledger, splits oversized
-    /// partitions, builds missing indexes. With several regions three things differ: only one region removes expired
-    /// documents ([`Role`](crate::Role)), old tombstones are removed too, and the server
-    /// splits the partitions.
+    /// Does the background work that is due: removes expired documents and the documents of deleted
+    /// containers and old entries of the transaction ledger, splits oversized partitions, builds
+    /// missing indexes. With several regions three things differ: only one region removes expired
+    /// documents ([`Role`](crate::Role)), old tombstones are removed too, and the server splits the
+    /// partitions.
     pub async fn maintain(&self) -> Result<(), Refusal> {
         let age = self.options.ledger.age;
         maintenance::run_once(&self.store, &self.backlog, self.options.partition_bytes_max, age).await

@@ -2,13 +2,12 @@
 //! regions have to apply, the tombstones of deleted documents, and the region's
 //! role.
 //!
-//! Each region is an engine with a store of its own. A write adds its changes
-//! to the *outbox* of its region, in its own commit. The server's replicators
-//! read outbox entries from one engine and apply them to another
-//! (`documents::apply`). One outbox entry holds the changes of one write, so a
-//! batch or a distributed transaction is applied in one commit as it was made in one. The target region stores the
-//! number of the last applied entry in the commit that applies the entries. So no entry is
-//! applied twice and no acknowledged write is lost, wherever a process ends.
+//! Each region is an engine with a store of its own. A write adds its changes to the *outbox* of
+//! its region, in its own commit. The server's replicators read outbox entries from one engine and
+//! apply them to another (`documents::apply`). One outbox entry holds the changes of one write, so
+//! a batch or a distributed transaction is applied in one commit as it was made in one. The target
+//! region stores the number of the last applied entry in the commit that applies the entries. So no
+//! entry is applied twice and no acknowledged write is lost, wherever a process ends.
 //!
 //! Two things are always true. A region applies an entry only after every write that the
 //! writing region had applied in that range before (`Change::applied_lsns`), so no region

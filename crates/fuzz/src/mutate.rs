@@ -8,10 +8,10 @@ const CHANGES_MAX: u64 = 6;
 /// The most bytes of an input. Limits of size have tests of their own.
 const INPUT_BYTES_MAX: usize = 16 * 1024;
 
-/// A repeated piece is repeated at most so often.
+/// The most copies that a change makes of a piece of the input.
 const REPEATS_MAX: u64 = 200;
 
-/// Bytes and texts that often are special.
+/// Bytes and texts that parsers often treat specially.
 const SPECIAL: [&[u8]; 16] = [
     b"\0",
     b"\xff",
@@ -31,7 +31,7 @@ const SPECIAL: [&[u8]; 16] = [
     b"\\ud800",
 ];
 
-/// An input: an example with some changes. `words` is the dictionary of the language.
+/// An input: an example with some changes. `words` are keywords of the target's language.
 pub(crate) fn mutate(random: &mut Random, examples: &[Vec<u8>], words: &[&str]) -> Vec<u8> {
     let mut input = pick(random, examples).to_vec();
     for _ in 0..random.below(CHANGES_MAX + 1) {
@@ -49,7 +49,8 @@ fn change(random: &mut Random, input: &mut Vec<u8>, examples: &[Vec<u8>], words:
         2 => drop(input.drain(piece(random, input.len()))),
         3 => insert(input, at, SPECIAL[random.index(SPECIAL.len())]),
         4 | 5 if !words.is_empty() => {
-            // A word with spaces is still a word where the language has them.
+            // With spaces around it, the word stays a token of its own in a language that
+            // separates tokens by spaces.
             insert(input, at, format!(" {} ", words[random.index(words.len())]).as_bytes());
         }
         6 => {

@@ -1,8 +1,8 @@
 //! `Store`: the container, and the requests that several operations share.
 //!
 //! `preflight`, `layout` and `layout_version` check a container when it is opened,
-//! `migration_marker` is the document that shows an unfinished migration, `retry` repeats requests after the driver
-//! has given up, `state_cache` keeps states that this process read or wrote.
+//! `migration_marker` is the document that shows an unfinished migration, `retry` repeats requests
+//! after the driver has given up, `state_cache` keeps states that this process read or wrote.
 
 pub(crate) mod layout;
 pub(crate) mod layout_version;

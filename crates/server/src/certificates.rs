@@ -369,11 +369,10 @@ fn unix_seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Loads the CA of a directory, or creates a CA when it is missing, damaged, would
-/// expire before a new leaf, or may not sign one of the names. When two processes create a missing CA at once, they agree
-/// on one: the first file that is linked into place wins, and the other process reads
-/// it. Two processes that replace a CA at once may use different CAs until the next
-/// start.
+/// Loads the CA of a directory, or creates a CA when it is missing, damaged, would expire before a
+/// new leaf, or may not sign one of the names. When two processes create a missing CA at once, they
+/// agree on one: the first file that is linked into place wins, and the other process reads it. Two
+/// processes that replace a CA at once may use different CAs until the next start.
 fn load_or_create_ca(directory: &Path, names: &Names, now: SystemTime) -> Result<Identity, CertificateError> {
     let path = directory.join(CA_FILE);
     let stored = read_identity(&path)?;

@@ -116,8 +116,8 @@ struct State {
     answers: u64,
     /// The number of all requests, those of faultless processes included.
     requests: u64,
-    /// All requests of the run, in the order in which the processes ran that sent them. Empty if the traffic is
-    /// measured.
+    /// All requests of the run, in the order in which the processes ran that sent them. Empty if
+    /// the traffic is measured.
     log: Vec<Exchange>,
     hash: u64,
 }

@@ -1,8 +1,8 @@
-//! The protocol between a client and the service: header names, statuses,
-//! resource paths, kinds of request, signatures, dates, patches, distributed transactions, binary
-//! JSON, and the transport trait. The client and the server share this crate. No I/O and no clock: apart from the
-//! transport trait, everything here is a function of its arguments, so that every rule
-//! can be tested with data.
+//! The protocol between a client and the service: header names, statuses, resource paths, kinds of
+//! request, signatures, dates, patches, distributed transactions, binary JSON, and the transport
+//! trait. The client and the server share this crate. No I/O and no clock: apart from the transport
+//! trait, everything here is a function of its arguments, so that every rule can be tested with
+//! data.
 
 #![warn(missing_docs)]
 

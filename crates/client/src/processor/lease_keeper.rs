@@ -3,9 +3,9 @@
 //!
 //! What always holds: no position is stored in a lease that another instance has taken, because
 //! each write has an etag as its condition. As long as the runtime runs its tasks in time, the
-//! keeper gives the lease up before another instance can take it as expired. The keeper counts [`ProcessorOptions::lease_duration`] from the moment before it
-//! sent its last write; others count from the moment when they read that write. Each uses its
-//! own clock, so clocks need not agree.
+//! keeper gives the lease up before another instance can take it as expired. The keeper counts
+//! [`ProcessorOptions::lease_duration`] from the moment before it sent its last write; others count
+//! from the moment when they read that write. Each uses its own clock, so clocks need not agree.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! Decides how a query is run: by the service alone, or on each partition with a
 //! merge by the client.
 //!
-//! The service alone answers a query of one whole partition key, even if only the filter
-//! names the key. The service alone also answers a query over the whole container that
-//! needs no merging, unless the container has very many ranges or the caller asks for
-//! parallel requests or for no plan. The client merges all other queries, and every query of a range or of a key prefix.
+//! The service alone answers a query of one whole partition key, even if only the filter names the
+//! key. The service alone also answers a query over the whole container that needs no merging,
+//! unless the container has very many ranges or the caller asks for parallel requests or for no
+//! plan. The client merges all other queries, and every query of a range or of a key prefix.
 //!
 //! The parser of `perihelion-query` tells whether a query needs merging, and finds a
 //! filter that allows only one partition key. A statement over the whole container

@@ -121,8 +121,9 @@ pub(super) fn confirm(core: &Core, evaluated: &EvaluatedAttempt<'_>, state: &mut
     }
 }
 
-/// Marks the endpoint of the route as failed, reports a failure or a success to the circuit
-/// breaker of the partition, or remembers where the partition is written. `incident` is that of the attempt on this route.
+/// Marks the endpoint of the route as failed, reports a failure or a success to the circuit breaker
+/// of the partition, or remembers where the partition is written. `incident` is the incident of the
+/// attempt on this route.
 fn update_health(
     core: &Core,
     effect: Effect,

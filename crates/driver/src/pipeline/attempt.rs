@@ -1,7 +1,8 @@
-//! Makes one attempt on one route (`deliver` sends its requests). A throttled request is sent again within the attempt, after the wait
-//! that the service asks for, as long as the throttle budget lasts. A request whose
-//! access token was refused is sent once more, if another token may be accepted. A
-//! request ends by its own timeout or by the operation's deadline, whichever is earlier.
+//! Makes one attempt on one route (`deliver` sends its requests). A throttled request is sent again
+//! within the attempt, after the wait that the service asks for, as long as the throttle budget
+//! lasts. A request whose access token was refused is sent once more, if another token may be
+//! accepted. A request ends by its own timeout or by the operation's deadline, whichever is
+//! earlier.
 
 use http::StatusCode;
 use perihelion_wire::headers;

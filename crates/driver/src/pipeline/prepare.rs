@@ -213,11 +213,12 @@ pub(super) fn route_request<'a>(
     }
 }
 
-/// Whether the request says that only the write region may answer. Another region refuses
-/// such a request. So the request says this only if it goes to the write region, and not if
-/// the write region was wanted but is excluded or down. Where every region takes writes, no
-/// request says this. A transaction needs not say it: only the write region takes any. The write region of a partition that has moved is the region that it
-/// has moved to. While that region is looked for, every region is asked so.
+/// Whether the request says that only the write region may answer. Another region refuses such a
+/// request. So the request says this only if it goes to the write region, and not if the write
+/// region was wanted but is excluded or down. Where every region takes writes, no request says
+/// this. A transaction need not say it, because every other region refuses transactions anyway.
+/// For a partition that has moved, the write region is the region that it has moved to. While the
+/// driver searches for that region, the request to each region says this.
 fn is_write_region_only(
     operation: &Operation,
     snapshot: &Snapshot,

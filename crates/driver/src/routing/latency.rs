@@ -120,9 +120,9 @@ pub(crate) struct LatencyWindow {
     usual: [CachedPercentile; 2],
 }
 
-/// How long to wait for the first region before the second region is asked as well: the
-/// P99 of this kind of operation in the fastest of `locations`, kept within `min` and `max` and within 50 to 4000 ms.
-/// If only one of several locations was measured, [`RISE_UNCONFIRMED_MAX`] limits the
+/// How long to wait for the first region before the second region is asked as well: the P99 of this
+/// kind of operation in the fastest of `locations`, kept within `min` and `max` and within 50 to
+/// 4000 ms. If only one of several locations was measured, [`RISE_UNCONFIRMED_MAX`] limits the
 /// threshold.
 pub(crate) fn threshold(
     locations: &[&Arc<Location>],

@@ -93,7 +93,7 @@ fn check(
     // A connection that is taken out of use keeps its mark, so that it gets no waiting requests.
     let stays = matches!(verdict, Verdict::Keep | Verdict::Suspect | Verdict::Retire(Reason::Idle));
     if stays && core.slots.set_suspect(verdict == Verdict::Suspect) {
-        tracing::debug!(number = core.number, ?verdict, "an HTTP/2 connection is silent, or no longer");
+        tracing::debug!(number = core.number, ?verdict, "an HTTP/2 connection fell silent or recovered");
         owner.serve_waiters();
     }
     match verdict {

@@ -183,8 +183,8 @@ impl Context<'_> {
         order
     }
 
-    /// Adds the rows of a range to `smallest`. Leaves out the rows up to `after`, the last row of the last page. Returns how many
-    /// documents were read.
+    /// Adds the rows of a range to `smallest`. Leaves out the rows up to `after`, the last row of
+    /// the last page. Returns how many documents were read.
     fn collect_smallest(
         &self,
         range: &ScanRange<'_>,

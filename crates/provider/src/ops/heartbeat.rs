@@ -32,14 +32,13 @@ use crate::timing::{ALIVE_FOR, HEARTBEAT_INTERVAL, HEARTBEAT_TTL};
 const VIEW_AGE_MAX: Duration = Duration::from_secs(2);
 
 /// With many processes, the age at which the view is read again, and the pause before a
-/// heartbeat with a new request, are the number of live processes times this.
+/// heartbeat with a new request for help, are the number of live processes times this.
 const PAUSE_PER_PROCESS: Duration = Duration::from_millis(25);
 
-/// The longest pause before a heartbeat with a new request.
+/// The longest pause before a heartbeat with a new request for help.
 const REQUEST_PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// The shortest time between two heartbeats. A new request of this process is written soon, but
-/// not sooner.
+/// The shortest time between two heartbeats, even if this process has a new request for help.
 const HEARTBEAT_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 /// With at least this many live processes there is a roster. With fewer, reading their
@@ -115,7 +114,7 @@ pub(crate) async fn run(core: Weak<Core>) {
                 }
             };
             if wait(&core, begun, processes, is_asked).await {
-                // With more processes, a request waits longer.
+                // With more processes, a request for help waits longer.
                 let pause = per_process(processes).clamp(HEARTBEAT_INTERVAL_MIN, REQUEST_PAUSE_MAX);
                 tokio::time::sleep_until(begun + pause).await;
             }
@@ -123,8 +122,9 @@ pub(crate) async fn run(core: Weak<Core>) {
     }
 }
 
-/// Waits for the time of the next heartbeat, or until `is_asked` ends: then returns true. The
-/// others are read once more meanwhile, so that a request for help reaches an idle process sooner.
+/// Waits for the time of the next heartbeat, or until `is_asked` ends: then returns true. Halfway,
+/// reads the heartbeats of the other processes once more, so that an idle process sees their
+/// requests for help sooner.
 async fn wait(
     core: &Weak<Core>,
     begun: Instant,
@@ -172,8 +172,8 @@ async fn beat(core: &Core) -> Activeness {
         }
         false => Ok(()),
     };
-    // The requests of this process count in its own view too. Before the first view nothing is
-    // known of the others.
+    // The requests for help of this process are part of its own view too. Before the first view
+    // nothing is known of the other processes.
     let known = membership.view();
     if !known.members().is_empty() {
         membership.update_members(&roles, known.members(), clock.stamp());
@@ -181,7 +181,7 @@ async fn beat(core: &Core) -> Activeness {
     if let Err(failure) = written.and(read) {
         tracing::debug!(
             ?failure,
-            "a heartbeat was not written or the others were not read; fetches continue"
+            "the heartbeat was not written, or those of other processes were not read; fetches continue"
         );
     }
     // The first polls wait for the first view, and a new view may give this process other slices.
@@ -220,9 +220,9 @@ fn per_process(processes: usize) -> Duration {
 }
 
 /// Reads the heartbeats again if the last attempt to read them is at least [`VIEW_AGE_MAX`]
-/// ago. A poll that has found rows calls this.
+/// ago, with many processes longer ([`PAUSE_PER_PROCESS`]). A poll that has found rows calls this.
 pub(crate) async fn refresh_view(store: &Store, clock: &HybridClock, membership: &Membership) {
-    // If another task reads them now, this poll uses the view that there is.
+    // If another task reads the heartbeats now, this poll uses the current view.
     let Ok(mut read_at) = membership.view_read_at.try_lock() else { return };
     let age_max = VIEW_AGE_MAX.max(per_process(membership.view().members().len()));
     // `None` before the first heartbeat: this process has no roles yet.
@@ -304,7 +304,7 @@ async fn read_roster(store: &Store, clock: &HybridClock, membership: &Membership
         }
         Ok(None) => known,
         Err(error) => {
-            tracing::debug!(%error, "the list of processes was not read; their heartbeats are");
+            tracing::debug!(%error, "the roster was not read; all heartbeats are read instead");
             return None;
         }
     };

@@ -82,8 +82,8 @@ pub(crate) fn needs_staging(message: &Message) -> bool {
     matches!(&message.item, Text::Inline(text) if json_bytes(text) > ITEM_BYTES_MAX)
 }
 
-/// Stages the text of a message if [`needs_staging`] says so. The age of the garbage record counts from `now`. Requests are retried
-/// until `until`.
+/// Stages the text of a message if [`needs_staging`] says so. The age of the garbage record counts
+/// from `now`. Requests are retried until `until`.
 pub(crate) async fn prepare_message(
     store: &Store,
     mut message: Message,

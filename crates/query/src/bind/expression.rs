@@ -112,8 +112,8 @@ impl<'q> Binder<'q> {
         }
     }
 
-    /// Appends a step to a path. A step from the document to a computed property is its
-    /// expression.
+    /// Appends a step to a path. If the step leads from the document to a computed property, binds
+    /// the expression of that property instead.
     pub(super) fn step(&mut self, base: Node, step: Step) -> Node {
         let Some((property, document)) = self.computed_property(&base, &step) else {
             return self.extend(base, step);
@@ -137,7 +137,8 @@ impl<'q> Binder<'q> {
         is_document.then_some((property, index))
     }
 
-    /// Appends a step to a path. The step into a constant is followed at once.
+    /// Appends a step to a path that does not lead to a computed property. A step into a constant
+    /// is evaluated at once.
     pub(super) fn extend(&self, base: Node, step: Step) -> Node {
         match base {
             Node::Path { hops, mut steps } => {

@@ -39,7 +39,8 @@ pub(super) async fn serve<H: Handler>(
     };
     Ok(BufferedBody::response(response, |bytes| {
         let mut share = context.memory.new_share();
-        // Beyond the budget new work is refused, not a response that is ready.
+        // A response that is ready is sent even if it exceeds the memory budget. Only new
+        // requests are refused then.
         let _ = share.take(bytes);
         (share, ConnectionState::begin_response(&context.state, bytes))
     }))

@@ -45,8 +45,8 @@ pub(crate) struct Topology {
     pub(crate) range_writers: Vec<RangeWriter>,
     /// Whether the account document tells clients that ranges fail over one by one.
     pub(crate) has_partition_failover: bool,
-    /// The region that is about to become the write region, of the account or of a range,
-    /// while it catches up. Writes of other regions reach it without delay. Always `None` with multi-write.
+    /// The region that is about to become the write region, of the account or of a range, while it
+    /// catches up. Writes of other regions reach it without delay. Always `None` with multi-write.
     pub(super) catching_up: Option<usize>,
 }
 

@@ -1,18 +1,19 @@
-//! Growth: nothing is left that grows. After everything has ended and was cleaned up, the
-//! container has only states of instances, their histories, tombstones and heartbeats with a
-//! time to live, and no document waits for work. With retention, no finished instance is left.
-//! A process that has nothing to do sends few requests, and knows of no undelivered messages.
+//! Growth: no garbage is left that would grow with the number of instances. After all instances
+//! have ended and cleanup is done, the container has only states of instances, their histories,
+//! tombstones and heartbeats with a time to live, and no document that is still to be processed.
+//! With retention, no finished instance is left. A process that has nothing to do sends few
+//! requests, and knows of no undelivered messages.
 
 use super::Evidence;
 use crate::stored::STATE_ID;
 
-/// What an idle process did in the last time of a run.
+/// What an idle process did in the last part of a run.
 #[derive(Debug, Clone)]
 pub struct IdleProcess {
     pub name: String,
-    /// The requests in that time.
+    /// The requests that it sent in that part.
     pub requests: u64,
-    /// The most requests that an idle process may send in that time.
+    /// The most requests that an idle process may send in that part.
     pub requests_max: u64,
     /// The age of the oldest outbox that it knows of; `None` if it knows of none.
     pub outbox_age_ms: Option<u64>,

@@ -1,5 +1,6 @@
 //! The program of a worker that can also be shut down: it runs workflows until it is asked to
-//! stop, then it ends as a program does that gets a signal, and is started again.
+//! stop. Then it shuts down in order, as a program does after SIGTERM, and its host starts it
+//! again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,8 +49,8 @@ pub struct WorkerSettings {
     pub reads_in: Option<&'static str>,
 }
 
-/// The program of a worker. It hands its provider over through `opened`, for its metrics. It
-/// shuts down when `stop` is notified.
+/// The program of a worker. It passes its provider to the run through `opened`, so that the run
+/// can read its metrics. It shuts down when `stop` is notified.
 pub fn program(
     settings: WorkerSettings,
     activity_log: ActivityLog,

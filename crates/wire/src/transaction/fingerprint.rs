@@ -28,8 +28,8 @@ const SESSION_TOKEN: &str = "\"sessionToken\"";
 /// The nesting of an operation's members: the envelope, its list, the operation.
 const OPERATION_NESTING: &[u8] = b"{[{";
 
-/// The body without the members `sessionToken` of operations, each with the comma that sets it
-/// apart. It is the body that a client would send which knows no session tokens.
+/// The body without the members `sessionToken` of its operations, each removed with the comma
+/// before or after it. A client without session tokens would send this body.
 fn without_session_tokens(body: &[u8]) -> Cow<'_, [u8]> {
     // Most bodies have no tokens. Looking for the name in a text is many times faster than
     // comparing it with the bytes at each place, which took a third of a transaction's time.
@@ -61,18 +61,18 @@ fn without_session_tokens(body: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(kept.bytes)
 }
 
-/// What is kept of a body. Its ends are counted while it grows, because looking for them again for
-/// each member takes the square of the body's length.
+/// The part of a body that is kept. `end` and `end_before_comma` are updated while it grows:
+/// searching for them again at each removed member would take quadratic time.
 struct Kept {
     bytes: Vec<u8>,
     /// The length without white space at the end.
     end: usize,
-    /// The same before the last comma.
+    /// The value that `end` had before the last comma was added.
     end_before_comma: usize,
 }
 
 impl Kept {
-    /// Adds a string or another byte.
+    /// Adds a string, or a byte outside strings.
     fn push(&mut self, text: &[u8]) {
         self.bytes.extend_from_slice(text);
         if text == b"," {
@@ -83,8 +83,9 @@ impl Kept {
         }
     }
 
-    /// Takes back the comma before a member that is left out. The first member of an object has
-    /// none, so the one after it is left out. Returns where the rest of the body begins.
+    /// Removes the comma before a member that is left out. The first member of an object has no
+    /// comma before it, so the comma after it is skipped instead. Returns where the rest of the
+    /// body begins.
     fn drop_member(&mut self, body: &[u8], value_end: usize) -> usize {
         if let Some(comma) = self.end.checked_sub(1).filter(|last| self.bytes[*last] == b',') {
             self.bytes.truncate(comma);
@@ -158,7 +159,8 @@ mod tests {
         );
     }
 
-    /// Duplicate members are valid JSON. White space before them is not read again for each.
+    /// Duplicate members are valid JSON. The white space before them is not read again for each
+    /// of them.
     #[test]
     fn many_session_tokens_after_much_white_space_take_little_time() {
         let (space, tokens) = (" ".repeat(1 << 20), "\"sessionToken\":\"\",".repeat(50_000));

@@ -55,8 +55,9 @@ impl Connections {
         self.open_shards(changing, count, not_before);
     }
 
-    /// Starts tasks that open shards, each after `not_before`. The lock ends before, because a runtime that shuts
-    /// down drops a new task at once, and the task's report then locks again.
+    /// Starts tasks that open shards, each after `not_before`. Releases the lock `changing` before
+    /// it starts them: a runtime that shuts down drops a new task at once, and the report of the
+    /// dropped task takes the lock again.
     pub(super) fn open_shards(
         self: &Arc<Self>,
         changing: MutexGuard<'_, Changing>,

@@ -45,7 +45,8 @@ async fn requests_wait_in_order_when_no_more_connections_are_allowed() {
     for answer in world.send_many(40, Method::GET).join_all().await {
         answer.unwrap();
     }
-    // Four at a time. The first connection is opened alone, so the first round may have two.
+    // Two connections with two streams each answer four requests per step, so 40 requests take
+    // ten steps. In the first step the second connection may not be open yet.
     let rounds = began.elapsed().as_millis() / STEP.as_millis();
     assert!((10..=11).contains(&rounds), "{:?}", began.elapsed());
     assert_eq!((world.opened(), world.peak_per_connection()), (2, 2));
@@ -120,7 +121,7 @@ async fn requests_that_nobody_polls_give_their_streams_back() {
 }
 
 /// The connection that most requests use falls silent. Its reads are answered on another
-/// connection, its writes end as perhaps sent, and it is closed.
+/// connection, its writes fail with `Sent::Unknown`, and the connection is closed.
 #[tokio::test(start_paused = true)]
 async fn a_silent_connection_with_requests_is_closed_and_its_reads_go_elsewhere() {
     for ping_interval in [Some(SECOND), None] {
@@ -240,8 +241,8 @@ async fn a_connection_that_goes_away_is_replaced_without_a_failure() {
     assert_eq!(world.shards(), [2]);
 }
 
-/// While timers fire late, this process may be what is slow. The silent connection is kept,
-/// and is closed when the timers are on time again.
+/// While timers fire late, the connection may only seem silent because this process is slow. So
+/// the connection is kept, and is closed when the timers are on time again.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_evicted_while_this_process_is_starved_of_cpu() {
     let world = World::new(options(), 20, after_step);

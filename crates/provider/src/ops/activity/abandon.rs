@@ -35,10 +35,12 @@ pub(crate) async fn run(
     }
     let left_until = delay.filter(|_| !is_alone(core, &held)).map(|delay| left_until(now, delay));
     let name = activity_name(&token.instance, &token.id);
-    // See `ops::orchestration::abandon`.
+    // The first time that a process finds that it cannot run the activity, and leaves it to
+    // others, the attempt is not counted. So a deployment of many old processes does not use up
+    // the attempts.
     let is_first = left_until.is_some_and(|until| core.hints.left_activities.record(&name, until, now));
     if left_until.is_some() {
-        // Others find it sooner if they poll the slice too.
+        // Other processes find the activity sooner if they poll the slice too.
         core.membership.share_slice_of(&token.instance);
     }
     let ignore_attempt = ignore_attempt || is_first;
@@ -65,7 +67,7 @@ pub(crate) async fn run(
         };
         core.activity_locks.remove(&token.nonce);
         core.hints.activities.update_and_wake(|hints| match left_until {
-            // A poll finds it again, if no other process takes it.
+            // If no other process takes the activity, a poll finds it again.
             Some(_) => hints.forget(&token.instance, &token.id),
             None => drop(hints.offer((next, etag))),
         });

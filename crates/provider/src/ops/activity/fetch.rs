@@ -1,7 +1,7 @@
 //! `fetch_work_item`: locks the next activity that this worker may run, found by
-//! hints or by a poll. The lock is one conditional write of the activity document. For an
-//! activity of a session, the session is locked before. Activities that direct dispatch or
-//! prefetch has locked are taken before all others, and need no request.
+//! hints or by a poll. The lock is one conditional write of the activity document. If the
+//! activity belongs to a session, the session is locked first. Activities that direct dispatch
+//! or prefetch has locked already are taken before all others, and need no request.
 
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ use crate::process::interest::Interest;
 use crate::process::lock_table::{self, LockedActivity, Worker};
 use crate::store::{unless_stale, without_content};
 
-/// A fetch fails after this many activities that could not be locked: the database is not
-/// there.
+/// A fetch fails after this many activities that could not be locked, because then the database
+/// is probably unreachable.
 const FAILED_LOCKS_MAX: usize = 3;
 
 /// The time limit of the first attempt to lock an activity. It doubles after each failure, so
@@ -61,7 +61,8 @@ pub(crate) async fn run(
     if matches!(tags, TagFilter::None) {
         return Ok(None);
     }
-    // A process that is too old for the container does not count as one that fetches.
+    // A process that is too old for the layout of the container fails here, before it registers
+    // as a process that fetches activities.
     core.store.layout_version.check(&core.store.container)?;
     let poll_timeout =
         sessions::limit_poll_timeout(&core.sessions, &core.options, session_config, poll_timeout);
@@ -147,8 +148,8 @@ impl<'a> Queue for ActivityQueue<'a> {
 }
 
 impl ActivityQueue<'_> {
-    /// Asks the other processes to poll the slice of an activity that has waited here for long
-    /// while many others wait: the workers of this process are too few.
+    /// Asks the other processes to poll the slice of an activity that has waited here for a long
+    /// time while many other activities wait. Then the workers of this process are too few.
     fn share_if_crowded(&self, activity: &Activity, now: Stamp) {
         let waited = now.ms().saturating_sub(activity.enqueued_at.max(activity.visible_at).ms());
         let is_crowded = Duration::from_millis(waited) > CROWDED_AFTER
@@ -287,8 +288,8 @@ fn record_lock(core: &Core, instance: &str, is_locked: bool) {
     }
 }
 
-/// Handles an activity whose work item cannot be read. One of a later version is left to a
-/// process that can read it. A broken one is set aside.
+/// Handles an activity whose work item cannot be read. A work item of a later version is left to
+/// a process that can read it. A broken work item is set aside.
 async fn handle_unreadable(core: &Core, activity: &Activity, item: &str) {
     let Activity { instance_id, id, .. } = activity;
     if !is_item_of_later_version(item) {

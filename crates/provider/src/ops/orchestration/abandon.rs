@@ -42,12 +42,13 @@ pub(crate) async fn run(
     }
     let is_alone = core.membership.is_alone();
     let left_until = delay.filter(|_| !is_alone).map(|delay| left_until(now, delay));
-    // Each process may find once, without a count, that it cannot run the instance. So a
-    // deployment of many old processes does not use up the attempts.
+    // The first time that a process finds that it cannot run the instance, and leaves it to
+    // others, the attempt is not counted. So a deployment of many old processes does not use up
+    // the attempts.
     let is_first =
         left_until.is_some_and(|until| core.hints.left_instances.record(&token.instance, until, now));
     if left_until.is_some() {
-        // Others find it sooner if they poll the slice too.
+        // Other processes find the instance sooner if they poll the slice too.
         core.membership.share_slice_of(&token.instance);
     }
     let ignore_attempt = ignore_attempt || is_first;
@@ -84,7 +85,8 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// Until when a process leaves work to others that it abandons at `now` with this delay.
+/// A process that abandons work at `now` with this delay leaves the work to other processes until
+/// the returned time.
 pub(crate) fn left_until(now: Stamp, delay: Duration) -> Stamp {
     now.plus(delay).plus(delay.max(LEFT_TO_OTHERS_FOR))
 }

@@ -28,10 +28,10 @@ use crate::sync::lock;
 /// A poll may always add this many instances and activities to the hints, if these are empty.
 const ROOM_MIN: usize = 16;
 
-/// When all polls of this time have left instances because the hints had no room, the process
-/// asks others for help. Not sooner: the room grows with the work that is taken, so after a
-/// sudden rise of the load it is large enough within a few polls. And in a slice that others help
-/// with, every turn needs a durable lock.
+/// The process asks others for help after the hints have had no room for all found instances in
+/// any poll of this time. Not sooner, for two reasons. The room grows with the work that is
+/// taken, so after a sudden rise of the load it is large enough within a few polls. And in a
+/// slice that others help with, every turn needs a durable lock.
 const HELP_AFTER: Duration = Duration::from_millis(800);
 
 /// Up to this many pieces of work in the hints are counted.
@@ -181,7 +181,7 @@ impl RangePoller {
     }
 
     /// How many instances and how many activities this poll may add to the hints: not many
-    /// more than this process takes until the next poll. What it leaves, others take.
+    /// more than this process takes until the next poll. The rest is left to other processes.
     fn room(&self, core: &Core, waiting: &WaitingInterests, now: Stamp) -> Room {
         let counts = core.poller.taken.counts();
         let before = std::mem::replace(&mut *lock(&self.taken_before), counts);
@@ -280,7 +280,8 @@ impl RangePoller {
     }
 
     /// The next page, and whether it is the last one. A partition that answers slowly gets more
-    /// time after each failure. A fetch that looks once does not wait for it.
+    /// time after each failure, except if the poll is for a fetch with a short timeout
+    /// (`is_eager`).
     async fn next_page(
         &self,
         feed: &mut QueryFeed<Value>,

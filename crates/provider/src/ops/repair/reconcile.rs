@@ -2,12 +2,12 @@
 //! deletions, purges, garbage), and deletes instances whose retention is over. The task
 //! holds a weak reference to the provider and ends with it.
 //!
-//! Unfinished documents have the member `madeAt`: when they were created or became due. A
-//! *round* reads and finishes some of them, in the order of `madeAt`. A *pass* is one or more
-//! rounds, from the oldest document to the newest. Then the next pass begins. So a document
-//! that cannot be finished does not block later documents. A document with contents that only
-//! a later version can read is left to the processes of that version, and does not count. A poll that finds unfinished work
-//! of another process wakes the reconciler.
+//! Unfinished documents have the member `madeAt`: when they were created or became due. A *round*
+//! reads and finishes some of them, in the order of `madeAt`. A *pass* is one or more rounds, from
+//! the oldest document to the newest. Then the next pass begins. So a document that cannot be
+//! finished does not block later documents. A document with contents that only a later version can
+//! read is left to the processes of that version, and does not count. A poll that finds unfinished
+//! work of another process wakes the reconciler.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};

@@ -9,10 +9,12 @@
 //! - Its messages have no start among them. The next message may be the start.
 //! - Its next message is of a later version and cannot be read here.
 //!
-//! Invariants: an instance of another version is parked only for dispatchers with the same
-//! filter; other dispatchers see it as before. Other instances are parked for all dispatchers. The instances parked for one reason are looked at one after the other, first
-//! the instance whose pause ends first. If it is parked again, the next look comes an
-//! interval later.
+//! Invariants:
+//! - An instance that is parked because of its version is parked only for dispatchers with the
+//!   same version filter. An instance that is parked for one of the other reasons is parked for
+//!   all dispatchers.
+//! - For each reason, only one instance at a time is looked at: the one whose pause ends first.
+//!   If it is parked again, [`LOOK_INTERVAL`] passes before the next instance is looked at.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -32,9 +34,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// the sixty requests that an idle process may send in a minute.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The most reasons: usually one for each filter of the runtimes that share a provider, one
-/// for instances without a start, and one for messages of a later version. When there are more, the reason whose last parking is
-/// longest ago is forgotten, with its instances.
+/// The most reasons: usually one for each version filter of the runtimes that share a provider,
+/// one for instances without a start, and one for messages of a later version. When there are
+/// more, the reason for which no instance was parked for the longest time is forgotten, with its
+/// instances.
 const REASONS_MAX: usize = 8;
 
 /// The most instances parked for one reason: as many as there can be hints. When there are
@@ -150,8 +153,8 @@ impl Parked {
         self.groups.iter().any(|group| group.applies_to(dispatcher) && hides(group))
     }
 
-    /// Whether this dispatcher may perhaps take a parked instance. If not, none of them needs
-    /// to be checked.
+    /// False if this dispatcher must not take any parked instance. Then the caller need not check
+    /// each of them.
     pub(super) fn may_any_be_taken(&self, dispatcher: Dispatcher<'_>) -> bool {
         self.groups
             .iter()

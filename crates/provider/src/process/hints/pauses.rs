@@ -1,5 +1,6 @@
-//! Pauses of activities that could not be locked: their partition is slow or fails, or only a
-//! later version can read them. Until the pause is over, polls do not offer the activity, so that it does not come before healthy ones.
+//! Pauses of activities that could not be locked: their partition is slow or fails, or only a later
+//! version can read them. Until the pause is over, polls do not offer the activity, so that it does
+//! not come before healthy ones.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
