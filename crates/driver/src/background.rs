@@ -4,8 +4,8 @@
 //! driver is dropped.
 //!
 //! The task runs on the runtime of the operation that started it. That runtime may shut down
-//! before the driver is dropped, or nobody may run it any more. So every operation checks
-//! that the task is still at work, and starts it again on its own runtime if it is not.
+//! before the driver is dropped, or make no progress any more (see `pulse`). So every operation
+//! checks that the task still runs, and starts it again on its own runtime if it does not.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -22,8 +22,8 @@ use crate::routing::account::Location;
 /// While an endpoint is unavailable, the task checks this often whether a probe is due.
 const PROBE_PAUSE: Duration = Duration::from_millis(500);
 
-/// When the task has not begun its next round this long after the round was due, nobody runs
-/// its runtime, and the task is started again. A busy runtime is late by much less.
+/// When the task has not begun its next round this long after the round was due, its runtime
+/// makes no progress, and the task is started again. A busy runtime is late by much less.
 const LATE_AFTER: Duration = Duration::from_secs(30);
 
 /// The background task of a driver. Dropping it aborts the task, and the tasks that read

@@ -84,7 +84,8 @@ pub enum AnyTransport {
 }
 
 impl AnyTransport {
-    /// The account was read: its endpoints may speak another protocol by now.
+    /// Called after each read of the account. The transport negotiates the protocol of the
+    /// endpoints again, because it may have changed.
     pub(crate) fn account_was_read(&self) {
         match self {
             AnyTransport::Http(transport) => transport.negotiate_again(),

@@ -69,8 +69,9 @@ impl Default for HostRuntime {
 }
 
 impl Idle {
-    /// The runtime has no task that can go on. If somebody waits for that, its clock does not
-    /// move: a runtime with a future that was woken does not park.
+    /// Called when no task of the runtime can make progress. Wakes the future that waits for this,
+    /// if there is one. Then the virtual clock does not advance, because a runtime with a woken
+    /// future does not park.
     fn signal(&self) {
         if let Some(waker) = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take() {
             waker.wake();

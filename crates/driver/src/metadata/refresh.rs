@@ -34,7 +34,7 @@ const REFRESH_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// How often an operation starts the task again when the task has ended without a result, or
 /// is stuck. A task ends so when the runtime that it runs on shuts down, and is stuck when
-/// nobody runs that runtime any more.
+/// that runtime makes no progress any more (see `pulse`).
 const STARTS_MAX: u32 = 3;
 
 /// Reads the metadata of a container that has none. Waits for the task that reads it
@@ -112,8 +112,7 @@ async fn learn(
     Err(Error::new(ErrorKind::Transport, text))
 }
 
-/// The result of the task; `None` if the task has ended without a result, or if nobody runs
-/// its runtime any more.
+/// The result of the task; `None` if the task has ended without a result, or is stuck.
 async fn wait(task: &mut UnderWay) -> Option<LearningResult> {
     loop {
         match tokio::time::timeout(pulse::BEAT, task.receiver.wait_for(Option::is_some)).await {

@@ -53,7 +53,8 @@ impl Progress {
         self.state().request = Some(request);
         poll_fn(|context| {
             let mut state = self.state();
-            // Only the attempt itself polls the request, and nobody takes it while it does.
+            // Only the attempt itself polls the request, and no other task takes the request
+            // while the attempt polls it.
             let request = state.request.as_mut().expect("a request that is polled was not taken");
             let result = ready!(request.as_mut().poll(context));
             state.request = None;

@@ -15,7 +15,7 @@ pub(super) struct Load {
     pub(super) in_use: usize,
     /// The streams of usable shards.
     pub(super) capacity: usize,
-    /// Whether nobody runs the task of a shard any more.
+    /// Whether the task of a shard is stuck: its runtime makes no progress.
     pub(super) has_stuck: bool,
 }
 
@@ -49,7 +49,8 @@ pub(super) struct Candidate {
     pub(super) slots: SlotsView,
     /// Whether the last requests on this shard failed.
     pub(super) is_failing: bool,
-    /// Whether nobody runs the task of this shard any more. It gets no requests.
+    /// Whether the task of this shard is stuck: its runtime makes no progress. Then the shard gets
+    /// no requests.
     pub(super) is_stuck: bool,
 }
 

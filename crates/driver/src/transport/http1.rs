@@ -75,8 +75,8 @@ impl Http1Connection {
         Ok(Http1Connection { sender, switch, _task: task, runtime: current_runtime(), probe, number: None })
     }
 
-    /// Whether the connection is open, and its task is run. A task of another runtime is asked,
-    /// because nobody may run that runtime any more. It has the time of a fresh chance to answer.
+    /// Whether the connection is open, and its task runs. A task on another runtime has
+    /// [`FRESH_CHANCE`] to answer a probe, because that runtime may make no progress any more.
     async fn is_usable(&mut self) -> bool {
         if self.runtime == current_runtime() {
             return self.sender.ready().await.is_ok();
@@ -93,7 +93,7 @@ impl Http1Connection {
 }
 
 impl Probe {
-    /// Answers whoever asks. It does not end.
+    /// Answers each probe. Never returns.
     async fn answer(&self) {
         loop {
             self.asked.notified().await;
@@ -177,10 +177,10 @@ impl Http1Pool {
 }
 
 impl<'a> ConnectionPermit<'a> {
-    /// Takes the most recently used idle connection that is still open and whose task is run;
+    /// Takes the most recently used idle connection that is still open and whose task runs;
     /// `None` when there is none. When a connection of another runtime does not answer, or the
-    /// caller gives up before it does, all idle connections of other runtimes are closed: so only
-    /// one request waits for runtimes that nobody runs, however many there are.
+    /// caller gives up before it does, all idle connections of other runtimes are closed. So only
+    /// one request waits for connections whose runtimes make no progress, however many there are.
     pub(super) async fn take_idle(&self) -> Option<Http1Connection> {
         // The loop ends, because each idle connection is taken once.
         while let Some(idle) = self.pool.pop_idle() {

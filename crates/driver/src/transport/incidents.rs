@@ -113,7 +113,7 @@ mod tests {
         let first = incidents.at(now);
         assert_eq!(incidents.at(now + TOGETHER / 2), first);
         // Counted from the first connection, so that a server that ends connections all the
-        // time is not one incident for ever.
+        // time is not one incident forever.
         let second = incidents.at(now + TOGETHER);
         assert_ne!(second, first);
         assert_ne!(Incidents::default().at(now), second, "another endpoint");

@@ -108,9 +108,9 @@ impl Transport for SlowPath {
     }
 }
 
-/// The task that reads the metadata of a container was started on a runtime that exists, but
-/// that nobody runs any more. An operation on another runtime does not wait for it until its
-/// own deadline.
+/// The task that reads the metadata of a container was started on a runtime that exists, but makes
+/// no progress any more. An operation on another runtime does not wait for that task until the
+/// deadline of the operation.
 #[test]
 fn a_container_is_learnt_though_nobody_runs_the_runtime_that_reads_it() {
     let (main, other) = (runtime(), runtime_of_one_thread());
@@ -189,8 +189,8 @@ fn the_account_is_refreshed_though_nobody_runs_the_operation_that_refreshes_it()
     drop(stuck);
 }
 
-/// A connection was opened on a runtime that nobody runs any more. Requests on another runtime
-/// use another connection.
+/// A connection was opened on a runtime that makes no progress any more. Requests on another
+/// runtime use another connection.
 #[test]
 fn a_connection_of_a_runtime_that_nobody_runs_is_replaced() {
     let (main, other) = (runtime(), runtime_of_one_thread());
@@ -210,8 +210,8 @@ fn a_connection_of_a_runtime_that_nobody_runs_is_replaced() {
     drop(other);
 }
 
-/// Idle HTTP/1.1 connections belong to a runtime that nobody runs any more. Requests on another
-/// runtime do not get them.
+/// Idle HTTP/1.1 connections belong to a runtime that makes no progress any more. Requests on
+/// another runtime do not get them.
 #[test]
 fn an_idle_http1_connection_of_a_runtime_that_nobody_runs_is_not_used() {
     let (main, other) = (runtime(), runtime_of_one_thread());
@@ -235,8 +235,8 @@ fn an_idle_http1_connection_of_a_runtime_that_nobody_runs_is_not_used() {
     assert_eq!(peer.connections(), connections);
 }
 
-/// Idle HTTP/1.1 connections of a runtime that nobody runs any more hold up one request, even if
-/// its caller gives up before a connection could have answered.
+/// Idle HTTP/1.1 connections of a runtime that makes no progress any more hold up only one request,
+/// even if its caller gives up before a connection could have answered.
 #[test]
 fn idle_http1_connections_of_a_dead_runtime_hold_up_one_request_at_most() {
     let (main, other) = (runtime(), runtime_of_one_thread());

@@ -31,7 +31,7 @@ pub(crate) struct Message {
     pub(crate) enqueued_at: Stamp,
     /// Attempts up to the last one that was abandoned. Later attempts are counted in the lock.
     pub(crate) attempt_count: u32,
-    /// The work item as JSON text: an item that cannot be read does not make
+    /// The work item as JSON text, so that an item that cannot be read does not make
     /// other messages of the same query unreadable.
     pub(crate) item: Text,
     /// Whether the message must not be delivered twice. A duplicate is recognised by

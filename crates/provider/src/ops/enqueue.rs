@@ -39,15 +39,15 @@ pub(crate) async fn for_orchestrator(
     let (sent, exists) = tokio::join!(sent, async { is_checked && exists(&core.store, &instance).await });
     let message = sent?;
     core.hints.instances.update_and_wake(|hints| match exists {
-        // The claim reads the state.
+        // The instance exists, so its claim must read the state.
         true => drop(hints.add_due(&instance, message.visible_at)),
         false => hints.add_message(message, now),
     });
     Ok(())
 }
 
-/// Whether the instance has a state document. False if that cannot be found out: then the commit
-/// of its turn is refused if it exists.
+/// Whether the instance has a state document. Also false if the read fails. If the instance exists
+/// then, the commit of the turn for the new message is refused, and a later claim reads the state.
 async fn exists(store: &Store, instance: &str) -> bool {
     let found = store.state(instance).await;
     found.is_ok_and(|found| found.is_some())

@@ -7,11 +7,13 @@
 //! either way, changes nothing.
 //!
 //! Without `Date` headers (on the embedded engine, where no other machine is) the wall clock
-//! is followed forwards: a machine that slept must not be late for its timers by that time.
+//! is followed forwards, so that after a machine has slept its timers are not late by the time
+//! that it slept.
 //!
 //! Invariants: locks and visibility are judged by [`HybridClock::now`], never by a stamp.
-//! Each stamp is greater than the one before, unless that one is ahead of the service's time
-//! by more than [`AHEAD_MAX`]: stamps order messages, and must not lead the time for good.
+//! Each stamp is greater than the stamp before it, because stamps order messages. There is one
+//! exception: when the last stamp is ahead of the service's time by more than [`AHEAD_MAX`], the
+//! next stamp is lower, so that stamps do not stay ahead of the time.
 
 mod offset;
 

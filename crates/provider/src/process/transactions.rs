@@ -55,8 +55,8 @@ impl Pause {
         self.until = self.until.max(Some(Instant::now() + length));
     }
 
-    /// Begins a pause that is longer than the last one, if that one has ended just now. During a
-    /// pause nothing changes: several turns may have begun before it.
+    /// Begins a pause that is longer than the last pause, if the last pause has ended just now.
+    /// Does nothing during a pause, because several turns that began before it may fail.
     fn extend_by_backoff(&mut self) {
         let now = Instant::now();
         if self.until.is_some_and(|until| now < until) {

@@ -91,8 +91,8 @@ fn activity(id: u64, tag: Option<&str>) -> WorkItem {
     }
 }
 
-/// Activities with a tag that nobody in this process runs do not keep its workers from their
-/// own.
+/// Activities with a tag that no worker of this process takes do not keep its workers from their
+/// own activities.
 #[tokio::test]
 async fn activities_of_a_foreign_tag_do_not_starve_local_workers() {
     let account = Account::open(AccountKind::Embedded).await;

@@ -6,8 +6,8 @@
 //! partition with all scores. Then it fuses the ranks of the rows.
 //!
 //! Clients that list `HybridSearchSkipOrderByRewrite` get component queries without sort keys
-//! and without the placeholder for a filter, if there are several. All texts are those of the
-//! service's planner (`docs/cosmos.md`, search).
+//! and without the placeholder for a filter, if there are several component queries. All texts
+//! are those of the service's planner (`docs/cosmos.md`, search).
 
 use perihelion_model::json::{Number, Value, object};
 
@@ -23,17 +23,18 @@ use crate::parameters::Parameters;
 use crate::printer::{expr_text, print_expr};
 use crate::statement::Query;
 
-/// What a client replaces by the number of documents.
+/// The placeholder that a client replaces by the number of documents.
 pub(crate) const DOCUMENT_COUNT_PLACEHOLDER: &str =
     "{documentdb-formattablehybridsearchquery-totaldocumentcount}";
 
-/// What a client replaces by the number of words, for the full-text score with this number.
+/// The placeholder that a client replaces by the number of words, for the full-text score with
+/// this number.
 pub(crate) fn word_count_placeholder(score: usize) -> String {
     format!("{{documentdb-formattablehybridsearchquery-totalwordcount-{score}}}")
 }
 
-/// What a client replaces by the list of how many documents contain each keyword, for the
-/// full-text score with this number.
+/// The placeholder that a client replaces by the list of how many documents contain each keyword,
+/// for the full-text score with this number.
 pub(crate) fn hit_counts_placeholder(score: usize) -> String {
     format!("{{documentdb-formattablehybridsearchquery-hitcountsarray-{score}}}")
 }

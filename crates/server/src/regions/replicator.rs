@@ -76,7 +76,7 @@ async fn apply(regions: &Regions, from: usize, to: usize, after: u64, due: u64) 
     regions.engines[to].apply(RegionId(from as u8), entries).await
 }
 
-/// Sleeps until a time; `None` sleeps for ever.
+/// Sleeps until a time; `None` sleeps forever.
 async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,

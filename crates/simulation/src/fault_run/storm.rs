@@ -45,8 +45,8 @@ pub fn draw(rng: &mut fastrand::Rng, faults_until: Duration) -> Storm {
 }
 
 impl Storm {
-    /// Starts and deletes the instances, whose names begin with `name`. Returns when each
-    /// deletion was answered.
+    /// Starts and deletes the instances, whose names begin with `name`. Returns each instance with
+    /// the time at which its deletion was answered.
     pub async fn run(&self, user: &User, name: &str) -> Result<Vec<(String, Duration)>, String> {
         tokio::time::sleep(self.begins_at).await;
         let mut instances = Vec::new();
@@ -76,8 +76,8 @@ impl Storm {
     }
 }
 
-/// Deletes an instance with its tree, and tries again until that succeeds and its tombstone is
-/// there. Returns when the deletion was answered.
+/// Deletes an instance with its tree, and tries again until that succeeds and the tombstone of the
+/// instance exists. Returns the time at which the deletion was answered.
 async fn delete(user: &User, instance: &str) -> Duration {
     loop {
         // An earlier attempt whose answer was lost has deleted it.

@@ -18,13 +18,13 @@ use crate::traffic::Traffic;
 use crate::virtual_clock;
 use crate::world::Program;
 
-/// The most starts of one client that are under way at the same time. When so many are, the
-/// service cannot keep up, and further starts are left out.
+/// The most starts of one client that are under way at the same time. With more, the service
+/// cannot keep up, and further starts are left out.
 const STARTS_UNDER_WAY_MAX: u64 = 20_000;
 
 /// The duration of an activity of a fan-out. Idle processes read the heartbeats every six
-/// seconds, and see then that one asks for help; so a fan-out that ends sooner is not shared
-/// evenly.
+/// seconds, and only then see that another process asks for help. So a fan-out that ends sooner
+/// is not shared evenly.
 pub(super) const FAN_OUT_STEP: Duration = Duration::from_millis(500);
 
 /// The wait of a sleeping workflow: longer than any measurement.

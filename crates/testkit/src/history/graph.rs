@@ -1,5 +1,5 @@
 //! The graph of dependencies: its nodes are the committed transactions of a history, and an
-//! edge says that one must come before another one.
+//! edge says that one of them must come before another.
 
 use std::collections::BTreeSet;
 

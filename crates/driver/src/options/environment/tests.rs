@@ -1,3 +1,5 @@
+//! Each environment variable, the option that it sets, and the error for a bad value.
+
 use std::time::Duration;
 
 use super::*;

@@ -244,9 +244,9 @@ pub(super) fn rule_for(finding: Finding, profile: OperationProfile, regions: Reg
 struct Write {
     /// The account has one write region.
     has_one_region: bool,
-    /// The account has one write region, and the partition may fail over alone. If it has not
-    /// moved, the other regions refuse the write, and the write region is asked after them. So
-    /// avoiding it in vain costs little.
+    /// The account has one write region, and the partition may fail over alone. If the partition
+    /// has not moved, the other regions refuse the write, and the write region is asked after them.
+    /// So it costs little to try the other regions first when that was not necessary.
     may_move_alone: bool,
     /// Every region takes writes of documents, but this is a write of metadata, which only the
     /// hub takes.

@@ -1,3 +1,5 @@
+//! The span in which a request runs, and when that span is closed.
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use perihelion_wire::transport::{Failure, FailureKind, Sent};

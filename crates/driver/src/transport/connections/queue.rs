@@ -64,7 +64,7 @@ impl Connections {
             match tokio::time::timeout(pulse::FRESH_CHANCE, &mut granted).await {
                 Ok(granted) => break granted,
                 // The shards, or the tasks that open shards, may belong to a runtime that
-                // nobody runs.
+                // makes no progress.
                 Err(_) => {
                     self.remove_stuck_shards();
                     self.replace_stuck_openings();

@@ -1,6 +1,6 @@
-//! Replaces what belongs to a runtime that nobody runs any more: shards whose task does not
-//! run, and tasks that were to open a shard. Both have a fresh chance before, because they may
-//! have been stopped together with the whole process.
+//! Replaces shards, and tasks that open a shard, whose runtime makes no progress any more (see
+//! `pulse`). Their tasks first get the time [`pulse::FRESH_CHANCE`](crate::pulse::FRESH_CHANCE)
+//! to run again, because they may have been stopped together with the whole process.
 
 use std::sync::{Arc, PoisonError};
 

@@ -1,3 +1,5 @@
+//! How streams of a connection are reserved and given back.
+
 use std::sync::Barrier;
 
 use super::*;

@@ -2,10 +2,10 @@
 //! renewed. Transient failures are retried until the lock expires, because the runtime
 //! cancels a running activity when a renewal fails.
 //!
-//! After a renewal that failed, the lock counts as lost here, even if it has not expired: the
-//! runtime acks an activity that it has cancelled without a completion. If that ack deleted the
-//! activity, its instance would wait for the completion for ever. As it is, the ack is refused,
-//! and a worker runs the activity again when the lock has expired.
+//! After a renewal that failed, this process treats the lock as lost, even if it has not expired.
+//! The reason: the runtime cancels the activity and acks it without a completion. If that ack
+//! deleted the activity, its instance would wait for the completion forever. Instead the ack is
+//! refused, and a worker runs the activity again when the lock has expired.
 //!
 //! A renewal does not wait for an ack or an abandon of the same activity: an ack renews the
 //! lock itself (`held_lock::keep`).

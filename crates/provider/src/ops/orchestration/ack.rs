@@ -82,13 +82,13 @@ async fn commit_turn<'a>(
 ) -> Result<Option<CommittedTurn<'a>>, Failure> {
     let mut plan = plan_turn(&core.store, &core.clock, held, ack, nonce).await?;
     let until = Instant::now() + COMMIT_RETRIED_FOR;
-    // The futures of what happens rarely are large, so they are boxed.
+    // The futures of rare steps are large. They are boxed, so that this future stays small.
     let mut staged = None;
     if plan.staging_id.is_some() {
         let staging = stage::stage_turn(&core.store, &core.clock, &plan, until);
         staged = match Box::pin(held_lock::keep(core, token, held, staging)).await {
             Ok(Some(staged)) => staged,
-            // The lock is renewed under the etag of the state that was planned on.
+            // A renewal of the lock was stale: the state is no longer the one of the plan.
             Ok(None) => {
                 stage::give_up(core, &plan).await;
                 Box::pin(held_lock::refresh(core, token, held)).await?;
@@ -163,7 +163,8 @@ async fn open_bundles(store: &Store, state: &State) -> Result<Vec<Versioned<Bund
     for id in &state.bundles {
         let found = store.find::<serde_json::Value>(&state.instance_id, id).await?;
         let Some(Versioned { value, etag }) = found else { continue };
-        // A later version may have written it. A permanent failure would end the workflow.
+        // A later version may have written the bundle, and can read it. So the failure is
+        // transient: a permanent failure would end the workflow.
         let value = serde_json::from_value(value).map_err(|error| {
             Failure::Contended(format!("bundle {id} of {} cannot be read: {error}", state.instance_id))
         })?;
@@ -178,10 +179,11 @@ fn was_applied(state: &State, nonce: &str) -> bool {
     state.recent_nonces.iter().any(|recent| recent == nonce)
 }
 
-/// Does the work after a commit. The next turn of the instance waits until consumed completions
-/// are deleted, which it would find again. Activities and messages to other instances do not wait
-/// for that. If the work on a bundle, an outbox or garbage fails, the reconciler of any process
-/// repeats it; if completions are not deleted, the next claim deletes them.
+/// Does the work after a commit. The next turn of the instance begins after the consumed
+/// completions are deleted, because otherwise it would find them again. Activities and messages to
+/// other instances do not wait for these deletions. If the work on a bundle, an outbox or garbage
+/// fails, the reconciler of any process repeats it; if completions are not deleted, the next claim
+/// deletes them.
 async fn finish_turn(
     core: &Core,
     token: &LockToken,
@@ -219,7 +221,7 @@ async fn finish_turn(
             Box::pin(deliver::deliver_after_commit(core, outbox, is_answered)).await;
         }
     };
-    // The hints of the next turn come first, if nothing has to be deleted before.
+    // If there are no completions to delete, the hints of the next turn are set first.
     tokio::join!(biased; next_turn, deliveries);
     if let Some(garbage) = garbage {
         garbage::collect_in_background(core, garbage).await;
@@ -240,15 +242,15 @@ fn begin_next_turn(
     let is_ended = state.execution.completed_at.is_some();
     let counted = cached.filter(|_| !held.has_more_messages && !is_ended);
     let pause = counted.and_then(|cached| ActivityCounts::of(&cached.history).pause());
-    // This process can run it, whatever was the reason that it gave the instance back before.
+    // This process has run a turn, so it no longer leaves the instance to other processes.
     core.hints.left_instances.forget(instance);
     core.hints.instances.update_and_wake(|hints| {
         // Messages first: the next fetch of the instance must see them.
         for message in messages {
             hints.add_message(message, now);
         }
-        // Polls leave the instance out during the pause. After a short one, the next poll comes
-        // soon.
+        // Polls leave the instance out during the pause. After a short pause the next poll finds
+        // its messages soon. After a longer pause, this hint makes a fetch read the instance.
         let is_read_after_pause = pause.is_some_and(|pause| pause >= POLL_INTERVAL_MIN);
         if held.has_more_messages || is_read_after_pause {
             hints.add_due(instance, now.visible_at_once());

@@ -73,7 +73,7 @@ impl<'a> CommitSender<'a> {
         CommitSender { core, token, plan, dispatch, staged, transactions_left }
     }
 
-    /// The form of the last attempt; before the first, of that one.
+    /// The form of the last attempt; before the first attempt, the form of the first attempt.
     pub(crate) fn form(&self) -> CommitForm {
         // An attempt that fails counts after it: see `attempt`.
         match self.transactions_left.load(Ordering::Relaxed) {

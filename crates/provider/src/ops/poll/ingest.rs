@@ -128,8 +128,8 @@ impl FoundWork {
         self.is_eager
     }
 
-    /// Whether work without room in the hints is left: there are others, and nobody has asked for
-    /// work of any age.
+    /// Whether work that has no room in the hints is left to other processes. Not if there are no
+    /// other processes, or if the poll is for a fetch with a short timeout (`is_eager`).
     fn leaves_work_to_others(&self, rank: Rank) -> bool {
         rank != Rank::Alone && !self.is_eager
     }

@@ -27,8 +27,8 @@ pub(super) struct WorkStamps {
     /// Whether the work is an activity with an expired lock. If so, `visible_at` is the end of
     /// the lock.
     pub(super) was_locked: bool,
-    /// Whether the work is a message of a process that takes no turns itself. Then nobody else
-    /// is about to take it.
+    /// Whether the work is a message of a process that takes no turns itself. Then no process
+    /// takes the message without a poll.
     pub(super) is_free: bool,
 }
 

@@ -20,11 +20,12 @@ use crate::answer::Answer;
 use crate::call::Call;
 use crate::faults::ResultsOnOrder;
 
-/// The documents of a longer body are printed while other tasks run on another thread. Moving
-/// those tasks costs as much as printing so many bytes.
+/// The documents of a longer body are printed with `blocking::run`, which moves the other tasks of
+/// this thread to another thread. That costs as much as printing this many bytes.
 const INLINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Commits or aborts a transaction. `abort` is that of a fault rule: the first operation fails.
+/// Commits or aborts a transaction. With `abort`, a fault rule demands that the first operation
+/// fails.
 pub(super) async fn serve(
     service: &RegionService,
     call: &Call,

@@ -1,4 +1,4 @@
-//! Connections whose callers give up, and connections that nobody runs.
+//! Connections whose callers give up, and connections of a runtime that makes no progress.
 
 use http::Method;
 use perihelion_wire::transport::{FailureKind, Sent};
@@ -39,8 +39,8 @@ async fn a_request_that_had_little_time_does_not_count_against_its_connection() 
     assert_eq!(world.shards(), [1, 2]);
 }
 
-/// A task that was to open a connection belongs to a runtime that nobody runs. A request does
-/// not wait for it until its own deadline.
+/// The task that opens a connection belongs to a runtime that makes no progress. A request does
+/// not wait for that task until the deadline of the request.
 #[tokio::test(start_paused = true)]
 async fn an_opening_on_a_runtime_that_nobody_runs_is_replaced() {
     let world = World::new(options(), 20, |_| Answer::After(STEP));
@@ -77,8 +77,8 @@ async fn a_connection_that_nobody_runs_is_replaced() {
     assert_eq!(world.shards(), [2]);
 }
 
-/// The whole process was stopped for a while. When it goes on, all connections look as if nobody
-/// ran their tasks. The tasks run a moment later, and the connections stay.
+/// The whole process was stopped for a while. When it continues, all connections look stuck. Their
+/// tasks run a moment later, and the connections stay.
 #[tokio::test(start_paused = true)]
 async fn connections_stay_when_the_whole_process_was_stopped() {
     let world = World::new(options(), 20, |_| Answer::After(STEP));

@@ -83,8 +83,8 @@ pub(super) async fn read_instance(
     messages.truncate(count_for_one_turn(&messages));
     let has_more_messages = has_more_messages || messages.len() < count;
     let decoded = decode_items(store, instance, messages).await?;
-    // A message that is too large for this turn may be before the one of a later version. Then
-    // the next turn meets that one.
+    // If the turn leaves messages to the next turn, the message of a later version is behind them.
+    // Then the next turn deals with it.
     let later_version = decoded.later_version.or(later_version.filter(|_| !has_more_messages));
     let has_more_messages = has_more_messages || later_version.is_some();
     Ok(InstanceRead { state, messages: decoded.messages, etags, has_more_messages, later_version })
