@@ -114,14 +114,15 @@ impl Bulk<'_> {
                     queued.may_have_applied |= is_ambiguous;
                     self.end_failed(queued, error);
                 }
-                // A failed request applies nothing that is known to be applied.
+                // `judge_failure` never returns these two for a failed request.
                 Verdict::Applied | Verdict::AlreadyGone => self.end_failed(queued, error),
             }
         }
     }
 
-    /// Notes that an operation is sent again. Returns the operation if it was sent often
-    /// enough. `count` is the number of operations of the request that has ended.
+    /// Notes that an operation is sent again. Returns the operation if it must not be sent again,
+    /// because its retries are used up. `count` is the number of operations of the request that
+    /// has ended.
     fn send_again(
         &self,
         mut queued: QueuedOperation,

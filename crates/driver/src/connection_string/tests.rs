@@ -1,3 +1,5 @@
+//! Connection strings in every usual form, and errors that do not repeat the key.
+
 use super::*;
 use perihelion_wire::signature::EMULATOR_KEY;
 

@@ -1,3 +1,5 @@
+//! The authorization headers of each kind of credential, and that no secret is shown.
+
 use super::*;
 use perihelion_wire::signature::{EMULATOR_KEY, SignedDate};
 

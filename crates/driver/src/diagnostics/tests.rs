@@ -1,3 +1,5 @@
+//! Diagnostics as JSON and as one line of text, and their bounds.
+
 use serde_json::json;
 
 use super::*;

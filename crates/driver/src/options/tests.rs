@@ -1,3 +1,5 @@
+//! How options of several layers are combined, their bounds, and the errors for bad options.
+
 mod layers;
 
 use perihelion_wire::transport::Endpoint;

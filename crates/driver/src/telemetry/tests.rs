@@ -1,3 +1,5 @@
+//! The metrics and events of operations, with the names and fields of the conventions.
+
 mod capture;
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! Parses the answer to a transaction. The answer is untrusted: an answer that is not JSON, has
-//! results of another number or with wrong indices, or has members of wrong types is recognised,
-//! and nothing in it makes the parser use more memory than a few times the body.
+//! Parses the answer to a transaction. The answer is untrusted: the parser does not accept an
+//! answer that is not JSON, has a wrong number of results, wrong indices or members of wrong types,
+//! and its memory is bounded by a few times the size of the body.
 //!
 //! Two things are tolerated on purpose, because services differ: members in any letter case, and
 //! members that are unknown or missing. Only the index and the status of a result must be right.
@@ -79,12 +79,13 @@ pub enum ResponseMode {
 
 impl TransactionAnswer {
     /// The token for another try of the same operations; `None` if the service does not say that
-    /// the transaction may be repeated. An abort (452) has burnt its token, so another one follows.
-    /// The new token is computed from the old one. So a replay of the old token leads to it too,
-    /// and the transaction is not applied twice. After any other answer it is the same token.
+    /// the transaction may be repeated. After an abort (452) the service repeats the abort for the
+    /// old token, so a new token is needed. The new token is computed from the old one, so that a
+    /// replay of the old token leads to the same new token, and the transaction is not applied
+    /// twice. After any other answer the token stays the same.
     pub fn next_token(&self) -> Option<IdempotencyToken> {
-        let is_burnt = self.response.status.code == status::TRANSACTION_ABORTED.code;
-        self.is_retriable.then(|| if is_burnt { successor(self.token) } else { self.token })
+        let is_aborted = self.response.status.code == status::TRANSACTION_ABORTED.code;
+        self.is_retriable.then(|| if is_aborted { successor(self.token) } else { self.token })
     }
 }
 

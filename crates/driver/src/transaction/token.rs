@@ -12,8 +12,8 @@ pub fn new_token() -> IdempotencyToken {
     from_random((half() << 64) | half())
 }
 
-/// The token after one that the service has burnt: it aborted the transaction, and says that the
-/// transaction may be repeated under another token.
+/// The token for another try after the service has aborted the transaction of `token`, and says
+/// that the transaction may be repeated. Under the old token it would only repeat the abort.
 ///
 /// The next token is computed, not random. So if a process ends between the two requests, and
 /// the caller replays the first token later, the driver comes to the same second token, and the

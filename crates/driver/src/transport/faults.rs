@@ -53,7 +53,7 @@ impl FaultSource {
         }
     }
 
-    /// Fails or hangs if a rule says so. A connection is about to be opened.
+    /// Called before a connection is opened. Fails or hangs if a rule says so.
     pub(super) async fn connecting(&self, endpoint: &Endpoint) -> Result<(), Failure> {
         match self.0.as_ref().and_then(|injector| injector.pick_for_connecting(endpoint)) {
             None => Ok(()),

@@ -125,9 +125,10 @@ fn apply_entry(
     Ok(())
 }
 
-/// The logical partition of a change. A change that an earlier version made has it only in
-/// the text of its document: in its own, or, for a delete, in that of the document here.
-/// `None` for such a delete of a document that is not here; there is nothing to delete.
+/// The logical partition of a change. A change that an earlier version of this program recorded
+/// does not name it. Then it is computed from the document: from the text in the change, or, for
+/// a delete, from the document that this region has. `None` if this region does not have that
+/// document; then there is nothing to delete.
 fn partition_of(
     transaction: &Transaction<'_>,
     container: &Arc<Container>,

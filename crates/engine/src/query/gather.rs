@@ -37,7 +37,8 @@ pub(super) fn is_needed(program: &Program) -> bool {
 /// Makes one page of a query whose rows are gathered.
 pub(super) fn gather(context: &Context<'_>, continuation: Continuation) -> Result<PageRows, Refusal> {
     let program = &context.request.program;
-    // A token of another query, or of a version that continued by the number of the row.
+    // The token is from another query, or from an earlier version of this program, whose tokens
+    // had the number of a row.
     if continuation.after.as_ref().is_some_and(|cursor| cursor.position.is_none()) {
         return Err(Continuation::invalid());
     }
@@ -128,7 +129,7 @@ impl Context<'_> {
 struct DistinctWindow {
     after: Vec<u8>,
     rows_max: usize,
-    /// From the position of a row to the number of rows before it and the row.
+    /// The rows by their positions, each with the number of rows that were added before it.
     rows: BTreeMap<Vec<u8>, (usize, Value)>,
     /// How many rows were added, also those that were dropped again.
     rows_added: usize,

@@ -1,3 +1,5 @@
+//! The batch that a turn becomes: its limits, bundles, cancellations, past executions and dedup.
+
 use duroxide::providers::{ExecutionMetadata, ScheduledActivityIdentifier, WorkItem};
 use duroxide::{Event, EventKind};
 use perihelion_client::Etag;

@@ -1,8 +1,8 @@
 //! The ranges (physical partitions) that a request is addressed to, for fault rules of
 //! one range and for ranges whose writes another region takes.
 //!
-//! The headers say it: a partition key, the id of a range, or effective keys. A partition
-//! key decides over the other two, and the id of a range over effective keys. A query or a
+//! The headers name them: by a partition key, the id of a range, or effective keys. A partition
+//! key takes precedence over the other two, and the id of a range over effective keys. A query or a
 //! feed without any of these headers reads all ranges. Operations that the gateway answers
 //! by itself, such as query plans and the list of ranges, are addressed to no range.
 
@@ -52,7 +52,7 @@ fn addressed_keys(
         Operation::Query | Operation::ReadFeed | Operation::ChangeFeed => {
             Ok(Some(keys_in_headers(call, container)?.unwrap_or_else(EffectiveRange::whole)))
         }
-        // The body of a transaction names its partitions, and not the headers.
+        // The partitions of a transaction are named in its body, not in the headers.
         Operation::Transaction
         | Operation::QueryPlan
         | Operation::ReadRanges

@@ -1,9 +1,11 @@
 //! Reruns: an activity is run again only if its lock was really lost. A lock is lost when its
-//! lease has ended by the service's clock, or when its holder gave it back. So two things must
-//! hold: no process writes its lock over a lock whose lease has not ended (except over its own,
-//! under which nothing was run), and an activity is
-//! not run more often than it was locked. Also, only the holder of the lock completes an
-//! activity.
+//! lease has ended by the service's clock, or when its holder gave it back. Three things must
+//! hold:
+//!
+//! - No process writes its lock over a lock whose lease has not ended. An exception is a lock of
+//!   the same process under which nothing was run.
+//! - An activity is not run more often than it was locked.
+//! - Only the holder of the lock completes an activity.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -15,8 +17,8 @@ use crate::stored::{ACTIVITY_PREFIX, ACTIVITY_TYPE, COMPLETED_BY, COMPLETION_PRE
 use crate::virtual_clock::VIRTUAL_EPOCH_MS;
 use crate::write_log::{LoggedWrite, WriteKind};
 
-/// How much too early a process may take a lease for ended, in milliseconds: the `Date` of an
-/// answer has whole seconds, so processes know the service's time to about two seconds.
+/// A process may treat a lease as ended this many milliseconds too early: the `Date` of an answer
+/// has whole seconds, so processes know the service's time only to about two seconds.
 const CLOCK_ERROR_MAX_MS: u64 = 2500;
 
 /// The bits of a stored time below the milliseconds.
@@ -85,8 +87,8 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
     problems
 }
 
-/// Whether a process takes over its own lock, and no run began under it: the answer to the
-/// write of that lock was lost, so the process never gave it to a worker.
+/// Whether `write` replaces a lock of the same process under which no run began. This happens when
+/// the answer to the write of that lock was lost, so that no worker got the activity.
 fn is_unused(evidence: &Evidence, write: &LoggedWrite, before: &Lock) -> bool {
     let lease = Duration::from_millis(before.from_ms)..Duration::from_millis(write.at_ms);
     let runs = name_of(&write.body).and_then(|name| evidence.runs.get(&name));

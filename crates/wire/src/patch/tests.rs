@@ -1,3 +1,5 @@
+//! The effect of each patch operation on a document, and the patches that are refused.
+
 use super::*;
 use perihelion_model::json::{Style, parse_str, to_text};
 

@@ -1,3 +1,6 @@
+//! Signatures of requests: Microsoft's example, all forms that clients sign, and bad headers and
+//! keys.
+
 use super::*;
 use crate::path;
 

@@ -1,3 +1,5 @@
+//! Tokens of an `azure_core` credential: how they are cached, and the text of its errors.
+
 use std::pin::Pin;
 use std::sync::Mutex;
 

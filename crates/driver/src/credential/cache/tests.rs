@@ -1,3 +1,5 @@
+//! The token cache: shared fetches, renewal before the expiry, and failures of the token source.
+
 use std::collections::VecDeque;
 use std::time::SystemTime;
 

@@ -1,3 +1,6 @@
+//! Session tokens: how answers are merged, what a request asks for after splits and merges,
+//! bounds.
+
 use super::*;
 use perihelion_model::partition_key::EffectiveRange;
 

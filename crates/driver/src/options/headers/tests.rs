@@ -1,3 +1,6 @@
+//! Headers that the application adds: which are refused, which layer wins, and that no value is
+//! shown.
+
 use super::*;
 use crate::error::ErrorKind;
 

@@ -1,3 +1,5 @@
+//! The account's locations: their order, their health, and what a new account document changes.
+
 use serde_json::json;
 
 use super::*;

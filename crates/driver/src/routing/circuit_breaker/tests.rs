@@ -1,3 +1,5 @@
+//! When a breaker opens, when a request probes, and what each breaker counts.
+
 use super::*;
 
 const WEST: &str = "West US";

@@ -1,3 +1,5 @@
+//! The measured latencies, and the hedging threshold that follows from them.
+
 use perihelion_wire::transport::Endpoint;
 
 use super::*;

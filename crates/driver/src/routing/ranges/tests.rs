@@ -1,3 +1,5 @@
+//! The map of partition key ranges: how it is built from the feed, and how a key is found in it.
+
 use perihelion_model::partition_key::HashVersion;
 
 use super::*;

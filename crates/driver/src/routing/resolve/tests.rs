@@ -1,3 +1,5 @@
+//! The route of an attempt, for each state of the regions and each history of the operation.
+
 use std::time::Duration;
 
 use perihelion_wire::transport::Endpoint;
@@ -230,7 +232,7 @@ fn writes_of_metadata_go_to_the_hub() {
     check(write.clone(), "A/1");
     check(RouteCase { unavailable: "A", open: "A", ..write.clone() }, "A/1");
     check(RouteCase { excluded: "A", ..write.clone() }, "A/1");
-    // The hub may have moved.
+    // Another region may be the hub by now.
     let next = |tried| RouteCase { tried, route_to: Some(Next), ..write.clone() };
     check(next("A"), "B/3+C");
     check(next("AB"), "C/3");

@@ -1,3 +1,6 @@
+//! The transport over an HTTP client of `azure_core`: what it sends, and which failures mean "not
+//! sent".
+
 use std::sync::Mutex;
 use std::time::Duration;
 

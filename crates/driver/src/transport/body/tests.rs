@@ -1,3 +1,5 @@
+//! Reading the body of a response in parts, within the limit.
+
 use http::HeaderValue;
 
 use super::*;

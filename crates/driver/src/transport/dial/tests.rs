@@ -1,3 +1,5 @@
+//! Opening a TCP connection: the order of the addresses, and the socket options.
+
 use super::*;
 
 #[test]

@@ -1,3 +1,5 @@
+//! Each environment variable of the transport, and the errors for bad values.
+
 use std::time::Duration;
 
 use super::*;

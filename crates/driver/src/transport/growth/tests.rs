@@ -1,3 +1,5 @@
+//! Which shard gets a request, when shards are opened, and which idle shards are spare.
+
 use super::*;
 
 const LIMITS: ShardLimits = ShardLimits { shards_min: 1, shards_max: 32, streams_max: 20 };

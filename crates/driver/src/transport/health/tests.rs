@@ -1,3 +1,5 @@
+//! Each rule that keeps, suspects, retires or breaks a connection.
+
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);

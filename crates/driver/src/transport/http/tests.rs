@@ -1,3 +1,5 @@
+//! What the default transport reports about a request over HTTP/1.1.
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 

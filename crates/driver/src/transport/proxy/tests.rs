@@ -1,3 +1,5 @@
+//! Addresses of proxies, the proxy of each endpoint, and that credentials are never shown.
+
 use super::*;
 
 fn endpoint(text: &str) -> Endpoint {

@@ -1,3 +1,5 @@
+//! Which certificates are trusted, client certificates, and a TLS configuration of the caller.
+
 use std::time::SystemTime;
 
 use perihelion_server::certificates::{Certificates, Names};

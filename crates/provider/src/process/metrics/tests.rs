@@ -1,3 +1,5 @@
+//! Quantiles of durations, counts of calls, and the cost that a span records.
+
 use std::time::Duration;
 
 use super::*;

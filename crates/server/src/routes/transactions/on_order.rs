@@ -1,6 +1,6 @@
 //! Answers to transactions that fault rules order: results with any status, and the mode
 //! `FastResponse`. An aborted write (452) that is ordered is a real abort: its answer is recorded,
-//! so its token is burnt, and a client that sends the token again gets the same answer.
+//! so its token is used up, and a client that sends the token again gets the same answer.
 
 use perihelion_engine::{Layer, Refusal};
 use perihelion_wire::headers;

@@ -1,3 +1,5 @@
+//! Hints about activities: which are kept when there are too many, and which are forgotten.
+
 use duroxide::providers::WorkItem;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Hints about instances: when an instance is taken, read again, parked and forgotten.
+
 use duroxide::providers::DispatcherCapabilityFilter;
 use tokio::time::Instant;
 

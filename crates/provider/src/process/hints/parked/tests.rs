@@ -1,3 +1,5 @@
+//! When parked instances are looked at, and for which dispatchers they are parked.
+
 use super::*;
 
 fn capability(name: &str) -> Capability {
