@@ -18,16 +18,16 @@ use crate::Error;
 /// | `OutcomeUnknown` | all or nothing | commit the same operations with the same token again |
 /// | `Failed` | nothing | look at the [`Error`]: the service or the network failed, or the request is wrong |
 ///
-/// Another commit of a token that may have been used before is never `Failed`: if the service
-/// does not decide it, what the token did before is still unknown.
+/// A commit whose token may have been used before is never `Failed`: if the service does not
+/// decide this commit, the outcome of the earlier one is still unknown.
 ///
 /// With `?`, it becomes an [`Error`]: an abort then has the status of its first culprit
 /// ([`Error::is_conflict`], [`Error::operation_index`]), and an unknown outcome is ambiguous
 /// ([`Error::is_ambiguous`]).
 #[derive(Debug, Clone)]
 pub enum TransactionError {
-    /// The service has decided that the transaction fails: one of its operations did. Of a read
-    /// transaction, a document does not exist or cannot be read.
+    /// The service has decided that the transaction fails, because one of its operations failed.
+    /// In a read transaction, a document does not exist or cannot be read.
     Aborted(Box<AbortedTransaction>),
     /// The transaction may or may not have been committed: its answer was lost, the repeats had
     /// no clear answer either, or there was no time left to repeat it. Or an earlier commit of the
@@ -121,8 +121,8 @@ impl UnknownOutcome {
 }
 
 impl TransactionError {
-    /// The error of a run of a transaction that began with the token `first`. There is no `From`
-    /// for this: of the error of another write, nothing is known about a token.
+    /// The error of a run of a transaction that began with the token `first`. This is not a
+    /// `From<Error>`, because the error of any other write has no token.
     pub(super) fn of_run(error: Error, first: IdempotencyToken) -> Self {
         if !error.is_ambiguous() {
             return TransactionError::Failed(error);

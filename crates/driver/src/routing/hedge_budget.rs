@@ -47,8 +47,9 @@ impl HedgeBudget {
         (self.hedges_max - self.hedges.available_permits(), LOSERS_MAX - self.losers.available_permits())
     }
 
-    /// A permit to await a first leg that has lost, for its charge. It counts apart: a region
-    /// that hangs keeps such legs for seconds, and must not keep hedges from others.
+    /// A permit to await a first leg that has lost, for its charge. These permits have a budget of
+    /// their own: a region that hangs keeps such legs waiting for seconds, and must not use up the
+    /// budget of hedges.
     pub(crate) fn try_acquire_loser(&self) -> Option<HedgePermit> {
         Arc::clone(&self.losers).try_acquire_owned().ok().map(HedgePermit)
     }

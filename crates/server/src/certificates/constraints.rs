@@ -1,15 +1,15 @@
 //! The names that the local CA may sign.
 //!
-//! Users add the CA to their trust stores. If its key is stolen, it must not be good for the
-//! certificates of other sites. So the CA may sign the names of this server, and names and addresses
-//! that only exist in private networks.
+//! Users add the CA to their trust stores. A thief of its key must not be able to sign
+//! certificates of other sites. So the CA may only sign the names of this server, and names and
+//! addresses that only exist in private networks.
 
 use std::net::IpAddr;
 
 use rcgen::{CidrSubnet, GeneralSubtree, NameConstraints};
 
-/// Top-level names that no public name can end with (RFC 2606, 6761, 6762, 8375, and ICANN's
-/// `internal`).
+/// Domains that no public name ends with (RFC 2606, 6761, 6762, 8375, ICANN's `internal`, and two
+/// that routers and hosts use by default).
 const PRIVATE_DOMAINS: [&str; 7] =
     ["localhost", "local", "internal", "test", "lan", "localdomain", "home.arpa"];
 
@@ -38,8 +38,8 @@ pub(super) fn for_names(names: &[String]) -> NameConstraints {
     NameConstraints { permitted_subtrees, excluded_subtrees: Vec::new() }
 }
 
-/// Whether a CA with these names may sign all the others. A CA without names is of an earlier
-/// version and may sign every name.
+/// Whether a CA whose constraints have the names `ca_names` may sign all of `names`. A CA without
+/// names is of an earlier version and may sign every name.
 pub(super) fn permit_all<'a>(ca_names: &[String], mut names: impl Iterator<Item = &'a str>) -> bool {
     ca_names.is_empty() || names.all(|name| is_private(name) || ca_names.iter().any(|own| own == name))
 }

@@ -9,8 +9,9 @@ use tokio::time::Instant;
 use super::Connections;
 
 impl Connections {
-    /// Takes the shards out of use whose tasks are stuck and have had their fresh chance. Their
-    /// requests end by their deadlines.
+    /// Takes shards out of use whose tasks are stuck and have not run again in time
+    /// ([`Pulse::is_given_up`](crate::pulse::Pulse::is_given_up)). Their requests end by their
+    /// deadlines.
     #[cold]
     pub(super) fn remove_stuck_shards(self: &Arc<Self>) {
         let (now, shards) = (Instant::now(), self.shards.load());
@@ -22,7 +23,7 @@ impl Connections {
         for shard in stuck {
             if shard.core.slots.close() {
                 let number = shard.core.number;
-                tracing::info!(endpoint = %self.endpoint, number, "nobody runs the runtime of a connection");
+                tracing::info!(endpoint = %self.endpoint, number, "the runtime of a connection is stuck");
             }
             self.remove_shard(shard.core.number);
         }
@@ -39,7 +40,7 @@ impl Connections {
         if stuck.is_empty() {
             return;
         }
-        tracing::info!(endpoint = %self.endpoint, "nobody runs the runtime that opens a connection");
+        tracing::info!(endpoint = %self.endpoint, "the runtime that opens a connection is stuck");
         stuck.iter().for_each(|task| task.end(&self.opening));
         self.grow(self.lock());
     }
