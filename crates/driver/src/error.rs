@@ -198,8 +198,8 @@ impl Error {
     }
 
     /// Whether the resource, or the container that it should be in, does not exist; see also
-    /// [`Error::is_document_not_found`]. A 404/1002 does not count: it says that the region has not yet applied the writes of the
-    /// session.
+    /// [`Error::is_document_not_found`]. A 404/1002 does not count: it says that the region has not
+    /// yet applied the writes of the session.
     pub fn is_not_found(&self) -> bool {
         self.has_code(status::NOT_FOUND.code) && self.0.status != Some(status::READ_SESSION_NOT_AVAILABLE)
     }

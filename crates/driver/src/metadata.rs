@@ -52,7 +52,7 @@ pub(crate) trait MetadataRequests: Send + Sync + 'static {
     /// Reads the account document from one location, in one attempt.
     fn read_account<'a>(&'a self, location: &'a Location, deadline: Instant) -> MetadataRequest<'a, Bytes>;
 
-    /// The account was read successfully.
+    /// Called after the account was read successfully.
     fn account_was_read(&self);
 
     /// Reads the properties of a container.

@@ -8,7 +8,7 @@
 //!
 //! When the whole process was stopped for a while (a signal, a debugger, a paused virtual machine),
 //! every task is far behind, and runs again a moment later. So before a caller gives up something
-//! of value, such as an open connection, it waits whether the task runs again
+//! of value, such as an open connection, it gives the task some time to run again
 //! ([`Pulse::is_given_up`]).
 
 use std::future::Future;
@@ -33,7 +33,7 @@ pub(crate) const FRESH_CHANCE: Duration = Duration::from_millis(250);
 /// When a task will run again.
 #[derive(Debug)]
 pub(crate) struct Pulse {
-    /// The time below counts from here.
+    /// The times in the other fields count from here.
     began_at: Instant,
     due_ms: AtomicU64,
     /// When the task was first seen to be stuck; [`NOT_STUCK`] if it runs.
@@ -65,8 +65,8 @@ impl Pulse {
         self.is_late_by(LATE_AFTER, now)
     }
 
-    /// Whether the task is stuck, and has not run since it was seen to be so [`FRESH_CHANCE`] ago
-    /// or earlier. The first call for a stuck task returns `false`.
+    /// Whether the task is stuck, and an earlier call at least [`FRESH_CHANCE`] ago found it stuck
+    /// too. The first call for a stuck task returns `false`.
     pub(crate) fn is_given_up(&self, now: Instant) -> bool {
         if !self.is_stuck(now) {
             return false;
@@ -88,7 +88,7 @@ impl Pulse {
     }
 }
 
-/// Runs a future that others wait for. The pulse shows whether it is still run.
+/// Runs a future that others wait for. The pulse shows whether it still makes progress.
 pub(crate) async fn beating<F: Future>(pulse: &Pulse, future: F) -> F::Output {
     let mut future = pin!(future);
     loop {

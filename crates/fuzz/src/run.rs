@@ -20,7 +20,7 @@ const HANGING: Duration = Duration::from_secs(60);
 /// The most memory of the whole process, in bytes.
 pub const MEMORY_MAX: u64 = 1 << 30;
 
-/// After so many inputs the memory is looked at.
+/// The memory is checked each time this many inputs have run.
 const MEMORY_INTERVAL: u64 = 256;
 
 /// The stack of the thread that runs inputs: that of a worker thread of a server.
@@ -41,7 +41,7 @@ pub struct Plan {
     pub time: Option<Duration>,
 }
 
-/// An input that the target does not take as it should.
+/// An input that makes the target fail.
 #[derive(Debug)]
 pub struct Failure {
     /// The target.

@@ -36,7 +36,7 @@ impl Failure {
     }
 
     /// Whether the service or the network is at fault. Unlike [`Failure::is_transient`] this
-    /// leaves out refused access: when a provider is opened, a wrong key is told at once.
+    /// leaves out refused access: when a provider is opened, a wrong key is reported at once.
     pub(crate) fn is_service_fault(&self) -> bool {
         self.is_transient() && !matches!(self, Failure::Storage(error) if is_access_refused(error))
     }
@@ -97,13 +97,13 @@ impl Failure {
     }
 }
 
-/// Whether the service refused the key or token, or no token could be had. While a provider
-/// runs, this is a key or a token that is being replaced, and passes.
+/// Whether the service refused the key or token, or no token could be obtained. While a provider
+/// runs, the reason is a key or a token that is being replaced, so this failure is transient.
 pub(crate) fn is_access_refused(error: &Error) -> bool {
     let is_refused = |status: Status| match status.code {
         401 => true,
         // Without a sub-status, or with one of Entra ID's. Other refusals, such as that of a full
-        // logical partition (1014), stay.
+        // logical partition (1014), are permanent.
         403 => status.sub == 0 || (5300..5400).contains(&status.sub),
         _ => false,
     };

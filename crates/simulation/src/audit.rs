@@ -1,6 +1,6 @@
 //! The audit after a run checks four things: every workflow has ended as expected, every
 //! history is whole, no activity ran too often or too seldom, and no document in the
-//! container waits for work.
+//! container is still to be processed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -101,7 +101,7 @@ pub async fn wait_until_settled(user: &User) -> Vec<String> {
     }
 }
 
-/// Documents that still wait for work, or that no other document refers to.
+/// Documents that are still to be processed, or that no other document refers to.
 pub fn leftover_documents(rows: &[Value]) -> Vec<String> {
     let mut leftover = Vec::new();
     let referenced: HashSet<(String, String)> = rows.iter().flat_map(referenced_documents).collect();

@@ -20,7 +20,7 @@ use crate::write_log::LoggedWrite;
 /// What a run left behind.
 #[derive(Debug, Default)]
 pub struct Evidence {
-    /// What the user's calls returned that they should not have.
+    /// Wrong results of the user's calls.
     pub failed_calls: Vec<String>,
     /// The instances that the user started, and how each must end.
     pub endings: Endings,
@@ -35,13 +35,13 @@ pub struct Evidence {
     pub has_retention: bool,
     /// All documents at the end.
     pub documents: Vec<Value>,
-    /// Documents that wait for work at the end, as text.
+    /// Documents that are still to be processed at the end, as text.
     pub leftover: Vec<String>,
     /// The history of each execution at the end, or why it could not be read.
     pub histories: Vec<(String, u64, Result<Vec<Event>, String>)>,
     /// When runs of each activity began, by its input.
     pub runs: BTreeMap<String, Vec<Duration>>,
-    /// The requests of each process in the last time of the run, when nothing was left to do.
+    /// The requests of each process in the last part of the run, when nothing was left to do.
     pub idle: Vec<growth::IdleProcess>,
     /// All writes that were applied, in order.
     pub writes: Vec<LoggedWrite>,

@@ -119,7 +119,7 @@ impl Partition {
         let mut problems = Vec::new();
         for write in writes {
             let outcome = match (write.id, write.body) {
-                // A state is never patched in what is checked here.
+                // A patch never changes the members of a state that are checked here.
                 (STATE_ID, Some(body)) if body["operations"].is_array() => Ok(()),
                 (STATE_ID, Some(body)) => self.check_state(body),
                 (id, body) if id.starts_with(ACTIVITY_PREFIX) => {

@@ -63,7 +63,7 @@ impl Horizon {
         ExpectedAnswer { horizon: Arc::clone(self), number }
     }
 
-    /// The process was killed.
+    /// Called when the process was killed.
     pub fn end(&self) {
         let mut state = self.state();
         state.is_ended = true;
@@ -143,14 +143,14 @@ pub struct AnswerPromise {
 }
 
 impl AnswerPromise {
-    /// The answer comes at this moment.
+    /// Called when the moment of the answer is known.
     pub fn comes_at(&self, moment: Duration) {
         if let Some(not_before) = self.horizon.state().answers.get_mut(&self.number) {
             *not_before = moment;
         }
     }
 
-    /// The answer is there.
+    /// Called when the answer has arrived.
     pub fn keep(self) {
         self.horizon.state().answers.remove(&self.number);
     }

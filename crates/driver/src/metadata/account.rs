@@ -66,7 +66,7 @@ struct Refreshes {
 struct RefreshUnderWay {
     /// Closed when the refresh has ended, or when the operation that makes it was dropped.
     ended: watch::Receiver<()>,
-    /// Whether that operation is still run.
+    /// Shows whether that operation still makes progress.
     pulse: Arc<Pulse>,
 }
 
@@ -161,8 +161,8 @@ impl AccountReader {
 
     /// Reads the account again, unless the last refresh ended less than the refresh pause
     /// ago. If another caller reads it, waits for that caller. After a failure the known
-    /// regions stay in use. If the caller that reads is cancelled or is not run any more, or
-    /// if its deadline passes before the account was read, the next caller reads the account.
+    /// regions stay in use. If the caller that reads is cancelled or makes no progress any more,
+    /// or if its deadline passes before the account was read, the next caller reads the account.
     pub(crate) async fn refresh(
         &self,
         requests: &impl MetadataRequests,
@@ -175,7 +175,7 @@ impl AccountReader {
                 Turn::Begin(pulse, ended) => break (pulse, ended),
                 Turn::NotNeeded => return,
                 Turn::Wait(mut other) => {
-                    // From time to time this looks whether the other caller is still run.
+                    // Checks from time to time whether the other caller still makes progress.
                     let until = deadline.min(Instant::now() + pulse::BEAT);
                     let _ = tokio::time::timeout_at(until, other.ended.changed()).await;
                     if Instant::now() >= deadline {
@@ -245,7 +245,7 @@ impl AccountReader {
 
     /// Parses the account document, and publishes the account in the topology. If an account was
     /// published whose read began after `read_at`, nothing changes and the result is false: a
-    /// caller whose runtime was not run for a while may have read the account long ago.
+    /// caller whose runtime made no progress for a while may have read the account long ago.
     fn publish(&self, topology: &Topology, body: &Bytes, read_at: Instant) -> Result<bool, Error> {
         let mut published_read_at = self.published_read_at.lock().unwrap_or_else(PoisonError::into_inner);
         if published_read_at.is_some_and(|published| read_at < published) {

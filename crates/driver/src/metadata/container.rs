@@ -141,8 +141,8 @@ impl Container {
     }
 
     /// Publishes metadata whose read began at `read_at`, and returns the current metadata. If
-    /// metadata was published whose read began later, nothing changes: a task whose runtime was
-    /// not run for a while may have read its metadata long ago.
+    /// metadata was published whose read began later, nothing changes: a task whose runtime made
+    /// no progress for a while may have read its metadata long ago.
     pub(crate) fn publish(
         &self,
         metadata: Arc<ContainerMetadata>,

@@ -36,7 +36,7 @@ struct LearningState {
 pub(super) struct UnderWay {
     /// The result. If the task was cancelled, the channel is closed.
     pub(super) receiver: ShareReceiver,
-    /// Whether the task is still run.
+    /// Shows whether the task still makes progress.
     pub(super) pulse: Arc<Pulse>,
 }
 

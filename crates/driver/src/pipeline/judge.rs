@@ -137,8 +137,8 @@ pub(super) fn regions_of(prepared: &Prepared<'_>) -> Regions {
     }
 }
 
-/// What is known about the attempt's region, as the writer of the operation's partition. A
-/// read shows which region that is only if it asks for that region.
+/// Whether the attempt's region is known to take the writes of the operation's partition. A read
+/// shows that only if it asks that the write region answers.
 fn writer_of(prepared: &Prepared<'_>) -> Writer {
     let (snapshot, operation) = (&prepared.snapshot, prepared.call.operation);
     let partition = prepared.partition.as_ref();

@@ -25,8 +25,8 @@ pub(crate) enum RouteTo {
     /// A region that takes writes. If only one region takes writes, it has seen every
     /// write.
     WriteRegion,
-    /// As [`RouteTo::Next`], for a read that only the region may answer that takes the writes
-    /// of the partition.
+    /// The same region as [`RouteTo::Next`]. The attempt is a read that only one region may answer:
+    /// the one that takes the writes of the partition.
     NextAsWriteRegion,
 }
 

@@ -272,8 +272,8 @@ impl Connections {
         }
     }
 
-    /// The connection of a shard has ended. It is replaced if requests wait. A server that
-    /// ends new connections at once gets no more of them ahead of need for a while.
+    /// Called when the connection of a shard has ended. It is replaced if requests wait. To a
+    /// server that ends new connections at once, no connection is opened ahead of need for a while.
     pub(super) fn ended(self: &Arc<Self>, core: &ShardCore) {
         let mut changing = self.lock();
         self.remove_shard(core.number);

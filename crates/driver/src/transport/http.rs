@@ -73,8 +73,9 @@ impl HttpTransport {
     /// connection does. A driver calls this whenever it has read its account. Nothing is done
     /// outside a tokio runtime.
     ///
-    /// The other direction needs no question: an endpoint whose new connections speak
-    /// HTTP/1.1 only is used so as soon as its last HTTP/2 connection has ended.
+    /// For the change from HTTP/2 to HTTP/1.1 nothing has to be asked: an endpoint whose new
+    /// connections speak only HTTP/1.1 is used with HTTP/1.1 as soon as its last HTTP/2
+    /// connection has ended.
     pub fn negotiate_again(&self) {
         for connections in self.endpoints.load().iter() {
             connections.negotiate_again();

@@ -46,7 +46,7 @@ pub(super) struct Http1Connection {
     number: Option<u32>,
 }
 
-/// Asks the task of a connection whether it is run.
+/// Asks the task of a connection whether it makes progress.
 #[derive(Default)]
 struct Probe {
     asked: Notify,
@@ -200,8 +200,8 @@ impl<'a> ConnectionPermit<'a> {
     }
 }
 
-/// An idle connection that is asked whether it is usable. When this is dropped before it answered,
-/// and the connection is open, its runtime is probably not run.
+/// An idle connection that is asked whether it is usable. When this value is dropped before the
+/// connection has answered, and the connection is open, its runtime probably makes no progress.
 struct AskedConnection<'a> {
     pool: &'a Http1Pool,
     /// The runtime of the request.

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use super::vitals::Vitals;
 
-/// Connections that end within this time belong to one incident. A server that ends every
-/// new connection is so counted once a second.
+/// Connections that end within this time belong to one incident. So a server that ends every
+/// new connection counts once a second.
 const TOGETHER: Duration = Duration::from_secs(1);
 
 /// The last incident, and when it began.
@@ -43,14 +43,14 @@ pub(super) struct ShardIncidents {
 }
 
 impl ShardIncidents {
-    /// The connection has ended. Connections to one endpoint that end together have the same
-    /// incident.
+    /// Called when the connection has ended. Connections to one endpoint that end together have the
+    /// same incident.
     pub(super) fn end(&self, endpoint: &Incidents, now: Instant) -> Incident {
         *self.end.get_or_init(|| endpoint.at(now))
     }
 
-    /// Nothing arrives on the connection, though requests wait. The incident is the same until
-    /// something arrives. A connection that lives on may be silent again later, which is
+    /// Called when nothing arrives on the connection though requests wait. The incident is the same
+    /// until something arrives. A connection that stays open may be silent again later, which is
     /// another incident.
     pub(super) fn silence(&self, endpoint: &Incidents, vitals: &Vitals, now: Instant) -> Incident {
         if let Some(end) = self.end.get() {
@@ -67,8 +67,8 @@ impl ShardIncidents {
         }
     }
 
-    /// The connection is closed because it is silent. Its requests fail in one incident with
-    /// those that have given up before.
+    /// Called when the connection is closed because it is silent. Its requests fail in one incident
+    /// with those that have given up before.
     pub(super) fn break_off(&self, endpoint: &Incidents, vitals: &Vitals, now: Instant) {
         let silence = self.silence(endpoint, vitals, now);
         self.end.get_or_init(|| silence);

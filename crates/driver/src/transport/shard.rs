@@ -44,7 +44,7 @@ pub(super) struct ShardCore {
     pub(super) number: u64,
     pub(super) slots: Slots,
     pub(super) vitals: Arc<Vitals>,
-    /// Whether the connection's task is still run.
+    /// Shows whether the connection's task still makes progress.
     pub(super) pulse: Pulse,
     incidents: ShardIncidents,
     /// Asks for a ping.
@@ -112,7 +112,7 @@ impl ShardCore {
         self.incidents.silence(&owner.incidents, &self.vitals, Instant::now())
     }
 
-    /// The connection is closed because it is silent.
+    /// Called when the connection is closed because it is silent.
     pub(super) fn broken(&self, owner: &Connections) {
         self.incidents.break_off(&owner.incidents, &self.vitals, Instant::now());
     }

@@ -31,7 +31,7 @@ pub(super) struct TransferLog {
 }
 
 impl TransferLog {
-    /// The request begins.
+    /// The log of a request that begins now.
     pub(super) fn start(now: Instant) -> Self {
         TransferLog {
             carrier: None,
@@ -42,12 +42,12 @@ impl TransferLog {
         }
     }
 
-    /// Says what the request waits for from now on.
+    /// Records what the request waits for from now on.
     pub(super) fn wait_for(&mut self, waiting: Wait) {
         self.waiting = waiting;
     }
 
-    /// A connection has taken the request.
+    /// Records that a connection has taken the request.
     pub(super) fn hand_over(&mut self, carrier: Carrier, now: Instant) {
         self.waited += now.duration_since(self.phase_began_at);
         if carrier.protocol == Protocol::Http1 && !carrier.is_new {
@@ -58,18 +58,19 @@ impl TransferLog {
         self.phase_began_at = now;
     }
 
-    /// The connection has given the request back; it waits for another one.
+    /// Records that the connection has given the request back. The request waits for another
+    /// connection.
     pub(super) fn take_back(&mut self) {
         self.carrier = None;
     }
 
-    /// The head of the answer has arrived.
+    /// Records that the head of the answer has arrived.
     pub(super) fn answer_begins(&mut self, now: Instant) {
         self.first_byte = Some(now.duration_since(self.phase_began_at));
         self.phase_began_at = now;
     }
 
-    /// The request has ended, with an answer or without one.
+    /// The transfer of a request that has ended, with an answer or without one.
     pub(super) fn end(self, now: Instant) -> Transfer {
         let last_phase = now.duration_since(self.phase_began_at);
         let (waited, body) = match self.carrier {

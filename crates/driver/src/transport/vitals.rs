@@ -48,17 +48,17 @@ impl Vitals {
         }
     }
 
-    /// Bytes arrived.
+    /// Records that bytes arrived.
     pub(super) fn hear(&self, now: Instant) {
         self.heard.store(self.nanos(now), Ordering::Relaxed);
     }
 
-    /// The first request begins.
+    /// Records that a request begins while there is no other.
     pub(super) fn begin_busy(&self, now: Instant) {
         self.busy_since.store(self.nanos(now), Ordering::Relaxed);
     }
 
-    /// The last request has ended.
+    /// Records that the last request has ended.
     pub(super) fn begin_idle(&self, now: Instant) {
         self.idle_since.store(self.nanos(now), Ordering::Relaxed);
     }
@@ -71,13 +71,13 @@ impl Vitals {
         self.pinged.store(NO_PING, Ordering::Relaxed);
     }
 
-    /// A request was answered, with any status.
+    /// Records that a request was answered, with any status.
     pub(super) fn answered(&self, now: Instant) {
         self.answered.store(self.nanos(now), Ordering::Relaxed);
         self.failures.store(0, Ordering::Relaxed);
     }
 
-    /// A request failed, and this connection may be at fault.
+    /// Records that a request failed, and that this connection may be at fault.
     pub(super) fn failed(&self) {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }

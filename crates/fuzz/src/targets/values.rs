@@ -106,7 +106,7 @@ pub(super) fn run_patch(input: &[u8]) {
     let before = json::to_text(&Value::Object(document.clone()), Style::Point).len();
     if patch.apply(&mut document).is_ok() {
         let after = json::to_text(&Value::Object(document), Style::Point).len();
-        // The bound of the bytes that a patch adds is what limits the work of a transaction.
+        // The work of a transaction is limited by this bound on the bytes that a patch adds.
         assert!(
             after <= before + patch.added_bytes_max(),
             "{after} > {before} + {}",

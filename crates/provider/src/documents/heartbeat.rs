@@ -31,8 +31,8 @@ pub(crate) const ROSTER_ID: &str = "roster";
 /// What a process asks of the others. Slices are named by their first effective key.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Requests {
-    /// Whether the process has taken work in the last time: each process is to poll its own
-    /// slices. While no process is busy, one process polls the whole partition.
+    /// Whether the process has taken work recently. While a process is busy, each process polls
+    /// its own slices. While none is, one process polls the whole partition.
     #[serde(rename = "busy", default, skip_serializing_if = "is_false")]
     pub(crate) is_busy: bool,
     /// Slices with work that the process cannot run, or more work than it can run: the other

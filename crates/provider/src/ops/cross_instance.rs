@@ -1,6 +1,6 @@
 //! Finds out, when a provider is opened, whether the account has distributed transactions: one
-//! read transaction of the container's layout document. If nothing can be found out, the first
-//! turn that needs a transaction does.
+//! read transaction of the container's layout document. If that has no clear answer, the first
+//! turn that needs a transaction finds out.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::options::cross_instance::CrossInstance;
 use crate::process::transactions::Transactions;
 use crate::store::{RETRY_FOR, Store, retry_while};
 
-/// How long `Auto` waits for an answer. It can be opened without one.
+/// How long a provider with `Auto` waits for an answer. It can be opened without one.
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Asks the account if the option wants transactions. Refuses to open the provider if the option

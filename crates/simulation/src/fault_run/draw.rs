@@ -29,7 +29,7 @@ const ATTEMPTS_MAX: u32 = 1000;
 /// The largest step of a clock, in milliseconds.
 const CLOCK_STEP_MAX_MS: i64 = 240_000;
 
-/// Makes the random numbers of `draw_cross_instance` others than those of the run.
+/// Gives `draw_cross_instance` other random numbers than the rest of the run.
 const CROSS_INSTANCE_SALT: u64 = 0x6474_635f_6472_6177;
 
 /// How large the runs are.

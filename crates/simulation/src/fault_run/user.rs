@@ -40,8 +40,8 @@ pub const IDLE_TIME: Duration = Duration::from_secs(10);
 /// Tells the user that the faults have ended, and the harness that the user is idle.
 #[derive(Debug, Default)]
 pub struct Calm {
-    /// The moment at which the faults ended, in milliseconds since the start of the run and one
-    /// more; 0 before.
+    /// One more than the moment at which the faults ended, in milliseconds since the start of the
+    /// run; 0 before the faults have ended.
     began_at: AtomicU64,
     /// Whether all scenarios and storms are done and all workflows have ended. Then no fault
     /// can affect them any more.
@@ -49,7 +49,7 @@ pub struct Calm {
 }
 
 impl Calm {
-    /// The faults have ended now.
+    /// Called when the faults have ended.
     pub fn begin(&self, now: Duration) {
         self.began_at.store(u64::try_from(now.as_millis()).unwrap_or(u64::MAX - 1) + 1, Ordering::SeqCst);
     }

@@ -79,9 +79,9 @@ impl Effects {
     }
 
     /// The effects when the partition itself has answered. If the partition has a breaker,
-    /// the breaker resets its counters and closes. If only the region that takes the
-    /// partition's writes answers so, and the partition was known to be written elsewhere, this
-    /// region is remembered.
+    /// the breaker resets its counters and closes. If the answer shows that this region takes the
+    /// writes of the partition, and the partition was known to be written elsewhere, this region
+    /// is remembered.
     pub(super) const fn partition_answered(regions: Regions) -> Self {
         let success = if regions.has_breaker { Some(Effect::PartitionSucceeded) } else { None };
         let found = match regions.writer {

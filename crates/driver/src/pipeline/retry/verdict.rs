@@ -47,7 +47,7 @@ pub(crate) struct Regions {
     /// Whether a circuit breaker has counted failures or lost hedges of the partition and
     /// region just tried.
     pub(crate) has_breaker: bool,
-    /// What is known about the region just tried, as the writer of the partition.
+    /// Whether the region just tried is known to take the writes of the partition.
     pub(crate) writer: Writer,
 }
 

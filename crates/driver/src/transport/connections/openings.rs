@@ -83,8 +83,9 @@ impl Connections {
         }
     }
 
-    /// A task that opened a connection has ended. A task that was dropped (`is_interrupted`)
-    /// starts no further task: its runtime is shut down, and would drop that task too.
+    /// Called when a task that opened a connection has ended. A task that was dropped
+    /// (`is_interrupted`) starts no further task: its runtime is shut down, and would drop that
+    /// task too.
     fn opened(self: &Arc<Self>, outcome: Result<NewConnection, Failure>, is_interrupted: bool) {
         match outcome {
             Ok(NewConnection::Http2(new)) => self.add_shard(new),
@@ -113,7 +114,7 @@ impl Connections {
 /// A task that opens a shard.
 pub(super) struct OpeningTask {
     task: AbortOnDrop,
-    /// Whether the task is still run.
+    /// Shows whether the task still makes progress.
     pub(super) pulse: Arc<Pulse>,
     /// Whether the task is counted in `Connections::opening`.
     is_counted: Arc<AtomicBool>,

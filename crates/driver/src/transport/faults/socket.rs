@@ -52,7 +52,7 @@ impl Switch {
         })))
     }
 
-    /// From now on, what is written is thrown away. A request that is handed to the connection
+    /// Throws away what is written from now on. A request that is handed to the connection
     /// after this does not reach the peer.
     pub(super) fn mute(&self) {
         if let Some(state) = &self.0 {
@@ -61,7 +61,7 @@ impl Switch {
         }
     }
 
-    /// The next bytes that are written are thrown away, and the connection breaks after that.
+    /// Throws away the next bytes that are written, and breaks the connection after that.
     pub(super) fn break_at_next_write(&self, fault: ConnectionFault) {
         if let Some(state) = &self.0 {
             state.after_write.store(mode_of(fault), Ordering::SeqCst);

@@ -106,7 +106,7 @@ fn identity() -> Identity {
 }
 
 /// A server that asks for a certificate of this authority. The server's own certificate is not
-/// signed by an authority that anybody trusts.
+/// signed by a trusted authority.
 fn demanding(authority: &rcgen::Certificate) -> Arc<rustls::ServerConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(authority.der().clone()).unwrap();

@@ -69,8 +69,8 @@ pub(super) async fn run(core: &Core, worker: Option<&Worker>) {
 }
 
 /// Gives back the activities that were locked for workers of this process and that no worker
-/// has taken, so that other processes need not wait for the end of these locks. What fails is
-/// left to the end of its lock.
+/// has taken, so that other processes need not wait for the end of these locks. An activity that
+/// cannot be given back is free when its lock expires.
 pub(crate) async fn give_back(core: &Core) {
     let ready = core.hints.activities.with(|hints| hints.take_all_ready());
     let mut writes = Vec::with_capacity(ready.len());

@@ -125,9 +125,9 @@ struct Child {
 }
 
 /// Finds the children of these instances, including children whose start is queued or still
-/// in an outbox. The order is that of a start's way: a start that is in no outbox when the
-/// outboxes are read was delivered, so it is queued when the queue is read after them, or its
-/// child has begun when the states are read last.
+/// in an outbox. Outboxes, queue and states are read in the order in which a start moves: a start
+/// that is in no outbox when the outboxes are read was delivered, so it is queued when the queue
+/// is read after them, or its child has begun when the states are read last.
 ///
 /// Queries may miss what another process has just written. So children that a parent has
 /// scheduled lately are also found in its history.
@@ -214,8 +214,8 @@ async fn children_scheduled_lately(core: &Core, parent: &str) -> Result<Vec<Stri
     Ok(children)
 }
 
-/// The query `text IN (names)`. A list of values is found by index; `ARRAY_CONTAINS` is not,
-/// on every service.
+/// The query `text IN (names)`. Every service answers IN with an index; some do not use an index
+/// for `ARRAY_CONTAINS`.
 pub(super) fn in_list(text: &str, names: &[&str]) -> Query {
     let parameters: Vec<String> = (0..names.len()).map(|number| format!("@name{number}")).collect();
     let query = Query::new(format!("{text} IN ({})", parameters.join(", ")));

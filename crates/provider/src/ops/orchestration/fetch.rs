@@ -27,7 +27,8 @@ const DELETING_PAUSE: Duration = Duration::from_secs(1);
 /// documents.
 const UNREADABLE_PAUSE: Duration = Duration::from_secs(60);
 
-/// A fetch fails after this many claims in a row that failed: the database is not there.
+/// A fetch fails after this many failed claims in a row, because then the database is probably
+/// unreachable.
 const FAILED_CLAIMS_MAX: usize = 3;
 /// The time limit of the first claim of an instance. It doubles after each failed claim, so
 /// that an instance with a long history on a slow line can be claimed.
@@ -46,7 +47,8 @@ pub(crate) async fn run(
     if filter.is_some_and(|filter| filter.supported_duroxide_versions.is_empty()) {
         return Ok(None);
     }
-    // A process that is too old for the container does not count as one that fetches.
+    // A process that is too old for the layout of the container fails here, before it registers
+    // as a process that fetches instances.
     core.store.layout_version.check(&core.store.container)?;
     let wait = FetchWait::new(&core.options, poll_timeout);
     // A fetch that looks once writes its lock, unless an option allows otherwise.

@@ -82,7 +82,8 @@ impl FoundWork {
         }
     }
 
-    /// Limits what the poll may add to the hints. For the others, see the fields.
+    /// Limits what the poll may add to the hints to `room`. Sets the fields `may_share_instances`
+    /// and `is_dividing`.
     pub(super) fn set_limits(&mut self, room: Room, may_share_instances: bool, is_dividing: bool) {
         (self.room, self.may_share_instances, self.is_dividing) = (room, may_share_instances, is_dividing);
     }
@@ -114,7 +115,7 @@ impl FoundWork {
         self.next_takeover_in
     }
 
-    /// See the field.
+    /// The shortest time until this process may take work that waits longer than usual.
     pub(super) fn suspect_in(&self) -> Option<Duration> {
         self.suspect_in
     }

@@ -58,8 +58,8 @@ impl Spread {
         self.begin.filter(|(_, until)| at < *until).map(|(from, _)| from)
     }
 
-    /// Whether this process chooses a place, now that a poll has read this page at the head. Not
-    /// directly after another place: then it takes from the head once.
+    /// Whether this process chooses a place, now that a poll has read this page at the head. If the
+    /// polls before this one had a place, this process first takes from the head once.
     pub(super) fn is_wanted(&mut self, rows: &[Value]) -> bool {
         let was_away = self.begin.take().is_some() || self.was_at_end;
         self.was_at_end = false;

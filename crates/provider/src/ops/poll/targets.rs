@@ -12,8 +12,9 @@ use super::range::RangePoller;
 use crate::process::membership::{Membership, View};
 use crate::timing::{LOOK_INTERVAL_IDLE, LOOK_INTERVAL_MIN, POLL_INTERVAL_MIN};
 
-/// The targets are computed again after this time at the latest: slices that this process
-/// watches for its own sake are not in the view.
+/// The targets are computed again after this time at the latest, even if the view has not changed:
+/// slices that this process polls although another process owns them (`watch_slice_of`) are not in
+/// the view.
 const CURRENT_FOR: Duration = Duration::from_secs(1);
 
 /// When a process becomes busy, the partitions are divided. The process polls whole partitions

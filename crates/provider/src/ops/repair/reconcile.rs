@@ -49,7 +49,8 @@ const OTHERS_INTERVALS: u32 = 50;
 /// The most intervals that a process skips in a partition that another process looks at.
 const OTHERS_INTERVALS_MAX: u32 = 3200;
 
-/// The same for a process that fetches nothing. It does not know whether others look.
+/// While passes find nothing: the intervals that a process that fetches nothing skips in every
+/// partition. It does not know whether other processes look there.
 const UNKNOWN_INTERVALS: u32 = 45;
 
 /// The most documents of one round.
@@ -177,8 +178,8 @@ impl PartitionState {
     /// `idle_intervals` are skipped after a round.
     fn skip_interval(&mut self, is_awake: bool, idle_intervals: u32) -> bool {
         let to_skip = match self.intervals_to_skip {
-            // The first round of a partition that another process looks at comes at some time,
-            // so that the processes of a deployment do not all look at once.
+            // The first round of a partition that another process looks at comes at a random
+            // time, so that the processes of a deployment do not all look at once.
             None if idle_intervals >= OTHERS_INTERVALS => {
                 self.skipped_intervals = fastrand::u32(..idle_intervals);
                 *self.intervals_to_skip.insert(idle_intervals)
@@ -267,8 +268,8 @@ async fn run_round(core: &Core, range: FeedRange, pass: &mut Pass) -> Result<(),
     // begins behind it.
     let next_from = if last_made_at > pass.from { last_made_at } else { Stamp(last_made_at.0 + 1) };
     pass.from = if has_more { next_from } else { Stamp(0) };
-    // The documents of one instance are finished in order. One that takes long delays no
-    // other instance.
+    // The documents of one instance are finished in order. An instance that takes long does not
+    // delay the others.
     let mut instances: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for row in rows {
         instances.entry(row["instanceId"].to_string()).or_default().push(row);

@@ -75,8 +75,8 @@ async fn a_turn_takes_64_messages_while_a_process_may_not_know_the_list_of_lefto
     assert_eq!(state.value.undeleted, Vec::<String>::new());
 }
 
-/// The process that made the commit deletes leftovers while another process claims the instance:
-/// that one has read some of them as messages before.
+/// The process that made the commit deletes leftovers while another process claims the instance.
+/// The other process has read some of them as messages before.
 #[tokio::test]
 async fn leftovers_that_another_process_has_just_deleted_still_count_as_consumed() {
     let world = World::open().await;

@@ -178,7 +178,7 @@ impl ActivityHints {
         self.last_worker
     }
 
-    /// The worker no longer waits.
+    /// Removes a worker that no longer waits.
     pub(crate) fn remove_waiting_worker(&mut self, worker: u64) {
         self.waiting.remove(&worker);
     }

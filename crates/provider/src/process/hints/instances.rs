@@ -106,8 +106,8 @@ impl InstanceHints {
         self.change(instance, |hints| hints.set_left_out(true, now));
     }
 
-    /// The lock was given back, and its attempts were written to the messages. The
-    /// messages are visible from `due` on. Without a `due` the instance is due as it was when
+    /// Records that the lock was given back, and that its attempts were written to the messages.
+    /// The messages are visible from `due` on. Without a `due` the instance is due as it was when
     /// it was taken; if that is not known, at once. This process does not take it before
     /// `left_until`: other processes come first.
     pub(crate) fn record_abandon(
@@ -165,7 +165,7 @@ impl InstanceHints {
         self.change(instance, |hints| hints.block(until));
     }
 
-    /// The claim of the instance failed. It is not claimed again before `until`.
+    /// Records that the claim of the instance failed. It is not claimed again before `until`.
     pub(crate) fn record_failed_claim(&mut self, instance: &str, until: Stamp) {
         self.change(instance, |hints| hints.claim_failed(until));
     }

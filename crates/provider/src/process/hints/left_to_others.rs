@@ -1,7 +1,7 @@
 //! Work that this process gave back with a delay, usually because it cannot run it: the
-//! runtime abandons what is not registered. Other processes come first then, and this one
-//! tries again when they have had the time to take it. In a deployment that replaces one
-//! version by the next, work thus reaches the processes that can run it.
+//! runtime abandons work whose orchestration or activity is not registered. Then other processes
+//! come first, and this process tries again when they have had the time to take the work. So in a
+//! deployment that replaces one version by the next, work reaches the processes that can run it.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

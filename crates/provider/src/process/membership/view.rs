@@ -29,7 +29,8 @@ pub(crate) enum Rank {
     Owner,
     /// In a shared slice of another process, this process has the highest score for the work.
     Helper,
-    /// Other processes come before this one. Among those that do, this number spreads them.
+    /// Other processes come before this one. A process with a higher number waits longer, so that
+    /// the processes behind the owner do not all take the work at once.
     Behind(usize),
 }
 

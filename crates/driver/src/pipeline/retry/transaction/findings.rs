@@ -161,9 +161,9 @@ pub(super) fn outcome_of(finding: TransactionFinding, is_replay: bool) -> Outcom
         // The earlier run had this answer too, and may have gone on with the next token.
         TransactionFinding::AbortedRetriable if is_replay => Outcome::Unchanged,
         TransactionFinding::AbortedRetriable => Outcome::Decided,
-        // A transaction that no earlier attempt can have applied was not applied. Otherwise this is
-        // too little to say so: the results may have said that the transaction may be repeated, and
-        // an earlier run may have gone on with the next token.
+        // If no earlier attempt can have applied the transaction, it was not applied. Otherwise
+        // this answer does not decide it: the missing results may have said that the transaction
+        // may be repeated, and an earlier run may have continued with the next token.
         TransactionFinding::AbortedWithoutResults
         | TransactionFinding::NotProcessed
         | TransactionFinding::RefusedRetriable

@@ -60,8 +60,8 @@ async fn an_opening_on_a_runtime_that_nobody_runs_is_replaced() {
     world.send(Method::GET).await.unwrap();
 }
 
-/// Nobody runs the task of a connection any more. When the connection has had its fresh chance,
-/// another one is opened.
+/// The task of a connection makes no progress any more. When it has not run again in time, another
+/// connection is opened.
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_nobody_runs_is_replaced() {
     let world = World::new(options(), 20, |_| Answer::After(STEP));

@@ -127,7 +127,7 @@ async fn a_fault_on_one_shard_leaves_the_requests_of_the_others_alone() {
     assert!(!world.shards().contains(&1) && world.shards().len() == 3, "{:?}", world.shards());
 }
 
-/// An injected delay is no sign of a bad connection, because pings are answered meanwhile. A
+/// An injected delay does not show a bad connection, because pings are answered meanwhile. A
 /// request that the delay holds back until its deadline counts as a failure of its connection.
 #[tokio::test(start_paused = true)]
 async fn a_delay_is_not_a_hang_but_its_timeouts_are_failures() {

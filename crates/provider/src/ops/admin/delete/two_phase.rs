@@ -120,7 +120,7 @@ async fn prepare(
 }
 
 /// Writes the current time into the coordinator, when a quarter of `deletion_timeout` has
-/// passed since the last time. So no other process gives a deletion up that makes progress,
+/// passed since the last time. So no other process gives up a deletion that makes progress,
 /// however many instances it has.
 async fn record_progress(core: &Core, deletion: &mut Deletion, etag: &mut Etag) -> Result<(), Failure> {
     let age = Duration::from_millis(core.clock.now_ms().saturating_sub(deletion.made_at.ms()));
@@ -308,7 +308,8 @@ async fn roll_forward(
                 (written, counts)
             });
         }
-        // One that fails stops no other of its group. The reconciler begins again.
+        // A failure does not stop the other tombstones of the group. The reconciler repeats the
+        // whole deletion later.
         let written = join_all(tombstones).await;
         written.iter().for_each(|(_, counts)| add_counts(result, counts));
         written.into_iter().map(|(written, _)| written).collect::<Result<Vec<()>, Failure>>()?;

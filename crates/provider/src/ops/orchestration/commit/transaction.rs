@@ -36,7 +36,8 @@ const THROTTLE_RETRIES_MAX: u32 = 1;
 
 /// The outcome of an attempt to commit by a transaction.
 pub(crate) enum TransactionOutcome {
-    /// As that of a batch. If it is committed, the messages to other instances are delivered.
+    /// The service has decided the transaction, with an outcome that a batch has too. If it is
+    /// committed, the messages to other instances are delivered.
     Decided(CommitOutcome),
     /// The commit can only be a batch. Nothing was written.
     OnlyAsBatch(Obstacle),
@@ -105,10 +106,10 @@ fn add_all(
 }
 
 /// What an aborted transaction means. Nothing was written. If the state has changed, the commit is
-/// stale, as a batch would be. All other refusals are left to the batch. It processes the state
-/// first, while a service may name any of the operations that failed in a transaction. Its outbox
-/// delivers the messages: one that exists already counts as delivered there, and one that its
-/// partition refuses does not hold up its sender.
+/// stale, as a batch would be. After all other refusals the batch is sent, for two reasons. A batch
+/// processes the state first, while a service may name any of the operations that failed in a
+/// transaction. And the outbox of a batch delivers the messages: a message that exists already
+/// counts as delivered, and a message that its partition refuses does not hold up its sender.
 fn judge_abort(
     plan: &TurnPlan,
     preconditions: CommitPreconditions<'_>,
@@ -126,8 +127,9 @@ fn judge_abort(
     Ok(TransactionOutcome::OnlyAsBatch(Obstacle::Refused(error)))
 }
 
-/// What it means that the service has not processed the transaction. A refusal that does not pass
-/// by itself is not the end: the batch may be accepted, or its refusal says what is wrong.
+/// What it means that the service has not processed the transaction. After a permanent refusal
+/// the batch is sent: the service may accept the batch, or its refusal of the batch says what is
+/// wrong.
 fn judge_failure(error: Error) -> Result<TransactionOutcome, Failure> {
     let status = error.status();
     if is_unsupported(&error) {
@@ -149,9 +151,9 @@ fn judge_failure(error: Error) -> Result<TransactionOutcome, Failure> {
     }
 }
 
-/// Whether an error of a whole transaction says that the account has no transactions: it says so
-/// itself, it does not know the path, or it does not let this credential use transactions. If the
-/// credential is wrong, the batch finds out too.
+/// Whether an error of a whole transaction shows that the account has no transactions: the account
+/// says so, does not know the path, or does not let this credential use transactions. If the
+/// credential is wrong, the batch is refused too.
 pub(crate) fn is_unsupported(error: &Error) -> bool {
     let is_path_unknown = |status: Status| status.sub == 0 && PATH_UNKNOWN.contains(&status.code);
     error.is_unsupported()

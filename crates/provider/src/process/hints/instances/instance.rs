@@ -292,7 +292,7 @@ impl InstanceHint {
         }
     }
 
-    /// Whether nothing is known of it but that a poll left it out, before `time`.
+    /// Whether the only known fact about the instance is that a poll left it out before `time`.
     pub(super) fn was_left_out_before(&self, time: Stamp) -> bool {
         self.due.is_empty() && self.phase == Phase::Free && self.messages.left_out_at < time
     }
