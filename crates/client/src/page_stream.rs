@@ -8,8 +8,8 @@ use perihelion_driver::Error;
 
 /// A feed that returns pages of type `P`, one after the other.
 pub(crate) trait PageFeed<P>: Send + 'static {
-    /// Whether a caller can take the feed out of a stream that has ended. A feed of
-    /// another type is dropped at the end, with its requests that are still under way.
+    /// Whether a caller can take the feed out of a stream that has ended. If not, the feed is
+    /// dropped at the end, with its requests that are still under way.
     const IS_KEPT_AT_END: bool;
 
     /// The next page; `None` at the end.

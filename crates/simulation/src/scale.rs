@@ -41,7 +41,7 @@ const FIRST_ALONE: Duration = Duration::from_secs(2);
 /// The time for which clients open their providers.
 const CLIENTS_OPEN: Duration = Duration::from_secs(2);
 
-/// How long starts of a window are waited for after its end.
+/// How long after the end of a window its starts may still be picked up.
 const PICK_UP_LIMIT: Duration = Duration::from_secs(10);
 
 /// Killed processes are not restarted in these measurements.

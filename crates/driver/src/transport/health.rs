@@ -37,7 +37,7 @@ pub(super) struct HealthLimits {
 }
 
 impl HealthLimits {
-    /// When a busy connection that is silent for this time is pinged.
+    /// A busy connection that is silent for this long is pinged.
     pub(super) fn probe_after(self) -> Duration {
         self.read_hang_limit / 4
     }
@@ -49,7 +49,7 @@ pub(super) struct Signs {
     /// The connections of an endpoint are numbered in the order in which they were opened.
     pub(super) number: u64,
     pub(super) in_flight: u32,
-    /// Since bytes arrived last.
+    /// The time since bytes arrived last.
     pub(super) unheard_for: Duration,
     /// How long requests have been waiting without any bytes; zero without requests.
     pub(super) hung_for: Duration,
@@ -57,7 +57,7 @@ pub(super) struct Signs {
     /// How long there was no request; zero with requests.
     pub(super) idle_for: Duration,
     pub(super) failures: u32,
-    /// Since the last answer, or since the connection was opened.
+    /// The time since the last answer, or since the connection was opened.
     pub(super) unanswered_for: Duration,
     pub(super) has_answered: bool,
 }

@@ -88,10 +88,7 @@ impl Target {
         }
         if throughput.is_some() && self.engine.is_none() {
             return Err(Failure::usage(
-                format!(
-                    "the container {} exists, so --throughput cannot create it with that many",
-                    self.name
-                ),
+                format!("the container {} exists, so --throughput cannot set its request units", self.name),
                 "leave --throughput out, or name a container that does not exist",
             ));
         }
@@ -164,7 +161,7 @@ impl Target {
         }
         let is_database_random = self.names.database.is_none();
         let database = self.client.database(&self.name.database);
-        // A database with a random name goes whole.
+        // A database with a random name is removed whole.
         if !is_database_random {
             self.empty_container(&database.container(&self.name.container), rows, progress).await?;
         }
@@ -211,8 +208,8 @@ fn container_name(names: &Names) -> ContainerName {
     ContainerName { database, container }
 }
 
-/// Whether the run created what it asked for. A random name is only in the service if this run
-/// created it, also when a lost answer makes the outcome uncertain.
+/// Whether the run created the database or container. If its name is random and it exists, this
+/// run created it, even if the answer to the create was lost.
 fn origin(created: Result<(), Error>, is_name_random: bool) -> (Origin, Result<(), Error>) {
     match created {
         Ok(()) => (Origin::Created, Ok(())),

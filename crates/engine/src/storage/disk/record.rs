@@ -6,9 +6,9 @@
 //! acknowledged record, and records are searched for only at the starts of sectors. All
 //! numbers are little-endian.
 //!
-//! The instance number is random and never shown. So nobody can store a document whose bytes
-//! the log would accept as a record when a power cut tears the real record around the
-//! document.
+//! The instance number is random and never shown, so a client cannot store a document whose
+//! bytes look like a record. Otherwise the log would accept such bytes as a record after a power
+//! cut has torn the real record around them.
 
 use bytes::Bytes;
 
