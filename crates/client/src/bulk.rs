@@ -326,7 +326,8 @@ impl<'a> Bulk<'a> {
     }
 
     /// Sends one request if none is under way: the one with the first operation that has no
-    /// result. The results that wait for this operation hold as many bytes as they may.
+    /// result. It is called when the results that wait for this operation fill the memory that
+    /// the options allow.
     fn send_first(&mut self, metadata: &Arc<ContainerMetadata>, now: Instant) {
         if !self.flights.is_empty() {
             return;

@@ -28,7 +28,7 @@ pub(crate) const LATE_AFTER: Duration = Duration::from_secs(3);
 
 /// A task that seems to be stuck has this long to run again, before something of value is given
 /// up. A task that was stopped with the whole process runs again within milliseconds.
-pub(crate) const FRESH_CHANCE: Duration = Duration::from_millis(250);
+pub(crate) const RESUME_GRACE: Duration = Duration::from_millis(250);
 
 /// When a task will run again.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Pulse {
         self.is_late_by(LATE_AFTER, now)
     }
 
-    /// Whether the task is stuck, and an earlier call at least [`FRESH_CHANCE`] ago found it stuck
+    /// Whether the task is stuck, and an earlier call at least [`RESUME_GRACE`] ago found it stuck
     /// too. The first call for a stuck task returns `false`.
     pub(crate) fn is_given_up(&self, now: Instant) -> bool {
         if !self.is_stuck(now) {
@@ -73,7 +73,7 @@ impl Pulse {
         }
         let now_ms = self.milliseconds(now);
         let since = self.stuck_since_ms.fetch_min(now_ms, Ordering::Relaxed);
-        since != NOT_STUCK && now_ms.saturating_sub(since) >= FRESH_CHANCE.as_millis() as u64
+        since != NOT_STUCK && now_ms.saturating_sub(since) >= RESUME_GRACE.as_millis() as u64
     }
 
     /// When the task is to run again, in milliseconds since the pulse began.
@@ -128,11 +128,11 @@ mod tests {
         let advance = tokio::time::advance;
         for _ in 0..2 {
             pulse.expect_at(Instant::now());
-            advance(LATE_AFTER + FRESH_CHANCE).await;
-            assert!(!pulse.is_given_up(Instant::now()), "nobody has looked before");
-            advance(FRESH_CHANCE / 2).await;
+            advance(LATE_AFTER + RESUME_GRACE).await;
+            assert!(!pulse.is_given_up(Instant::now()), "this is the first look");
+            advance(RESUME_GRACE / 2).await;
             assert!(!pulse.is_given_up(Instant::now()));
-            advance(FRESH_CHANCE / 2).await;
+            advance(RESUME_GRACE / 2).await;
             assert!(pulse.is_given_up(Instant::now()));
         }
     }

@@ -46,7 +46,7 @@ pub struct Engine {
 /// Whether a store takes writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// It does.
+    /// The store takes writes.
     Ok,
     /// The disk had no room for the last commit. Maintenance tries again every second.
     Full,

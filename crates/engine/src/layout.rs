@@ -133,7 +133,8 @@ fn add_keys(
         for path in paths {
             encode(&mut values, Some(find(&document, &path.steps).unwrap_or(&Value::Null)), false);
         }
-        // Of documents that are expired, or that two regions wrote, one has the unique key.
+        // Several documents can have the same values if one of them is expired, or if two regions
+        // wrote them. Only one of them owns the unique key.
         let owner = view.get(&keys::unique_key_of_layout_1(number, &hash, constraint, &values))?;
         if owner.and_then(|owner| keys::last_u64(&owner)) == Some(rid) {
             let values = unique_values(&document, paths);

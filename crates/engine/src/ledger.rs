@@ -39,10 +39,10 @@ pub struct LedgerLimits {
 const AGE: Duration = Duration::from_secs(24 * 60 * 60);
 /// About a hundred transactions per second for a day, if each has one operation.
 const ENTRIES_MAX: u64 = 10_000_000;
-/// About 400 bytes for each of so many entries. A record has about 160 bytes, and 180 more for
+/// About 400 bytes for each of [`ENTRIES_MAX`] entries. A record has about 160 bytes, and 180 more for
 /// each operation: transactions of ten operations fill the room at 25 per second.
 const BYTES_MAX: u64 = 4 << 30;
-/// Aborted transactions may take one part of so many of the room.
+/// Entries of aborted transactions may fill the limits of the ledger divided by this: one half.
 const ABORTED_SHARE: u64 = 2;
 
 impl Default for LedgerLimits {
@@ -141,7 +141,7 @@ pub(crate) struct LedgerEntry {
     pub(crate) answer: RecordedAnswer,
 }
 
-/// The first byte of a record, in case that its form changes.
+/// The first byte of a record: the version of its format.
 const RECORD_VERSION: u8 = 1;
 
 /// The bytes of a record without the body of the answer.
@@ -285,7 +285,7 @@ pub(crate) fn remove(transaction: &mut Transaction<'_>, age_keys: Vec<Vec<u8>>) 
     Ok(())
 }
 
-/// The size in its record; nothing is used without a record.
+/// Decodes the size of the ledger. Without a record the ledger is empty.
 pub(crate) fn decode_use(record: Option<Bytes>) -> LedgerUse {
     LedgerUse::decode(record).unwrap_or_default()
 }

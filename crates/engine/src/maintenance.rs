@@ -60,7 +60,7 @@ impl Backlog {
         self.wake();
     }
 
-    /// Ends the wait in [`Backlog::due`]. If nobody waits, the next wait ends at once.
+    /// Ends the wait in [`Backlog::due`]. If no task waits, the next wait ends at once.
     pub(crate) fn wake(&self) {
         self.wake.notify_one();
     }

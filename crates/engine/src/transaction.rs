@@ -115,7 +115,8 @@ impl<'v> Transaction<'v> {
         let last = found.last_key_value().map(|(key, _)| key.clone()).filter(|_| bytes > bytes_max);
         let added = written.into_iter().filter_map(|(key, value)| Some((key.to_vec(), value.clone()?)));
         found.extend(added);
-        // Keys after the last one of a scan that stopped early may lack others before them.
+        // A scan that stopped at `bytes_max` has not seen the keys after `last`. The written keys
+        // after `last` are left out too, so that the result has no gap.
         let is_before_end = |key: &[u8]| last.as_deref().is_none_or(|last| key <= last);
         Ok(found.into_iter().take(limit).take_while(|(key, _)| is_before_end(key)).collect())
     }

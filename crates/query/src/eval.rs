@@ -246,7 +246,8 @@ fn is_in_list<'e>(value: Arg<'e>, list: &'e InList, frame: &Frame<'e>, context: 
     let Some(value) = value else { return Ok(None) };
     match list {
         InList::Sorted(values) => {
-            // The statement's own values are short; see the limit of its text.
+            // The values in the list are short, because the length of a statement is limited.
+            // So only the size of the compared value counts.
             let comparisons = u64::from(values.len().max(1).ilog2()) + 1;
             context.budget.spend_steps(walk_steps(&value).saturating_mul(comparisons))?;
             let found = values.binary_search_by(|known| compare_values(Some(known), Some(&value)));

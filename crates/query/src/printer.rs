@@ -53,7 +53,7 @@ pub(crate) fn print_select(out: &mut String, select: &Select, layout: Layout) {
         }
     }
     if let Some(order_by) = &select.order_by {
-        // On one line GROUP BY has already added a blank.
+        // In the layout on one line, GROUP BY ends with a space already.
         if !(layout == Layout::OneLine && out.ends_with(' ')) {
             out.push_str(separator);
         }
@@ -332,7 +332,8 @@ fn double_text(number: f64) -> String {
     long.trim_end_matches('0').to_owned()
 }
 
-/// See [`double_text`].
+/// The significant digits of a double: the short form, and the long form for doubles that the
+/// short form does not represent exactly ([`double_text`]).
 const DIGITS_SHORT: usize = 15;
 const DIGITS_LONG: i32 = 17;
 

@@ -309,7 +309,7 @@ impl Program {
 
     /// Whether at least one row of the document alone passes WHERE, with at most this many
     /// steps. Also returns the steps that were spent. Every [`BYTES_PER_STEP`] bytes of copies
-    /// count as a step. A statement with an inner stage takes too much work.
+    /// count as a step. A statement with an inner stage is refused as too much work.
     pub(crate) fn matches_within(
         &self,
         document: &Value,

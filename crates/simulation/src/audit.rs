@@ -247,7 +247,8 @@ fn check_history(history: &[Event], schedules: &mut BTreeMap<String, u32>) -> Re
     if ends.len() != 1 || ends.first().copied() != last {
         return Err(format!("terminal events are {ends:?}: {history:?}"));
     }
-    // What was scheduled and not yet completed: the kind, by the id of the event that scheduled.
+    // The activities, timers and sub-orchestrations that are scheduled and not completed: the
+    // kind of each, by the id of the event that scheduled it.
     let mut open = HashMap::new();
     for event in history {
         match &event.kind {
@@ -276,7 +277,8 @@ fn logged_name(input: &str) -> String {
     input.split('|').next().unwrap_or_default().trim_matches('"').to_owned()
 }
 
-/// Removes from `open` what the event completes. It must be of this kind.
+/// Removes from `open` the entry that the event completes. An entry of another kind, or no
+/// entry, is an error.
 fn complete(open: &mut HashMap<u64, &str>, event: &Event, kind: &str) -> Result<(), String> {
     let source = event.source_event_id();
     match source.and_then(|source| open.remove(&source)) {

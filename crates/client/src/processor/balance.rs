@@ -99,7 +99,8 @@ fn ask_the_busiest(
     target: usize,
     need: usize,
 ) -> Option<Step> {
-    // Two leases short is worse than the other instance being one short.
+    // If this instance lacks two leases or more, it also asks an instance that has exactly its
+    // share. Afterwards that instance lacks only one.
     let share = if need > 1 { target.saturating_sub(1) } else { target };
     let mut others: Vec<(&str, usize)> = counts
         .iter()

@@ -92,7 +92,7 @@ impl LeaseKeeper {
         self.lease.wanted_by.as_deref().filter(|name| *name != self.store.instance)
     }
 
-    /// Gives the lease to the instance that asks for it, or to nobody.
+    /// Gives the lease to the instance that asks for it. If none does, the lease has no owner.
     pub(super) async fn give_up(&mut self) -> Result<(), LeaseLost> {
         self.save(|lease| lease.owner = lease.wanted_by.take()).await
     }

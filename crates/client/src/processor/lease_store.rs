@@ -153,8 +153,8 @@ impl LeaseStore {
         self.replace_with(Lease { wanted_by: None, ..lease.clone() }, ItemOptions::new()).await
     }
 
-    /// Gives back a lease that this instance owns and does not process: to the instance that asks
-    /// for it, or to nobody.
+    /// Gives a lease that this instance owns and does not process to the instance that asks for
+    /// it. If none does, the lease has no owner.
     pub(super) async fn give_back(&self, lease: &Lease) -> Result<LeaseWrite, Error> {
         let wanted_by = lease.wanted_by.clone().filter(|name| *name != self.instance);
         self.replace(&Lease { owner: wanted_by, wanted_by: None, ..lease.clone() }).await

@@ -3,7 +3,7 @@
 //!
 //! Without it, two instances that create the first leases while a range is split would use
 //! different ranges: one the parent, at an early position, the other the children, at later
-//! positions. The changes in between would be read by nobody.
+//! positions. No instance would read the changes in between.
 
 use serde::{Deserialize, Serialize};
 

@@ -27,7 +27,8 @@ struct Supervisor<H> {
     observed: HashMap<String, Observation>,
 }
 
-/// How many looks at the leases a free lease is left to instances that have not their share.
+/// How many acquire intervals a free lease is left to instances that have less than their share.
+/// After that, any instance may take it.
 const LEFT_OVER_ROUNDS: u32 = 3;
 
 /// When a write of a lease's owner was first seen.
@@ -62,7 +63,8 @@ impl<H: ChangeHandler> Supervisor<H> {
         let steps = plan(&views, &self.shared.store.instance, self.shared.options.leases_max);
         let find = |id: &str| leases.iter().find(|lease| lease.id == id);
         let store = Arc::clone(&self.shared.store);
-        // Takes send nothing here, so they wait for no other lease.
+        // Takes come first: they only start a worker, and must not wait for the requests of the
+        // other steps.
         let (takes, requests): (Vec<Step>, Vec<Step>) =
             steps.into_iter().partition(|step| matches!(step, Step::Take(_)));
         let mut result = Ok(());

@@ -307,8 +307,8 @@ impl FaultRule {
         self
     }
 
-    /// Lets new connections hang until the connect timeout. See
-    /// [`with_refused_connections`](FaultRule::with_refused_connections).
+    /// Lets new connections hang until the connect timeout. Connections that are open stay open.
+    /// Of the conditions, only the region and the endpoint can be used.
     pub fn with_hanging_connections(mut self) -> Self {
         self.effect = Effect::Connect(ConnectFault::Hang);
         self

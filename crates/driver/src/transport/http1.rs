@@ -31,7 +31,7 @@ use super::progress::Progress;
 use super::task::AbortOnDrop;
 use super::transfer::TransferLog;
 use crate::diagnostics::{Carrier, Protocol};
-use crate::pulse::FRESH_CHANCE;
+use crate::pulse::RESUME_GRACE;
 
 /// One connection.
 pub(super) struct Http1Connection {
@@ -76,7 +76,7 @@ impl Http1Connection {
     }
 
     /// Whether the connection is open, and its task runs. A task on another runtime has
-    /// [`FRESH_CHANCE`] to answer a probe, because that runtime may make no progress any more.
+    /// [`RESUME_GRACE`] to answer a probe, because that runtime may make no progress any more.
     async fn is_usable(&mut self) -> bool {
         if self.runtime == current_runtime() {
             return self.sender.ready().await.is_ok();
@@ -88,7 +88,7 @@ impl Http1Connection {
                 true
             }
         };
-        timeout(FRESH_CHANCE, asking).await.unwrap_or(false)
+        timeout(RESUME_GRACE, asking).await.unwrap_or(false)
     }
 }
 

@@ -11,10 +11,10 @@ use crate::keys::{self, RangeId};
 use crate::refusal::Refusal;
 use crate::transaction::Transaction;
 
-/// The least manual throughput of an offer, and its steps.
+/// The least manual throughput of an offer, and the number that it must be a multiple of.
 const MANUAL_MIN: u64 = 400;
 const MANUAL_STEP: u64 = 100;
-/// The least ceiling of autoscale, and its steps.
+/// The least ceiling of autoscale, and the number that it must be a multiple of.
 const AUTOSCALE_MIN: u64 = 1_000;
 const AUTOSCALE_STEP: u64 = 1_000;
 /// The most throughput of an offer. In the service a support request can raise it.

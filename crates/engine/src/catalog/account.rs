@@ -37,7 +37,7 @@ impl Default for AccountCounters {
 }
 
 /// The beginning of 2020, in milliseconds since 1970. Numbers that are made from the time count
-/// from here. A clock before it (in tests) makes none.
+/// from here. With an earlier clock (in tests) the time does not count.
 const EPOCH: u64 = 1_577_836_800_000;
 /// The LSNs of a millisecond, as a power of two. A range takes far fewer writes, and the LSNs
 /// stay below 2^53, the largest number that all clients read exactly, until 2089.

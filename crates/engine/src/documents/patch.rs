@@ -47,7 +47,7 @@ struct Verdict {
     outcome: Result<bool, EvaluationError>,
 }
 
-/// One committed version of one document of a container. No two have equal numbers.
+/// One committed version of one document of a container. Different versions differ in a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DocumentVersion {
     rid: u64,

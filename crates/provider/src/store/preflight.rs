@@ -28,8 +28,8 @@ pub(super) fn check_names(database: &str, container: &str) -> Result<(), Failure
             || name.ends_with(' ');
         if is_invalid {
             return Err(Failure::Refused(format!(
-                "{name:?} cannot be the name of a {what}: it takes 1 to {NAME_MAX} characters, none of them \
-                 / \\ # ? and no space at the end"
+                "{name:?} cannot be the name of a {what}: a name has 1 to {NAME_MAX} characters, none of them \
+                 / \\ # ? or a control character, and no space at the end"
             )));
         }
     }

@@ -19,11 +19,12 @@ use crate::printer::expr_text;
 pub(super) const FULL_TEXT_SCORE: &str = "FullTextScore";
 const RANK_FUSION: &str = "RRF";
 
-/// The most scoring functions of RRF. The plan has a statement for each of them, and each of
-/// these statements has all of them.
+/// The most scoring functions of RRF. The plan has a statement for each scoring function, and
+/// each statement computes all of them, so the size of a plan grows with the square of this.
 const SCORES_MAX: usize = 32;
 
-/// The most bytes of the keywords of one scoring function, because they are repeated as often.
+/// The most bytes of the keywords of one scoring function. Each statement of the plan repeats
+/// the keywords.
 const KEYWORD_BYTES_MAX: usize = 4096;
 
 /// One scoring function of ORDER BY RANK.

@@ -10,7 +10,7 @@ use crate::node::{Node, OrderNode, Step};
 use crate::parameters::DistanceFunction;
 
 /// The functions by whose values ORDER BY sorts without an index. `_VectorScore` and
-/// `_FullTextScore` occur in the statements that plans make.
+/// `_FullTextScore` occur only in statements of query plans (`plan::hybrid`).
 const SCORES: [&str; 3] = [VECTOR_DISTANCE, "_VectorScore", "_FullTextScore"];
 
 pub(super) const VECTOR_DISTANCE: &str = "VectorDistance";

@@ -1,5 +1,5 @@
-//! Full-text functions: FullTextContains, FullTextContainsAll, FullTextContainsAny, and the
-//! functions in the statements that plans make.
+//! Full-text functions: FullTextContains, FullTextContainsAll and FullTextContainsAny. The two
+//! functions whose names begin with `_` occur only in statements of query plans (`plan::hybrid`).
 //!
 //! A text is a sequence of words ([`words`]). A keyword of several words matches these words
 //! one after the other. `_FullTextScore` is the BM25 score; the statistics over all documents

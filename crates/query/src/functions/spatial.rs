@@ -28,8 +28,8 @@ pub(super) const FUNCTIONS: &[Signature] = &[
     function("ST_WITHIN", 2, 2, within).with_treatment(Treatment::Spatial),
 ];
 
-/// A distance on the ellipsoid takes so many steps: some rounds of trigonometry for each end of
-/// two edges.
+/// The steps for the distance between two edges on the ellipsoid: some rounds of trigonometry for
+/// each end of both edges.
 const STEPS_PER_DISTANCE: u64 = 20;
 
 /// The kind of coordinates, which the binder appended to the arguments.
@@ -45,8 +45,8 @@ fn geometry(arguments: &[Arg<'_>], index: usize, context: &Context) -> Evaluated
     Ok(parsed(arguments, index, context)?.and_then(Result::ok))
 }
 
-/// The geometry at the index, or why the value is none. Charges for every number, also of a value
-/// that is not valid.
+/// The geometry at the index, or the reason why the value is not a valid geometry. Both are
+/// charged, by the number of values in the argument. `None` when the argument is undefined.
 fn parsed(
     arguments: &[Arg<'_>],
     index: usize,
@@ -57,7 +57,7 @@ fn parsed(
     Ok(Some(Geometry::parse(value, kind_of(arguments))))
 }
 
-/// How many values are in a value.
+/// The number of values in a JSON value: itself, its elements and members, and theirs.
 fn values_in(value: &Value) -> u64 {
     match value {
         Value::Array(items) => 1 + items.iter().map(values_in).sum::<u64>(),

@@ -1,4 +1,5 @@
-//! Functions on vectors: VectorDistance, and `_VectorScore` in the statements that plans make.
+//! Functions on vectors: VectorDistance, and `_VectorScore`, which occurs only in statements of
+//! query plans (`plan::hybrid`).
 //!
 //! A vector is an array of numbers. Both functions compare two vectors of the same length;
 //! every other argument gives undefined. The binder replaces the optional arguments of a

@@ -329,8 +329,9 @@ impl Parser<'_> {
         Ok(ExprKind::Subquery(kind, select))
     }
 
-    /// Parses consecutive opening parentheses without recursion: the normal form of
-    /// a chain of thousands of conditions begins with thousands of parentheses.
+    /// Parses consecutive opening parentheses without recursion. The printer puts every
+    /// operator in parentheses, so a printed chain of thousands of conditions begins with
+    /// thousands of them.
     fn parenthesized(&mut self) -> Parse<Expr> {
         let mut open = 0_usize;
         while self.at_symbol(Symbol::OpenParen) && self.ahead(1).kind != TokenKind::Keyword(Keyword::Select) {

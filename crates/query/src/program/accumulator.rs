@@ -33,7 +33,8 @@ impl Accumulator<'_> {
         Ok(self.finish_window()?.rows.into_iter().map(|(_, row)| row).collect())
     }
 
-    /// Returns one row per group of the window.
+    /// Returns one row per group in the [`GroupWindow`](crate::GroupWindow) of the accumulator;
+    /// without a window, one row per group.
     pub fn finish_window(self) -> Result<GroupRows, EvaluationError> {
         let Some(table) = self.table else { return Ok(GroupRows { rows: Vec::new(), is_whole: true }) };
         self.context.budget.renew();
@@ -50,8 +51,9 @@ impl Accumulator<'_> {
 /// The rows of the groups in a [`GroupWindow`](crate::GroupWindow).
 #[derive(Debug)]
 pub struct GroupRows {
-    /// The position and the row of each group. The rows are in the order in which the
-    /// groups appeared if the window is whole, else in no particular order.
+    /// The position and the row of each group. Windows follow each other in the order of the
+    /// positions, which is not the order of this list: the rows are in the order in which the
+    /// groups appeared if `is_whole`, else in no particular order.
     pub rows: Vec<(Vec<u8>, Row)>,
     /// Whether no group comes after the window.
     pub is_whole: bool,

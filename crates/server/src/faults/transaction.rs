@@ -61,8 +61,8 @@ pub(super) fn parse(
     }
 }
 
-/// Refuses an answer after the commit which says that nothing was written: a client that believes
-/// it would write twice, and be blamed for it.
+/// Refuses a rule that answers, after the commit, that nothing was written. A client would believe
+/// that answer and write again, through no fault of its own.
 pub(super) fn check_time(fault: TransactionFault, when: Option<When>) -> Result<(), Refusal> {
     match fault {
         TransactionFault::Results(results)

@@ -1,6 +1,6 @@
 //! `Limits`: the bounds of a listener, as one plain struct.
 //!
-//! Each default is a named constant with its reason. A bound that nobody needs to change
+//! Each default is a named constant with its reason. A bound that no user needs to change
 //! is only a constant. A test of one bound makes one field small.
 
 use std::time::Duration;

@@ -83,8 +83,7 @@ impl Regions {
     }
 
     /// Returns when a region has applied all writes that the other regions had made before.
-    /// Fails when a link with writes that
-    /// are not applied is cut, and at the timeout.
+    /// Fails when a link with writes that are not applied is cut, and at the timeout.
     async fn wait_until_caught_up(&self, to: usize, timeout: Duration) -> Result<(), Refusal> {
         let deadline = tokio::time::Instant::now() + timeout;
         for from in (0..self.len()).filter(|from| *from != to) {

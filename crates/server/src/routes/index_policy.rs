@@ -1,6 +1,6 @@
 //! What an indexing policy allows a query to use: the refusals of queries that the policy
-//! does not cover, and the report of the indexes that a query used or would have liked
-//! (`x-ms-cosmos-index-utilization`).
+//! does not cover, and the report of the indexes that a query used and of those that would have
+//! helped it (`x-ms-cosmos-index-utilization`).
 //!
 //! The engine serves every query. The refusals need `--strict-index`.
 

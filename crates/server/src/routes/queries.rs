@@ -183,7 +183,8 @@ fn parse(call: &Call) -> Result<Statement, Refusal> {
         };
         (text, parameters)
     };
-    // The Python SDK forgets to replace the placeholder in component queries without statistics.
+    // In a hybrid search that needs no statistics, the Python SDK sends the component queries
+    // with the placeholder still in them.
     let text = text.replace(FILTER_PLACEHOLDER, "true");
     let query = perihelion_query::parse(&text).map_err(|errors| compile_refusal(&errors))?;
     Ok(Statement { query, parameters })

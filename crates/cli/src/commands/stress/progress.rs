@@ -9,7 +9,7 @@ pub(super) struct Progress {
     is_terminal: bool,
 }
 
-/// Moves to the begin of the line and erases it.
+/// Moves to the beginning of the line and erases it.
 const ERASE_LINE: &str = "\r\x1b[2K";
 
 impl Progress {

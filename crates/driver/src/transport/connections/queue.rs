@@ -61,7 +61,7 @@ impl Connections {
             (place, granted)
         };
         let granted = loop {
-            match tokio::time::timeout(pulse::FRESH_CHANCE, &mut granted).await {
+            match tokio::time::timeout(pulse::RESUME_GRACE, &mut granted).await {
                 Ok(granted) => break granted,
                 // The shards, or the tasks that open shards, may belong to a runtime that
                 // makes no progress.

@@ -1,5 +1,5 @@
 //! Replaces shards, and tasks that open a shard, whose runtime makes no progress any more (see
-//! `pulse`). Their tasks first get the time [`pulse::FRESH_CHANCE`](crate::pulse::FRESH_CHANCE)
+//! `pulse`). Their tasks first get the time [`pulse::RESUME_GRACE`](crate::pulse::RESUME_GRACE)
 //! to run again, because they may have been stopped together with the whole process.
 
 use std::sync::{Arc, PoisonError};

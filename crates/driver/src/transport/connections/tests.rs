@@ -101,7 +101,7 @@ async fn idle_connections_are_closed_down_to_the_minimum() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_that_nobody_polls_give_their_streams_back() {
+async fn requests_that_are_not_polled_give_their_streams_back() {
     let world = World::new(options().with_connections_max(1), 20, after_step);
     world.send(Method::GET).await.unwrap();
     // Forty requests, of which twenty have to wait. They are polled once.

@@ -20,7 +20,7 @@ fn a_failing_shard_is_the_last_choice() {
 }
 
 #[test]
-fn a_shard_that_nobody_runs_is_not_chosen() {
+fn a_shard_on_a_stuck_runtime_is_not_chosen() {
     let stuck = Candidate { is_stuck: true, ..candidate(shard(7)) };
     let (chosen, load) = choose([stuck, candidate(shard(0))].into_iter());
     assert_eq!((chosen, load.has_stuck), (Some(1), true));

@@ -117,8 +117,8 @@ impl Log {
         Ok(())
     }
 
-    /// Erases the beginning of a record that was written for a part, or whole, at the current
-    /// position. If there is no room for this beginning, it was not written either.
+    /// Erases the beginning of a refused record at the current position, which may have been
+    /// written in part or whole. If there is no room for its beginning, nothing was written.
     fn erase_refused(&mut self) -> Result<(), Failure> {
         let position = self.position;
         let file = self.current_file()?;

@@ -1,8 +1,9 @@
 //! Takeover: when this process may take work that a poll found. This process has hints about
 //! its own work. So work without a hint usually belongs to another process, and that process
 //! is probably about to take the work. Therefore this process takes the work only from a
-//! minimum age. The minimum age is short for the process that owns the slice of the work. For
-//! the other processes it is longer, and it grows with their rank.
+//! minimum age. The minimum age is short for the process that owns the slice of the work. In a
+//! slice that several processes share, it is as short for one other process, the helper. For the
+//! remaining processes it is longer, and it grows with their rank.
 //!
 //! Under throttling the minimum age is longer (`process::congestion`): the other process may be
 //! about to commit.

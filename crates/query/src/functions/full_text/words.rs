@@ -75,7 +75,7 @@ impl Keyword {
 
     fn is_at(&self, window: &[String], context: &Context) -> Evaluated<bool> {
         for (index, (word, wanted)) in window.iter().zip(&self.words).enumerate() {
-            // The first word of each window was charged for the whole text.
+            // `count_in` has charged for the first word of every window, all of them together.
             context.budget.spend_steps(u64::from(index > 0))?;
             let matches = if self.edits == 0 { word == wanted } else { self.is_near(word, wanted, context)? };
             if !matches {

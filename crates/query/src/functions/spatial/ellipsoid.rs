@@ -15,7 +15,7 @@ const AUTHALIC_RADIUS: f64 = 6_371_007.180_918;
 const ROUNDS_MAX: usize = 30;
 
 /// The length of the shortest line between two positions, in metres: Vincenty's inverse formula.
-/// For nearly opposite positions, where the formula has no end, the length on a sphere.
+/// For nearly opposite positions, where the formula does not converge, the length on a sphere.
 pub(super) fn distance(a: Position, b: Position) -> f64 {
     if a == b {
         return 0.0;

@@ -1,4 +1,4 @@
-//! How two geometries lie to each other: distance, overlap, containment; and areas.
+//! Relations of two geometries (distance, overlap, containment), and areas.
 
 use super::ellipsoid;
 use super::geometry::{Geometry, Kind, Polygon, Position};

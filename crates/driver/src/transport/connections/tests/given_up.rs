@@ -7,7 +7,7 @@ use tokio::time::{self, Instant};
 
 use super::pipes::{Answer, World, options};
 use super::{SECOND, STEP};
-use crate::pulse::{FRESH_CHANCE, LATE_AFTER};
+use crate::pulse::{LATE_AFTER, RESUME_GRACE};
 
 /// The first connection answers pings and nothing else. Its callers give up long before their
 /// deadlines. After five of them it gets no more requests, and is replaced.
@@ -42,11 +42,11 @@ async fn a_request_that_had_little_time_does_not_count_against_its_connection() 
 /// The task that opens a connection belongs to a runtime that makes no progress. A request does
 /// not wait for that task until the deadline of the request.
 #[tokio::test(start_paused = true)]
-async fn an_opening_on_a_runtime_that_nobody_runs_is_replaced() {
+async fn an_opening_on_a_stuck_runtime_is_replaced() {
     let world = World::new(options(), 20, |_| Answer::After(STEP));
-    let nobody_runs = Builder::new_current_thread().enable_time().build().unwrap();
+    let stuck = Builder::new_current_thread().enable_time().build().unwrap();
     {
-        let _entered = nobody_runs.enter();
+        let _entered = stuck.enter();
         world.open_shard();
     }
     assert_eq!((world.opened(), world.opening()), (0, 1));
@@ -54,7 +54,7 @@ async fn an_opening_on_a_runtime_that_nobody_runs_is_replaced() {
     world.send(Method::GET).await.unwrap();
     assert!(began.elapsed() < LATE_AFTER + SECOND, "{:?}", began.elapsed());
     assert_eq!((world.opened(), world.opening(), world.shards().len()), (1, 0, 1));
-    nobody_runs.shutdown_background();
+    stuck.shutdown_background();
     tokio::task::yield_now().await;
     assert_eq!(world.opening(), 0, "the interrupted task is not counted twice");
     world.send(Method::GET).await.unwrap();
@@ -63,7 +63,7 @@ async fn an_opening_on_a_runtime_that_nobody_runs_is_replaced() {
 /// The task of a connection makes no progress any more. When it has not run again in time, another
 /// connection is opened.
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_nobody_runs_is_replaced() {
+async fn a_connection_on_a_stuck_runtime_is_replaced() {
     let world = World::new(options(), 20, |_| Answer::After(STEP));
     world.send(Method::GET).await.unwrap();
     assert_eq!(world.shards(), [1]);
@@ -73,7 +73,7 @@ async fn a_connection_that_nobody_runs_is_replaced() {
     world.stop_pulse(1);
     let began = Instant::now();
     world.send(Method::GET).await.unwrap();
-    assert_eq!(began.elapsed(), FRESH_CHANCE + STEP);
+    assert_eq!(began.elapsed(), RESUME_GRACE + STEP);
     assert_eq!(world.shards(), [2]);
 }
 
