@@ -39,8 +39,8 @@ pub struct LedgerLimits {
 const AGE: Duration = Duration::from_secs(24 * 60 * 60);
 /// About a hundred transactions per second for a day, if each has one operation.
 const ENTRIES_MAX: u64 = 10_000_000;
-/// About 400 bytes for each of [`ENTRIES_MAX`] entries. A record has about 160 bytes, and 180 more for
-/// each operation: transactions of ten operations fill the room at 25 per second.
+/// About 400 bytes for each of [`ENTRIES_MAX`] entries. A record has about 160 bytes, and 180 more
+/// for each operation: transactions of ten operations fill the room at 25 per second.
 const BYTES_MAX: u64 = 4 << 30;
 /// Entries of aborted transactions may fill the limits of the ledger divided by this: one half.
 const ABORTED_SHARE: u64 = 2;

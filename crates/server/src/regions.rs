@@ -153,7 +153,7 @@ impl Regions {
         &self.engines[region]
     }
 
-    /// Whether the stores of all regions take writes: the worst of them.
+    /// The worst health among the stores of all regions.
     pub(crate) fn health(&self) -> Health {
         let mut worst = Health::Ok;
         for engine in &self.engines {

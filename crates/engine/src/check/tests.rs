@@ -89,7 +89,7 @@ async fn each_kind_of_damage_is_named() {
         let texts = &report.descriptions;
         assert!(texts.iter().any(|text| text.contains(what)), "{kind:#x}: {texts:?}");
     }
-    // A record that is cut, and one whose text changed.
+    // A document record that is cut to a third, and one that lacks its last byte.
     for length in [3, 1] {
         let store = filled_store().await;
         let (key, value) = first(&store, 0x10);

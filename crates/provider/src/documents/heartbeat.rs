@@ -62,13 +62,14 @@ fn version_first() -> u32 {
     1
 }
 
-/// The live processes, as the process that wrote the roster saw them. It is written again when
-/// they or their requests change, and once a minute. A roster that is older is not used.
+/// The live processes, as the process that wrote the roster saw them. The roster is written again
+/// when the processes or their requests change, and once a minute. A roster that is older is not
+/// used.
 ///
-/// Each process reads it, so its size decides what membership costs. Most processes differ only in
-/// their ids: those are stored as one group. A list of the processes, each with all its members, is
-/// read too: that is the form of earlier builds. They do not read groups, and read the heartbeats
-/// instead. No released version has rosters.
+/// Each process reads the roster, so its size decides what membership costs. Most processes differ
+/// only in their ids, and processes that do are stored as one group. Earlier builds, none of them
+/// released, stored a list of processes without groups. This build reads that form too. An earlier
+/// build cannot read groups, and reads the heartbeats instead.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Roster {
@@ -95,7 +96,7 @@ mod groups {
         member: Member,
     }
 
-    /// An entry of a roster of this form, or of that of earlier builds.
+    /// An entry of a roster: a group, or a single process in the form of earlier builds.
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Entry {

@@ -1,14 +1,14 @@
 //! Caches counts over the whole container. The runtime asks for the counts once a minute in
 //! every process; tools may ask at any rate.
 //!
-//! A cached count is valid for a minute, unless this process has written since. Each kind of
-//! count has a budget in request units (RU). A new count takes its charge from the budget, at
-//! least [`PRICE_MIN_RU`]. The budget grows by [`EARNED_RU_PER_SECOND`]. While the budget is
-//! below zero, the cached count is returned, whatever its age. So an occasional caller sees
-//! its own writes at once, and the cost is bounded. A caller that asks all the time, or on a
-//! container with millions of instances, may get an old count: as old as the time in which
-//! the budget earns the price of one count. One count of each kind runs at a time. Other
-//! callers wait for it and share its result while it is valid.
+//! A cached count is valid for a minute, or for hours while no process takes work
+//! ([`IDLE_AGE_MAX`]), unless this process has written since. Each kind of count has a budget in
+//! request units (RU). A new count takes its charge from the budget, at least [`PRICE_MIN_RU`]. The
+//! budget grows by [`EARNED_RU_PER_SECOND`]. While the budget is below zero, the cached count is
+//! returned, whatever its age. So an occasional caller sees its own writes at once, and the cost is
+//! bounded. A caller that asks all the time, or on a container with millions of instances, may get
+//! an old count: as old as the time in which the budget earns the price of one count. One count of
+//! each kind runs at a time. Other callers wait for it and share its result while it is valid.
 
 use std::future::Future;
 use std::time::Duration;
@@ -130,7 +130,7 @@ mod tests {
         ] {
             assert_eq!(cached.is_usable(now, writes, budget_ru, false), is_usable, "{writes} {budget_ru}");
         }
-        assert!(cached.is_usable(later, 7, 100.0, true), "while nobody works, a count stays valid");
+        assert!(cached.is_usable(later, 7, 100.0, true), "while no process takes work, a count stays valid");
         assert!(
             !cached.is_usable(later, 8, 100.0, true)
                 && !cached.is_usable(begun_at + IDLE_AGE_MAX, 7, 100.0, true)

@@ -96,7 +96,7 @@ fn is_ahead_agrees_with_parsing_the_whole_token() {
     let mut token = || {
         let mut text = format!("{}#{}", random.i64(-1..3), random.u64(0..4));
         for region in 1..random.u32(1..5) {
-            // Each region stands once.
+            // No region occurs twice.
             text += &format!("#{}={}", 2 * region - random.u32(0..2), random.i64(-1..4));
         }
         text
@@ -165,14 +165,14 @@ fn clear_removes_the_progress_of_all_ranges() {
 }
 
 #[test]
-fn the_number_of_ranges_and_the_length_of_headers_are_bounded() {
+fn the_number_of_ranges_is_bounded() {
     let sessions = Sessions::default();
     let many: Vec<String> = (0..RANGES_MAX + 100).map(|range| format!("{range}:-1#{range}")).collect();
     sessions.record(&many.join(","), None);
     assert_eq!(sessions.map.load().ranges.len(), RANGES_MAX);
 }
 
-/// A token of some ranges only would be a read without session consistency of the others.
+/// If the header left some ranges out, the read would have no session consistency in them.
 #[test]
 fn a_token_that_is_too_long_for_a_header_is_an_error() {
     let sessions = Sessions::default();

@@ -167,7 +167,7 @@ async fn ranks_follow_the_slice_and_in_a_shared_slice_the_work() {
         let helped = view(&me.id, &all, &space).shared_ranges();
         assert_eq!(helped.len(), 1, "all processes poll a shared slice");
     }
-    assert_eq!(view("n:1", &all, &space).owned_since("order-1"), None, "nobody owns a shared slice alone");
+    assert_eq!(view("n:1", &all, &space).owned_since("order-1"), None, "no process owns a shared slice alone");
 }
 
 #[tokio::test]
@@ -217,7 +217,7 @@ async fn activities_belong_to_processes_that_serve_their_tag() {
     assert!(covers(&[&a, &c], |view, instance| view.rank_of_activity(instance, "a:1:2", Some("gpu"))));
     assert!(covers(&[&b, &c], |view, instance| view.rank_of_activity(instance, "a:1:2", Some("cpu"))));
     assert!(covers(&[&b, &c], View::rank_of_instance));
-    assert_eq!(b.rank_of_activity("i", "a:1:2", Some("other")), Rank::Alone, "nobody serves it");
+    assert_eq!(b.rank_of_activity("i", "a:1:2", Some("other")), Rank::Alone, "no other process serves it");
     let polled: usize = [&a, &c].iter().map(|view| view.owned_ranges().unwrap().len()).sum();
     assert!(polled >= 8, "for their tag they poll all partitions");
     let before = View::default();
