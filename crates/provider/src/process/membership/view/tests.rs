@@ -167,7 +167,11 @@ async fn ranks_follow_the_slice_and_in_a_shared_slice_the_work() {
         let helped = view(&me.id, &all, &space).shared_ranges();
         assert_eq!(helped.len(), 1, "all processes poll a shared slice");
     }
-    assert_eq!(view("n:1", &all, &space).owned_since("order-1"), None, "no process owns a shared slice alone");
+    assert_eq!(
+        view("n:1", &all, &space).owned_since("order-1"),
+        None,
+        "no process owns a shared slice alone"
+    );
 }
 
 #[tokio::test]
