@@ -9,8 +9,8 @@ use crate::metadata::ContainerMetadata;
 use crate::routing::ranges::Range;
 
 /// The session token for one operation, from what the driver has seen of the operation's
-/// partition. Only reads have one: a transaction writes in the only write region, which has
-/// every write. A token that would be too long is left out, for the same reason.
+/// partition. Every transaction goes to the only write region, which has every write. So writes
+/// have no session token, and the token of a read is left out if it would be too long.
 /// `has_unknown_range` says that a session token has named a range that the metadata does not
 /// contain.
 pub(crate) fn token_for(
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_with_a_text_that_is_no_session_token_is_recognised() {
+    fn a_text_in_a_result_that_is_not_a_session_token_is_recognised() {
         let result = |token: Option<&str>, status| OperationResult {
             session_token: token.map(str::to_owned),
             ..OperationResult::of_status(status)

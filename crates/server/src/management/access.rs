@@ -1,8 +1,8 @@
 //! Which requests to the management interface are answered.
 //!
 //! A request from the network is answered when it is signed with the account's key, or when a
-//! program on this machine sent it. The latter has to hold in three ways, because each of them
-//! alone can be forged or says nothing:
+//! program on this machine sent it. A request counts as sent from this machine only if three
+//! conditions hold, because each of them alone can be forged or proves nothing:
 //!
 //! - The peer's address is loopback. `Host` is a claim of the client, so it does not tell
 //!   where the client is.

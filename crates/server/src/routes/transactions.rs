@@ -1,9 +1,9 @@
 //! Distributed transactions: `POST /operations/dtc`.
 //!
 //! This file checks a request and prepares its operations; `transactions/write.rs` and
-//! `transactions/read.rs` carry them out. An answer with results of the operations has a body.
-//! Every refusal has none, because clients tell the two apart by the body; its reason is in the
-//! header `x-perihelion-reason`.
+//! `transactions/read.rs` carry them out. An answer with results of the operations has a body. A
+//! refusal of the whole request has no body, because clients tell the two apart by the body. The
+//! reason of a refusal is in the header `x-perihelion-reason`.
 //!
 //! Only the write region answers, also to reads. An account with several write regions has no
 //! transactions, and neither has a range whose writes were moved to another region.
