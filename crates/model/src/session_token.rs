@@ -89,7 +89,7 @@ impl fmt::Display for SessionToken {
 
 impl Progress {
     /// Parses `version#lsn[#region=lsn]...`, or the oldest form, only the LSN. Each region may
-    /// stand once.
+    /// occur once.
     pub fn parse(text: &str) -> Option<Self> {
         let mut groups = text.split('#');
         let first = groups.next()?;

@@ -212,8 +212,7 @@ impl Resource {
     /// A second type that a client may sign. The JavaScript SDK signs the deletion of
     /// a partition key as a POST to the container; the service has no such POST, so the
     /// signature fits no other valid request. The SDKs sign a distributed transaction with
-    /// an empty type; so is a POST to the account signed, which the service does not have
-    /// either.
+    /// an empty type, like a POST to the account. The service does not have that POST either.
     pub fn other_signing_type(&self) -> Option<&'static str> {
         match self {
             Resource::PartitionKeyDelete { .. } => Some("colls"),

@@ -68,7 +68,8 @@ pub struct BatchResult {
 }
 
 impl BatchResult {
-    /// The result of an operation that the service answered in another way.
+    /// A result without a document, whose status the client has derived: for example, a repeated
+    /// delete that finds no document has succeeded.
     pub(crate) fn without_document(status: Status, charge: f64) -> Self {
         BatchResult { status, charge, etag: None, body: Bytes::new() }
     }

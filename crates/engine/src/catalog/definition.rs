@@ -220,7 +220,8 @@ fn parse_computed_properties(body: &Object) -> Result<ComputedProperties, Refusa
     let pairs: Vec<(&str, &str)> =
         pairs.iter().map(|(name, query)| (name.as_str(), query.as_str())).collect();
     let computed = ComputedProperties::parse(&pairs).map_err(|what| invalid(&what))?;
-    // A filter on the partition key chooses the partitions to read, by the documents' own values.
+    // A computed property must not hide a part of the partition key: a filter on that name would
+    // choose the partitions to read by the documents' own values, and not by the computed ones.
     let key_paths = body.get("partitionKey").and_then(|key| key.get("paths")).and_then(Value::as_array);
     let steps = key_paths
         .into_iter()

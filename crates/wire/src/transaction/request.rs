@@ -216,8 +216,8 @@ fn parse_verb(members: &Object, place: &str) -> Result<TransactionVerb, BadTrans
     })
 }
 
-/// Checks the members that say what is known already: the place of the operation, and that
-/// it is about a document. Triggers are refused, because they are not run.
+/// Checks the members that only repeat known facts: the index of the operation, and that its
+/// resource is a document. Triggers are refused, because they are not run.
 fn check_index_and_resource(members: &Object, index: usize, place: &str) -> Result<(), BadTransaction> {
     match members.get("index") {
         None | Some(Value::Null) => {}

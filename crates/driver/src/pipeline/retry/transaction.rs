@@ -49,8 +49,8 @@ use crate::routing::resolve::RouteTo;
 pub(super) const COORDINATOR_RETRIES_MAX: u32 = 10;
 /// The wait before such a retry if the service asks for none.
 const COORDINATOR_WAIT: Duration = Duration::from_secs(1);
-/// The longest wait before such a retry. A longer request of the service ends the retries:
-/// most callers have given up by then.
+/// The longest wait before such a retry. If the service asks for a longer wait, the retries end,
+/// because most callers have given up by then.
 const COORDINATOR_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Retries after a failure of the infrastructure of transactions, as in the published SDKs.

@@ -14,7 +14,7 @@ use crate::sync::lock;
 /// A work item of a variant that this version does not have.
 const NEWER_ITEM: &str = r#"{"PauseInstance":{"instance":"a","until_ms":1}}"#;
 
-/// Begins the instance with one turn, and completes its messages.
+/// Starts the instance and commits its first turn, so that its queue is empty.
 async fn begin(provider: &CosmosDBProvider, instance: &str) {
     provider.enqueue_for_orchestrator(start(instance, String::new()), None).await.unwrap();
     let (token, _) = fetch_instance(provider).await;
@@ -239,7 +239,7 @@ async fn a_provider_that_is_too_old_for_a_container_refuses_to_open_it() {
     assert!(!error.is_retryable());
 }
 
-/// A container of the version before has no document. Its version is raised when the last
+/// A container of the version before has no layout document. Its version is raised when the last
 /// process of that version is gone.
 #[tokio::test]
 async fn the_layout_version_is_raised_when_every_live_process_can_read_it() {
@@ -268,8 +268,8 @@ async fn the_layout_version_is_raised_when_every_live_process_can_read_it() {
     assert_eq!(stored_version(&provider).await, Some(3));
 }
 
-/// A process that was stopped for a minute was not asked. Heartbeats tell it that the container
-/// has become too new for it.
+/// The layout version was raised while this process was stopped for a minute and did not count as
+/// alive. Heartbeats of other processes tell it that the container has become too new for it.
 #[tokio::test]
 async fn a_process_that_has_become_too_old_for_its_container_fetches_nothing_more() {
     let world = World::open().await;

@@ -30,8 +30,8 @@ const INSTANCES_MAX: usize = 65_536;
 /// them.
 const TIMER_HORIZON: Duration = Duration::from_secs(60);
 
-/// How long it is remembered that a poll left out an instance with which nothing happens any
-/// more: longer than the longest interval between polls.
+/// How long the hints remember that a poll left an instance out, if nothing else is known about
+/// the instance: longer than the longest interval between polls.
 const LEFT_OUT_REMEMBERED_FOR: Duration = Duration::from_secs(4);
 
 /// The most bytes of all messages held. Turns read messages that are not held.
@@ -107,9 +107,9 @@ impl InstanceHints {
     }
 
     /// Records that the lock was given back, and that its attempts were written to the messages.
-    /// The messages are visible from `due` on. Without a `due` the instance is due as it was when
-    /// it was taken; if that is not known, at once. This process does not take it before
-    /// `left_until`: other processes come first.
+    /// The messages are visible from `due` on. Without a `due`, they are visible from the time at
+    /// which the instance was due when it was taken, or at once if that time is not known. This
+    /// process does not take the instance before `left_until`: other processes come first.
     pub(crate) fn record_abandon(
         &mut self,
         instance: &str,
@@ -198,9 +198,12 @@ impl InstanceHints {
     /// Chooses at most `max` instances that the next query of a poll leaves out. The query
     /// does not show what other processes write to them, so some of their turns read the
     /// partition.
-    /// With `is_only_partition` the poll shows what other processes write to all other
-    /// instances; else only to those of its partition, and it is not known here which these
-    /// are.
+    ///
+    /// With `is_only_partition` the poll shows what other processes write to all instances that
+    /// it does not leave out, so none of these counts as left out any more. Otherwise the poll
+    /// reads one of several partitions. Which instances are in that partition is not known here,
+    /// so an instance that an earlier poll left out still counts as left out, at most until
+    /// nothing else was known about it for [`LEFT_OUT_REMEMBERED_FOR`].
     pub(crate) fn leave_out_of_poll(
         &mut self,
         now: Stamp,
@@ -262,7 +265,7 @@ impl InstanceHints {
             (Some((_, parked)), _) => parked.clone(),
             (None, Some((when, last))) if *when > due => last.clone(),
             (None, _) => {
-                // Instances with which nothing happens have no place in the orders.
+                // Instances without a due time are in neither of the two orders.
                 let is_idle = |hints: &InstanceHint| !hints.is_locked() && hints.available_at().is_none();
                 let mut idle = self.instances.iter().filter(|(_, hints)| is_idle(hints));
                 let Some((idle, _)) = idle.next() else { return false };
