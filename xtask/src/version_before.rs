@@ -2,7 +2,7 @@
 //! versions runs a process of it.
 //!
 //! The version before is a commit of this repository. A copy of it in the repository would be
-//! tens of thousands of lines that nobody maintains, and a dependency on a revision would need
+//! tens of thousands of lines without maintenance, and a dependency on a revision would need
 //! the address of a repository. A clone without the history asks its origin for that commit.
 
 use std::ffi::OsString;

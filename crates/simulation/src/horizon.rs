@@ -36,7 +36,8 @@ struct State {
 /// How far a process may run at most, and how far it runs at least.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The end of the window.
+    /// The process does not run beyond this moment: the end of the time that the world simulates
+    /// at once (its *window*).
     pub end: Duration,
     /// The process runs this far also when an answer can come earlier. It then gets the answer
     /// at this moment.
@@ -50,8 +51,8 @@ impl Horizon {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The process waits for an answer that comes at this moment or later. It does so until the
-    /// value that is returned is dropped.
+    /// Records that the process waits for an answer that comes at this moment or later, until the
+    /// returned value is dropped.
     pub fn expect_answer(self: &Arc<Self>, not_before: Duration) -> ExpectedAnswer {
         let mut state = self.state();
         let number = state.next_number;
@@ -123,7 +124,7 @@ pub struct ExpectedAnswer {
 }
 
 impl ExpectedAnswer {
-    /// The same answer, for the server's side.
+    /// The server's side of this answer.
     pub fn promise(&self) -> AnswerPromise {
         AnswerPromise { horizon: Arc::clone(&self.horizon), number: self.number }
     }

@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 
 use crate::repository;
 
-/// A command that runs an example. All examples are built before that. The command has no
-/// arguments yet, and an account in the environment of the test is its account too.
+/// A command that runs an example, without arguments yet. All examples are built first. The
+/// command inherits the environment of the test, including an account that variables name.
 pub fn command(name: &str) -> Command {
     let mut command = Command::new(directory().join(name));
     command.current_dir(repository::root());

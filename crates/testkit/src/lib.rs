@@ -1,15 +1,14 @@
 //! Test support that several crates share. It is a dev-dependency and is never
 //! published.
 //!
-//! Modules without a feature depend on no other crate: seeded random numbers
-//! ([`random`]), directories and names of a test's own ([`scratch`]), the files of the
-//! checkout ([`repository`]) and of `conformance/` ([`conformance`]), the tests that a
-//! document names ([`named_tests`]), the examples as programs ([`examples`]), a checker of
-//! transaction histories ([`history`]), and different partition keys with the same hash
-//! ([`colliding_keys`]). The
-//! features `server`, `driver`, `client` and `provider` add running servers, their faults and
-//! regions, and what connects to them. The feature `wait` adds a function that waits for a
-//! condition.
+//! Modules without a feature depend on no other crate: seeded random numbers ([`random`]),
+//! directories and names of a test's own ([`scratch`]), the files of the checkout
+//! ([`repository`]) and of `conformance/` ([`conformance`]), the tests that a document names
+//! ([`named_tests`]), the examples as programs ([`examples`]), a checker of transaction
+//! histories ([`history`]), and different partition keys with the same hash
+//! ([`colliding_keys`]). The features `server`, `driver`, `client` and `provider` add running
+//! servers, their faults and regions, and what connects to them. The feature `wait` adds a
+//! function that waits for a condition.
 
 #![warn(missing_docs)]
 

@@ -12,7 +12,8 @@ use crate::operation::ResourceKind;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A query of the container `orders` to range 3 in East US, on the second connection.
+/// Whether a rule hits a query of the container `orders`, to range 3 in East US, on the second
+/// connection.
 fn is_hit(injector: &FaultInjector) -> bool {
     let headers =
         HeaderMap::from_iter([(headers::CONTENT_TYPE, HeaderValue::from_static("application/query+json"))]);
@@ -217,7 +218,7 @@ fn many_threads_get_no_more_hits_than_the_count() {
 }
 
 #[test]
-fn no_more_rules_are_taken_than_a_test_can_mean() {
+fn the_number_of_rules_is_limited() {
     let injector = FaultInjector::with_seed(1);
     let rules = format!("[{}]", vec!["{}"; 257].join(","));
     assert!(injector.add_json(&rules).unwrap_err().to_string().contains("256"));

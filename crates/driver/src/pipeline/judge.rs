@@ -148,5 +148,5 @@ fn writer_of(prepared: &Prepared<'_>) -> Writer {
     }
     let write_region = snapshot.account.write_locations.first().map(|location| &location.region);
     let known = snapshot.moved_to(partition).or(write_region);
-    if known == Some(&prepared.route.location.region) { Writer::Known } else { Writer::New }
+    if known == Some(&prepared.route.location.region) { Writer::ThisRegion } else { Writer::OtherRegion }
 }

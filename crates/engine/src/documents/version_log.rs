@@ -42,8 +42,9 @@ pub(crate) fn check_retention(
     )))
 }
 
-/// The time of a record, in seconds since 1970. The metadata with the time are the last member
-/// of the item, and inside a JSON string the quotes would be escaped.
+/// The time of a record, in seconds since 1970. It follows the last `"crts":` in the text, because
+/// the metadata with the time are the last member of the item. A document cannot imitate it in a
+/// string, where the quotes are escaped.
 pub(crate) fn time_of_version(record: &[u8]) -> Option<u64> {
     const NAME: &[u8] = b"\"crts\":";
     let (_, text) = split_record(record)?;

@@ -100,7 +100,8 @@ impl RowCursor {
             self.next = Some(next_row(order));
             *order = start;
         } else {
-            // No row that was returned begins with these bytes, and none before them is left.
+            // The rows are sorted, and the next row does not begin with `start`. So all rows that
+            // begin with `start` were returned, and the next page may begin after them.
             *order = crate::keys::after_prefix(&start);
         }
     }

@@ -1,3 +1,5 @@
+//! Tests of the search for references to files outside the checkout.
+
 use std::path::PathBuf;
 
 use super::super::tree::Tree;

@@ -85,8 +85,8 @@ impl Effects {
     pub(super) const fn partition_answered(regions: Regions) -> Self {
         let success = if regions.has_breaker { Some(Effect::PartitionSucceeded) } else { None };
         let found = match regions.writer {
-            Writer::New => Some(Effect::WriteRegionFound),
-            Writer::Known | Writer::OfAccount => None,
+            Writer::OtherRegion => Some(Effect::WriteRegionFound),
+            Writer::ThisRegion | Writer::OfAccount => None,
         };
         Effects([success, found])
     }

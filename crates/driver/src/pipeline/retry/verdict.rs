@@ -59,9 +59,9 @@ pub(crate) enum Writer {
     #[default]
     OfAccount,
     /// The partition is known to be written in this region.
-    Known,
+    ThisRegion,
     /// The partition is known to be written in another region.
-    New,
+    OtherRegion,
 }
 
 /// The limits of an operation's retries that options set.

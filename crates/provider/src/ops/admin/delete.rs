@@ -344,8 +344,8 @@ fn tombstone_of(
         .iter()
         .flat_map(|deletion| &deletion.in_delivery)
         .filter(|message| message.instance == instance);
-    // So do the queued messages that the purge deletes. Several processes may deliver the same
-    // outbox. One that is late would create a message again after the purge.
+    // The queued messages, which the purge deletes, count as consumed too. Several processes may
+    // deliver the same outbox, and a late one would create a message again after the purge.
     let queued = heads.iter().filter(|head| head.document_type == Some(DocumentType::Message));
     let undeliverable: Vec<DedupEntry> = in_delivery
         .map(|message| &message.id)

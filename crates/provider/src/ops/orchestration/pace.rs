@@ -2,10 +2,10 @@
 //!
 //! The runtime replays the whole history in each turn. For each completion in it, the replay
 //! polls every activity that had not ended before. So a turn of a fan-out of 10,000 activities
-//! takes seconds of processor time, whether it takes one completion or a thousand. A turn right
-//! after the last one would take few. So the next turn waits about as long as the last replay
-//! took, and takes all completions that have arrived by then. Turns of one instance thus use at
-//! most half of a processor.
+//! costs seconds of processor time, whether it consumes one completion or a thousand. A turn right
+//! after the last one would consume only a few. So the next turn waits about as long as the last
+//! replay took, and consumes all completions that have arrived by then. Turns of one instance thus
+//! use at most half of a processor.
 //!
 //! The time of a replay is estimated from the history. A measured time would make the turns
 //! depend on the load of the machine.

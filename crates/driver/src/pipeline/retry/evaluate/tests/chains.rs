@@ -292,7 +292,9 @@ fn a_refused_write_of_a_partition_asks_every_region_at_once() {
         evaluate(profile("conditional", false), refused.ending(), regions, LIMITS, budgets, MIDDLE)
     };
     let mut budgets = Budgets::default();
-    for (attempt, writer) in [Writer::Known, Writer::New, Writer::New].into_iter().enumerate() {
+    for (attempt, writer) in
+        [Writer::ThisRegion, Writer::OtherRegion, Writer::OtherRegion].into_iter().enumerate()
+    {
         let (verdict, effects) = judge(at(writer), budgets);
         let Verdict::Retry { after, budgets: spent, .. } = verdict else { panic!("{verdict:?}") };
         assert_eq!(after.is_zero(), attempt < 2, "attempt {attempt} is followed by a wait of {after:?}");
@@ -300,9 +302,11 @@ fn a_refused_write_of_a_partition_asks_every_region_at_once() {
         budgets = spent;
     }
     let done = EndingText::read("201/0");
-    for (writer, expected) in
-        [(Writer::OfAccount, vec![]), (Writer::Known, vec![]), (Writer::New, vec![Effect::WriteRegionFound])]
-    {
+    for (writer, expected) in [
+        (Writer::OfAccount, vec![]),
+        (Writer::ThisRegion, vec![]),
+        (Writer::OtherRegion, vec![Effect::WriteRegionFound]),
+    ] {
         let (verdict, effects) =
             evaluate(profile("conditional", false), done.ending(), at(writer), LIMITS, budgets, MIDDLE);
         assert_eq!((verdict, effects.into_iter().collect::<Vec<_>>()), (Verdict::Complete, expected));
@@ -315,7 +319,7 @@ fn a_refused_write_of_a_partition_asks_every_region_at_once() {
 fn a_refused_write_of_a_partition_asks_every_region_again_after_each_wait() {
     let refused = EndingText::read("403/3");
     for candidates in [1, 2, 3, 5, 12, 60] {
-        let at = Regions { writer: Writer::New, ..regions(candidates, false) };
+        let at = Regions { writer: Writer::OtherRegion, ..regions(candidates, false) };
         let (mut budgets, mut asked_per_round, mut waited) = (Budgets::default(), vec![1], Duration::ZERO);
         while let (Verdict::Retry { after, budgets: spent, .. }, _) =
             evaluate(profile("conditional", false), refused.ending(), at, LIMITS, budgets, MIDDLE)
