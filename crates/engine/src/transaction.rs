@@ -40,7 +40,7 @@ pub(crate) struct Transaction<'v> {
     pub condition_work_left: u64,
     /// Seconds since 1970, one reading for the whole group.
     pub now: u64,
-    /// The same reading in milliseconds.
+    /// The time of `now` in milliseconds since 1970.
     pub now_milliseconds: u64,
     /// The region of this engine; `None` in an account with one region.
     pub replica: Option<Replica>,

@@ -66,7 +66,7 @@ pub(crate) struct Breakers {
 }
 
 impl Breakers {
-    /// No breaker is open, and nothing is counted.
+    /// A snapshot without breakers.
     pub(crate) fn new(options: CircuitBreakerOptions) -> Self {
         Breakers { options: Arc::new(options), breakers: Vec::new() }
     }
@@ -87,7 +87,7 @@ impl Breakers {
         self.state(key).gate(now)
     }
 
-    /// A request failed, and the partition may be at fault. `sample` (0 to 1)
+    /// Counts a failed request for which the partition may be at fault. `sample` (0 to 1)
     /// spreads the probes of partitions that failed at the same time. All failures of one
     /// incident, such as the end of a connection with many requests, count once.
     pub(crate) fn failed_in(
@@ -110,21 +110,21 @@ impl Breakers {
         })
     }
 
-    /// A request failed alone.
+    /// Counts a failed request that belongs to no incident.
     #[cfg(test)]
     pub(crate) fn failed(&self, key: BreakerKey<'_>, now: Instant, sample: f64) -> Option<Breakers> {
         self.failed_in(key, None, now, sample)
     }
 
-    /// This region lost a hedge: another region was asked later, and its leg won. `sample`
+    /// Counts a lost hedge of this region: another region was asked later, and its leg won. `sample`
     /// (0 to 1) spreads the probes of partitions whose breakers opened at the same time.
     pub(crate) fn hedge_lost(&self, key: BreakerKey<'_>, now: Instant, sample: f64) -> Option<Breakers> {
         let losses_max = self.options.hedge_losses;
         self.count_event(key, now, sample, |state| increment(&mut state.hedge_losses) >= losses_max)
     }
 
-    /// This region won a hedge, though another region was asked too. The count of lost
-    /// hedges starts again; the count of failures does not change.
+    /// Records that this region won a hedge, though another region was asked too. The count of
+    /// lost hedges starts again; the count of failures does not change.
     pub(crate) fn hedge_won(&self, key: BreakerKey<'_>) -> Option<Breakers> {
         let state = self.state(key);
         let is_counting = state.failures > 0 || state.open.is_some();
@@ -136,7 +136,7 @@ impl Breakers {
         self.with_state(key, next)
     }
 
-    /// A request succeeded: the counters start again, and an open breaker closes.
+    /// Records a success: the counters start again, and an open breaker closes.
     pub(crate) fn succeeded(&self, key: BreakerKey<'_>) -> Option<Breakers> {
         self.with_state(key, UsageState::default())
     }

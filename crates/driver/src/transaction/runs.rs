@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_follows_another_one_until_that_one_is_taken_back() {
+    fn a_run_is_a_replay_unless_all_earlier_runs_were_taken_back() {
         let runs = Runs::default();
         assert!(!runs.begin());
         runs.forget();

@@ -136,7 +136,8 @@ fn write_header(narrowest_marker: u8, length: usize, count: usize, out: &mut Vec
     write_field(count, bytes, out);
 }
 
-/// Documents are far smaller than 4 GiB, so four bytes hold any length.
+/// Writes a length or a count in a field of 1, 2 or 4 bytes. Documents are far smaller than 4 GiB,
+/// so four bytes hold any length.
 fn write_field(value: usize, bytes: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&(value as u32).to_le_bytes()[..bytes]);
 }

@@ -47,8 +47,8 @@ impl Connections {
         if load.usable > 0 && is_paused {
             return;
         }
-        // If all shards are silent, new ones are opened in spite of the pause, but not before its
-        // end.
+        // Without a usable shard, the tasks that open shards are started even during a pause. If
+        // there are shards, which are all silent then, the tasks wait for the end of the pause.
         let not_before = changing.growth_paused_until.filter(|_| is_paused && load.shards > 0);
         let opening = self.opening.load(Ordering::SeqCst);
         let count = growth::openings_wanted(load, waiting, opening, self.limits);

@@ -1,5 +1,6 @@
 //! Applies retention: deletes trees of finished instances, and past executions and ended
-//! children of instances that continue as new. `plan::retention` sets the time at which a tree is due.
+//! children of instances that continue as new. `plan::retention` sets the time at which a tree is
+//! due.
 
 use std::sync::Arc;
 use std::time::Duration;
