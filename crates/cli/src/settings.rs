@@ -276,7 +276,7 @@ mod tests {
             assert!(!is_refused(ServeArgs { allow_weak_auth: true, ..with("0.0.0.0", auth) }), "{auth}");
         }
         assert!(!is_refused(with("0.0.0.0", Auth::Key)));
-        // The word that allows the well-known key allows nothing else.
+        // The option that allows the well-known key allows nothing else.
         assert!(is_refused(ServeArgs { allow_well_known_key: true, ..with("0.0.0.0", Auth::Off) }));
     }
 

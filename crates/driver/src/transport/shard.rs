@@ -1,4 +1,5 @@
-//! A shard: one HTTP/2 connection of an endpoint, with its streams and its vital signs.
+//! A shard: one HTTP/2 connection of an endpoint, with its streams and the measurements by which
+//! its health is judged (`vitals`).
 //!
 //! What always holds: a request holds a [`Reservation`] as long as its stream is open, and
 //! the reservation gives the stream back when it is dropped; when the last `Arc` of a shard
@@ -112,7 +113,7 @@ impl ShardCore {
         self.incidents.silence(&owner.incidents, &self.vitals, Instant::now())
     }
 
-    /// Called when the connection is closed because it is silent.
+    /// Records that the connection is closed because it is silent.
     pub(super) fn broken(&self, owner: &Connections) {
         self.incidents.break_off(&owner.incidents, &self.vitals, Instant::now());
     }

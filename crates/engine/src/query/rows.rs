@@ -120,7 +120,7 @@ impl Page {
         self.has_advanced = true;
     }
 
-    /// Whether the next page would not start where this one did.
+    /// Whether the cursor was moved, so that the next page starts after the start of this page.
     pub(super) fn has_advanced(&self) -> bool {
         self.has_advanced
     }
@@ -146,8 +146,8 @@ impl Page {
         fits
     }
 
-    /// Keeps the cursor short if the next row is not known: the next page then finds the last
-    /// row again.
+    /// Keeps the cursor short if the next row is not known. The cursor then names a next row that
+    /// cannot exist, so the next page looks for the last row instead.
     pub(super) fn bound_last_cursor(&mut self) {
         let Some(cursor) = &mut self.state.after else { return };
         let order = cursor.order.clone().unwrap_or_default();

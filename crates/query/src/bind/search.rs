@@ -51,7 +51,7 @@ impl<'q> Binder<'q> {
         let Node::Path { steps, .. } = vector else { return None };
         let names = steps.iter().map(|step| match step {
             Step::Name(name) => name.as_str(),
-            // No name of a path is empty.
+            // An array index is in no path of the policy. An empty name is not, either.
             Step::Item(_) => "",
         });
         self.parameters.distance_function(names)
@@ -132,8 +132,8 @@ fn is_sortable(node: &Node) -> bool {
     }
 }
 
-/// The direction that puts the most similar row first. A lower Euclidean distance is better,
-/// and a higher score always is.
+/// The direction that puts the most similar row first: ascending for a Euclidean distance,
+/// descending for other distance functions and for scores.
 fn direction_of(arguments: &[Node], is_distance: bool) -> Direction {
     let euclidean = DistanceFunction::Euclidean.name();
     match arguments.get(2) {

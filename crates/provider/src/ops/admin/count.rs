@@ -70,8 +70,8 @@ pub(crate) struct InstanceScan {
     whole: Option<SystemMetrics>,
 }
 
-/// The documents that are counted. Two filters, because each is answered from an index. The id
-/// leaves out the chunks of history, which have the type of a state.
+/// The documents that are counted. There are two filters, because each is answered from an index.
+/// The condition on the id leaves out the chunks of history, which have the same type as the state.
 const SCAN_FILTERS: [&str; 2] =
     ["c.type = 'execution'", "c.id = 'i' AND c.type = 'history' AND c.created = true"];
 
