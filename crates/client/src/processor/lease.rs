@@ -11,8 +11,8 @@ use crate::{Etag, FeedRange};
 #[serde(rename_all = "camelCase")]
 pub(super) struct Lease {
     pub(super) id: String,
-    /// The name of the processor. The key of the document where the container of leases is
-    /// partitioned by this member.
+    /// The name of the processor. It is also the partition key of the document if the container
+    /// of leases is partitioned by `/partitionKey`.
     pub(super) partition_key: String,
     /// The part of the container, as the text of a [`FeedRange`].
     pub(super) range: String,

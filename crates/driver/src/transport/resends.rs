@@ -1,20 +1,22 @@
 //! Resends: whether a request is sent again on another connection after its connection ended.
 //!
-//! A request that was certainly not sent goes to another connection. A read whose connection
-//! ended does, too. A write whose answer was lost does not: the caller knows whether it may be
-//! repeated, and has to know that it was.
+//! A request that was certainly not sent is sent on another connection, and so is a read that
+//! was sent. A write that may have been sent is not: only the caller knows whether the write
+//! may be repeated, and a repeated write must not be hidden from the caller.
 
 use perihelion_wire::transport::{Failure, FailureKind, Response, Sent};
 
 use super::limits::{CONNECTIONS_TRIED_MAX, READ_RESENDS_MAX};
 use super::transfer::Delivered;
 
-/// How often one request was sent again.
+/// How often one request failed, and how often it was sent again.
 #[derive(Debug, Default)]
 pub(crate) struct Resends {
+    /// How often the request failed before it was sent.
     unsent: u32,
+    /// How often the request failed after it was sent, or may have been.
     lost: u32,
-    /// How often it was allowed.
+    /// How often the request was sent again.
     count: u8,
 }
 

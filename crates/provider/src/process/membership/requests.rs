@@ -1,6 +1,6 @@
-//! What this process asks of the others, until the reason for it is over: see [`Requests`].
-//! The next heartbeat carries it. It also remembers which slices this process polls for its
-//! own sake, though another process owns them.
+//! What this process asks of the other processes: see [`Requests`]. The next heartbeat carries
+//! the requests, and each request expires some time after its last reason. This module also
+//! remembers which slices this process polls although another process owns them.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use crate::documents::heartbeat::Requests;
 use crate::sync::lock;
 
-/// How long a request stands after its last reason.
-const STANDS_FOR: Duration = Duration::from_secs(10);
+/// How long a request to share a slice is valid after its last reason.
+const SHARED_FOR: Duration = Duration::from_secs(10);
 
 /// How long a process counts as busy after it has taken work.
 const BUSY_FOR: Duration = Duration::from_secs(30);
@@ -35,14 +35,14 @@ pub(crate) struct OwnRequests {
 
 #[derive(Debug, Default)]
 struct Named {
-    busy: Option<Standing>,
-    shared_slices: BTreeMap<String, Standing>,
-    watched_slices: BTreeMap<String, Standing>,
+    busy: Option<Validity>,
+    shared_slices: BTreeMap<String, Validity>,
+    watched_slices: BTreeMap<String, Validity>,
 }
 
-/// Since when and until when a request stands.
+/// Since when and until when a request is valid.
 #[derive(Debug, Clone, Copy)]
-struct Standing {
+struct Validity {
     since: Instant,
     until: Instant,
 }
@@ -53,7 +53,7 @@ impl OwnRequests {
         let now = Instant::now();
         let busy = &mut lock(&self.named).busy;
         let since = busy.filter(|busy| busy.until > now).map(|busy| busy.since);
-        *busy = Some(Standing { since: since.unwrap_or(now), until: now + BUSY_FOR });
+        *busy = Some(Validity { since: since.unwrap_or(now), until: now + BUSY_FOR });
         if since.is_none() {
             self.is_new.notify_one();
         }
@@ -61,7 +61,7 @@ impl OwnRequests {
 
     /// Asks all processes to poll a slice.
     pub(crate) fn share_slice(&self, first_key: &str) {
-        if name(&mut lock(&self.named).shared_slices, first_key, STANDS_FOR) {
+        if name(&mut lock(&self.named).shared_slices, first_key, SHARED_FOR) {
             self.is_new.notify_one();
         }
     }
@@ -71,18 +71,18 @@ impl OwnRequests {
         name(&mut lock(&self.named).watched_slices, first_key, WATCHED_FOR);
     }
 
-    /// The requests that stand now.
+    /// The requests that are valid now.
     pub(crate) fn current(&self) -> Requests {
         let mut named = lock(&self.named);
         Requests {
             is_busy: named.busy.is_some_and(|busy| busy.until > Instant::now()),
-            shared_slices: standing(&mut named.shared_slices),
+            shared_slices: still_valid(&mut named.shared_slices),
         }
     }
 
     /// The slices that are watched now.
     pub(super) fn watched_slices(&self) -> Vec<String> {
-        standing(&mut lock(&self.named).watched_slices)
+        still_valid(&mut lock(&self.named).watched_slices)
     }
 
     /// For how long this process has been busy; `None` if it is not busy.
@@ -92,27 +92,27 @@ impl OwnRequests {
     }
 }
 
-/// Adds a name, or lets it stand longer. Returns whether it is new. Does nothing if there are
-/// too many.
-fn name(names: &mut BTreeMap<String, Standing>, first_key: &str, stands_for: Duration) -> bool {
+/// Adds a slice, or extends its time if it is there already. Returns whether it was added. Adds
+/// nothing if there are [`NAMED_MAX`] slices.
+fn name(names: &mut BTreeMap<String, Validity>, first_key: &str, valid_for: Duration) -> bool {
     let now = Instant::now();
-    let until = now + stands_for;
-    if let Some(standing) = names.get_mut(first_key).filter(|standing| standing.until > now) {
-        standing.until = until;
+    let until = now + valid_for;
+    if let Some(validity) = names.get_mut(first_key).filter(|validity| validity.until > now) {
+        validity.until = until;
         return false;
     }
-    names.retain(|_, standing| standing.until > now);
+    names.retain(|_, validity| validity.until > now);
     let has_room = names.len() < NAMED_MAX;
     if has_room {
-        names.insert(first_key.to_owned(), Standing { since: now, until });
+        names.insert(first_key.to_owned(), Validity { since: now, until });
     }
     has_room
 }
 
-/// The names that stand now. The others are forgotten.
-fn standing(names: &mut BTreeMap<String, Standing>) -> Vec<String> {
+/// The slices whose time is not over. Removes the others.
+fn still_valid(names: &mut BTreeMap<String, Validity>) -> Vec<String> {
     let now = Instant::now();
-    names.retain(|_, standing| standing.until > now);
+    names.retain(|_, validity| validity.until > now);
     names.keys().cloned().collect()
 }
 
@@ -121,13 +121,13 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_stands_for_some_time_after_its_last_reason() {
+    async fn a_request_is_valid_for_some_time_after_its_last_reason() {
         let requests = OwnRequests::default();
         requests.share_slice("10");
         requests.is_new.notified().await;
-        tokio::time::sleep(STANDS_FOR - Duration::from_millis(1)).await;
+        tokio::time::sleep(SHARED_FOR - Duration::from_millis(1)).await;
         requests.share_slice("10");
-        tokio::time::sleep(STANDS_FOR - Duration::from_millis(1)).await;
+        tokio::time::sleep(SHARED_FOR - Duration::from_millis(1)).await;
         assert_eq!(requests.current(), Requests { is_busy: false, shared_slices: vec!["10".into()] });
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert_eq!(requests.current(), Requests::default());
@@ -149,13 +149,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_some_slices_are_named_and_what_is_over_makes_room() {
+    async fn the_number_of_slices_is_limited_and_expired_slices_make_room() {
         let requests = OwnRequests::default();
         for number in 0..2 * NAMED_MAX {
             requests.share_slice(&format!("{number:04}"));
         }
         assert_eq!(requests.current().shared_slices.len(), NAMED_MAX);
-        tokio::time::sleep(STANDS_FOR).await;
+        tokio::time::sleep(SHARED_FOR).await;
         requests.share_slice("new");
         assert_eq!(requests.current().shared_slices, ["new"]);
     }

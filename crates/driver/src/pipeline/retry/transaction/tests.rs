@@ -218,7 +218,7 @@ fn every_kind_of_retry_has_its_bound() {
 
 #[test]
 fn ten_retries_are_the_most_when_the_waits_are_short() {
-    // Jitter makes no wait shorter than three quarters, so the count alone bounds this chain.
+    // No time is spent before, so only the count and the next wait can end the retries.
     let spent = Budgets::default().with_spent(Budget::Retriable, 10, Duration::ZERO);
     assert_eq!(judge(true, "452/0+no*", spent).0, Verdict::Abort);
     let spent = Budgets::default().with_spent(Budget::Retriable, 9, Duration::ZERO);
@@ -249,7 +249,7 @@ fn an_unknown_outcome_stays_unknown_until_the_service_decides() {
 }
 
 #[test]
-fn a_replay_stays_unknown_over_burnt_tokens_until_one_is_decided() {
+fn a_replay_stays_unknown_over_aborted_tokens_until_one_is_decided() {
     let mut budgets = Budgets::default().with_ambiguity(true);
     // The first abort is an old answer, so the next token is tried at once.
     for millis in [0, 2000, 4000, 8000] {
@@ -283,8 +283,8 @@ fn for_every_status_a_read_is_never_ambiguous_and_no_endpoint_is_marked() {
                 if let Verdict::Retry { route_to, context, .. } = verdict {
                     assert_eq!(route_to, RouteTo::WriteRegion, "{ending}");
                     // Results of success contradict the abort.
-                    let is_burnt = code == 452 && body != "+ok*";
-                    assert_eq!(context == Context::NewToken, is_burnt, "{ending}");
+                    let is_aborted = code == 452 && body != "+ok*";
+                    assert_eq!(context == Context::NewToken, is_aborted, "{ending}");
                 }
             }
         }
