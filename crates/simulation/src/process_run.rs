@@ -13,7 +13,8 @@ pub enum Role {
     Worker,
     /// A program that starts workflows. Its requests can fail, and it is never killed.
     User,
-    /// A process whose requests never fail and have no numbers, as those that only check.
+    /// A process whose requests never fail and are not numbered by the network, such as a process
+    /// that only checks.
     Faultless,
 }
 

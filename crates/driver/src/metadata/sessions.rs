@@ -23,8 +23,8 @@ use crate::routing::ranges::{Range, RangeMap};
 const RANGES_MAX: usize = 4096;
 
 /// The longest session token of several ranges, in bytes. HTTP servers commonly refuse
-/// more than 16 KB of headers. A token of some ranges only would be a read without session
-/// consistency of the others, so a longer token is an error.
+/// more than 16 KB of headers. A longer token is an error: if it were shortened to some of the
+/// ranges, the other ranges would be read without session consistency.
 const COMPOUND_BYTES_MAX: usize = 12 * 1024;
 
 /// The session token of several ranges is longer than [`COMPOUND_BYTES_MAX`].

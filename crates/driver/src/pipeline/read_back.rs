@@ -87,9 +87,10 @@ fn witness_not_found(core: &Core, call: Call<'_>, diagnostics: Diagnostics) -> E
     }
 }
 
-/// Whether a read shows all writes that its region has taken. With session consistency it shows
-/// those that the session token covers. This includes the write that made the service refuse
-/// this one, because the refusal had a session token.
+/// Whether a read shows all writes of its region that matter here. With session consistency it
+/// shows only the writes that the session token covers. That is enough: a missing witness
+/// counts only after the service refused the write because of an earlier write, and the session
+/// token of the refusal covers that earlier write.
 fn shows_all_writes(consistency: ReadConsistency, of_account: Consistency) -> bool {
     match consistency {
         ReadConsistency::Session | ReadConsistency::LatestCommitted | ReadConsistency::GlobalStrong => true,

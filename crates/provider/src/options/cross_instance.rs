@@ -6,8 +6,8 @@ use std::str::FromStr;
 /// How a turn sends messages to other instances: starts, results and cancellations of
 /// sub-orchestrations, detached starts and events.
 ///
-/// All three are equally safe, and providers with different settings may share a container: the
-/// stored documents are the same.
+/// All three settings are equally safe, and providers with different settings may share a
+/// container: the stored documents are the same.
 ///
 /// | | requests for a turn with messages to other instances |
 /// |---|---|
@@ -39,10 +39,10 @@ pub enum CrossInstance {
     /// messages in the partitions of their receivers. Opening the provider fails if the account
     /// has no transactions.
     Transaction,
-    /// `Transaction` if the account has transactions, else `Outbox`. The provider asks when it is
-    /// opened, and writes a line to the log if there are none. Without an answer, the first turn
-    /// finds out. The default for the engine
-    /// in this process.
+    /// `Transaction` if the account has transactions, else `Outbox`. The provider asks the
+    /// service when it is opened, and writes a line to the log if the account has no
+    /// transactions. If the service does not answer, the first turn finds out. The default for
+    /// the engine in this process.
     Auto,
 }
 

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::super::dial::dial;
 use super::Proxy;
 
-/// The longest head of the proxy's answers to one request. A peer that sends more is not a
+/// The most bytes of the heads of all answers to one `CONNECT`. A peer that sends more is not a
 /// proxy.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 

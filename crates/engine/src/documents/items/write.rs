@@ -72,8 +72,8 @@ impl ItemWrite<'_, '_> {
             self.move_id(id, &body.id, rid);
             return self.store_over(rid, &old, Content::New(body), charge::replace);
         }
-        // Regions settle conflicts by id. If two of them renamed a document that kept its `_rid`,
-        // each would store its own document under the `_rid` of the other's.
+        // Regions settle conflicts by id. If two regions gave one document different ids and it
+        // kept its `_rid`, there would be two documents with the same `_rid`.
         self.erase(id, rid, &old, FeedOperation::Delete)?;
         let written = self.store_new(body)?;
         Ok(Written { status: status::OK.code, ..written })
