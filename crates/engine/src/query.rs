@@ -148,11 +148,11 @@ pub(crate) fn execute(
     })
 }
 
-/// A page that reads more documents without a row than this reports a missing index. Then
-/// the index is worth what it costs every write.
+/// A page reports a missing index if more than this many of the documents that it read gave no
+/// row. Then the index is worth what it costs every write.
 const MISSES_BEFORE_INDEX: u64 = 200;
 
-/// The missing index of the plan, if the page read too many documents without a row.
+/// The missing index of the plan, if too many documents gave no row.
 fn missing_index(plan: &access::Plan, documents: u64, rows: u64) -> Option<IndexShape> {
     let is_wasteful = documents.saturating_sub(rows) > MISSES_BEFORE_INDEX;
     plan.missing_index.clone().filter(|_| is_wasteful)

@@ -26,7 +26,7 @@ pub enum Kind {
     RangePoll,
     /// The reconciler's look for unfinished documents.
     RepairLook,
-    /// Heartbeats and what is made of them: each request to their logical partition.
+    /// All requests to the logical partition of the heartbeats.
     Membership,
     /// A start that a client stores.
     Start,
@@ -52,8 +52,8 @@ impl Kind {
     pub const OVERHEAD: [Kind; 4] = [Kind::SlicePoll, Kind::RangePoll, Kind::RepairLook, Kind::Membership];
 }
 
-/// The keys of partitions that are numbers belong to the provider itself. Those from this
-/// number on belong to membership; the smaller ones to migrations and deletions.
+/// The provider's own documents have numbers as partition keys. Numbers from this one on belong
+/// to membership, smaller numbers to migrations and deletions.
 const MEMBERSHIP_KEY_MIN: u64 = 2;
 
 /// The member of the state document of a completed workflow, as a commit writes it.
@@ -178,8 +178,9 @@ impl Traffic {
         state.partitions.clear();
     }
 
-    /// Stops counting: later requests and starts do not belong to the window. Pick-ups of
-    /// earlier starts still do. Returns the window without them.
+    /// Stops counting: later requests and starts do not belong to the window. Later pick-ups of
+    /// earlier starts do, and [`Traffic::end_window`] adds them to the window that this method
+    /// returns.
     pub fn stop_window(&self, now: Duration) -> Window {
         let mut state = self.state();
         state.starts_until = Some(now);

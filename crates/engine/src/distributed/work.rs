@@ -14,7 +14,7 @@ use crate::refusal::Refusal;
 use crate::storage::View;
 
 /// The most bytes of the existing documents that one transaction may change, counted once for
-/// each operation. The writer may have to parse them, which takes about 100 ms for so many.
+/// each operation. The writer may have to parse them all, which takes about 100 ms.
 pub const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// The most work of all patch conditions of one transaction, in units of about 100 ns. The

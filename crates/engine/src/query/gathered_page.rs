@@ -5,11 +5,13 @@ use super::continuation::{Continuation, NextRow, RowCursor, hash_of};
 use super::output::Output;
 use super::rows::{Context, Page, PageRows};
 
-/// The gathered rows that a page is made from. If there are rows to return that are not among
-/// them (`is_whole` is false), their positions are after the positions of these rows.
+/// The gathered rows that a page is made from.
 pub(super) struct Gathered {
-    /// If whole: sorted by the order keys, else in the order in which they appeared.
+    /// If `is_whole`, the rows are sorted by the order keys; without ORDER BY they are in the
+    /// order in which they appeared.
     pub(super) rows: Vec<GatheredRow>,
+    /// Whether `rows` has all rows that are left to return. Otherwise the positions of the
+    /// missing rows are after the positions of these rows.
     pub(super) is_whole: bool,
 }
 

@@ -198,7 +198,7 @@ pub(crate) async fn remove_messages_if_unchanged(
     }
     let mut room = Batch::OPERATIONS_MAX.saturating_sub(messages.len());
     if let Some(state) = state {
-        // The member has this value in every state.
+        // The member has this value already, so the patch only checks the etag.
         let unchanged = Patch::new().set("/enq", state.value.enqueued_at)?;
         batch.patch_if_match(STATE_ID, &unchanged, &state.etag)?;
         store.state_cache.forget(instance);
