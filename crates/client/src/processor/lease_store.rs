@@ -183,8 +183,8 @@ impl LeaseStore {
         }
     }
 
-    /// Creates a document. One that exists is left as it is. So is one whose creation is
-    /// ambiguous because the first attempt was applied.
+    /// Creates a document, unless it exists. If it is not known whether the creation was applied,
+    /// the document is looked for.
     async fn create(&self, id: &str, document: &Value) -> Result<(), Error> {
         match self.leases.create(self.names.key_of(id), document).await {
             Ok(_) => Ok(()),
@@ -209,7 +209,7 @@ fn conflict_or(error: Error) -> Result<LeaseWrite, Error> {
     if error.is_precondition_failed() {
         return Ok(LeaseWrite::Conflict);
     }
-    // When the container of leases is missing, the lease is not gone: all of them are.
+    // This is not true if the whole container of leases is missing, which stays an error.
     if error.is_document_not_found() {
         return Ok(LeaseWrite::Gone);
     }

@@ -171,7 +171,8 @@ fn print_body(transaction: &Transaction, containers: &Containers) -> Result<Byte
 }
 
 /// Whether the service refused the whole transaction because of one of its operations, which may
-/// be because of the `_rid` of a container. `is_replay`: every error of a replay is ambiguous.
+/// be because of the `_rid` of a container. The error of a replay is ambiguous, so its kind does
+/// not show that the service refused.
 fn is_rid_refused(error: &Error, is_replay: bool) -> bool {
     (error.kind() == ErrorKind::Service || is_replay)
         && error.status() == Some(status::TRANSACTION_INVALID_OPERATION)
@@ -287,7 +288,7 @@ fn describe_failure(error: Error) -> Error {
     // because a refusal of this endpoint has no body.
     let reason = error.headers().get(&headers::REASON).and_then(|reason| reason.to_str().ok());
     let words = reason.unwrap_or(error.message());
-    // These have results as their body, and no words.
+    // The body of these answers is the results, so `words` is not a text for people.
     let has_results = is_success || status.code == status::TRANSACTION_ABORTED.code;
     let text = if words.is_empty() || has_results { text.to_owned() } else { format!("{text} ({words})") };
     error.with_kind_and_message(kind, text)

@@ -33,8 +33,8 @@ const REFRESH_PAUSE: Duration = Duration::from_millis(500);
 const REFRESH_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// How often an operation starts the task again when the task has ended without a result, or
-/// is stuck. A task ends so when the runtime that it runs on shuts down, and is stuck when
-/// that runtime makes no progress any more (see `pulse`).
+/// is stuck. A task ends without a result when its runtime shuts down, and is stuck when its
+/// runtime makes no progress any more (see `pulse`).
 const STARTS_MAX: u32 = 3;
 
 /// Reads the metadata of a container that has none. Waits for the task that reads it

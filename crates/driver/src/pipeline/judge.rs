@@ -70,7 +70,7 @@ const CONTAINER_NOT_FOUND: &[u8] = b"Resource Not Found";
 /// come after the names of a few JSON members.
 const CONTAINER_NOT_FOUND_WITHIN: usize = 256;
 
-/// How an attempt ended. There are two statuses that the ending does not have as they are:
+/// How an attempt ended. The ending has the status of the answer, with two exceptions:
 ///
 /// - The service refuses a batch with 207. When an earlier attempt of the batch may have been
 ///   applied, the ending has the status of the refused operation inside the batch, if the
@@ -137,8 +137,9 @@ pub(super) fn regions_of(prepared: &Prepared<'_>) -> Regions {
     }
 }
 
-/// Whether the attempt's region is known to take the writes of the operation's partition. A read
-/// shows that only if it asks that the write region answers.
+/// Whether the attempt's region is known to take the writes of the operation's partition. An
+/// attempt says something about that only if it is a write, or a read that only the write region
+/// may answer.
 fn writer_of(prepared: &Prepared<'_>) -> Writer {
     let (snapshot, operation) = (&prepared.snapshot, prepared.call.operation);
     let partition = prepared.partition.as_ref();

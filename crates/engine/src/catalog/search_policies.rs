@@ -4,7 +4,7 @@
 //! They are stored as the client sent them. A request that creates or replaces a container is
 //! refused where the service refuses it, with its texts. Records in the store are not checked,
 //! because an earlier version stored the policies unchecked. Distances and scores are computed
-//! from the documents, so that the indexes change nothing but the answer to a request.
+//! from the documents: queries do not use these indexes.
 
 use perihelion_model::json::{Object, Value};
 use perihelion_query::{DistanceFunction, VectorEmbedding};
@@ -14,7 +14,8 @@ use crate::refusal::Refusal;
 /// The most dimensions of a vector.
 const DIMENSIONS_MAX: i64 = 4096;
 
-/// The most bytes to which an index may compress a vector; also no more than its dimensions.
+/// The most bytes to which an index may compress a vector. A vector with fewer dimensions is
+/// limited to one byte for each dimension.
 const QUANTIZATION_BYTES_MAX: i64 = 512;
 
 /// The languages of full-text policies.

@@ -9,7 +9,7 @@ use super::TurnPlan;
 pub(crate) const OPERATIONS_MAX: usize = 100;
 
 /// The most bytes of a batch, as this crate counts them. The service allows 2 MiB, and may
-/// count more.
+/// count more bytes for the same batch than this crate.
 pub(crate) const COMMIT_BYTES_MAX: usize = 1_800_000;
 
 /// An estimate of the bytes of an operation without its document: its kind, id and etag.

@@ -19,7 +19,7 @@ pub(super) struct Base64Padding {
 }
 
 impl Base64Padding {
-    /// Reads the padding byte. 0 to 2 mean that the text ends with so many `=`. `FF`, `FE`
+    /// Reads the padding byte. 0 to 2 mean that the text ends with this many `=`. `FF`, `FE`
     /// and `FD` mean that 0, 1 or 2 `=` were left off.
     pub(super) fn from_byte(byte: u8) -> Option<Self> {
         match byte {
