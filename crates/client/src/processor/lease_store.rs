@@ -209,7 +209,7 @@ fn conflict_or(error: Error) -> Result<LeaseWrite, Error> {
     if error.is_precondition_failed() {
         return Ok(LeaseWrite::Conflict);
     }
-    // This is not true if the whole container of leases is missing, which stays an error.
+    // If the whole container of leases is missing, this is false, and the error stays an error.
     if error.is_document_not_found() {
         return Ok(LeaseWrite::Gone);
     }
