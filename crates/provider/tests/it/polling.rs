@@ -32,6 +32,9 @@ const MANY: usize = 1000;
 /// the parked instances.
 const PARKED_REQUESTS_MAX: u64 = 120;
 
+/// The longest time until an idle process takes new work.
+const PICK_UP_MAX: Duration = Duration::from_millis(2500);
+
 /// The factor by which two equal charges may differ: a charge grows by hundredths of a
 /// request unit with the size of the index.
 const CHARGE_TOLERANCE: f64 = 1.05;
@@ -93,11 +96,27 @@ async fn a_thousand_instances_without_a_start_cost_an_idle_process_little() {
     let counts = account.request_counts().await;
     println!("{counts:?}");
     assert!(counts.requests <= PARKED_REQUESTS_MAX, "{counts:?}");
-    // When one of these instances gets its start, it runs.
+    runtime.shutdown(None).await;
+}
+
+/// A process reads the rows of parked instances again every half minute, which takes several polls.
+/// The starts come one second later in each half minute.
+#[tokio::test(start_paused = true)]
+async fn new_work_does_not_wait_until_parked_instances_are_read_again() {
+    let account = Account::open(AccountKind::Embedded).await;
+    let old = old_provider(&account, "idle").await;
+    for number in 0..MANY {
+        old.enqueue_for_orchestrator(external_event(&format!("early-{number:04}")), None).await.unwrap();
+    }
+    let runtime = idle_runtime(account.provider("idle", ShortPolls::ReturnAtOnce).await).await;
     let client = account.provider("idle", ShortPolls::ReturnAtOnce).await;
-    client.enqueue_for_orchestrator(start("early-0500"), None).await.unwrap();
-    tokio::time::sleep(SETTLING_TIME).await;
-    assert!(!client.read("early-0500").await.unwrap().is_empty(), "the instance has not run");
+    for number in 0..30 {
+        tokio::time::sleep(Duration::from_secs(31) - PICK_UP_MAX).await;
+        let instance = format!("early-{:04}", number * 30);
+        client.enqueue_for_orchestrator(start(&instance), None).await.unwrap();
+        tokio::time::sleep(PICK_UP_MAX).await;
+        assert!(!client.read(&instance).await.unwrap().is_empty(), "{instance} has not run");
+    }
     runtime.shutdown(None).await;
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::cursor::HeadCursor;
+use super::cursor::{PollCursor, PollTime};
 use super::ingest::{FoundWork, Room, ingest};
 use super::query::PollQuery;
 use super::schedule::Schedule;
@@ -61,7 +61,7 @@ pub(super) struct RangePoller {
     /// Whether a task polls the range. See [`Running`].
     is_running: Arc<AtomicBool>,
     /// Where the next poll begins. The poll that runs holds this mutex.
-    cursor: Mutex<HeadCursor>,
+    cursor: Mutex<PollCursor>,
     /// Where polls begin in a backlog, if this process helps with the range.
     spread: StdMutex<Spread>,
 }
@@ -155,7 +155,7 @@ impl RangePoller {
     async fn poll_from(
         &self,
         core: &Core,
-        cursor: &mut HeadCursor,
+        cursor: &mut PollCursor,
         waiting: &WaitingInterests,
     ) -> Result<FoundWork, Failure> {
         let poll_number = self.schedule.begin_poll();
@@ -198,26 +198,27 @@ impl RangePoller {
         }
     }
 
-    /// Reads the range page by page until it finds new work, reaches the end, or has read
-    /// [`PAGES_MAX`] pages.
+    /// Reads the range page by page until it finds new work, has read the parts that the cursor
+    /// names, or has read [`PAGES_MAX`] pages.
     async fn scan(
         &self,
         core: &Core,
-        cursor: &mut HeadCursor,
+        cursor: &mut PollCursor,
         query: &PollQuery,
         mut found: FoundWork,
     ) -> Result<FoundWork, Failure> {
-        let (now, at, is_eager) = (found.now(), Instant::now(), found.is_eager());
+        let time = PollTime { now: found.now(), at: Instant::now(), is_eager: found.is_eager() };
+        let PollTime { now, at, is_eager } = time;
         let place = lock(&self.spread).begin_at(at).filter(|_| !is_eager);
         if let Some(place) = place {
             return self.scan_from_place(core, query, place, found).await;
         }
-        let mut from = cursor.begin(query, now, at, is_eager);
-        let mut feed = self.feed(core, query, now, from);
+        let mut scan = cursor.begin(query, time);
+        let mut feed = self.feed(core, query, now, scan.from);
         for _ in 0..PAGES_MAX {
             let (mut rows, is_end) = self.next_page(&mut feed, is_eager).await?;
             let is_empty = rows.is_empty();
-            let may_spread = !is_eager && !is_end && from == Stamp(0);
+            let may_spread = !is_eager && !is_end && scan.from == Stamp(0);
             let place = if may_spread { self.choose_place(core, &rows, now, at).await? } else { None };
             if place.is_some() {
                 // The activities at the head are for the owner of the slice.
@@ -225,6 +226,7 @@ impl RangePoller {
             }
             let last = self.ingest(core, rows, &mut found).await;
             if found.has_work() || query.is_full(&found) {
+                cursor.record_work(&scan, time);
                 return Ok(found);
             }
             if let Some(place) = place {
@@ -232,20 +234,15 @@ impl RangePoller {
             }
             if !is_end {
                 if !is_empty {
-                    cursor.record_known_page(from, last, at);
+                    cursor.record_known_page(&mut scan, last, time);
                 }
                 continue;
             }
-            cursor.record_end();
-            // The scan began behind the known rows at the head. When these are due to be read
-            // again, they are read last.
-            if from == Stamp(0) || !cursor.must_read_head(at, is_eager) {
-                return Ok(found);
-            }
-            from = Stamp(0);
-            feed = self.feed(core, query, now, from);
+            let Some(next) = cursor.record_end(&scan, time) else { return Ok(found) };
+            scan = next;
+            feed = self.feed(core, query, now, scan.from);
         }
-        cursor.record_unfinished_scan();
+        cursor.record_unfinished(&scan, time);
         Ok(found)
     }
 
