@@ -137,7 +137,7 @@ pub fn leftover_documents(rows: &[Value]) -> Vec<String> {
         };
         if is_leftover {
             let text = row.to_string();
-            leftover.push(text[..text.len().min(SHOWN_BYTES_MAX)].to_owned());
+            leftover.push(text[..text.floor_char_boundary(SHOWN_BYTES_MAX)].to_owned());
         }
     }
     leftover

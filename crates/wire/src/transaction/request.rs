@@ -140,7 +140,7 @@ impl TransactionRequest {
         match operations.iter().position(|operation| operation.verb.kind() != kind) {
             None => Ok(TransactionRequest { kind, operations }),
             Some(index) => Err(invalid(format!(
-                "Operation {index} is a {}, which a {} transaction cannot have. Send reads and writes as two transactions.",
+                "Operation {index} ({}) cannot be in a {} transaction. Send reads and writes as two transactions.",
                 operations[index].verb.name(),
                 if kind == TransactionKind::Read { "read" } else { "write" }
             ))),
@@ -271,7 +271,7 @@ fn check_body_and_id(
     match body {
         Some(_) if !needs_body => {
             return Err(invalid(format!(
-                "The {place} is a {} and cannot have a 'resourceBody'.",
+                "The {place} ({}) cannot have a 'resourceBody'.",
                 verb.name()
             )));
         }
@@ -281,7 +281,7 @@ fn check_body_and_id(
         None if !needs_body => {}
         Some(_) | None => {
             return Err(not_parsed(format!(
-                "The {place} is a {} and needs a 'resourceBody': a JSON object.",
+                "The {place} ({}) needs a 'resourceBody': a JSON object.",
                 verb.name()
             )));
         }

@@ -217,8 +217,8 @@ fn every_kind_of_retry_has_its_bound() {
 }
 
 #[test]
-fn ten_retries_are_the_most_when_the_waits_are_short() {
-    // No time is spent before, so only the count and the next wait can end the retries.
+fn a_wait_that_is_too_long_ends_the_retries_before_their_count() {
+    // No time is spent before, so only the next wait and the count can end the retries.
     let spent = Budgets::default().with_spent(Budget::Retriable, 10, Duration::ZERO);
     assert_eq!(judge(true, "452/0+no*", spent).0, Verdict::Abort);
     let spent = Budgets::default().with_spent(Budget::Retriable, 9, Duration::ZERO);
