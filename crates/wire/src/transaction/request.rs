@@ -270,10 +270,7 @@ fn check_body_and_id(
     };
     match body {
         Some(_) if !needs_body => {
-            return Err(invalid(format!(
-                "The {place} ({}) cannot have a 'resourceBody'.",
-                verb.name()
-            )));
+            return Err(invalid(format!("The {place} ({}) cannot have a 'resourceBody'.", verb.name())));
         }
         Some(Value::Object(_)) => {}
         // The JavaScript SDK sends a patch as a bare array.
