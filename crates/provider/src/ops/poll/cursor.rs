@@ -1,24 +1,24 @@
-//! The cursor of a physical partition ("partition" below): where its next poll begins. A
+//! The cursors of a physical partition ("partition" below): where its next poll begins. A
 //! poll reads rows in the order of their `visibleAt`. Some rows stay at the head of that
 //! order, because this process knows them and does not take them now: for example, their
 //! instance is locked by another process, needs another version, or has not started. If these
-//! rows fill less than a page, every poll reads them again. If they fill pages, the cursor
+//! rows fill less than a page, every poll reads them again. If they fill pages, a cursor
 //! records how far they reach, and a poll has two parts:
 //!
 //! - The tail: the rows behind the known ones, and all rows whose stamp is so recent that they
-//!   may be new work. Every poll begins with it, so that new work never waits for the known rows
-//!   to be read.
-//! - The head: from the first row on. It is read 30 seconds after it was last read, because
-//!   known rows may have become work. A poll whose tail has no work goes on with the head. If that
-//!   takes more pages than a poll may read, the next poll continues after its own tail.
+//!   may be new work. A poll begins with it, so that new work does not wait until the known rows
+//!   are read.
+//! - The head: the rows from the first one to the tail. It is read 30 seconds after it was last
+//!   read, because known rows may have become work. A poll whose tail has no work goes on with the
+//!   head. A head that takes more pages than a poll may read is continued by the next polls, each
+//!   after its own tail.
 //!
-//! A part that stops before the end of the partition continues where it stopped. If the head is
-//! due, and the tail has left no time for it, the next poll begins with the head. So neither part
-//! waits for more than one poll of the other.
+//! A tail that takes more pages than a poll may read is continued too. If a tail has work while the
+//! head is due, the next poll begins with the head. So under any load both parts go on.
 //!
-//! Invariants: a poll with another query begins at the head, because it may see other
-//! rows. A poll for a fetch that looks once (`is_eager`) does not skip the head for 30
-//! seconds. It ends before the head only if it finds work, or has read as many pages as a poll may.
+//! Invariants: each query has a cursor of its own, because another query may see other rows. A
+//! poll for a fetch that looks once (`is_eager`) does not skip the head for 30 seconds. It ends
+//! before the head only if it finds work, or has read as many pages as a poll may.
 
 use std::time::Duration;
 
@@ -28,9 +28,19 @@ use super::query::PollQuery;
 use crate::documents::stamp::Stamp;
 use crate::timing::SKEW_MAX;
 
+/// The most pages that one poll reads while it finds no new work.
+pub(super) const PAGES_MAX: usize = 8;
+
+/// The most of these pages that the tail takes while the head is due.
+const TAIL_PAGES_MAX: usize = PAGES_MAX / 2;
+
 /// How long known rows at the head of a partition are skipped, counted from the last poll
-/// that read a full page of them at the head.
+/// that read them from the first one on.
 const HEAD_SKIPPED_FOR: Duration = Duration::from_secs(30);
+
+/// A tail that finds work where it was continued starts over this long after its start. Newer work
+/// may be before that place.
+const TAIL_CONTINUED_FOR: Duration = Duration::from_secs(2);
 
 /// How far the stamp of new work can be in the past. Writers stamp work [`SKEW_MAX`] in the
 /// past, and their clock may be behind by as much again. Work that returns to its old place
@@ -38,16 +48,34 @@ const HEAD_SKIPPED_FOR: Duration = Duration::from_secs(30);
 /// for [`HEAD_SKIPPED_FOR`].
 const NEW_WORK_AGE_MAX: Duration = SKEW_MAX.saturating_mul(2);
 
-/// Where the next poll of one partition begins.
+/// The most queries whose cursors are kept. A busy process polls for its dispatchers, for its
+/// workers, or for both.
+const QUERIES_MAX: usize = 4;
+
+/// The cursors of one partition, the one that was used last first.
 #[derive(Debug, Default)]
-pub(super) struct PollCursor {
-    /// The query of the last poll. The other members are valid for it only.
-    query: PollQuery,
+pub(super) struct PollCursors(Vec<(PollQuery, PollCursor)>);
+
+impl PollCursors {
+    /// Begins a poll.
+    pub(super) fn begin(&mut self, query: &PollQuery, time: PollTime) -> Poll<'_> {
+        let known = self.0.iter().position(|(other, _)| other == query);
+        let cursor =
+            known.map(|at| self.0.remove(at)).unwrap_or_else(|| (query.clone(), PollCursor::default()));
+        self.0.truncate(QUERIES_MAX - 1);
+        self.0.insert(0, cursor);
+        self.0[0].1.begin(time)
+    }
+}
+
+/// Where the next poll with one query begins.
+#[derive(Debug, Default)]
+struct PollCursor {
     /// `None` if the known rows at the head fill less than a page.
     known: Option<KnownRows>,
-    /// Where the tail continues; `None` if its last scan reached the end.
-    tail_next: Option<Stamp>,
-    /// The head is due, and the last poll had no time for it: the next poll begins with it.
+    /// Where the tail is continued; `None` if it begins at its start.
+    tail: Option<Continuation>,
+    /// The head is due, and the last poll found work before it: the next poll begins with it.
     is_head_first: bool,
 }
 
@@ -56,11 +84,12 @@ pub(super) struct PollCursor {
 struct KnownRows {
     /// All rows before this stamp were known when they were read.
     until: Stamp,
-    /// When a full page of known rows was last read at the head.
+    /// When the head was last read from the first row on.
     read_at: Instant,
-    /// A scan of the head stopped before the end of the partition, and no later one has reached
-    /// the end.
-    is_scan_unfinished: bool,
+    /// Where the scan of the head is continued; `None` if the last one has reached the tail.
+    head_next: Option<Stamp>,
+    /// Rows among them are work for which there was no room. The head is due at once.
+    has_left_work: bool,
 }
 
 impl KnownRows {
@@ -70,27 +99,11 @@ impl KnownRows {
     }
 }
 
-/// The part of the partition that a scan reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Head,
-    Tail,
-}
-
-/// One pass over the rows from `from` on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Scan {
-    part: Part,
-    /// Where the scan begins; `Stamp(0)` is the first row.
-    pub(super) from: Stamp,
-    /// All rows before this stamp were read; `from` before the first page.
-    read_until: Stamp,
-}
-
-impl Scan {
-    fn new(part: Part, from: Stamp) -> Self {
-        Scan { part, from, read_until: from }
-    }
+/// Where a tail is continued, and when it began at its start.
+#[derive(Debug, Clone, Copy)]
+struct Continuation {
+    next: Stamp,
+    begun_at: Instant,
 }
 
 /// When a poll happens, and for whom.
@@ -105,240 +118,279 @@ pub(super) struct PollTime {
 }
 
 impl PollCursor {
-    /// Begins a poll and returns its first scan.
-    pub(super) fn begin(&mut self, query: &PollQuery, time: PollTime) -> Scan {
-        if self.query != *query {
-            *self = PollCursor { query: query.clone(), ..PollCursor::default() };
-        }
-        let Some(known) = self.known else { return Scan::new(Part::Head, Stamp(0)) };
+    fn begin(&mut self, time: PollTime) -> Poll<'_> {
         let new_from = time.now.minus(NEW_WORK_AGE_MAX);
-        // A scan of the head that has come to the tail reads the tail.
-        let is_head_in_tail = known.is_scan_unfinished && known.until >= new_from;
-        if is_head_in_tail || (self.is_head_first && self.is_head_due(time)) {
-            return self.head_scan();
-        }
-        let from = match self.tail_next {
-            Some(next) => next,
-            None if known.is_scan_unfinished => new_from,
-            None => known.until.min(new_from),
+        let is_head_first = std::mem::take(&mut self.is_head_first);
+        let scan = match self.known {
+            None => Scan::new(Part::All, Stamp(0)),
+            Some(_) if is_head_first && self.is_head_due(time.at) => self.head_scan(),
+            Some(known) => self.tail_scan(known, new_from),
         };
-        Scan::new(Part::Tail, from)
+        let is_tail_read = scan.part != Part::Head;
+        Poll { cursor: self, time, new_from, scan, pages: 0, is_tail_read }
     }
 
-    /// Records that all rows of a page were known, and that more pages follow. `until` is the
-    /// stamp of its last row.
-    pub(super) fn record_known_page(&mut self, scan: &mut Scan, until: Stamp, time: PollTime) {
-        let from = scan.from;
-        // If all rows of a page have the stamp that the scan began with, the next scan begins
-        // behind that stamp. Otherwise it would read the same page again.
-        let until = if until > from { until } else { Stamp(until.0 + 1) };
-        scan.read_until = until;
-        match (scan.part, &mut self.known) {
-            (Part::Head, known) => {
-                let before = known.filter(|known| from > Stamp(0) && from <= known.until);
-                let read_at = before.map_or(time.at, |known| known.read_at);
-                *known = Some(KnownRows { until, read_at, is_scan_unfinished: false });
-            }
-            (Part::Tail, Some(known)) if from <= known.until => known.until = known.until.max(until),
-            // Before these rows there are rows that the scan of the head has not read yet.
-            (Part::Tail, _) => {}
-        }
-    }
-
-    /// Records that a scan has found work, or has no room for more. The poll ends.
-    pub(super) fn record_work(&mut self, scan: &Scan, time: PollTime) {
-        self.is_head_first = scan.part == Part::Tail && self.is_head_due(time);
-    }
-
-    /// Records that a scan has read as many pages as a poll may. The poll ends.
-    pub(super) fn record_unfinished(&mut self, scan: &Scan, time: PollTime) {
-        match (scan.part, &mut self.known) {
-            (Part::Head, Some(known)) => known.is_scan_unfinished = true,
-            (Part::Head, None) => {}
-            (Part::Tail, _) => self.tail_next = Some(scan.read_until),
-        }
-        self.is_head_first = scan.part == Part::Tail && self.is_head_due(time);
-    }
-
-    /// Records that a scan reached the end of the partition. Returns the next scan of the poll,
-    /// if the head has to be read too.
-    pub(super) fn record_end(&mut self, scan: &Scan, time: PollTime) -> Option<Scan> {
-        self.is_head_first = false;
-        match scan.part {
-            Part::Tail => {
-                self.tail_next = None;
-                self.is_head_due(time).then(|| self.head_scan())
-            }
-            Part::Head => {
-                if let Some(known) = &mut self.known {
-                    known.is_scan_unfinished = false;
-                }
-                let has_skipped_head = scan.from > Stamp(0);
-                (has_skipped_head && time.is_eager).then(|| Scan::new(Part::Head, Stamp(0)))
-            }
-        }
+    /// The scan of the tail: a new one, or the rest of an unfinished one.
+    fn tail_scan(&self, known: KnownRows, new_from: Stamp) -> Scan {
+        // While a scan of the head is under way, the rows before the recent ones are its.
+        let start = if known.head_next.is_some() { new_from } else { known.until.min(new_from) };
+        Scan::new(Part::Tail, self.tail.map_or(start, |tail| tail.next))
     }
 
     /// Whether the head has to be read, or its scan has to be continued.
-    fn is_head_due(&self, PollTime { at, is_eager, .. }: PollTime) -> bool {
-        self.known.is_some_and(|known| known.is_scan_unfinished || is_eager || !known.is_skipped(at))
+    fn is_head_due(&self, at: Instant) -> bool {
+        let is_due =
+            |known: &KnownRows| known.head_next.is_some() || known.has_left_work || !known.is_skipped(at);
+        self.known.as_ref().is_some_and(is_due)
     }
 
     /// The scan of the head: a new one, or the rest of an unfinished one.
     fn head_scan(&self) -> Scan {
-        let unfinished = self.known.filter(|known| known.is_scan_unfinished);
-        Scan::new(Part::Head, unfinished.map_or(Stamp(0), |known| known.until))
+        Scan::new(Part::Head, self.known.and_then(|known| known.head_next).unwrap_or(Stamp(0)))
+    }
+}
+
+/// The part of the partition that a scan reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// All rows: nothing is known.
+    All,
+    Head,
+    Tail,
+}
+
+/// One pass over rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Scan {
+    part: Part,
+    /// Where the scan begins; `Stamp(0)` is the first row.
+    from: Stamp,
+    /// All rows before this stamp were read, and known; `from` before the first page.
+    read_until: Stamp,
+    pages: usize,
+}
+
+impl Scan {
+    fn new(part: Part, from: Stamp) -> Self {
+        Scan { part, from, read_until: from, pages: 0 }
+    }
+
+    fn has_progress(&self) -> bool {
+        self.read_until > self.from
+    }
+}
+
+/// A page of rows that a poll has read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PageRead {
+    /// The stamp of the last row; `None` if the page is empty.
+    pub(super) last: Option<Stamp>,
+    /// Whether no page follows.
+    pub(super) is_end: bool,
+    /// Whether the poll ends with this page: it has new work, or there is no room for more.
+    pub(super) has_work: bool,
+    /// Whether some of the rows are work for which there is no room.
+    pub(super) has_left_work: bool,
+}
+
+/// The next step of a poll.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NextStep {
+    /// Read the next page.
+    Page,
+    /// Read from [`Poll::from`] on.
+    Scan,
+    End,
+}
+
+/// A poll that is under way. A poll that fails is dropped, and the next one continues.
+#[derive(Debug)]
+pub(super) struct Poll<'c> {
+    cursor: &'c mut PollCursor,
+    time: PollTime,
+    /// The least stamp that new work may have.
+    new_from: Stamp,
+    scan: Scan,
+    pages: usize,
+    /// Whether this poll has read the tail, or is reading it.
+    is_tail_read: bool,
+}
+
+impl Poll<'_> {
+    /// Where the present scan begins; `Stamp(0)` is the first row.
+    pub(super) fn from(&self) -> Stamp {
+        self.scan.from
+    }
+
+    /// Records a page and returns what to read next.
+    pub(super) fn record_page(&mut self, page: PageRead) -> NextStep {
+        self.pages += 1;
+        self.scan.pages += 1;
+        if page.has_work {
+            self.record_work(page.is_end);
+            return NextStep::End;
+        }
+        let has_reached_tail = page.last.is_some_and(|last| last >= self.new_from);
+        if page.is_end || (self.scan.part == Part::Head && has_reached_tail) {
+            return self.end_scan(page.is_end);
+        }
+        if let Some(last) = page.last {
+            self.record_known_rows(last, page.has_left_work);
+        }
+        self.next_page()
+    }
+
+    /// The next step after a page of known rows that others follow.
+    fn next_page(&mut self) -> NextStep {
+        let is_over = self.pages >= PAGES_MAX;
+        let Scan { part, read_until, pages, .. } = self.scan;
+        match part {
+            Part::Tail if !is_over && pages >= TAIL_PAGES_MAX && self.is_head_due() => {
+                self.continue_tail();
+                self.begin_head()
+            }
+            Part::Tail if is_over => {
+                self.continue_tail();
+                self.cursor.is_head_first = self.is_head_due();
+                NextStep::End
+            }
+            Part::All | Part::Head if is_over => {
+                // A scan that has come to the recent rows is continued as the tail.
+                if read_until >= self.new_from {
+                    self.continue_tail();
+                    if let Some(known) = &mut self.cursor.known {
+                        known.head_next = None;
+                    }
+                }
+                NextStep::End
+            }
+            Part::All | Part::Head | Part::Tail => NextStep::Page,
+        }
+    }
+
+    /// Records that all rows of a page are known, and that others follow. `last` is the stamp of
+    /// the last one.
+    fn record_known_rows(&mut self, last: Stamp, has_left_work: bool) {
+        let Scan { part, from, .. } = self.scan;
+        // If all rows of a page have the stamp that the scan began with, the next scan begins
+        // behind that stamp. Otherwise it would read the same page again.
+        let until = if last > from { last } else { Stamp(last.0 + 1) };
+        self.scan.read_until = until;
+        match (part, &mut self.cursor.known) {
+            (Part::All | Part::Head, known) => {
+                let before = known.filter(|_| from > Stamp(0));
+                *known = Some(KnownRows {
+                    until,
+                    read_at: before.map_or(self.time.at, |known| known.read_at),
+                    head_next: Some(until),
+                    has_left_work: has_left_work || before.is_some_and(|known| known.has_left_work),
+                });
+            }
+            (Part::Tail, Some(known)) => {
+                if known.head_next.is_none() && from <= known.until {
+                    known.until = known.until.max(until);
+                }
+                known.has_left_work |= has_left_work;
+            }
+            (Part::Tail, None) => {}
+        }
+    }
+
+    /// Ends a scan that has read its part. `is_end` tells whether it has read all rows.
+    fn end_scan(&mut self, is_end: bool) -> NextStep {
+        match self.scan.part {
+            Part::Tail => {
+                self.cursor.tail = None;
+                let is_wanted = self.is_head_due() || (self.time.is_eager && self.cursor.known.is_some());
+                if is_wanted { self.begin_head() } else { NextStep::End }
+            }
+            Part::All | Part::Head => {
+                let has_skipped_rows = self.scan.from > Stamp(0);
+                self.end_head(is_end);
+                match self.cursor.known {
+                    Some(known) if !self.is_tail_read && !is_end => self.begin_tail(known),
+                    Some(_) if has_skipped_rows && self.time.is_eager => self.begin_head(),
+                    Some(_) | None => NextStep::End,
+                }
+            }
+        }
+    }
+
+    /// Records that a scan of the head has reached the tail, or the end of the partition.
+    fn end_head(&mut self, is_end: bool) {
+        let Scan { from, .. } = self.scan;
+        let is_first_page = from == Stamp(0) && !self.scan.has_progress();
+        if is_end {
+            self.cursor.tail = None;
+        }
+        if is_end && is_first_page {
+            self.cursor.known = None;
+        }
+        if let Some(known) = &mut self.cursor.known {
+            known.head_next = None;
+            if is_first_page {
+                (known.read_at, known.has_left_work) = (self.time.at, false);
+            }
+        }
+    }
+
+    /// Records that the last page had work. `is_end` tells whether no page follows.
+    fn record_work(&mut self, is_end: bool) {
+        let PollTime { at, .. } = self.time;
+        match self.scan.part {
+            Part::Tail => {
+                let is_old =
+                    |tail: Continuation| at.saturating_duration_since(tail.begun_at) >= TAIL_CONTINUED_FOR;
+                if self.cursor.tail.is_some_and(is_old) {
+                    self.cursor.tail = None;
+                } else if self.scan.has_progress() {
+                    self.continue_tail();
+                }
+                self.cursor.is_head_first = self.is_head_due();
+            }
+            Part::All | Part::Head if is_end => self.end_head(is_end),
+            Part::All | Part::Head => {
+                let is_stuck = self.scan.from > Stamp(0) && !self.scan.has_progress();
+                if let Some(known) = &mut self.cursor.known
+                    && is_stuck
+                    && !known.is_skipped(at)
+                {
+                    // While there is work at this place, the rows before it may become work too.
+                    known.head_next = Some(Stamp(0));
+                }
+            }
+        }
+    }
+
+    /// Lets the next poll continue the tail behind the rows that were read.
+    fn continue_tail(&mut self) {
+        let begun_at = self.cursor.tail.map_or(self.time.at, |tail| tail.begun_at);
+        self.cursor.tail = Some(Continuation { next: self.scan.read_until, begun_at });
+    }
+
+    /// Goes on with the head, or lets the next poll begin with it if this one may read no more.
+    fn begin_head(&mut self) -> NextStep {
+        if self.pages >= PAGES_MAX {
+            self.cursor.is_head_first = true;
+            return NextStep::End;
+        }
+        self.scan = self.cursor.head_scan();
+        NextStep::Scan
+    }
+
+    /// Goes on with the tail, unless this poll may read no more.
+    fn begin_tail(&mut self, known: KnownRows) -> NextStep {
+        if self.pages >= PAGES_MAX {
+            return NextStep::End;
+        }
+        (self.scan, self.is_tail_read) = (self.cursor.tail_scan(known, self.new_from), true);
+        NextStep::Scan
+    }
+
+    fn is_head_due(&self) -> bool {
+        self.cursor.is_head_due(self.time.at)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NOW: Stamp = Stamp((10 * 3_600_000) << 12);
-
-    fn ago(minutes: u64) -> Stamp {
-        NOW.minus(Duration::from_secs(60 * minutes))
-    }
-
-    fn time(at: Instant, is_eager: bool) -> PollTime {
-        PollTime { now: NOW, at, is_eager }
-    }
-
-    /// The first scan of a poll with the default query.
-    fn begin(cursor: &mut PollCursor, time: PollTime) -> Scan {
-        cursor.begin(&PollQuery::default(), time)
-    }
-
-    /// A cursor whose scan of the head has read known rows up to `until`, and then the end.
-    fn cursor_that_knows(until: Stamp, begun: Instant) -> PollCursor {
-        let (mut cursor, time) = (PollCursor::default(), time(begun, false));
-        let mut scan = begin(&mut cursor, time);
-        assert_eq!(scan, Scan::new(Part::Head, Stamp(0)));
-        cursor.record_known_page(&mut scan, until, time);
-        assert_eq!(cursor.record_end(&scan, time), None);
-        cursor
-    }
-
-    #[test]
-    fn old_known_rows_are_skipped_for_half_a_minute() {
-        let begun = Instant::now();
-        let after = |seconds| time(begun + Duration::from_secs(seconds), false);
-        let mut cursor = cursor_that_knows(ago(60), begun);
-        let scan = begin(&mut cursor, after(1));
-        assert_eq!(scan, Scan::new(Part::Tail, ago(60)));
-        assert_eq!(cursor.record_end(&scan, after(1)), None);
-        // A poll that continues from there does not extend the half minute.
-        let mut scan = begin(&mut cursor, after(20));
-        cursor.record_known_page(&mut scan, ago(30), after(20));
-        assert_eq!(cursor.record_end(&scan, after(20)), None);
-        let scan = begin(&mut cursor, after(29));
-        assert_eq!((scan.from, cursor.record_end(&scan, after(29))), (ago(30), None));
-        // Then the head is read, after the tail.
-        let scan = begin(&mut cursor, after(30));
-        assert_eq!(scan, Scan::new(Part::Tail, ago(30)));
-        assert_eq!(cursor.record_end(&scan, after(30)), Some(Scan::new(Part::Head, Stamp(0))));
-    }
-
-    #[test]
-    fn a_fetch_that_looks_once_reads_the_head_too() {
-        let begun = Instant::now();
-        let mut cursor = cursor_that_knows(ago(60), begun);
-        let eager = time(begun, true);
-        let scan = begin(&mut cursor, eager);
-        assert_eq!(scan.part, Part::Tail);
-        let mut scan = cursor.record_end(&scan, eager).expect("a scan of the head");
-        assert_eq!(scan, Scan::new(Part::Head, Stamp(0)));
-        cursor.record_known_page(&mut scan, ago(50), eager);
-        cursor.record_unfinished(&scan, eager);
-        // The next one reads the rest of the head, and then its beginning.
-        let scan = begin(&mut cursor, eager);
-        let rest = cursor.record_end(&scan, eager).expect("the rest of the head");
-        assert_eq!(rest, Scan::new(Part::Head, ago(50)));
-        assert_eq!(cursor.record_end(&rest, eager), Some(Scan::new(Part::Head, Stamp(0))));
-    }
-
-    #[test]
-    fn rows_that_may_be_new_are_read_by_every_poll() {
-        let begun = Instant::now();
-        let mut cursor = cursor_that_knows(ago(1), begun);
-        assert_eq!(begin(&mut cursor, time(begun, false)), Scan::new(Part::Tail, ago(4)));
-    }
-
-    /// Rows that were parked long ago can fill thousands of pages. The tail behind them is read by
-    /// each poll, before the next pages of the head.
-    #[test]
-    fn new_work_does_not_wait_for_an_unfinished_scan_of_the_head() {
-        let (begun, mut cursor) = (Instant::now(), PollCursor::default());
-        let now = time(begun, false);
-        let mut scan = begin(&mut cursor, now);
-        for minutes in [600, 500, 400] {
-            cursor.record_known_page(&mut scan, ago(minutes), now);
-            cursor.record_unfinished(&scan, now);
-            let tail = begin(&mut cursor, now);
-            assert_eq!(tail, Scan::new(Part::Tail, ago(4)));
-            scan = cursor.record_end(&tail, now).expect("the rest of the head");
-            assert_eq!(scan, Scan::new(Part::Head, ago(minutes)));
-        }
-        assert_eq!(cursor.record_end(&scan, now), None);
-        assert_eq!(begin(&mut cursor, now), Scan::new(Part::Tail, ago(400)), "the scan is finished");
-    }
-
-    #[test]
-    fn the_head_comes_first_after_a_poll_whose_tail_left_no_time_for_it() {
-        let begun = Instant::now();
-        let later = time(begun + HEAD_SKIPPED_FOR, false);
-        let stops: [fn(&mut PollCursor, &Scan, PollTime); 2] =
-            [PollCursor::record_work, PollCursor::record_unfinished];
-        for stop in stops {
-            let mut cursor = cursor_that_knows(ago(60), begun);
-            let tail = begin(&mut cursor, later);
-            assert_eq!(tail.part, Part::Tail);
-            stop(&mut cursor, &tail, later);
-            let head = begin(&mut cursor, later);
-            assert_eq!(head, Scan::new(Part::Head, Stamp(0)));
-            // The head found work, and the tail comes first again.
-            stop(&mut cursor, &head, later);
-            assert_eq!(begin(&mut cursor, later).part, Part::Tail);
-        }
-    }
-
-    #[test]
-    fn a_tail_that_fills_more_pages_than_a_poll_may_read_continues_behind_them() {
-        let begun = Instant::now();
-        let now = time(begun, false);
-        let mut cursor = cursor_that_knows(ago(60), begun);
-        let mut scan = begin(&mut cursor, now);
-        cursor.record_known_page(&mut scan, ago(2), now);
-        cursor.record_unfinished(&scan, now);
-        let mut scan = begin(&mut cursor, now);
-        assert_eq!(scan, Scan::new(Part::Tail, ago(2)));
-        // All rows of the next pages have one stamp. They are not read again.
-        cursor.record_known_page(&mut scan, ago(2), now);
-        cursor.record_unfinished(&scan, now);
-        let scan = begin(&mut cursor, now);
-        assert!(scan.from > ago(2));
-        assert_eq!(cursor.record_end(&scan, now), None);
-        assert_eq!(begin(&mut cursor, now).from, ago(4), "a scan that reached the end is finished");
-    }
-
-    #[test]
-    fn a_scan_of_the_head_that_has_come_to_the_tail_replaces_it() {
-        let (begun, mut cursor) = (Instant::now(), PollCursor::default());
-        let now = time(begun, false);
-        let mut scan = begin(&mut cursor, now);
-        cursor.record_known_page(&mut scan, ago(3), now);
-        cursor.record_unfinished(&scan, now);
-        assert_eq!(begin(&mut cursor, now), Scan::new(Part::Head, ago(3)));
-    }
-
-    #[test]
-    fn another_query_begins_at_the_head() {
-        let begun = Instant::now();
-        let now = time(begun, false);
-        let mut cursor = cursor_that_knows(ago(60), begun);
-        let other = PollQuery::of(&[crate::process::interest::Interest::Instances]);
-        assert_eq!(cursor.begin(&other, now), Scan::new(Part::Head, Stamp(0)));
-        assert_eq!(begin(&mut cursor, now), Scan::new(Part::Head, Stamp(0)), "what it knew is forgotten");
-    }
-}
+mod tests;

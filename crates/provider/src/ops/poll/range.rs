@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::cursor::{PollCursor, PollTime};
+use super::cursor::{NextStep, PAGES_MAX, PageRead, PollCursors, PollTime};
 use super::ingest::{FoundWork, Room, ingest};
 use super::query::PollQuery;
 use super::schedule::Schedule;
@@ -40,10 +40,6 @@ const COUNTED_MAX: usize = 4096;
 /// The most rows of one page.
 const PAGE_ROWS: u32 = 64;
 
-/// The most pages that one poll reads while it finds no new work. The next poll continues
-/// where this one stopped.
-const PAGES_MAX: usize = 8;
-
 /// How often the time limit of a page doubles at most: to 64 seconds.
 const TIMEOUT_DOUBLINGS_MAX: u32 = 5;
 
@@ -61,7 +57,7 @@ pub(super) struct RangePoller {
     /// Whether a task polls the range. See [`Running`].
     is_running: Arc<AtomicBool>,
     /// Where the next poll begins. The poll that runs holds this mutex.
-    cursor: Mutex<PollCursor>,
+    cursor: Mutex<PollCursors>,
     /// Where polls begin in a backlog, if this process helps with the range.
     spread: StdMutex<Spread>,
 }
@@ -155,7 +151,7 @@ impl RangePoller {
     async fn poll_from(
         &self,
         core: &Core,
-        cursor: &mut PollCursor,
+        cursor: &mut PollCursors,
         waiting: &WaitingInterests,
     ) -> Result<FoundWork, Failure> {
         let poll_number = self.schedule.begin_poll();
@@ -203,7 +199,7 @@ impl RangePoller {
     async fn scan(
         &self,
         core: &Core,
-        cursor: &mut PollCursor,
+        cursor: &mut PollCursors,
         query: &PollQuery,
         mut found: FoundWork,
     ) -> Result<FoundWork, Failure> {
@@ -213,37 +209,32 @@ impl RangePoller {
         if let Some(place) = place {
             return self.scan_from_place(core, query, place, found).await;
         }
-        let mut scan = cursor.begin(query, time);
-        let mut feed = self.feed(core, query, now, scan.from);
-        for _ in 0..PAGES_MAX {
+        let mut poll = cursor.begin(query, time);
+        let mut feed = self.feed(core, query, now, poll.from());
+        loop {
             let (mut rows, is_end) = self.next_page(&mut feed, is_eager).await?;
             let is_empty = rows.is_empty();
-            let may_spread = !is_eager && !is_end && scan.from == Stamp(0);
+            let may_spread = !is_eager && !is_end && poll.from() == Stamp(0);
             let place = if may_spread { self.choose_place(core, &rows, now, at).await? } else { None };
             if place.is_some() {
                 // The activities at the head are for the owner of the slice.
                 rows.retain(|row| DocumentType::of(row) != Some(DocumentType::Activity));
             }
             let last = self.ingest(core, rows, &mut found).await;
-            if found.has_work() || query.is_full(&found) {
-                cursor.record_work(&scan, time);
-                return Ok(found);
-            }
-            if let Some(place) = place {
+            let has_work = found.has_work() || query.is_full(&found);
+            if let Some(place) = place
+                && !has_work
+            {
                 return self.scan_from_place(core, query, place, found).await;
             }
-            if !is_end {
-                if !is_empty {
-                    cursor.record_known_page(&mut scan, last, time);
-                }
-                continue;
+            let has_left_work = found.is_full() != (false, false);
+            let page = PageRead { last: (!is_empty).then_some(last), is_end, has_work, has_left_work };
+            match poll.record_page(page) {
+                NextStep::Page => {}
+                NextStep::Scan => feed = self.feed(core, query, now, poll.from()),
+                NextStep::End => return Ok(found),
             }
-            let Some(next) = cursor.record_end(&scan, time) else { return Ok(found) };
-            scan = next;
-            feed = self.feed(core, query, now, scan.from);
         }
-        cursor.record_unfinished(&scan, time);
-        Ok(found)
     }
 
     /// Reads the range from the place of this helper in the backlog, like [`RangePoller::scan`].
