@@ -83,7 +83,7 @@ pub(crate) fn apply(
         typed.log = variable("LOG_LEVEL").map(|value| parse("LOG_LEVEL", &value, level)).transpose()?;
     }
     // A set-up that configures the explorer, even to switch it off, was written for the
-    // image. It may be a test container that waits until GET / is answered unsigned.
+    // image. It may be a test container that waits until an unsigned GET / is answered.
     typed.open_account |= image.enable_explorer.is_some() || variable("ENABLE_EXPLORER").is_some();
     let has_certificate = image.cert_path.is_some() || variable("CERT_PATH").is_some();
     let warning = "CERT_PATH is ignored: the server creates its own certificate, see `perihelion cert`";

@@ -42,7 +42,7 @@ pub(crate) enum Loser {
     /// The leg has ended as well.
     Ended(Leg),
     /// The leg was abandoned. It has a record for the diagnostics. If its request continues in
-    /// the background, its charge will come.
+    /// the background, the [`LateCharge`] receives the charge of its answer.
     Abandoned(Attempt, Option<LateCharge>),
 }
 

@@ -59,7 +59,7 @@ pub(super) struct RequestParts {
 impl HttpTransport {
     /// A transport without connections. The environment of the process is read for options at
     /// their default. The result is an error when an option or a variable cannot be used, such as
-    /// a CA that is not a certificate, or a time in which no connection can answer.
+    /// a CA that is not a certificate, or a timeout that is too short for any answer.
     pub fn new(options: HttpOptions) -> Result<Self, BadHttpOptions> {
         Ok(HttpTransport {
             connector: Arc::new(Connector::new(options)?),
