@@ -2,8 +2,9 @@
 //!
 //! The account's record says the layout; a record without a layout has layout 1. In layout 1
 //! the name of a logical partition was the hash of its key, so partitions with the same hash
-//! were one. In layout 2 the name is the key itself (`keys/logical_partition.rs`), and
-//! the kinds of keys with names of partitions have other first bytes than in layout 1.
+//! were one. In layout 2 the name is the key itself (`keys/logical_partition.rs`).
+//! Every kind of key that contains the name of a partition has another first byte than in
+//! layout 1.
 //!
 //! The upgrade runs when a store is opened, before anything else reads it, in commits of a
 //! bounded size. It first adds the keys of layout 2 and then, in one commit, sets the layout.
