@@ -13,7 +13,7 @@ pub enum EvaluationError {
     TooMuchWork,
     /// The statement calls a user-defined function, which this crate cannot run.
     UnknownUdf(String),
-    /// RegexMatch has a pattern with look-around or a back-reference.
+    /// RegexMatch has a pattern with look-around, an atomic group or a back-reference.
     UnsupportedPattern(String),
 }
 

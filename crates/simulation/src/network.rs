@@ -496,7 +496,7 @@ impl SimulatedTransport {
         outcome.map(|response| with_date(response, dates_ahead))
     }
 
-    /// Lets the server answer a request, or a planted bug.
+    /// Lets the server answer a request. If a bug is planted, the bug may change the answer.
     async fn serve(&self, request: Request) -> Result<Response, Failure> {
         match self.network.planted() {
             None => self.inner.send(request).await,

@@ -1,4 +1,5 @@
-//! One cell under load, and its limits.
+//! One cell (processes, partitions and a load), what is measured in it, and the limits that it
+//! must keep.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,8 @@ pub const OVERHEAD_SHARE_MAX: f64 = 0.05;
 /// The most lost commits.
 pub const LOST_SHARE_MAX: f64 = 0.02;
 
-/// The limits of the median and the 99th percentile of pick-ups under load.
+/// The limits of the median and the 99th percentile of pick-ups under load. A pick-up is the time
+/// from the moment at which a start is stored until a worker takes it.
 pub const PICK_UP_MEDIAN_MAX: Duration = Duration::from_millis(200);
 /// See [`PICK_UP_MEDIAN_MAX`].
 pub const PICK_UP_P99_MAX: Duration = Duration::from_millis(500);
@@ -30,7 +32,7 @@ pub const PICK_UP_P99_MAX: Duration = Duration::from_millis(500);
 /// The least share of the offered workflows that must be completed.
 pub const THROUGHPUT_SHARE_MIN: f64 = 0.95;
 
-/// A cell.
+/// A cell: processes and partitions, and the load on them.
 #[derive(Debug, Clone, Copy)]
 pub struct Cell {
     /// The processes and partitions.

@@ -1,4 +1,5 @@
-//! An idle cell: requests without work, and pick-ups of a start now and then.
+//! An idle cell: the requests of processes without work, and how fast they pick up a start that
+//! comes now and then.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,8 @@ const UNTIL_IDLE: Duration = Duration::from_secs(75);
 /// The limit of the 99th percentile of pick-ups.
 pub const PICK_UP_P99_MAX: Duration = Duration::from_millis(2500);
 
-/// The limits of the requests per second: this for each partition, and this for each process.
+/// The limit of the requests per second is a sum: this for each partition, and
+/// [`REQUESTS_PER_PROCESS_MAX`] for each process.
 pub const REQUESTS_PER_PARTITION_MAX: f64 = 0.6;
 /// See [`REQUESTS_PER_PARTITION_MAX`].
 pub const REQUESTS_PER_PROCESS_MAX: f64 = 0.3;
