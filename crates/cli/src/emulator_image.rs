@@ -23,7 +23,8 @@ Environment variables of the official emulator image:
   LOG_LEVEL                as --log
   GATEWAY_PUBLIC_ENDPOINT  as --public-endpoint
   PROTOCOL                 no effect: http and https are both served
-  CERT_PATH, CERT_SECRET   no effect, with a warning: see `perihelion cert`
+  CERT_PATH                no effect, with a warning: see `perihelion cert`
+  CERT_SECRET              no effect
   ENABLE_EXPLORER          as --open-account: the account document needs no signature
   EXPLORER_PORT, EXPLORER_PROTOCOL, ENABLE_TELEMETRY,
   ENABLE_OTLP_EXPORTER, ENABLE_CONSOLE_EXPORTER

@@ -47,8 +47,8 @@ fn verify(certificates: &Certificates, name: &str, now: SystemTime) -> Result<()
     verifier.verify_server_cert(&der(&certificates.leaf.certificate), &[], &name, &[], now).map(|_| ())
 }
 
-/// This was a weakness: whoever had the key of the CA, which users trust, could sign certificates
-/// of every site.
+/// This was a weakness: with a stolen key of the CA, which users trust, certificates of every site
+/// could be signed.
 #[test]
 fn a_ca_signs_only_the_names_of_its_server_and_private_names() {
     let (scratch, now) = (Scratch::new("constraints"), SystemTime::now());

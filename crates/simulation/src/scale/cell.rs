@@ -24,7 +24,7 @@ pub const OVERHEAD_SHARE_MAX: f64 = 0.05;
 pub const LOST_SHARE_MAX: f64 = 0.02;
 
 /// The limits of the median and the 99th percentile of pick-ups under load. A pick-up is the time
-/// from the moment at which a start is stored until a worker takes it.
+/// from the store of a start until a worker runs its first turn.
 pub const PICK_UP_MEDIAN_MAX: Duration = Duration::from_millis(200);
 /// See [`PICK_UP_MEDIAN_MAX`].
 pub const PICK_UP_P99_MAX: Duration = Duration::from_millis(500);

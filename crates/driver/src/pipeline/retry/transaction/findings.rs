@@ -11,8 +11,8 @@ use super::{Results, TransactionEnding};
 pub(super) enum TransactionFinding {
     /// The transaction was committed, or its documents were read.
     Done,
-    /// The service says that the transaction succeeded, but sends no complete results. Or it
-    /// says that a write transaction succeeded, and also that one of its operations failed.
+    /// The service says that the transaction succeeded, but sends no complete results. Or the
+    /// status and the results of a write contradict each other, so that it may have been applied.
     Unreadable,
     /// The service has aborted the transaction, and says that it may be repeated.
     AbortedRetriable,
