@@ -222,7 +222,7 @@ impl Network {
     /// The number of requests of each process since this moment.
     pub fn requests_since(&self, since: Duration) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
-        // The log has the order in which the processes ran, which is not always that of time.
+        // The log is in the order in which the processes ran, so it is not always sorted by time.
         for exchange in self.state().log.iter().filter(|exchange| exchange.sent_at >= since) {
             *counts.entry(exchange.sender.clone()).or_default() += 1;
         }

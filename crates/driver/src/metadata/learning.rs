@@ -1,5 +1,5 @@
-//! The state of the task that reads a container's metadata: whether one is under way, how its
-//! result reaches the operations that wait for it, and when the last one ended.
+//! The state of the tasks that read a container's metadata: whether a task is under way, how its
+//! result reaches the operations that wait for it, and when the last task ended.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

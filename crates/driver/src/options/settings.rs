@@ -79,9 +79,9 @@ const METADATA_WRITE_DEFAULTS: Defaults = Defaults {
     throttle_wait_max: Duration::from_secs(30),
 };
 
-/// Defaults for reads of metadata. They are as short as reads of documents, and operations
-/// on documents wait for them, so a request has 6 s: a region that hangs must not take all
-/// the time of the operation.
+/// Defaults for reads of metadata. A request has 6 s, because such a read is as short as a read
+/// of a document. Operations on documents wait for these reads, and a region that hangs must not
+/// take all the time of the operation.
 const METADATA_READ_DEFAULTS: Defaults =
     Defaults { attempt_timeout: DATA_DEFAULTS.attempt_timeout, ..METADATA_WRITE_DEFAULTS };
 

@@ -7,8 +7,8 @@
 //! either way, changes nothing.
 //!
 //! Without `Date` headers (on the embedded engine, which only one machine uses) the wall clock
-//! is followed forwards, so that after a machine has slept its timers are not late by the time
-//! that it slept.
+//! is followed forwards. Otherwise, after the machine has slept, its timers would be late by the
+//! length of the sleep.
 //!
 //! Invariants: locks and visibility are judged by [`HybridClock::now`], never by a stamp.
 //! Each stamp is greater than the stamp before it, because stamps order messages. There is one
