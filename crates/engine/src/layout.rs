@@ -60,9 +60,9 @@ pub(crate) fn upgrade(store: &dyn Store) -> Result<(), StoreError> {
     keys::prefixes_of_layout_1().iter().try_for_each(|prefix| remove_prefix(store, prefix))
 }
 
-/// The account's record with the current layout, and the records of the containers: the
-/// indexes whose entries contain the names of partitions are not ready any more, so that
-/// maintenance fills them anew.
+/// The account's record with the current layout, and the records of the containers. In these,
+/// indexes whose entries contain names of partitions are marked as not ready, so that maintenance
+/// fills them anew.
 fn records_with_layout(catalog: &Catalog) -> Writes {
     let text = |record: &Value| Some(Bytes::from(json::to_text(record, Style::Point)));
     let mut writes = vec![(keys::account(), text(&catalog.account.to_record()))];

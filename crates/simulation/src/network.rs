@@ -282,8 +282,8 @@ impl Network {
     }
 
     /// The log as text, with a line per request: up to `lines` requests before the request with
-    /// the number `around`, then that request and those after it, three times as many. Without
-    /// such a request, the last `lines` requests of the log.
+    /// the number `around`, then that request and the requests after it, up to three times as many.
+    /// Without such a request, the last `lines` requests of the log.
     pub fn log_around(&self, around: Option<u64>, lines: usize) -> String {
         let state = self.state();
         let center = match around {

@@ -44,8 +44,8 @@ struct PartitionMove {
     to: Region,
     /// From then on, one write asks the account's write region again.
     failback_from: Instant,
-    /// When the partition was last written, up to one period too early: a move that is in use
-    /// changes once in a period, and not with every write.
+    /// When the partition was last written, up to one period too early. It is updated at most once
+    /// in a period, so that not every write makes a new snapshot.
     used_at: Instant,
 }
 

@@ -12,8 +12,8 @@ use sha2::{Digest, Sha256};
 
 use crate::index;
 
-/// The most bytes of the encoded value in a position. They sort positions roughly as their
-/// values; the rest of a position only tells values apart.
+/// The most bytes of the encoded value in a position. By these bytes, positions sort
+/// roughly as their values do; the rest of a position only tells values apart.
 const PREFIX_BYTES_MAX: usize = 48;
 
 /// The longest canonical key that is part of a position as it is. Longer keys are hashed.

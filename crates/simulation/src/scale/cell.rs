@@ -16,8 +16,9 @@ const SMALLEST_WORKFLOW_UNITS: f64 = 59.5;
 /// The time under load before the measurement begins.
 const WARM_UP: Duration = Duration::from_secs(4);
 
-/// The most that polls, looks and membership may use: of the request units spent if there are
-/// at most four processes for each partition, otherwise of the request units provisioned.
+/// The largest share of request units that polls, looks and membership may use. With at most four
+/// processes for each partition it is a share of the units spent, otherwise of the units
+/// provisioned.
 pub const OVERHEAD_SHARE_MAX: f64 = 0.05;
 
 /// The most lost commits.

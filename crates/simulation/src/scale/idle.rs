@@ -14,7 +14,7 @@ use crate::world;
 const STARTS_PER_SECOND: f64 = 0.25;
 
 /// A process counts as busy for half a minute after its start. Then the others read that it is
-/// not: in its heartbeat, and with many processes in the roster that is made from heartbeats.
+/// no longer busy: in its heartbeat or, with many processes, in the roster made from heartbeats.
 const UNTIL_IDLE: Duration = Duration::from_secs(75);
 
 /// The limit of the 99th percentile of pick-ups.

@@ -129,8 +129,8 @@ impl FoundWork {
         self.is_eager
     }
 
-    /// Whether work that has no room in the hints is left to other processes. Not if there are no
-    /// other processes, or if the poll is for a fetch with a short timeout (`is_eager`).
+    /// Whether work that has no room in the hints is left to other processes. It is taken anyway if
+    /// this process is alone, or if the poll is for a fetch with a short timeout (`is_eager`).
     fn leaves_work_to_others(&self, rank: Rank) -> bool {
         rank != Rank::Alone && !self.is_eager
     }
