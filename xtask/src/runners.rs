@@ -26,7 +26,7 @@ pub(crate) struct Reading {
     runner: Runner,
     /// The counts of the closing line, once it was read.
     closing: Option<Tally>,
-    /// Has only the names of failures.
+    /// Only its list of the names of failures is used.
     named_failures: StepOutcome,
 }
 

@@ -1,5 +1,5 @@
 //! A checkout of the version before this one, in the target directory. The provider's test of two
-//! versions runs a process of it.
+//! versions runs a process of that earlier version.
 //!
 //! The version before is a commit of this repository. A copy of it in the repository would be
 //! tens of thousands of lines without maintenance, and a dependency on a revision would need

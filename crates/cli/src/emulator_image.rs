@@ -23,7 +23,8 @@ Environment variables of the official emulator image:
   LOG_LEVEL                as --log
   GATEWAY_PUBLIC_ENDPOINT  as --public-endpoint
   PROTOCOL                 no effect: http and https are both served
-  CERT_PATH, CERT_SECRET   no effect, with a warning: see `perihelion cert`
+  CERT_PATH                no effect, with a warning: see `perihelion cert`
+  CERT_SECRET              no effect
   ENABLE_EXPLORER          as --open-account: the account document needs no signature
   EXPLORER_PORT, EXPLORER_PROTOCOL, ENABLE_TELEMETRY,
   ENABLE_OTLP_EXPORTER, ENABLE_CONSOLE_EXPORTER
@@ -83,7 +84,7 @@ pub(crate) fn apply(
         typed.log = variable("LOG_LEVEL").map(|value| parse("LOG_LEVEL", &value, level)).transpose()?;
     }
     // A set-up that configures the explorer, even to switch it off, was written for the
-    // image. It may be a test container that waits until GET / is answered unsigned.
+    // image. It may be a test container that waits until an unsigned GET / is answered.
     typed.open_account |= image.enable_explorer.is_some() || variable("ENABLE_EXPLORER").is_some();
     let has_certificate = image.cert_path.is_some() || variable("CERT_PATH").is_some();
     let warning = "CERT_PATH is ignored: the server creates its own certificate, see `perihelion cert`";

@@ -46,8 +46,8 @@ use partition::{Partition, QueuedOperation, REQUEST_OPERATIONS_MAX};
 use request::{Answer, Flight};
 use window::Window;
 
-/// The part of the window that must be free before the input is read again. Reading in
-/// larger steps makes fuller requests.
+/// The input is read again when one part in `REFILL_PART` of the window is free, or when
+/// there is room for a full request. Reading in larger steps makes fuller requests.
 const REFILL_PART: usize = 4;
 
 type Input<'a> = Pin<Box<dyn Stream<Item = Result<BulkOperation, Error>> + Send + 'a>>;
@@ -65,8 +65,8 @@ pub struct Bulk<'a> {
     /// `None` after the end of the input.
     input: Option<Input<'a>>,
     window: Window,
-    /// Whether the window is being filled. Between two fillings, the results of a part of the
-    /// window are taken.
+    /// Whether the window is being filled. Filling stops when the window is full, and starts
+    /// again when results were taken from it (see [`REFILL_PART`]).
     is_filling: bool,
     /// Operations whose physical partition is not known yet, or not any more.
     unrouted: VecDeque<QueuedOperation>,
@@ -164,9 +164,10 @@ impl<'a> Bulk<'a> {
             if self.input.is_none() && self.window.is_empty() {
                 return Poll::Ready(None);
             }
-            // The next round begins when something happens, such as the end of a pause.
+            // The next round tries to send, because it may begin with the end of a pause.
             self.is_send_due = true;
-            // A pause may have ended since the last round that could send.
+            // A round without an attempt to send may have missed the end of a pause. So this
+            // function only returns `Pending` after a round that tried to send.
             if is_sending && !has_progress && !self.poll_timer(context, now) {
                 return Poll::Pending;
             }
@@ -244,7 +245,7 @@ impl<'a> Bulk<'a> {
                     match outcome {
                         Ok(metadata) => self.replace_metadata(metadata),
                         Err(error) => {
-                            // The operations of other partitions go on.
+                            // Operations that already have their partition are not affected.
                             self.routing = stale.take().map_or(Routing::Unknown, Routing::Known);
                             self.fail_unrouted(&error);
                         }

@@ -32,7 +32,7 @@ pub(crate) struct Background {
     core: Weak<Core>,
     /// The task; `None` before it was started.
     task: ArcSwapOption<AbortHandle>,
-    /// Held while the task is started, so that only one task is.
+    /// Held while the task is started, so that it is not started twice.
     starting: Mutex<()>,
     schedule: Arc<Schedule>,
 }

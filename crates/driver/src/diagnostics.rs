@@ -202,8 +202,8 @@ impl Diagnostics {
     }
 
     /// Request units of all attempts, as far as the service stated them. The losing leg of a
-    /// hedged read is still awaited in the background. Its charge is included once it was
-    /// answered, so a later call may return more. The metric `perihelion.driver.late_charge`
+    /// hedged read is still awaited in the background. Its charge is included as soon as that
+    /// leg is answered, so a later call may return more. The metric `perihelion.driver.late_charge`
     /// has every such charge.
     pub fn charge(&self) -> f64 {
         // `sum` of no charges would be -0.

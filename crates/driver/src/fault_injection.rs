@@ -33,10 +33,12 @@
 //! - `json`: rules as JSON
 //! - `injector`: the rules in use: which rule hits a request, and how often each has hit
 //!
-//! What always holds: the first rule that hits a request decides, in the order in which the
-//! rules were added; a rule with a count hits exactly that many requests, also when many
-//! requests come at once; whether a rule with a probability hits its n-th matching request
-//! depends only on the seed, the rule's place and n.
+//! What always holds:
+//! - Rules are tried in the order in which they were added. The first rule that hits a request
+//!   decides.
+//! - A rule with a count hits at most that many requests, also when many requests come at once.
+//! - Whether a rule with a probability hits its n-th matching request depends only on the seed,
+//!   the rule's place and n.
 
 mod answer;
 mod injector;

@@ -5,8 +5,8 @@
 //! the operation. A value of the operation wins over the driver's value, the driver's over the
 //! runtime's ([`DriverRuntime`](crate::DriverRuntime)), and the runtime's over the
 //! environment's. `Settings` is the result, with a value for every field.
-//! Operations without options of their own share one `Settings` for documents and one
-//! for metadata.
+//! Operations without options of their own share one `Settings` per class of operations:
+//! documents, transactions, reads of metadata, writes of metadata.
 
 mod check;
 mod driver;

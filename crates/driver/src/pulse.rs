@@ -48,7 +48,7 @@ impl Pulse {
         Pulse { began_at: now, due_ms: AtomicU64::new(0), stuck_since_ms: AtomicU64::new(NOT_STUCK) }
     }
 
-    /// The task will run again at this time at the latest.
+    /// Records that the task will run again at this time at the latest.
     pub(crate) fn expect_at(&self, due_at: Instant) {
         self.due_ms.store(self.milliseconds(due_at), Ordering::Relaxed);
         self.stuck_since_ms.store(NOT_STUCK, Ordering::Relaxed);

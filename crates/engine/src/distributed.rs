@@ -59,7 +59,8 @@ pub struct DistributedOperation {
     pub operation: Result<ItemOperation, Refusal>,
     /// The precondition on the document's etag.
     pub precondition: Precondition,
-    /// The operation fails unless this region has applied these writes.
+    /// The session tokens. The operation fails unless this region has applied the writes that they
+    /// cover.
     pub session: Vec<SessionToken>,
 }
 
@@ -74,7 +75,8 @@ pub struct DistributedRead {
     pub id: String,
     /// The precondition on the document's etag.
     pub precondition: Precondition,
-    /// The read fails unless this region has applied these writes, or if the token is malformed.
+    /// The session tokens, or the refusal of a malformed one. The read fails unless this region has
+    /// applied the writes that they cover.
     pub session: Result<Vec<SessionToken>, Refusal>,
 }
 

@@ -2,8 +2,9 @@
 //!
 //! The account's record says the layout; a record without a layout has layout 1. In layout 1
 //! the name of a logical partition was the hash of its key, so partitions with the same hash
-//! were one. In layout 2 the name is the key itself (`keys/logical_partition.rs`), and
-//! the kinds of keys with names of partitions have other first bytes than in layout 1.
+//! were one. In layout 2 the name is the key itself (`keys/logical_partition.rs`).
+//! Every kind of key that contains the name of a partition has another first byte than in
+//! layout 1.
 //!
 //! The upgrade runs when a store is opened, before anything else reads it, in commits of a
 //! bounded size. It first adds the keys of layout 2 and then, in one commit, sets the layout.
@@ -59,9 +60,9 @@ pub(crate) fn upgrade(store: &dyn Store) -> Result<(), StoreError> {
     keys::prefixes_of_layout_1().iter().try_for_each(|prefix| remove_prefix(store, prefix))
 }
 
-/// The account's record with the current layout, and the records of the containers: the
-/// indexes whose entries contain the names of partitions are not ready any more, so that
-/// maintenance fills them anew.
+/// The account's record with the current layout, and the records of the containers. In these,
+/// indexes whose entries contain names of partitions are marked as not ready, so that maintenance
+/// fills them anew.
 fn records_with_layout(catalog: &Catalog) -> Writes {
     let text = |record: &Value| Some(Bytes::from(json::to_text(record, Style::Point)));
     let mut writes = vec![(keys::account(), text(&catalog.account.to_record()))];

@@ -8,9 +8,10 @@ use crate::refusal::Refusal;
 use crate::region::RegionId;
 use crate::state::ContainerState;
 
-/// Refuses a request with a session token that is ahead of the state in one of `ranges`, or
-/// that is of another container: of one with the same name that was deleted, or of one that
-/// this store does not have. The client has seen writes that are not here.
+/// Refuses a request whose session token shows that the client has seen writes that are not here:
+/// the token is ahead of the state in one of `ranges`, or it belongs to another container. The
+/// other container had the same name and was deleted, or this store does not have it.
+///
 /// The token of a range that was split is compared with the children of the range, which
 /// continue its LSN. Tokens of other ranges are ignored.
 pub(crate) fn check_session(

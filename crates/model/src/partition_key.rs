@@ -104,8 +104,8 @@ impl KeyPath {
         Some(KeyPath { text: text.to_owned(), steps })
     }
 
-    /// Parses the path of a container that exists. Earlier builds took a single quote for a part of
-    /// the name, so a path with one quote is still a path.
+    /// Parses the path of a container that exists. Earlier builds treated `'` as a part of the name.
+    /// So a path that [`KeyPath::parse`] refuses, such as `/a/'b`, is read without regard to quotes.
     fn parse_stored(text: &str) -> Option<Self> {
         let unquoted = || {
             let steps: Vec<String> = text.strip_prefix('/')?.split('/').map(str::to_owned).collect();

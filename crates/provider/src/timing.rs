@@ -84,8 +84,9 @@ pub(crate) const RECONCILER_IDLE_INTERVALS: u32 = 15;
 /// reconciler's age limit.
 pub(crate) const UNFINISHED_REPORTED_FOR: Duration = Duration::from_secs(45);
 
-/// The time to live of a deleted instance's tombstone, after its purge: longer than the delivery
-/// of a message should take, and than staged documents of a late message are kept.
+/// The time to live of a deleted instance's tombstone, after its purge. It is longer than the
+/// delivery of a message should take, and longer than the staged documents of a late message are
+/// kept.
 pub(crate) const TOMBSTONE_TTL: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// How long staged documents wait for their commit: longer than a lock usually lasts. A turn

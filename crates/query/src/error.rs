@@ -8,12 +8,12 @@ pub enum EvaluationError {
     /// The output holds a number that JSON cannot represent: infinity or NaN.
     /// The service responds with 400 and code 4001, and charges for the query.
     NotRepresentable,
-    /// One document took more steps or bytes than the budget allows, or the rows of the
-    /// groups did, or the groups take too much memory.
+    /// One document, or the rows of the groups, took more steps or bytes than the budget
+    /// allows. Or the groups take too much memory.
     TooMuchWork,
     /// The statement calls a user-defined function, which this crate cannot run.
     UnknownUdf(String),
-    /// RegexMatch has a pattern with look-around or a back-reference.
+    /// RegexMatch has a pattern with look-around, an atomic group or a back-reference.
     UnsupportedPattern(String),
 }
 

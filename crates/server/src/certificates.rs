@@ -8,8 +8,8 @@
 //! certificate with the key of another certificate. The plain lines hold the names, the
 //! expiry and the issuer, so the program needs no X.509 parser.
 //!
-//! What always holds: on Unix, key files are private to their owner. The CA survives
-//! changes of the names and of the leaf. When the directory cannot be used, the server
+//! What always holds: on Unix, key files are private to their owner. The CA survives a new
+//! leaf, and new names as long as it may sign them. When the directory cannot be used, the server
 //! warns, holds its certificates in memory and starts. A name that a certificate cannot
 //! contain is an error.
 

@@ -48,8 +48,8 @@ pub(crate) fn answer_unsigned(
     }
 }
 
-/// The health of the server. A server whose disk is full lives, because it answers reads and may
-/// get room; it is not ready. A server whose store has failed is neither.
+/// The health of the server. A server whose disk is full counts as alive, because it answers reads
+/// and may get room, but not as ready. A server whose store has failed is neither alive nor ready.
 fn health(service: &RegionService, is_readiness: bool) -> Response<Bytes> {
     let databases = service.engine.catalog().databases.len() as u64;
     let (status, text, reason) = match service.account.regions.health() {

@@ -38,7 +38,7 @@ use crate::world::{self, World, WorldOptions};
 use crate::write_log;
 
 /// The limit of the second phase: the workflows have to end, what they left has to be cleaned
-/// up, and with retention a tree whose deletion was put off for ten minutes has to go.
+/// up, and with retention a tree of instances whose deletion was put off for ten minutes has to go.
 const CALM_TIME_LIMIT: Duration = Duration::from_secs(
     liveness::ENDED_WITHIN.as_secs() + user::SETTLED_WITH_RETENTION_WITHIN.as_secs() + 60,
 );
@@ -73,7 +73,7 @@ pub struct Outcome {
     pub workflows: u64,
 }
 
-/// Runs the run with this seed, and checks it. A planted bug has to be found.
+/// Simulates the run of this seed, and checks it. If a bug is planted, it has to be found.
 pub fn run(seed: u64, size: Size, bug: Option<Bug>) -> Outcome {
     begin_steady_clock();
     let mut draw = draw::draw(seed, size);

@@ -49,8 +49,9 @@ impl HostRuntime {
         self.runtime.block_on(future)
     }
 
-    /// Runs the tasks until `stop` is ready, and then until none of them can go on before the
-    /// clock moves, unless `is_ended` then. Returns the virtual time of the runtime's clock.
+    /// Runs the tasks until `stop` is ready. Then, unless `is_ended` returns true, runs them until
+    /// none of them can go on before the clock moves. Returns the virtual time of the runtime's
+    /// clock.
     pub fn run_until(&self, stop: impl Future<Output = ()>, is_ended: impl Fn() -> bool) -> Duration {
         self.runtime.block_on(async {
             stop.await;

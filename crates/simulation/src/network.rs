@@ -222,7 +222,7 @@ impl Network {
     /// The number of requests of each process since this moment.
     pub fn requests_since(&self, since: Duration) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
-        // The log has the order in which the processes ran, which is not always that of time.
+        // The log is in the order in which the processes ran, so it is not always sorted by time.
         for exchange in self.state().log.iter().filter(|exchange| exchange.sent_at >= since) {
             *counts.entry(exchange.sender.clone()).or_default() += 1;
         }
@@ -282,8 +282,8 @@ impl Network {
     }
 
     /// The log as text, with a line per request: up to `lines` requests before the request with
-    /// the number `around`, then that request and those after it, three times as many. Without
-    /// such a request, the last `lines` requests of the log.
+    /// the number `around`, then that request and the requests after it, up to three times as many.
+    /// Without such a request, the last `lines` requests of the log.
     pub fn log_around(&self, around: Option<u64>, lines: usize) -> String {
         let state = self.state();
         let center = match around {
@@ -496,7 +496,7 @@ impl SimulatedTransport {
         outcome.map(|response| with_date(response, dates_ahead))
     }
 
-    /// Lets the server answer a request, or a planted bug.
+    /// Lets the server answer a request. If a bug is planted, the bug may change the answer.
     async fn serve(&self, request: Request) -> Result<Response, Failure> {
         match self.network.planted() {
             None => self.inner.send(request).await,

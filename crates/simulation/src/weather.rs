@@ -77,9 +77,9 @@ impl Default for Weather {
 const AFFECTED_PART: f64 = 0.5;
 
 impl Weather {
-    /// Changes what happens to a request that is sent now, if an episode affects it. The first
-    /// episode with a fault decides which. Counts requests that are late; the caller counts
-    /// faults.
+    /// Changes what happens to a request that is sent now, if an episode affects it. If several
+    /// episodes have a fault for it, the first one counts. Counts requests that are late; the
+    /// caller counts faults.
     pub fn change(
         &mut self,
         now: Duration,

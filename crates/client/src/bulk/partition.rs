@@ -32,8 +32,8 @@ pub(super) struct QueuedOperation {
     pub(super) may_have_applied: bool,
     /// The request units of earlier attempts.
     pub(super) charge: f64,
-    /// The most operations of a request that has this operation.
-    pub(super) companions_max: usize,
+    /// The most operations that a request with this operation may have.
+    pub(super) request_operations_max: usize,
 }
 
 impl QueuedOperation {
@@ -46,7 +46,7 @@ impl QueuedOperation {
             throttled_at: None,
             may_have_applied: false,
             charge: 0.0,
-            companions_max: REQUEST_OPERATIONS_MAX,
+            request_operations_max: REQUEST_OPERATIONS_MAX,
         }
     }
 }
@@ -117,7 +117,7 @@ impl Partition {
         let (mut bytes, mut operations_max) = (2, REQUEST_OPERATIONS_MAX);
         while let Some(next) = self.waiting.front() {
             let next_bytes = next.operation.bytes();
-            operations_max = operations_max.min(next.companions_max.max(1));
+            operations_max = operations_max.min(next.request_operations_max.max(1));
             let is_too_many = taken.len() >= operations_max;
             let is_too_large = bytes + next_bytes > REQUEST_BYTES_MAX;
             if !taken.is_empty() && (is_too_many || is_too_large) {
@@ -170,9 +170,9 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_limits_the_number_of_its_companions() {
+    fn an_operation_limits_the_operations_of_its_request() {
         let mut partition = partition(&[1; 5]);
-        partition.waiting[1].companions_max = 2;
+        partition.waiting[1].request_operations_max = 2;
         assert_eq!(requests(&mut partition), [vec![0, 1], vec![2, 3, 4]]);
     }
 

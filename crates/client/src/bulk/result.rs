@@ -93,12 +93,12 @@ pub struct BulkError {
 }
 
 impl BulkError {
-    /// The service refused this operation.
+    /// The error of an operation that the service refused.
     pub(super) fn refused(operation: String, status: Status, is_ambiguous: bool) -> Self {
         BulkError { operation, status: Some(status), is_ambiguous, cause: None }
     }
 
-    /// The request failed, or the operation could not be sent.
+    /// The error of an operation whose request failed, or which could not be sent.
     pub(super) fn failed(operation: String, cause: &Error, is_ambiguous: bool) -> Self {
         BulkError { operation, status: cause.status(), is_ambiguous, cause: Some(Box::new(cause.clone())) }
     }
@@ -109,8 +109,8 @@ impl BulkError {
         self.status
     }
 
-    /// Whether it is unknown if the operation was applied: its answer was lost, and it must
-    /// not be sent again, or was refused when it was sent again.
+    /// Whether it is unknown if the operation was applied. Its answer was lost, and it could
+    /// not be sent again, or it was sent again and then refused.
     pub fn is_ambiguous(&self) -> bool {
         self.is_ambiguous
     }
@@ -183,11 +183,11 @@ impl std::error::Error for BulkError {
 pub struct BulkTotals {
     /// Operations that have a result.
     pub operations: u64,
-    /// Operations of these that were not applied, or may not have been.
+    /// How many of these operations were not applied, or may not have been.
     pub failed_operations: u64,
     /// Requests that ended.
     pub requests: u64,
-    /// Requests of these that were throttled, wholly or in part.
+    /// How many of these requests were throttled, wholly or in part.
     pub throttled_requests: u64,
     /// Request units of all requests that were answered.
     pub charge: f64,

@@ -141,7 +141,7 @@ impl Bulk<'_> {
                 }
             }
             // The number of operations halves each time, so this ends.
-            Again::InSmallerRequest => queued.companions_max = count / 2,
+            Again::InSmallerRequest => queued.request_operations_max = count / 2,
             Again::Moved | Again::NotTried | Again::Lost => {
                 queued.failures += 1;
                 // A partition that moved is found at once in most cases. If not, the next

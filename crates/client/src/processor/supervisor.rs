@@ -15,7 +15,7 @@ use super::lease::Lease;
 use super::{Shared, StopStage, worker};
 use crate::Error;
 
-/// How long workers have to release their leases when the time to stop is over.
+/// How long workers have to release their leases after the option `stop_grace` is over.
 const RELEASE_GRACE: Duration = Duration::from_secs(5);
 
 /// The workers of an instance, and what it has seen of the leases.
@@ -63,8 +63,8 @@ impl<H: ChangeHandler> Supervisor<H> {
         let steps = plan(&views, &self.shared.store.instance, self.shared.options.leases_max);
         let find = |id: &str| leases.iter().find(|lease| lease.id == id);
         let store = Arc::clone(&self.shared.store);
-        // Takes come first: they only start a worker, and must not wait for the requests of the
-        // other steps.
+        // Leases are taken first: this only starts a worker, and must not wait for the requests
+        // of the other steps.
         let (takes, requests): (Vec<Step>, Vec<Step>) =
             steps.into_iter().partition(|step| matches!(step, Step::Take(_)));
         let mut result = Ok(());
@@ -102,7 +102,8 @@ impl<H: ChangeHandler> Supervisor<H> {
                 let observation =
                     Observation { nonce: lease.nonce.clone(), first_seen: now, asked_since: None };
                 let before = self.observed.insert(lease.id.clone(), observation);
-                // The owner renews the lease without an answer to the request.
+                // A renewal by the owner does not answer this instance's request for the lease,
+                // so the request keeps its time.
                 if let (Some(before), Some(seen)) = (before, self.observed.get_mut(&lease.id)) {
                     seen.asked_since = before.asked_since;
                 }
@@ -128,8 +129,8 @@ impl<H: ChangeHandler> Supervisor<H> {
             is_expired: !is_running && unchanged > options.lease_duration,
             is_running,
             is_left_over: unchanged > left_over_after,
-            // An owner that lives answers within the time in which a lease expires, unless one
-            // of its pages takes longer.
+            // A live owner answers a request within `lease_duration`, unless its handler works
+            // on one page for longer.
             is_request_stale: seen
                 .and_then(|seen| seen.asked_since)
                 .is_some_and(|asked_since| now.duration_since(asked_since) > options.lease_duration),

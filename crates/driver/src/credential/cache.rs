@@ -114,11 +114,11 @@ impl TokenCache {
         }
     }
 
-    /// The service has refused the token of a request that was sent at `sent_at`.
-    /// Discards that token, unless it was fetched less than [`RENEWAL_PAUSE`] before
-    /// `sent_at`: then a new token would probably be refused as well, and the token service
-    /// must not be asked after every refusal. Returns whether a retry may succeed, because
-    /// the token was discarded or there is a newer one already.
+    /// Discards the token of a request that was sent at `sent_at` and that the service
+    /// refused. A token that was fetched less than [`RENEWAL_PAUSE`] before `sent_at` is kept:
+    /// a new token would probably be refused as well, and the token service must not be asked
+    /// after every refusal. Returns whether a retry may succeed, because the token was
+    /// discarded or there is a newer one already.
     pub(super) fn discard_refused(&self, scope: &str, sent_at: Instant) -> bool {
         let scope_token = self.scope_token(scope);
         let current = scope_token.token.load();

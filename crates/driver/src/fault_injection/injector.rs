@@ -35,10 +35,11 @@ struct Inner {
     rules: ArcSwap<Vec<Arc<ActiveRule>>>,
     /// The number of rules. While it is 0, requests look at nothing else.
     count: AtomicUsize,
-    /// The number of the last rule that was added.
+    /// Locked while the rules are changed. The value is the number of the last rule that was
+    /// added.
     adding: Mutex<u64>,
-    /// The region of each endpoint that a request went to while there were rules. The opening
-    /// of a connection does not know its region otherwise.
+    /// The region of each endpoint that a request went to while there were rules. It is needed
+    /// when a connection is opened, because the transport then knows only the endpoint.
     regions: Mutex<HashMap<Endpoint, Region>>,
 }
 

@@ -1,5 +1,5 @@
-//! The state of the task that reads a container's metadata: whether it is under way, who
-//! waits for it, and when the last one ended.
+//! The state of the tasks that read a container's metadata: whether a task is under way, how its
+//! result reaches the operations that wait for it, and when the last task ended.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -44,8 +44,8 @@ pub(super) struct UnderWay {
 pub(super) enum Share {
     /// A task is under way.
     UnderWay(UnderWay),
-    /// No task reads the metadata, or the task that does is stuck. The caller must start one,
-    /// which sends its result to all shares.
+    /// No task reads the metadata, or the task that does is stuck. The caller must start a new
+    /// task, which sends its result with this sender.
     Started(UnderWay, ShareSender),
 }
 

@@ -181,7 +181,7 @@ impl DriverOptions {
     /// values are refused, and the times of circuit breakers and topology are cut to
     /// [`check::TIME_MAX`].
     pub(crate) fn resolved(self, environment: &Environment) -> Result<Self, Error> {
-        // The options of code are checked before they are mixed with the environment's.
+        // The application's options are checked before they are combined with the environment's.
         check::driver_options(&self)?;
         let mut options = self.or(&environment.driver);
         if let Some(enabled) = environment.overrides.circuit_breaker {

@@ -65,7 +65,8 @@ const DATA_DEFAULTS: Defaults = Defaults {
 
 /// Defaults for distributed transactions. A coordinator works on many partitions, and retries by
 /// itself before it gives up, so a request has more time than one for a single document. The
-/// whole operation has time to send a transaction whose answer was lost again, twice.
+/// timeout of the whole operation is long enough for three requests: when answers are lost, the
+/// transaction can be sent again twice.
 const TRANSACTION_DEFAULTS: Defaults = Defaults { attempt_timeout: Duration::from_secs(20), ..DATA_DEFAULTS };
 
 /// Defaults for writes of metadata. The service may take most of a minute to create a
@@ -78,9 +79,9 @@ const METADATA_WRITE_DEFAULTS: Defaults = Defaults {
     throttle_wait_max: Duration::from_secs(30),
 };
 
-/// Defaults for reads of metadata. They are as short as reads of documents, and operations
-/// on documents wait for them, so a request has 6 s: a region that hangs must not take all
-/// the time of the operation.
+/// Defaults for reads of metadata. A request has 6 s, because such a read is as short as a read
+/// of a document. Operations on documents wait for these reads, and a region that hangs must not
+/// take all the time of the operation.
 const METADATA_READ_DEFAULTS: Defaults =
     Defaults { attempt_timeout: DATA_DEFAULTS.attempt_timeout, ..METADATA_WRITE_DEFAULTS };
 

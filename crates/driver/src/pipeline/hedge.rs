@@ -42,7 +42,7 @@ pub(crate) enum Loser {
     /// The leg has ended as well.
     Ended(Leg),
     /// The leg was abandoned. It has a record for the diagnostics. If its request continues in
-    /// the background, its charge will come.
+    /// the background, the [`LateCharge`] receives the charge of its answer.
     Abandoned(Attempt, Option<LateCharge>),
 }
 
@@ -56,9 +56,12 @@ pub(crate) enum Winner {
 }
 
 /// The kind of an operation that may be hedged; `None` for other operations. These operations
-/// may be hedged: reads, queries and change feeds of documents, except queries of all
-/// partitions; reads of one container and of its ranges; and, where every region takes writes
-/// and the options allow it, idempotent upserts, replaces, deletes and patches of documents.
+/// may be hedged:
+///
+/// - reads, queries and change feeds of documents, except queries of all partitions
+/// - reads of one container and of its ranges
+/// - idempotent upserts, replaces, deletes and patches of documents, where every region takes
+///   writes and the options allow it
 pub(crate) fn hedged_kind(
     operation: &Operation,
     settings: &Settings,
@@ -202,7 +205,7 @@ async fn cancel(loser: impl Future<Output = Result<Leg, Error>>) -> Option<Leg> 
 
 /// What becomes of the loser. If it has ended, its leg counts as the loser. Otherwise its
 /// record says that it was abandoned. The request of an abandoned read continues in the
-/// background with its `permit`, so that its charge is reported; without one it is dropped.
+/// background with its `permit`, so that its charge is reported; without a permit it is dropped.
 /// The request of an abandoned write is dropped: a write that was not sent yet must not be sent
 /// later.
 fn abandon(

@@ -23,7 +23,8 @@ use crate::region::Region;
 /// them. When one is forgotten, its next write finds the region again.
 const MOVES_MAX: usize = 2048;
 
-/// A move is forgotten when its partition got no writes for this many periods.
+/// A move is forgotten when its partition got no writes for this many periods of
+/// `TopologyOptions::failback_after`.
 const PERIODS_UNTIL_STALE: u32 = 10;
 
 /// The partitions whose writes another region than the account's write region takes.
@@ -43,8 +44,8 @@ struct PartitionMove {
     to: Region,
     /// From then on, one write asks the account's write region again.
     failback_from: Instant,
-    /// When the partition was last written, up to one period too early: a move that is in use
-    /// changes once in a period, and not with every write.
+    /// When the partition was last written, up to one period too early. It is updated at most once
+    /// in a period, so that not every write makes a new snapshot.
     used_at: Instant,
 }
 
@@ -60,14 +61,14 @@ impl PartitionWriters {
         self.find(partition).is_some_and(|known| known.failback_from <= now)
     }
 
-    /// Whether a write that follows the move should be recorded by
+    /// Whether a write that goes to the region of the move should be recorded by
     /// [`PartitionWriters::used`].
     pub(crate) fn is_use_due(&self, partition: &Partition, now: Instant, period: Duration) -> bool {
         self.find(partition).is_some_and(|known| now.saturating_duration_since(known.used_at) >= period)
     }
 
-    /// The next snapshot when a write follows the move. `None` if this was recorded less than
-    /// a period ago.
+    /// The next snapshot when a write goes to the region of the move. `None` if an earlier write
+    /// was recorded less than a period ago.
     pub(crate) fn used(&self, partition: &Partition, now: Instant, period: Duration) -> Option<Self> {
         let known = self.find(partition).filter(|_| self.is_use_due(partition, now, period))?;
         Some(self.with(PartitionMove { used_at: now, ..PartitionMove::clone(known) }))
@@ -112,7 +113,7 @@ impl PartitionWriters {
     }
 
     /// Forgets the moves of partitions that get no writes any more, such as partitions that
-    /// were split or deleted, and those from another write region.
+    /// were split or deleted, and moves that were found under another write region.
     pub(crate) fn remove_stale(&self, write_region: &Region, now: Instant, period: Duration) -> Option<Self> {
         let is_kept = |known: &PartitionMove| {
             known.from == *write_region

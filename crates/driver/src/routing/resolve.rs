@@ -175,9 +175,9 @@ impl<'a> RouteRequest<'a> {
         self.has_one_writer() && self.route_to == Some(RouteTo::Next)
     }
 
-    /// Whether exclusions are ignored. They are for a write when the only write region is
+    /// Whether exclusions are ignored. A write ignores them when the only write region is
     /// excluded, because no other region could take the write. Where partitions fail over one
-    /// by one, only that region is exempt (`candidates`).
+    /// by one, the write may still use only that one excluded region (`candidates`).
     fn ignores_exclusions(&self) -> bool {
         let is_excluded = |location: &Arc<Location>| self.excluded_regions.contains(&location.region);
         self.usage == Usage::Write
@@ -198,10 +198,11 @@ impl<'a> RouteRequest<'a> {
     }
 
     /// The first write region that is not excluded, is available and has no open breaker. If
-    /// the partition has moved, its own region comes first.
+    /// the partition has moved, the region to which it has moved comes first.
+    ///
     /// If there is none, the order of preference decides: a write region that is down is then
-    /// asked once, after the other regions. A first attempt ignores the breaker. It reads a
-    /// witness, and only a write region proves that a write was not applied.
+    /// asked once, after the other regions. A first attempt on this route reads a witness. It
+    /// ignores the breaker, because only a write region proves that a write was not applied.
     fn write_location(&self) -> Option<&'a Arc<Location>> {
         let excluded = self.excluded_regions;
         let lead = self.moved().map(|(_, to)| to);

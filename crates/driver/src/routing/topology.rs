@@ -107,7 +107,7 @@ impl Topology {
         self.wake_background.notify_one();
     }
 
-    /// The endpoint whose failure asks for a refresh. The request is taken.
+    /// Takes the request for a refresh: the endpoint whose failure asked for it.
     pub(crate) fn take_wanted_refresh(&self) -> Option<Endpoint> {
         self.wanted_refresh.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -168,8 +168,8 @@ impl Topology {
         is_claimed
     }
 
-    /// Records that a write follows a partition that has failed over. Most writes change
-    /// nothing: this is recorded once in a while.
+    /// Records that a write goes to the region that its partition has failed over to. Most
+    /// writes change nothing: this is recorded once per `failback_after`.
     pub(crate) fn follow_move(&self, snapshot: &Snapshot, partition: &Partition, now: Instant) {
         let period = self.options.failback_after;
         if snapshot.writers.is_use_due(partition, now, period) {
@@ -177,7 +177,7 @@ impl Topology {
         }
     }
 
-    /// Forgets partitions that have failed over and get no writes any more.
+    /// Forgets partitions that have failed over and no longer get writes.
     pub(crate) fn remove_stale_writers(&self, now: Instant) {
         let (account, period) = (self.account.load_full(), self.options.failback_after);
         let Some(write_location) = account.write_locations.first() else { return };

@@ -19,8 +19,9 @@ pub struct ClientCertificate {
 }
 
 impl ClientCertificate {
-    /// Parses a certificate with the authorities that signed it, its own first, and its private
-    /// key (PKCS#8, PKCS#1 or SEC1). Both are PEM, and may be the same text.
+    /// Parses a chain of certificates and the private key (PKCS#8, PKCS#1 or SEC1). The chain
+    /// begins with the client's own certificate, and continues with those of the authorities that
+    /// signed it. Both texts are PEM, and may be the same text.
     pub fn from_pem(chain: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> Result<Self, BadHttpOptions> {
         let chain = CertificateDer::pem_slice_iter(chain.as_ref()).collect::<Result<Vec<_>, _>>();
         let chain = chain.ok().filter(|chain| !chain.is_empty()).ok_or_else(|| {
@@ -38,7 +39,7 @@ impl ClientCertificate {
         Ok(ClientCertificate { chain, key: Arc::new(key) })
     }
 
-    /// The certificate as TLS uses it. The error is a key that does not fit.
+    /// The certificate as TLS uses it. It is an error if the key does not fit the certificate.
     pub(super) fn resolver(
         &self,
         provider: &CryptoProvider,

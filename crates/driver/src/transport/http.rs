@@ -4,11 +4,13 @@
 //! connections where the endpoint does not speak HTTP/2. A request whose connection ended is
 //! sent again on another connection if it was certainly not sent, or if it is a read.
 //!
-//! What always holds: a request has an answer or a failure by its deadline; a failure says
-//! [`Sent::No`] only if the request was not sent, or the server declared that it did not
-//! process the request; a request holds a stream or a connection no longer than until its
-//! answer has arrived, even if its future is not polled; connections and their tasks end
-//! when the transport is dropped.
+//! What always holds:
+//! - A request has an answer or a failure by its deadline.
+//! - A failure says [`Sent::No`] only if the request was not sent, or the server declared that
+//!   it did not process the request.
+//! - A request holds a stream or a connection no longer than until its answer has arrived, even
+//!   if its future is not polled.
+//! - Connections and their tasks end when the transport is dropped.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -59,7 +61,7 @@ pub(super) struct RequestParts {
 impl HttpTransport {
     /// A transport without connections. The environment of the process is read for options at
     /// their default. The result is an error when an option or a variable cannot be used, such as
-    /// a CA that is not a certificate, or a time in which no connection can answer.
+    /// a CA that is not a certificate, or a timeout that is too short for any answer.
     pub fn new(options: HttpOptions) -> Result<Self, BadHttpOptions> {
         Ok(HttpTransport {
             connector: Arc::new(Connector::new(options)?),

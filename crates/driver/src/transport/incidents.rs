@@ -43,15 +43,15 @@ pub(super) struct ShardIncidents {
 }
 
 impl ShardIncidents {
-    /// Called when the connection has ended. Connections to one endpoint that end together have the
-    /// same incident.
+    /// The incident of a connection that has ended. Connections to one endpoint that end together
+    /// have the same incident.
     pub(super) fn end(&self, endpoint: &Incidents, now: Instant) -> Incident {
         *self.end.get_or_init(|| endpoint.at(now))
     }
 
-    /// Called when nothing arrives on the connection though requests wait. The incident is the same
-    /// until something arrives. A connection that stays open may be silent again later, which is
-    /// another incident.
+    /// The incident of a connection on which nothing arrives though requests wait. The incident is
+    /// the same until something arrives. A connection that stays open may be silent again later,
+    /// which is another incident.
     pub(super) fn silence(&self, endpoint: &Incidents, vitals: &Vitals, now: Instant) -> Incident {
         if let Some(end) = self.end.get() {
             return *end;
@@ -67,8 +67,8 @@ impl ShardIncidents {
         }
     }
 
-    /// Called when the connection is closed because it is silent. Its requests fail in one incident
-    /// with those that have given up before.
+    /// Records that the connection is closed because it is silent. Its requests fail in the same
+    /// incident as the requests that gave up before.
     pub(super) fn break_off(&self, endpoint: &Incidents, vitals: &Vitals, now: Instant) {
         let silence = self.silence(endpoint, vitals, now);
         self.end.get_or_init(|| silence);

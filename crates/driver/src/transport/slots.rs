@@ -102,8 +102,8 @@ impl Slots {
     }
 }
 
-/// At least one stream is allowed, because h2 sends a request that the peer does not allow
-/// yet as soon as it may.
+/// The bits of a limit. At least one stream is allowed: if the peer allows none yet, h2 holds the
+/// request back and sends it as soon as the peer allows it.
 fn limit_bits(limit: u32) -> u64 {
     u64::from(limit.clamp(1, LIMIT_MAX)) << LIMIT_SHIFT
 }

@@ -20,7 +20,7 @@ impl AbortOnDrop {
 }
 
 impl AbortOnDrop {
-    /// Aborts a task that was started already.
+    /// Aborts this task, which was started before, when dropped.
     pub(super) fn new(task: &JoinHandle<()>) -> Self {
         AbortOnDrop(task.abort_handle())
     }

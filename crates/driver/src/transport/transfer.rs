@@ -7,9 +7,10 @@ use tokio::time::Instant;
 
 use crate::diagnostics::{Carrier, Protocol, Transfer, Wait};
 
-/// The result of a request, and how it was carried. `None` when the transport does not tell.
+/// The result of a request, and how it was carried.
 pub(crate) struct Delivered {
     pub(crate) result: Result<Response, Failure>,
+    /// `None` when the transport does not tell.
     pub(crate) transfer: Option<Transfer>,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Vitals {
     heard: AtomicU64,
     /// When a request began while there was no other.
     busy_since: AtomicU64,
-    /// When the last request ended and left none.
+    /// When the last request in flight ended.
     idle_since: AtomicU64,
     /// When the ping was sent that has no pong yet; [`NO_PING`] when there is none.
     pinged: AtomicU64,
@@ -58,7 +58,7 @@ impl Vitals {
         self.busy_since.store(self.nanos(now), Ordering::Relaxed);
     }
 
-    /// Records that the last request has ended.
+    /// Records that the last request in flight has ended.
     pub(super) fn begin_idle(&self, now: Instant) {
         self.idle_since.store(self.nanos(now), Ordering::Relaxed);
     }

@@ -68,8 +68,9 @@ fn bad_position(path: &str) -> Option<usize> {
     path.is_empty().then_some(0)
 }
 
-/// Refuses spatial indexes that do not fit the type of the container's geometries: only
-/// those in the plane have a bounding box, and they need one.
+/// Refuses spatial indexes that do not fit the type of the container's geometries. An index of
+/// geometries in the plane needs a bounding box. An index of geometries on the globe must not have
+/// one.
 fn check_bounding_boxes(body: &Object) -> Result<(), Refusal> {
     let geospatial = body.get("geospatialConfig").and_then(|config| config.get("type"));
     let is_plane = geospatial.and_then(Value::as_str) == Some("Geometry");

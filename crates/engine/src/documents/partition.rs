@@ -11,7 +11,7 @@ use crate::transaction::Transaction;
 
 /// The most documents that one job deletes, so that other writes never wait long for it.
 const DOCUMENTS_PER_JOB_MAX: usize = 200;
-/// A job that has deleted so many bytes of documents deletes no more.
+/// A job ends when the documents that it has deleted have more bytes than this.
 const BYTES_PER_JOB_MAX: usize = 1024 * 1024;
 
 /// The part of a logical partition that is still to be deleted.

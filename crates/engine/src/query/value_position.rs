@@ -12,8 +12,8 @@ use sha2::{Digest, Sha256};
 
 use crate::index;
 
-/// The most bytes of the encoded value in a position. They sort positions roughly as their
-/// values; the rest of a position only tells values apart.
+/// The most bytes of the encoded value in a position. By these bytes, positions sort
+/// roughly as their values do; the rest of a position only tells values apart.
 const PREFIX_BYTES_MAX: usize = 48;
 
 /// The longest canonical key that is part of a position as it is. Longer keys are hashed.
@@ -22,7 +22,7 @@ const KEY_BYTES_MAX: usize = 24;
 /// The first byte of a hashed key. A canonical key begins with a smaller byte.
 const HASHED: u8 = 0xFF;
 
-/// The bytes of a hashed key: too many for two keys with the same hash to be found.
+/// The bytes of a hashed key: so many that two keys with the same hash cannot be found in practice.
 const HASH_BYTES: usize = 20;
 
 /// The position of a row.
@@ -36,8 +36,9 @@ pub(super) fn of_group(keys: &[Option<&Value>]) -> Vec<u8> {
     position(keys.iter().copied(), &key)
 }
 
-/// The position of a row that an outer stage makes from a row of the inner stage: the place
-/// of the inner row, and the number of the row among those that the inner row results in.
+/// The position of a row that an outer stage makes from a row of the inner stage: the position
+/// of the inner row, and the number of this row among the rows made from the same inner row. The
+/// number 0 is left out.
 pub(super) fn of_outer_row(inner: &[u8], number: u32) -> Vec<u8> {
     let mut position = inner.to_vec();
     if number > 0 {

@@ -29,8 +29,8 @@ pub struct OutboxEntry {
     pub(crate) changes: Vec<Bytes>,
 }
 
-/// The outbox entry of one write: its number, and the ordinal of its next record. The first
-/// record takes the number.
+/// The outbox entry of one write: its number, and the ordinal of its next record. The entry gets
+/// its number with its first record.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct OutboxCursor {
     sequence: Option<u64>,

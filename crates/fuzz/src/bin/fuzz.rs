@@ -7,7 +7,7 @@ use clap::Parser;
 use perihelion_fuzz::{Plan, Target, fuzz};
 
 /// Gives changed examples to everything that reads bytes from outside, and looks for panics,
-/// hangs, memory, and answers that contradict each other.
+/// hangs, high use of memory, and answers that contradict each other.
 #[derive(Parser)]
 struct Options {
     /// The targets: sql, json, binary-json, tokens, patch, transaction, requests, files. All of

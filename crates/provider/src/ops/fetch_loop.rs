@@ -70,9 +70,9 @@ pub(crate) async fn run<Q: Queue>(
     }
 }
 
-/// Starts the polls that are due, whose work wakes the fetch, and takes work from the hints. A
-/// fetch that looks once polls and tries again, until a poll finds nothing new or [`POLLS_MAX`]
-/// polls were made.
+/// Starts the polls that are due, and takes work from the hints. A poll that finds work later
+/// wakes the fetch. A fetch that looks once polls and tries again, until a poll finds nothing new
+/// or [`POLLS_MAX`] polls were made.
 async fn try_take<Q: Queue>(core: &Core, queue: &Q, ticket: &Ticket<'_>) -> Result<Option<Q::Item>, Failure> {
     if !ticket.is_eager() {
         core.poller.start_due(core, ticket).await;

@@ -30,7 +30,7 @@ pub(crate) fn is_item_of_later_version(item: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(item).is_ok()
 }
 
-/// Says that work waits for a later version. One line, and then one a minute.
+/// Logs that work waits for a later version: once, and then at most once a minute.
 pub(crate) fn write_later_version_notice(notice: &Notice, instance: &str, id: &str) {
     if notice.is_due() {
         tracing::warn!(

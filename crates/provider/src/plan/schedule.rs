@@ -115,8 +115,9 @@ fn scheduled_work(
     for (position, item) in ack.orchestrator_items.iter().enumerate() {
         let is_own = target_instance(item) == state.instance_id;
         let id = match is_own {
-            // The sender stands for the incarnation: when the name of an instance that has
-            // expired is used again, a timer of its former life may still be there.
+            // The sender's hash depends on the incarnation. When the id of an instance whose
+            // tombstone has expired is used again, a timer of the earlier incarnation may still
+            // exist, and must have another id.
             true => format!("n:{sender}:{:x}:{position:05}", state.commit_number),
             false => sent_message_id(&sender, state.commit_number, position),
         };

@@ -6,9 +6,9 @@
 //! the steady clock. It begins with the machine's wall clock; a later step of the wall clock,
 //! either way, changes nothing.
 //!
-//! Without `Date` headers (on the embedded engine, where no other machine is) the wall clock
-//! is followed forwards, so that after a machine has slept its timers are not late by the time
-//! that it slept.
+//! Without `Date` headers (on the embedded engine, which only one machine uses) the wall clock
+//! is followed forwards. Otherwise, after the machine has slept, its timers would be late by the
+//! length of the sleep.
 //!
 //! Invariants: locks and visibility are judged by [`HybridClock::now`], never by a stamp.
 //! Each stamp is greater than the stamp before it, because stamps order messages. There is one
@@ -133,8 +133,9 @@ impl HybridClock {
         if !self.has_date.load(Ordering::Relaxed) {
             return offset + ahead_ms.max(0) - ahead_ms;
         }
-        // Since the last `Date` the machine slept, or its clock was set forwards. Until the next
-        // one shows which it was, a timer is rather late than early.
+        // If the wall clock is further ahead than at the last `Date`, the machine slept, or its
+        // clock was set forwards. Until the next `Date` shows which of the two happened, a timer
+        // is rather late than early.
         offset - ahead_ms.min(self.wall_ahead_at_date.load(Ordering::Relaxed))
     }
 

@@ -1,5 +1,5 @@
 //! Comparisons and lookups that are charged to the budget, because a document decides how long
-//! they take. Two numbers are compared for free: the row that they belong to has its step.
+//! they take. A comparison of two numbers is free: their row has cost a step already.
 
 use std::cmp::Ordering;
 

@@ -47,7 +47,8 @@ fn verify(certificates: &Certificates, name: &str, now: SystemTime) -> Result<()
     verifier.verify_server_cert(&der(&certificates.leaf.certificate), &[], &name, &[], now).map(|_| ())
 }
 
-/// Story of a weakness: the CA that users trust could sign certificates of every site.
+/// This was a weakness: with a stolen key of the CA, which users trust, certificates of every site
+/// could be signed.
 #[test]
 fn a_ca_signs_only_the_names_of_its_server_and_private_names() {
     let (scratch, now) = (Scratch::new("constraints"), SystemTime::now());
@@ -55,7 +56,7 @@ fn a_ca_signs_only_the_names_of_its_server_and_private_names() {
     for name in ["localhost", "127.0.0.1", "::1", "db.example.com"] {
         verify(&first, name, now).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
-    // A thief of the key signs another site.
+    // With a stolen CA key, a certificate of another site is signed. Clients refuse it.
     let forged = new_leaf(&first.ca, &Names::local_and(["bank.example.org"]), now).unwrap();
     let ca = Identity::from_text(&first.ca.to_text()).unwrap();
     let forged = Certificates { ca, leaf: forged, location: Location::Memory };

@@ -74,7 +74,8 @@ impl ConnectionState {
         InFlight { state: self }
     }
 
-    /// Counts a response as pending until the guard is dropped: when its last byte is written.
+    /// Counts a response as pending until the guard is dropped. The guard is dropped when the last
+    /// byte of the response is written.
     pub(super) fn begin_response(state: &Arc<ConnectionState>, bytes: usize) -> PendingResponse {
         let mut responses = lock(&state.responses);
         let key = responses.next_key;
@@ -185,7 +186,7 @@ impl Drop for InFlight<'_> {
 /// the number of streams.
 #[derive(Debug, Default)]
 struct PendingResponses {
-    /// When each was ready, and its bytes, by a key of its own.
+    /// By a key of its own: when each response was ready, and its bytes.
     pending: HashMap<u64, (Instant, usize)>,
     next_key: u64,
     bytes: usize,

@@ -1,7 +1,7 @@
 //! A listener over real sockets, with a handler that echoes.
 //!
 //! The limits are small, so that they act within a test. A test waits for an event (an
-//! answer, the end of a stream). Only a client that sends slowly sleeps.
+//! answer, the end of a stream), or polls a counter of the server until it has changed.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -374,7 +374,8 @@ async fn bodies_share_one_budget_and_give_it_back() {
     assert!(answer.ends_with("/after 800"), "{answer}");
 }
 
-/// Story of a bug: a client that did not read its response held the response for good.
+/// This test is for a bug: the response to a client that did not read it stayed in the server's
+/// memory for good.
 #[tokio::test]
 async fn a_client_that_does_not_take_its_response_is_disconnected_and_its_memory_comes_back() {
     let fast = 1 << 30;
@@ -421,7 +422,7 @@ async fn a_connection_whose_client_takes_nothing_begins_no_further_request() {
     assert_eq!(waited.unwrap().status(), StatusCode::OK);
 }
 
-/// Waits until something holds.
+/// Waits until the condition holds.
 async fn until(holds: impl Fn() -> bool) {
     let poll = async {
         while !holds() {

@@ -55,6 +55,7 @@ fn check_history(history: &[Event]) -> Vec<String> {
     // The kind of what was scheduled, by the id of the event, and what has completed.
     let (mut scheduled, mut completed) = (HashMap::new(), HashSet::new());
     for event in history {
+        // `Err` has the kind of what the event schedules, `Ok` the kind of what it completes.
         let kind = match &event.kind {
             EventKind::ActivityScheduled { .. } => Err("activity"),
             EventKind::TimerCreated { .. } => Err("timer"),
@@ -70,7 +71,8 @@ fn check_history(history: &[Event]) -> Vec<String> {
         match kind {
             Err(kind) => drop(scheduled.insert(Some(event.event_id()), kind)),
             Ok(kind) if scheduled.get(&source) != Some(&kind) => {
-                problems.push(format!("event {} completes {source:?}, which is no {kind}", event.event_id()));
+                problems
+                    .push(format!("event {} completes {source:?}, not a scheduled {kind}", event.event_id()));
             }
             Ok(kind) if !completed.insert(source) => {
                 problems.push(format!("the {kind} {source:?} is completed twice"));

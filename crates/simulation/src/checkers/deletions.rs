@@ -51,8 +51,8 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
     problems
 }
 
-/// Whether an instance is the root or one of its descendants: their names are that of the root,
-/// a hyphen and more.
+/// Whether an instance is the root or one of its descendants. The name of a descendant begins with
+/// the name of the root and a hyphen.
 fn is_in_tree(name: &str, root: &str) -> bool {
     name.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }

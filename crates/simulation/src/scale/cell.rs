@@ -1,4 +1,5 @@
-//! One cell under load, and its limits.
+//! One cell (processes, partitions and a load), what is measured in it, and the limits that it
+//! must keep.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +16,16 @@ const SMALLEST_WORKFLOW_UNITS: f64 = 59.5;
 /// The time under load before the measurement begins.
 const WARM_UP: Duration = Duration::from_secs(4);
 
-/// The most that polls, looks and membership may use: of the request units spent if there are
-/// at most four processes for each partition, otherwise of the request units provisioned.
+/// The largest share of request units that polls, looks and membership may use. With at most four
+/// processes for each partition it is a share of the units spent, otherwise of the units
+/// provisioned.
 pub const OVERHEAD_SHARE_MAX: f64 = 0.05;
 
 /// The most lost commits.
 pub const LOST_SHARE_MAX: f64 = 0.02;
 
-/// The limits of the median and the 99th percentile of pick-ups under load.
+/// The limits of the median and the 99th percentile of pick-ups under load. A pick-up is the time
+/// from the store of a start until a worker runs its first turn.
 pub const PICK_UP_MEDIAN_MAX: Duration = Duration::from_millis(200);
 /// See [`PICK_UP_MEDIAN_MAX`].
 pub const PICK_UP_P99_MAX: Duration = Duration::from_millis(500);
@@ -30,7 +33,7 @@ pub const PICK_UP_P99_MAX: Duration = Duration::from_millis(500);
 /// The least share of the offered workflows that must be completed.
 pub const THROUGHPUT_SHARE_MIN: f64 = 0.95;
 
-/// A cell.
+/// A cell: processes and partitions, and the load on them.
 #[derive(Debug, Clone, Copy)]
 pub struct Cell {
     /// The processes and partitions.

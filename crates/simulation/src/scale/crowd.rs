@@ -63,15 +63,15 @@ impl CrowdOutcome {
         (requests, crowded.request_units / empty.request_units.max(f64::MIN_POSITIVE))
     }
 
-    /// Whether the crowd costs nothing.
+    /// Whether an idle process costs at most [`RATIO_MAX`] times as much with the crowd.
     pub fn is_good(&self) -> bool {
         let (requests, units) = self.ratios();
         requests <= RATIO_MAX && units <= RATIO_MAX
     }
 }
 
-/// Fills a container with at least so many instances, and measures one idle process for
-/// `length`, with and without the crowd.
+/// Fills a container with at least these numbers of ended and sleeping instances, and measures one
+/// idle process for `length`, with and without the crowd.
 pub fn run(ended: u64, sleeping: u64, partitions: u32, length: Duration, seed: u64) -> CrowdOutcome {
     let begun = std::time::Instant::now();
     let (_, _, empty) = idle_with(0, 0, partitions, length, seed);
@@ -79,7 +79,8 @@ pub fn run(ended: u64, sleeping: u64, partitions: u32, length: Duration, seed: u
     CrowdOutcome { ended, sleeping, empty, crowded, real_time: begun.elapsed() }
 }
 
-/// Returns the instances that have ended, those that sleep, and what one idle process did.
+/// Fills a container and measures one idle process in it. Returns the number of ended instances,
+/// the number of sleeping instances, and what the idle process did.
 fn idle_with(ended: u64, sleeping: u64, partitions: u32, length: Duration, seed: u64) -> (u64, u64, Window) {
     let traffic = Arc::new(Traffic::default());
     let size = Size::new(FILLERS, partitions);

@@ -1,4 +1,5 @@
-//! An idle cell: requests without work, and pick-ups of a start now and then.
+//! An idle cell: the requests of processes without work, and how fast they pick up a start that
+//! comes now and then.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +14,14 @@ use crate::world;
 const STARTS_PER_SECOND: f64 = 0.25;
 
 /// A process counts as busy for half a minute after its start. Then the others read that it is
-/// not: in its heartbeat, and with many processes in the roster that is made from heartbeats.
+/// no longer busy: in its heartbeat or, with many processes, in the roster made from heartbeats.
 const UNTIL_IDLE: Duration = Duration::from_secs(75);
 
 /// The limit of the 99th percentile of pick-ups.
 pub const PICK_UP_P99_MAX: Duration = Duration::from_millis(2500);
 
-/// The limits of the requests per second: this for each partition, and this for each process.
+/// The limit of the requests per second is a sum: this for each partition, and
+/// [`REQUESTS_PER_PROCESS_MAX`] for each process.
 pub const REQUESTS_PER_PARTITION_MAX: f64 = 0.6;
 /// See [`REQUESTS_PER_PARTITION_MAX`].
 pub const REQUESTS_PER_PROCESS_MAX: f64 = 0.3;

@@ -116,7 +116,7 @@ fn walk_back(reached_from: &HashMap<usize, (usize, Dependency)>, start: usize, e
 }
 
 /// The strongly connected components with more than one node, within a group and over allowed
-/// edges (Tarjan's algorithm, with a stack of its own: a history may be long).
+/// edges. This is Tarjan's algorithm without recursion, because a history may be long.
 fn connected(
     graph: &Graph,
     group: &HashSet<usize>,
@@ -189,7 +189,7 @@ impl Search {
         self.low[node] = self.low[node].min(number);
     }
 
-    /// All edges of the node were followed.
+    /// Ends the visit of a node, after all its edges were followed.
     fn close(&mut self, node: usize) {
         if let Some((caller, _)) = self.calls.last() {
             let (caller, low) = (*caller, self.low[node]);

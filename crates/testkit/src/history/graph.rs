@@ -104,9 +104,9 @@ impl Graph {
         }
     }
 
-    /// A transaction that ended comes before each one that began later. The edges that follow
-    /// from others are left out: only the transactions that ended, and that no other ended
-    /// transaction comes after, have edges to one that begins.
+    /// A transaction that ended comes before each one that began later. Edges that follow from
+    /// others are left out: if A ended before B began, and B ended before C began, there is no edge
+    /// from A to C.
     fn add_real_time(&mut self, versions: &Versions<'_>) {
         let mut events: Vec<(u64, usize, bool)> = Vec::new();
         for (index, transaction) in versions.transactions() {
@@ -134,8 +134,8 @@ impl Graph {
     }
 }
 
-/// The committed transaction that appended an element. An element of another transaction is an
-/// anomaly of its own.
+/// The committed transaction that appended an element. An element that no committed transaction
+/// appended is reported elsewhere, as an anomaly of its own kind.
 fn writer(versions: &Versions<'_>, key: Key, element: Element) -> Option<usize> {
     versions.writers.get(&(key, element)).copied().filter(|writer| versions.is_committed[*writer])
 }

@@ -20,7 +20,8 @@ pub struct OperationResult {
     pub session_token: Option<String>,
     /// The id of the operation's partition key range.
     pub partition_key_range_id: Option<u32>,
-    /// The LSN of a write in its range. No published SDK reads it, but they compare it in tests.
+    /// The LSN of a write in its range. No published SDK uses it, but the tests of the SDKs compare
+    /// it.
     pub local_lsn: Option<u64>,
     /// Request units.
     pub request_charge: f64,
@@ -79,11 +80,12 @@ pub fn print_answer(results: &[OperationResult], members: AnswerMembers<'_>) -> 
     out
 }
 
-/// A printed answer with the mode [`FAST_RESPONSE_MODE`]; other bytes stay as they are.
+/// A printed answer with the mode [`FAST_RESPONSE_MODE`]. Bytes that are not a printed answer stay
+/// as they are.
 pub fn in_fast_mode(answer: &bytes::Bytes) -> bytes::Bytes {
     let mode = |name: &str| format!(",\"responseMode\":\"{name}\"");
     match std::str::from_utf8(answer) {
-        // The mode is the second member, before every text of the request.
+        // The mode is the second member, so it comes before any text from the request.
         Ok(text) => text.replacen(&mode(RESPONSE_MODE), &mode(FAST_RESPONSE_MODE), 1).into(),
         Err(_) => answer.clone(),
     }

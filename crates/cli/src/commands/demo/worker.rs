@@ -35,8 +35,8 @@ const SHUTDOWN_TIMEOUT_MS: u64 = 2_000;
 /// worker are not counted.
 const COST_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The most commands that wait to be executed. While there are so many, the thread that
-/// reads commands waits.
+/// The most commands that wait to be executed. At this number, the thread that reads
+/// commands waits until one is taken.
 const COMMANDS_MAX: usize = 1_024;
 
 pub(super) async fn run(data: PathBuf) -> Result<(), Failure> {
@@ -155,8 +155,8 @@ fn send(message: &WorkerMessage) {
     let _ = messages::write(&mut io::stdout().lock(), message);
 }
 
-/// Reads commands from standard input on a thread. The thread ends with the input, at a
-/// line that is not a command, or when the receiver is dropped.
+/// Reads commands from standard input on a thread. The thread ends at the end of
+/// the input, at a line that is not a command, or when the receiver is dropped.
 fn read_commands() -> mpsc::Receiver<WorkerCommand> {
     let (sender, receiver) = mpsc::channel(COMMANDS_MAX);
     std::thread::spawn(move || {

@@ -218,7 +218,7 @@ fn a_region_that_becomes_the_write_region_is_no_longer_avoided_for_writes() {
     let again = third.mark_unavailable(&west, Usage::Write, now, PERIOD);
     let again = again.mark_unavailable(&east, Usage::Write, now, PERIOD);
     let fourth = moved_to("West US", &again);
-    assert!(!fourth.is_available(&west, Usage::Write), "West US was the write region before");
+    assert!(!fourth.is_available(&west, Usage::Write), "West US was already the write region");
     assert!(!fourth.is_available(&east, Usage::Write));
 }
 

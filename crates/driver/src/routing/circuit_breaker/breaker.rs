@@ -106,9 +106,9 @@ impl UsageState {
         if is_recent { self } else { UsageState::default() }
     }
 
-    /// Whether the state is too old to keep: the breaker is closed and the last count is
-    /// older than `reset`, or the breaker is open, its probe has been due for
-    /// [`STALE_AFTER_RESETS`] times `reset`, and no request is probing.
+    /// Whether the state is too old to keep. If the breaker is closed, the last count must be
+    /// older than `reset`. If it is open, its probe must have been due for
+    /// [`STALE_AFTER_RESETS`] times `reset`, and no request may be probing.
     pub(super) fn is_stale(&self, reset: Duration, now: Instant) -> bool {
         match (self.open, self.last_event_at) {
             (Some(open), _) => {

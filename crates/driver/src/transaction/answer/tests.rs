@@ -6,7 +6,8 @@ fn parsed(text: &str, operations: usize) -> Option<Content> {
     parse(&Bytes::copy_from_slice(text.as_bytes()), operations)
 }
 
-/// The codes of the results; `None` if the answer does not have exactly the expected ones.
+/// The codes of the results; `None` if the answer does not have exactly one result for each
+/// operation.
 fn codes(text: &str, operations: usize) -> Option<Vec<u16>> {
     let results = parsed(text, operations)?.results?;
     Some(results.iter().map(|result| result.status.code).collect())
@@ -150,7 +151,7 @@ fn the_mode_and_the_diagnostic_text_are_read() {
 }
 
 #[test]
-fn a_multi_status_becomes_that_of_the_first_operation_that_failed_by_itself() {
+fn a_multi_status_becomes_the_status_of_the_first_operation_that_failed_by_itself() {
     for (status, results, expected) in [
         (207, vec![424, 404, 412], 404),
         (207, vec![453, 424, 409], 409),

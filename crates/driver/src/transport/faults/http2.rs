@@ -107,7 +107,7 @@ async fn wait_for_head(
     }
 }
 
-/// Waits for the head of an answer that counts as one.
+/// Waits for the head of the answer, and records for the connection's health that it came.
 async fn wait_for_answer(
     exchange: &mut Exchange,
     deadline: Instant,

@@ -14,7 +14,7 @@ pub(super) struct Bypass {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
     hosts: Hosts,
-    /// The only port that counts; `None` for all ports.
+    /// The only port that matches; `None` for all ports.
     port: Option<u16>,
 }
 
@@ -34,8 +34,8 @@ impl Bypass {
         let entries = texts_of(list).map(|text| {
             Entry::parse(text).ok_or_else(|| {
                 BadHttpOptions::new(format!(
-                    "{text:?} is not a host that a proxy can be left out for: write a name, an address, or a \
-                     network such as 10.0.0.0/8"
+                    "{text:?} is not a host: the list of hosts without a proxy takes names, addresses, and \
+                     networks such as 10.0.0.0/8"
                 ))
             })
         });

@@ -82,10 +82,10 @@ pub(crate) async fn deliver_again(core: &Core, outbox: Outbox) -> Result<(), Fai
     delete_outbox(&core.store, &instance, &id, garbage).await
 }
 
-/// Sends all messages and adds hints about them. A target that fails stops no other; the first
-/// failure is returned when all have ended. In a later attempt a message may have been consumed
-/// already. So its hint is added without the message, and the target's next claim reads the
-/// messages.
+/// Sends all messages and adds hints about them. If one target fails, the other targets still get
+/// their messages; then the first failure is returned. In a later attempt a message may have been
+/// consumed already. So its hint is added without the message, and the target's next claim reads
+/// the messages.
 async fn send_all(core: &Core, outbox: Outbox, is_first_attempt: bool) -> Result<(), Failure> {
     let now = core.clock.stamp();
     let mut targets: BTreeMap<String, Vec<Message>> = BTreeMap::new();

@@ -91,9 +91,9 @@ impl<'a> DirectDispatch<'a> {
         activities
     }
 
-    /// Called after the commit. Promised activities, which are locked, become ready for the
-    /// workers of this process. The other activities are offered to the workers, which have to
-    /// lock them.
+    /// Hands the activities of a commit to the workers of this process. A worker gets a promised
+    /// activity without a request, because it is locked already. The other activities are offered
+    /// to the workers, which have to lock them.
     pub(crate) async fn hand_over(mut self, activities: Vec<Activity>, etags: Vec<Option<Etag>>) {
         let leases_begin_ms = self.leases_begin_ms.load(Ordering::Relaxed);
         let mut etags = etags.into_iter();

@@ -60,10 +60,11 @@ pub(crate) async fn stage_turn(
     Ok(Some(staged))
 }
 
-/// Gives up what was staged for a plan, because its commit failed or was not sent: the commit
-/// can no longer use it, and the reconciler deletes it when no request of the staging can be
-/// under way any more. If the commit was applied after all, its record is gone and nothing
-/// happens. A failure is ignored: the record is due after [`STAGED_KEPT_FOR`].
+/// Gives up the documents that were staged for a plan whose commit failed or was not sent. The
+/// garbage record is closed, so that the commit can no longer succeed. The reconciler deletes the
+/// documents when no request of the staging can be under way any more. If the commit was applied
+/// after all, the record no longer exists and nothing happens. If the record cannot be closed, it
+/// is due after [`STAGED_KEPT_FOR`].
 pub(crate) async fn give_up(core: &Core, plan: &TurnPlan) {
     let Some(staging_id) = plan.staging_id.clone() else { return };
     let (store, instance) = (core.store.clone(), plan.state.instance_id.clone());

@@ -19,8 +19,8 @@ use crate::process::hints::{OfferedActivity, activity_name};
 use crate::process::interest::Interest;
 use crate::process::membership::{Membership, Rank, View};
 
-/// Work of others that this process may take within this time waits longer than usual: its
-/// owner had the time to take it.
+/// If this process may take over work of another process within this time, the work has waited
+/// longer than usual: its owner could have taken it before.
 const SUSPECT_WITHIN: Duration = Duration::from_millis(500);
 
 /// A history with this many events is long: it costs more to replay it twice than to wait.
@@ -129,8 +129,8 @@ impl FoundWork {
         self.is_eager
     }
 
-    /// Whether work that has no room in the hints is left to other processes. Not if there are no
-    /// other processes, or if the poll is for a fetch with a short timeout (`is_eager`).
+    /// Whether work that has no room in the hints is left to other processes. It is taken anyway if
+    /// this process is alone, or if the poll is for a fetch with a short timeout (`is_eager`).
     fn leaves_work_to_others(&self, rank: Rank) -> bool {
         rank != Rank::Alone && !self.is_eager
     }
@@ -305,13 +305,14 @@ fn add_message_hint(
 
 /// The rank of this process for a message of an instance.
 pub(super) fn rank_of_message(core: &Core, view: &View, instance: &str) -> Rank {
-    // Of a wide instance, one process takes all turns: each of them replays a long history.
+    // An instance with a long history stays with the owner of its slice: a turn in a second
+    // process would have to replay the whole history too.
     let is_committed_here = || {
         let known = core.store.state_cache.get(instance);
         known.is_some_and(|known| known.is_committed_here && known.history.len() < LONG_HISTORY_FROM)
     };
     match view.rank_of_instance(instance) {
-        // This process could not run the instance. It would only delay its messages again.
+        // This process could not run the instance, and would only delay its messages again.
         Rank::Owner if core.hints.left_instances.was_left(instance) => Rank::Behind(1),
         // This process has run the instance, perhaps because the owner of the slice cannot.
         Rank::Behind(_) if view.is_shared(instance) && is_committed_here() => Rank::Helper,

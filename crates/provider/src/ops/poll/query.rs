@@ -26,8 +26,8 @@ const EXCLUDED_MAX: usize = 256;
 /// rows, these are all members that a lock needs.
 const ACTIVITY_MEMBERS: [&str; 6] = ["item", "tag", "sessionId", "lock", "inc", "attemptCount"];
 
-/// Outboxes and bundles that are old enough for the reconciler, and were not reported for
-/// [`UNFINISHED_REPORTED_FOR`] yet.
+/// Outboxes and bundles that became old enough for the reconciler less than
+/// [`UNFINISHED_REPORTED_FOR`] ago.
 const UNFINISHED: &str = "((c.type = 'outbox' OR c.type = 'bundle') AND c.visibleAt >= @unfinishedFrom AND \
     c.visibleAt <= @unfinishedUntil)";
 

@@ -18,7 +18,7 @@ use crate::timing::{LOOK_INTERVAL_IDLE, LOOK_INTERVAL_MIN, POLL_INTERVAL_MIN};
 const CURRENT_FOR: Duration = Duration::from_secs(1);
 
 /// When a process becomes busy, the partitions are divided. The process polls whole partitions
-/// for this much longer: until then the others have read its heartbeat.
+/// for this much longer: by then the others have read its heartbeat.
 const DIVIDED_AFTER: Duration = Duration::from_secs(15);
 
 /// A slice of another process is polled by all processes that help with it. All of them
@@ -26,7 +26,7 @@ const DIVIDED_AFTER: Duration = Duration::from_secs(15);
 const HELP_INTERVAL: Duration = Duration::from_millis(40);
 
 /// One process polls a slice that it helps with at least this often, so that it does not miss a
-/// request for help, which stands for ten seconds.
+/// request for help, which is valid for ten seconds.
 const HELP_INTERVAL_MAX: Duration = Duration::from_secs(5);
 
 /// With more processes than partitions, each idle process looks less often, up to this factor.
@@ -168,7 +168,8 @@ impl Looks {
         let soonest = now + interval.mul_f64(fastrand::f64());
         let next_at = match self.next_at {
             // The first look of a process comes at a random time, so that the processes of a
-            // deployment do not look at the same time. So does the first look when one is busy.
+            // deployment do not look at the same time. When a process becomes busy, the next look
+            // comes at a random time for the same reason.
             None => *self.next_at.insert(soonest),
             Some(next_at) if is_busy && !self.was_busy => *self.next_at.insert(next_at.min(soonest)),
             Some(next_at) => next_at,

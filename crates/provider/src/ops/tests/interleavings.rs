@@ -270,13 +270,12 @@ async fn a_deletion_interrupted_after_its_commit_is_completed() {
     }
 }
 
-/// The service refuses the message in the outbox, because its partition key is too long.
+/// The service refuses the message in the outbox, because its id contains a slash.
 #[tokio::test]
 async fn an_undeliverable_outbox_is_retried_with_growing_pauses() {
     let world = World::open().await;
     let provider = world.provider().await;
     let stamp = provider.core.clock.stamp();
-    // The service refuses an id with a slash.
     let message =
         crate::plan::message_document(&raised_event("b", "1"), "x:no/body:1:0".into(), stamp, None).unwrap();
     let outbox = Outbox {
@@ -383,7 +382,7 @@ async fn a_message_without_a_start_is_not_removed_when_what_decided_it_has_chang
         assert!(!is_removed, "{changes_state}");
         assert!(store.find::<Value>(&instance, &read.value.id).await.unwrap().is_some(), "{changes_state}");
     }
-    // Unchanged, it is dropped, as the contract says.
+    // A message without a start is removed if nothing has changed, as the contract says.
     provider.enqueue_for_orchestrator(queued("unknown", "1"), None).await.unwrap();
     assert!(provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none());
     let query = perihelion_client::Query::new("SELECT VALUE c.id FROM c WHERE c.type = 'orch_queue'");
@@ -445,12 +444,13 @@ async fn a_fresh_process_that_starts_an_existing_instance_gets_no_error() {
     assert_eq!(fresh.read("a").await.unwrap().len(), 2);
 }
 
-/// Later on starts are not checked, until one collides with an existing instance.
+/// A provider that does not check starts begins to check them when a start collides with an
+/// existing instance.
 #[tokio::test]
 async fn after_a_start_of_an_existing_instance_starts_are_checked_again() {
     const WAIT: Duration = Duration::from_secs(5);
     let world = World::open().await;
-    // It has created the container, so it does not check starts.
+    // This provider has created the container, so it does not check starts.
     let provider = world.provider().await;
     let other = world.provider().await;
     for instance in ["a", "b"] {
@@ -540,7 +540,11 @@ async fn counts_of_a_large_container_cost_a_bounded_number_of_request_units() {
         }
         store.container.batch(batch).await.unwrap();
     }
-    assert_eq!(provider.get_queue_depths().await.unwrap().orchestrator_queue, 2_000, "at least so many");
+    assert_eq!(
+        provider.get_queue_depths().await.unwrap().orchestrator_queue,
+        2_000,
+        "the count ends at its limit"
+    );
 }
 
 #[test]
@@ -593,7 +597,7 @@ async fn an_activity_whose_enqueue_lost_its_answer_exists_once() {
     let provider = world.provider().await;
     world.inject_fault(r#"{"operation":"create_item","count":1,"drop":"after"}"#).await;
     world.inject_fault(r#"{"operation":"read_item","status":503}"#).await;
-    // Longer than the driver tries to read it.
+    // The faults last longer than the driver tries to read the activity.
     let end = async {
         tokio::time::sleep(Duration::from_secs(12)).await;
         world.remove_faults().await;
@@ -602,7 +606,7 @@ async fn an_activity_whose_enqueue_lost_its_answer_exists_once() {
     enqueued.unwrap();
     let activities = rows(&provider, "a", "SELECT VALUE c.id FROM c WHERE c.type = 'worker_queue'").await;
     assert_eq!(activities, [serde_json::json!("a:1:1")]);
-    // Another activity with the same id is another activity.
+    // An activity that is enqueued later with the same id is a second activity.
     provider.enqueue_for_worker(activity_item("a", 1, String::new())).await.unwrap();
     let activities = rows(&provider, "a", "SELECT VALUE c.id FROM c WHERE c.type = 'worker_queue'").await;
     assert_eq!(activities.len(), 2, "{activities:?}");

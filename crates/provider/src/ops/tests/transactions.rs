@@ -90,7 +90,7 @@ async fn check_turn_with_fault(rule: &str) {
 /// The transaction is aborted with 412 on the state. The lock still holds, so the turn is planned
 /// again on the new state.
 #[tokio::test(start_paused = true)]
-async fn a_state_that_another_writer_has_changed_is_planned_on_again() {
+async fn a_turn_is_planned_again_when_another_writer_has_changed_the_state() {
     let world = World::open().await;
     let (provider, token) = provider_with_turn(&world).await;
     let patch = Patch::new().set("/newer", 1).unwrap();
@@ -102,7 +102,8 @@ async fn a_state_that_another_writer_has_changed_is_planned_on_again() {
 }
 
 /// A message whose id exists in the partition of its target was delivered before. The transaction
-/// is aborted with 409 on that message alone, and the outbox takes it for delivered.
+/// is aborted with 409 on that message alone. Then the turn goes through the outbox, which counts
+/// the message as delivered.
 #[tokio::test(start_paused = true)]
 async fn a_message_that_exists_counts_as_delivered() {
     let world = World::open().await;

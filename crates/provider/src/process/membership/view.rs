@@ -109,15 +109,15 @@ impl View {
         &self.slices
     }
 
-    /// The view from these live processes, read at `now`, and from these partitions; `None` if
-    /// they are not known. This process is always in it.
+    /// The view from these live processes, read at `now`, and from the partitions in `space`, which
+    /// is `None` if they are not known. This process is always in the view.
     pub(crate) fn next(&self, own: Own<'_>, others: &[Member], space: Option<&KeySpace>, now: Stamp) -> View {
         let mut members: Vec<Member> = others.iter().filter(|member| member.id != own.id).cloned().collect();
         members.push(Member {
             id: own.id.to_owned(),
             roles: own.roles.clone(),
             requests: own.requests.clone(),
-            // Only that of the others is asked for.
+            // `all_can_read` is about the other processes, so this process never limits it.
             readable_version: u32::MAX,
             container_version: 0,
         });
@@ -141,7 +141,8 @@ impl View {
         view
     }
 
-    /// Since when this view owns all slices that have keys of a range; `None` if it does not.
+    /// Since when this process owns all slices that have keys of a range; `None` if it does not
+    /// own all of them.
     fn owned_all_of(&self, range: &FeedRange) -> Option<Stamp> {
         let overlapping =
             self.slices.all.iter().zip(&self.owned_since).filter(|(slice, _)| slice.range.overlaps(range));
@@ -316,8 +317,9 @@ impl View {
         Some(!self.instances.has_others || (roles.fetches_orchestrations && is_owned))
     }
 
-    /// The number of live processes per physical partition, at least one: of those that fetch
-    /// instances or of those that fetch activities, if this process does, whichever are fewer.
+    /// The number of live processes per physical partition, at least one. If this process fetches
+    /// instances, those that fetch instances are counted; if it fetches activities, those that
+    /// fetch activities. If it fetches both, the smaller number counts.
     pub(crate) fn processes_per_partition(&self) -> f64 {
         let roles = self.roles();
         let count = |serves: fn(&Roles) -> bool| {
@@ -334,7 +336,8 @@ impl View {
         self.slices.index_of(instance).is_some_and(|index| self.is_shared[index])
     }
 
-    /// Whether a view from these would be the same, apart from the times of ownership.
+    /// Whether a view from these processes and partitions would be the same as this view, apart
+    /// from the times of ownership.
     pub(super) fn is_same(&self, own: Own<'_>, others: &[Member], space: Option<&KeySpace>) -> bool {
         let is_same_space = match space {
             Some(space) => self.slices.is_cut_from(space),

@@ -119,7 +119,7 @@ fn side(a: Position, b: Position, point: Position) -> f64 {
     (b.0 - a.0) * (point.1 - a.1) - (b.1 - a.1) * (point.0 - a.0)
 }
 
-/// Whether two edges cross in their middle.
+/// Whether two edges cross at a position that is an end of neither.
 fn edges_cross((a, b): (Position, Position), (c, d): (Position, Position)) -> bool {
     side(a, b, c) * side(a, b, d) < 0.0 && side(c, d, a) * side(c, d, b) < 0.0
 }

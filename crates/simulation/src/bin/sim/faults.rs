@@ -47,8 +47,8 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: Options) -> ExitCode {
-    // duroxide logs to standard output unless the program has chosen another place. With
-    // `SIMULATION_LOG` each run chooses its own.
+    // duroxide logs to standard output unless the program has set a subscriber. With
+    // `SIMULATION_LOG` each run sets its own.
     let _ = tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::OFF).try_init();
     let size = if options.quick { Size::Quick } else { Size::Full };
     if options.planted {
@@ -72,7 +72,7 @@ struct Sums {
     virtual_time: Duration,
     workflow_time: Duration,
     faults: BTreeMap<&'static str, u64>,
-    /// The seeds with violations, in the order of their ends.
+    /// The violations of each seed that has any.
     failed: BTreeMap<u64, Vec<Violation>>,
 }
 

@@ -80,8 +80,8 @@ async fn finish_one(writes: &mut JoinSet<Result<(), Error>>) -> Result<(), Error
     }
 }
 
-/// One instance of the orchestration with the status, and its documents as JSON. The id of the
-/// instance occurs in them only as such.
+/// One instance of the orchestration with the status, and its documents as JSON. No other text in
+/// the documents contains the id of the instance, so a replacement of the text renames the instance.
 async fn documents_of_one(container: &Container, copies: &Copies) -> Result<(String, Vec<String>), Error> {
     let query =
         Query::new("SELECT TOP 1 VALUE c.instanceId FROM c WHERE c.name = @name AND c.status = @status")

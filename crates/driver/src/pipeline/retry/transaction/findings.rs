@@ -11,22 +11,22 @@ use super::{Results, TransactionEnding};
 pub(super) enum TransactionFinding {
     /// The transaction was committed, or its documents were read.
     Done,
-    /// The service says that it succeeded, but does not say with which results. Or it says that
-    /// a write succeeded, and that an operation of it failed.
+    /// The service says that the transaction succeeded, but sends no complete results. Or the
+    /// status and the results of a write contradict each other, so that it may have been applied.
     Unreadable,
     /// The service has aborted the transaction, and says that it may be repeated.
     AbortedRetriable,
     /// The service has decided that the transaction fails.
     Refused,
-    /// The service says that it has aborted the transaction, but not with which results. So it
-    /// does not say either whether the transaction may be repeated.
+    /// The service says that it has aborted the transaction, but sends no results. So it is not
+    /// known whether the transaction may be repeated.
     AbortedWithoutResults,
-    /// The service did not process the request, and would not process it again.
+    /// The service did not process the request, and would refuse it again.
     NotProcessed,
-    /// The service failed while it worked on the transaction, and says with a body that the same
+    /// The service failed while it worked on the transaction, and says in the body that the same
     /// request may be repeated.
     Retriable,
-    /// The service refused the transaction, and says with a body that the same request may be
+    /// The service refused the transaction, and says in the body that the same request may be
     /// repeated.
     RefusedRetriable,
     /// The coordinator is stuck, or another request with this token is running.
@@ -53,7 +53,7 @@ pub(super) enum TransactionFinding {
 /// What an attempt says about the writes of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The service has said what became of the token.
+    /// The service has said what became of the transaction with this token.
     Decided,
     /// The attempt changed nothing. What was unknown before is still unknown.
     Unchanged,
@@ -158,7 +158,8 @@ fn finding_for_status(status: Status) -> TransactionFinding {
 pub(super) fn outcome_of(finding: TransactionFinding, is_replay: bool) -> Outcome {
     match finding {
         TransactionFinding::Done | TransactionFinding::Refused => Outcome::Decided,
-        // The earlier run had this answer too, and may have gone on with the next token.
+        // The earlier run with this token had the same answer, and may have continued with the
+        // next token.
         TransactionFinding::AbortedRetriable if is_replay => Outcome::Unchanged,
         TransactionFinding::AbortedRetriable => Outcome::Decided,
         // If no earlier attempt can have applied the transaction, it was not applied. Otherwise

@@ -16,8 +16,8 @@ use crate::ops::set_aside::{is_item_of_later_version, is_of_later_version, set_a
 use crate::plan::CONSUMED_IN_COMMIT_MAX;
 use crate::store::{Store, decode_row};
 
-/// The most messages of one turn, apart from further completions: their deletions must fit into
-/// the commit's batch.
+/// The most messages of one turn, not counting further completions. The deletions of these
+/// messages must fit into the commit's batch.
 pub(super) const MESSAGES_MAX: usize = CONSUMED_IN_COMMIT_MAX;
 
 /// The most bytes of the messages of one turn. The first message is taken even if it is
@@ -25,7 +25,7 @@ pub(super) const MESSAGES_MAX: usize = CONSUMED_IN_COMMIT_MAX;
 const MESSAGES_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
 /// The state document, if there is one, then the visible messages in order. 65 rows are enough
-/// for the state and [`MESSAGES_MAX`] messages. Without a state they are one message more.
+/// for the state and [`MESSAGES_MAX`] messages. Without a state, the rows hold one message more.
 const STATE_AND_MESSAGES: &str = "SELECT TOP 65 * FROM c WHERE c.enq >= 0 AND (c.id = 'i' OR \
     (c.type = 'orch_queue' AND c.visibleAt <= @now)) ORDER BY c.enq";
 
@@ -44,7 +44,7 @@ pub(super) struct InstanceRead {
     /// Whether there may be more visible messages than these.
     pub(super) has_more_messages: bool,
     /// The id of a message that only a later version can read. `messages` has the messages
-    /// before it. Those behind it wait, so that the order is kept.
+    /// before it. The messages after it wait, so that the order is kept.
     pub(super) later_version: Option<String>,
 }
 

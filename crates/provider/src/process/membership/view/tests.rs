@@ -175,7 +175,7 @@ async fn ranks_follow_the_slice_and_in_a_shared_slice_the_work() {
 }
 
 #[tokio::test]
-async fn a_watched_slice_is_polled_by_one_process() {
+async fn slices_are_found_by_their_first_keys() {
     let (space, all) = (space(2).await, members(2));
     let (first, second) = (view("n:0", &all, &space), view("n:1", &all, &space));
     let slice = first.slice_of("order-1").unwrap().to_owned();

@@ -51,8 +51,8 @@ const CHAINS: &str = "
 const ATTEMPTS_MAX: usize = 1 + 3 + 1 + 5 + 10 + 30 + 8;
 
 /// The longest that an operation can wait in total. The sums, in seconds: failovers
-/// 1.75, sessions 2.5, moving write regions 5, status 449 24.4 (30 when the service asks
-/// for its waits), new metadata 7.1. With the worst jitter, the waits for failovers,
+/// 1.75, sessions 2.5, moving write regions 5, status 449 24.4 (30 when the service sets
+/// the waits), new metadata 7.1. With the worst jitter, the waits for failovers,
 /// sessions and new metadata take a quarter longer. The waits that a service may ask for
 /// after failovers are not included.
 const WAIT_MAX: Duration = Duration::from_secs(50);
@@ -331,7 +331,8 @@ fn a_refused_write_of_a_partition_asks_every_region_again_after_each_wait() {
                 _ => asked_per_round.push(1),
             }
         }
-        // A single region is asked twice at first: this client may have known an old one.
+        // A single region is asked twice at first: the client's view of the account may have
+        // been out of date.
         let first = candidates.max(2);
         assert_eq!(asked_per_round, [first, candidates, candidates, candidates], "{candidates} regions");
         assert_eq!(waited, Duration::from_secs(5));
