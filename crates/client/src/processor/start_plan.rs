@@ -44,7 +44,9 @@ pub(super) async fn create_leases(
     };
     for RangeStart { range, token } in plan.ranges {
         let range: FeedRange = range.parse().map_err(|_| {
-            Error::answer(format!("the start of the processor has the invalid range {range:?}: delete it"))
+            Error::answer(format!(
+                "the start plan of the processor has the invalid range {range:?}: delete that document"
+            ))
         })?;
         store.create_if_missing(&range, token, None).await?;
     }

@@ -31,9 +31,9 @@ impl TransactionResults {
         }
     }
 
-    /// The status of the whole: 200 for a commit, 452 for an aborted one. For reads 200, 207 if
-    /// some documents are unchanged, 200/5425 or 304 if all are, and the status of the first
-    /// read that failed, if one did.
+    /// The status of the whole transaction. For writes: 200 for a commit, 452 for an abort. For
+    /// reads: 200; 207 if some documents are unchanged; 200/5425 or 304 if all documents are
+    /// unchanged. If a read failed, the status of the first read that failed.
     pub fn status(&self) -> Status {
         self.status
     }
@@ -140,7 +140,7 @@ impl TransactionResult {
     pub fn value<T: DeserializeOwned>(&self) -> Result<T, Error> {
         if self.is_unchanged() {
             return Err(Error::answer(
-                "this result has no document: it has not changed since the etag that was given",
+                "this result has no document: the document still has the etag that was given",
             ));
         }
         if self.body().is_empty() {

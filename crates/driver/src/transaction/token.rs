@@ -1,4 +1,4 @@
-//! Idempotency tokens: new ones, and the token that follows one.
+//! Makes idempotency tokens: new ones, and the successor of a token.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -13,7 +13,8 @@ pub fn new_token() -> IdempotencyToken {
 }
 
 /// The token for another try after the service has aborted the transaction of `token`, and says
-/// that the transaction may be repeated. Under the old token it would only repeat the abort.
+/// that the transaction may be repeated. Under the old token the service would only repeat the
+/// abort.
 ///
 /// The next token is computed, not random. So if a process ends between the two requests, and
 /// the caller replays the first token later, the driver comes to the same second token, and the

@@ -52,7 +52,8 @@ impl Connections {
             let (ticket, granted) = changing.waiters.push();
             self.count_waiting(&changing);
             let place = QueuePlace { owner: self, ticket };
-            // A stream that was given back before the count was visible serves no queue.
+            // A stream that is given back serves the queue only if `waiting` is above zero by
+            // then. A stream that was given back just before is taken here.
             if is_first && let Some((reservation, _)) = self.reserve_any() {
                 drop(changing);
                 return Grant::Stream(reservation);

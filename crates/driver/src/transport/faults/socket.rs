@@ -1,10 +1,10 @@
 //! The socket of a connection, with a switch by which a fault acts on the whole connection.
 //!
 //! What always holds: once a switch is muted, no byte of this connection is sent any more; a
-//! connection that was broken does not work again; [`Switch::ended`] returns when the socket
-//! was dropped, so when the connection has really ended; garbage begins between two frames of
-//! HTTP/2. Within a frame it would change the body of an answer unnoticed, which TLS prevents
-//! in a real network.
+//! connection that was broken does not work again; [`Switch::ended`] returns when the socket was
+//! dropped, which is when the connection has really ended; garbage begins between two frames of
+//! HTTP/2. Within a frame it would change the body of an answer unnoticed, which TLS prevents in
+//! a real network.
 
 use std::io;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::fault_injection::ConnectionFault;
 
-/// The state of a socket, as a number.
+/// The modes of a socket. A working socket sends and reads all bytes.
 const WORKING: u8 = 0;
 /// What is written is thrown away. What arrives is read.
 const MUTED: u8 = 1;
@@ -107,7 +107,7 @@ fn mode_of(fault: ConnectionFault) -> u8 {
 pub(in crate::transport) struct Socket<T> {
     io: T,
     switch: Switch,
-    /// Where the frames end that arrive; `None` over HTTP/1.1.
+    /// Where the arriving frames end; `None` over HTTP/1.1.
     frames: Option<Frames>,
 }
 

@@ -27,8 +27,8 @@ use crate::store::retry_until;
 /// The longest lease of a lock that an ack renews itself.
 const LEASE_MAX: Duration = Duration::from_secs(120);
 
-/// The most attempts of one commit as a transaction. After that a service whose batches still work
-/// is not asked for a transaction again.
+/// The most attempts of one commit as a transaction. After that the commit is sent as a batch,
+/// because batches may work while transactions fail.
 const TRANSACTIONS_MAX: u32 = 3;
 
 /// How long one attempt as a transaction may take. A batch takes over then. It is sent under the
@@ -73,9 +73,10 @@ impl<'a> CommitSender<'a> {
         CommitSender { core, token, plan, dispatch, staged, transactions_left }
     }
 
-    /// The form of the last attempt; before the first attempt, the form of the first attempt.
+    /// The form of the next attempt. When the commit has an outcome, the form of the attempt that
+    /// had this outcome.
     pub(crate) fn form(&self) -> CommitForm {
-        // An attempt that fails counts after it: see `attempt`.
+        // Only an attempt that fails as a transaction changes the count: see `attempt`.
         match self.transactions_left.load(Ordering::Relaxed) {
             0 => CommitForm::Batch,
             _ => CommitForm::Transaction,
@@ -93,7 +94,7 @@ impl<'a> CommitSender<'a> {
         loop {
             // A commit after a long staging gets most of a lease to finish in.
             let is_spent = held.until.saturating_duration_since(Instant::now()) < held.lease * 2 / 3;
-            if self.staged.is_some() && is_spent && self.renewed_is_stale(held).await? {
+            if self.staged.is_some() && is_spent && self.renew_and_check_stale(held).await? {
                 return Ok(CommitOutcome::Stale);
             }
             let preconditions = CommitPreconditions { etag: held.etag.as_ref(), staged: self.staged };
@@ -107,7 +108,7 @@ impl<'a> CommitSender<'a> {
                     if attempt_until <= Instant::now() {
                         held.lease = (held.lease * 2).min(LEASE_MAX).max(held.lease);
                     }
-                    if self.renewed_is_stale(held).await? {
+                    if self.renew_and_check_stale(held).await? {
                         return Ok(CommitOutcome::Stale);
                     }
                 }
@@ -158,7 +159,7 @@ impl<'a> CommitSender<'a> {
 
     /// Renews the lock. Returns whether another writer has changed the state instead: the commit
     /// would be stale.
-    async fn renewed_is_stale(&self, held: &mut LockedInstance) -> Result<bool, Failure> {
+    async fn renew_and_check_stale(&self, held: &mut LockedInstance) -> Result<bool, Failure> {
         let renewed = Box::pin(held_lock::renew(self.core, self.token, held, held.lease)).await?;
         Ok(renewed == Renewal::Stale)
     }

@@ -116,7 +116,7 @@ mod tests {
     fn at_the_end_of_the_slice_a_helper_takes_from_the_head() {
         let (mut spread, at) = (Spread::default(), Instant::now());
         spread.set_place(Some(0.5));
-        assert!(!spread.is_wanted(&rows(BACKLOG_FROM - 1)), "a short queue is no backlog");
+        assert!(!spread.is_wanted(&rows(BACKLOG_FROM - 1)), "a short queue is not a backlog");
         spread.choose(Stamp(0), Stamp(10), at);
         spread.record_end();
         assert_eq!(spread.begin_at(at), None);

@@ -215,7 +215,8 @@ async fn processes_that_cannot_run_an_instance_leave_its_turns_to_those_that_can
     assert_eq!(rank(&helped), Rank::Helper);
 }
 
-/// Each helper of a fan-out takes other activities, and messages at the head are read too.
+/// A helper first takes the activities from its place in the backlog on, and then those at the
+/// head.
 #[tokio::test(start_paused = true)]
 async fn a_helper_begins_inside_the_backlog_and_ends_at_its_head() {
     const BACKLOG: u64 = 400;

@@ -42,8 +42,9 @@ const INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// many intervals.
 const STUCK_INTERVALS_MAX: u32 = 32;
 
-/// While passes find nothing: the intervals that a process skips in a partition that another
-/// process looks at, for each live process. It looks there in case the other does not.
+/// How many intervals a process skips, while passes find nothing, in a partition that another
+/// process looks at: this number times the number of live processes. It still looks there from
+/// time to time, in case the other process does not.
 const OTHERS_INTERVALS: u32 = 50;
 
 /// The most intervals that a process skips in a partition that another process looks at.
@@ -79,7 +80,7 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
         let is_woken = tokio::time::timeout(interval, repair_signal.woken()).await.is_ok();
         while rounds.try_join_next().is_some() {}
         let Some(core) = core.upgrade() else { return };
-        // When only rounds hold the provider, its last clone is dropped.
+        // When only rounds hold the provider, its last clone was dropped.
         if Arc::strong_count(&core) <= 1 + rounds.len() {
             return;
         }
@@ -122,9 +123,9 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
                 }
             }
             Ok(Err(error)) => {
-                tracing::debug!(%error, "the reconciler lacks the partitions and will try again")
+                tracing::debug!(%error, "the reconciler could not list the partitions and will try again")
             }
-            Err(_) => tracing::debug!("the reconciler lacks the partitions and will try again"),
+            Err(_) => tracing::debug!("the reconciler could not list the partitions and will try again"),
         }
         set_outbox_age(&core, partitions.values());
         raise_layout_version(&core).await;
@@ -216,9 +217,9 @@ impl PartitionState {
     }
 }
 
-/// Called after a pass that finished nothing, or a round that failed. `stuck_passes` is the
-/// number of such passes and rounds in a row before this one. Returns the number of intervals
-/// to skip, and the new number in a row.
+/// The pause after a pass that finished nothing, or a round that failed. `stuck_passes` is the
+/// number of such passes and rounds in a row before this one. Returns the number of intervals to
+/// skip, and the new value of `stuck_passes`.
 fn backoff(stuck_passes: u32) -> (u32, u32) {
     ((1 << stuck_passes.min(u32::BITS - 1)).min(STUCK_INTERVALS_MAX) - 1, stuck_passes.saturating_add(1))
 }

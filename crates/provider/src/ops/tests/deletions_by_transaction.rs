@@ -1,5 +1,5 @@
-//! Deletions of a tree by one distributed transaction, by a process that ends at any of its
-//! requests, and when the transaction is not possible.
+//! Deletions of a tree by one distributed transaction: by a process that ends at any of its
+//! requests, and with transactions that fail.
 
 use std::time::Duration;
 

@@ -62,7 +62,7 @@ fn parts(method: Method) -> RequestParts {
 }
 
 impl World {
-    /// Servers that allow `streams_max` streams. `answer` has the number of the connection.
+    /// Servers that allow `streams_max` streams. `answer` gets the number of the connection.
     pub(super) fn new(
         options: HttpOptions,
         streams_max: u32,
@@ -164,7 +164,8 @@ impl World {
         self.connections.open_shards(self.connections.lock(), 1, None);
     }
 
-    /// The task of this connection looks as if it had never run, until it runs again.
+    /// Makes the task of this connection look stuck, as if it had not run for a long time, until
+    /// it runs again.
     pub(super) fn stop_pulse(&self, number: u64) {
         self.shard(number).core.pulse.expect_at(Instant::now() - 2 * LATE_AFTER);
     }
