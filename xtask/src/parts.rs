@@ -262,8 +262,8 @@ fn migration(checkout: &Checkout) -> Vec<Step> {
 fn versions(checkout: &Checkout, before: &Path) -> Vec<Step> {
     let words = ["test", "--locked", "-p", "duroxide-cdb", "--test", "it", "--no-run"];
     let mut build_before = build_step(checkout, &words);
-    // Not the workspace's target directory: cargo takes the crates of two checkouts with the same
-    // names for the same, and then builds neither again when it should.
+    // Not the workspace's target directory: cargo would take crates of the same name in two
+    // checkouts for one crate, and would not build them again when it should.
     build_before.command.current_dir(before).env("CARGO_TARGET_DIR", before.join("target"));
     // The whole workspace is named, so that nothing is built again.
     let words = ["test", "--workspace", "--test", "it", "two_versions_of_the_provider", "--", "--ignored"];

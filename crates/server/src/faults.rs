@@ -25,7 +25,7 @@ use perihelion_model::json::{Object, Value, object};
 use perihelion_wire::path::Resource;
 use perihelion_wire::status::{self, Status};
 
-pub(crate) use self::transaction::{ResultsOnOrder, TransactionFault};
+pub(crate) use self::transaction::{InjectedResults, TransactionFault};
 use crate::net::Hangup;
 use crate::operation::Operation;
 use crate::regions::RegionNames;
@@ -106,7 +106,7 @@ impl Fault {
     }
 
     /// The results with which a transaction is answered that is not carried out.
-    pub(crate) fn results_instead_of_serving(&self) -> Option<ResultsOnOrder> {
+    pub(crate) fn results_instead_of_serving(&self) -> Option<InjectedResults> {
         match self.effect {
             Effect::Transaction(TransactionFault::Results(results)) if self.when == When::Before => {
                 Some(results)

@@ -155,7 +155,7 @@ impl RegionService {
             }
         }
         let outcome = match fault.as_ref().and_then(Fault::results_instead_of_serving) {
-            Some(results) => transactions::on_order::instead_of_serving(self, call, results).await,
+            Some(results) => transactions::injected_answers::instead_of_serving(self, call, results).await,
             None => self.serve(call).await,
         };
         let (status, charge) = match &outcome {
@@ -167,7 +167,7 @@ impl RegionService {
             return outcome.map(|refusal| self.refuse_call(call, &refusal, activity_id));
         }
         let outcome = match fault.as_ref().and_then(Fault::transaction_fault_after_serving) {
-            Some(fault) => transactions::on_order::after_serving(self, call, outcome, fault),
+            Some(fault) => transactions::injected_answers::after_serving(self, call, outcome, fault),
             None => outcome,
         };
         Ok(match outcome {

@@ -153,7 +153,7 @@ impl User {
         User::open_with(connection, CrossInstance::Outbox).await
     }
 
-    /// Opens the providers of a user who deletes trees in this way.
+    /// Opens the providers of a user. `cross_instance` says how the user deletes trees.
     pub async fn open_with(connection: Connection, cross_instance: CrossInstance) -> User {
         let provider = open_with_retries(&connection, CommitTier::default(), cross_instance).await;
         let faultless = connection.without_faults();

@@ -12,7 +12,7 @@ pub(super) const MEMBERS: [&str; 3] = ["isRetriable", "operationStatus", "respon
 
 /// The results of a transaction that a rule puts into the body of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ResultsOnOrder {
+pub(crate) struct InjectedResults {
     /// The status of the whole answer.
     pub(crate) status: Status,
     /// Whether the answer says that the transaction may be repeated.
@@ -28,7 +28,7 @@ pub(crate) struct ResultsOnOrder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TransactionFault {
     /// The answer is replaced by one with these results.
-    Results(ResultsOnOrder),
+    Results(InjectedResults),
     /// The answer says `responseMode: FastResponse`.
     FastResponse,
 }
@@ -54,7 +54,7 @@ pub(super) fn parse(
             let status = status.ok_or_else(|| bad_request("'isRetriable' needs 'status'."))?;
             let operation_status = parse_operation_status(body, status)?;
             let results =
-                ResultsOnOrder { status, is_retriable: *is_retriable, operation_status, retry_after_ms };
+                InjectedResults { status, is_retriable: *is_retriable, operation_status, retry_after_ms };
             Ok(Some(TransactionFault::Results(results)))
         }
         (Some(_), None) => Err(bad_request("'isRetriable' must be true or false.")),

@@ -8,7 +8,7 @@
 //! Only the write region answers, also to reads. An account with several write regions has no
 //! transactions, and neither has a range whose writes were moved to another region.
 
-pub(super) mod on_order;
+pub(super) mod injected_answers;
 mod read;
 mod write;
 
@@ -27,7 +27,7 @@ use perihelion_wire::transaction::{
 use super::{RegionService, method_not_allowed};
 use crate::answer::{Answer, print_token, render_bodyless_refusal};
 use crate::call::Call;
-use crate::faults::ResultsOnOrder;
+use crate::faults::InjectedResults;
 
 pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     answer_request(service, call).await.map_err(with_transaction_status)
@@ -56,7 +56,7 @@ async fn answer_parsed(
     service: &RegionService,
     call: &Call,
     request: TransactionRequest,
-    abort: Option<ResultsOnOrder>,
+    abort: Option<InjectedResults>,
 ) -> Result<Answer, Refusal> {
     let token = token(call)?;
     let answer = match request.kind {

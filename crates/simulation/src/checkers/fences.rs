@@ -37,7 +37,7 @@ const UNCONDITIONAL: &[(WriteKind, &str, &str)] = &[
         "x:",
         "a message that was consumed, or that a purge lists; its id is never used again",
     ),
-    (WriteKind::Delete, "c:", "a completion for another life of its instance, or that a purge lists"),
+    (WriteKind::Delete, "c:", "a completion for another incarnation of its instance, or that a purge lists"),
     (WriteKind::Delete, "g:", "a garbage record that is closed, after the documents it lists"),
     (WriteKind::Delete, "d:", "a deletion that is finished; its stage cannot change any more"),
     (WriteKind::Upsert, "n:", "a heartbeat, which only its own process writes"),
@@ -70,8 +70,8 @@ fn is_listed(write: &LoggedWrite) -> bool {
     })
 }
 
-/// The members of a state that tell its commits apart: the life of the instance, the number of
-/// the commit within that life, and the id of the ack that committed.
+/// The members of a state that tell its commits apart: the incarnation of the instance, the
+/// number of the commit within the incarnation, and the id of the ack that committed.
 #[derive(Debug, Clone, PartialEq)]
 struct Commit {
     incarnation: String,

@@ -123,8 +123,8 @@ impl<'h> Versions<'h> {
     }
 }
 
-/// Whether each transaction counts as committed: it is, or its outcome is unknown and a
-/// transaction that counts as committed has read one of its elements.
+/// Whether each transaction counts as committed: its outcome is `Committed`; or its outcome is
+/// unknown, and a transaction that counts as committed has read one of its elements.
 fn committed(history: &[Transaction], writers: &HashMap<(Key, Element), usize>) -> Vec<bool> {
     let mut is_committed: Vec<bool> =
         history.iter().map(|transaction| transaction.outcome == Outcome::Committed).collect();

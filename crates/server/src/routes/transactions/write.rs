@@ -13,12 +13,12 @@ use perihelion_wire::transaction::{
 use super::super::RegionService;
 use super::super::batches::parse_by_type;
 use super::{
-    Prepared, admit, answer, check_writers, on_order, prepare, printed_token, ranges_of, session,
+    Prepared, admit, answer, check_writers, injected_answers, prepare, printed_token, ranges_of, session,
     spend_refused, status_of,
 };
 use crate::answer::Answer;
 use crate::call::Call;
-use crate::faults::ResultsOnOrder;
+use crate::faults::InjectedResults;
 
 /// The documents of a longer body are printed with `blocking::run`, which moves the other tasks of
 /// this thread to another thread. That costs as much as printing this many bytes.
@@ -31,7 +31,7 @@ pub(super) async fn serve(
     call: &Call,
     token: IdempotencyToken,
     operations: Vec<TransactionOperation>,
-    abort: Option<ResultsOnOrder>,
+    abort: Option<InjectedResults>,
 ) -> Result<Answer, Refusal> {
     let fingerprint = request_fingerprint(&call.body);
     if let Some(recorded) = service.engine.recorded_answer(token, &fingerprint)? {
@@ -60,7 +60,7 @@ pub(super) async fn serve(
         || prepared.into_iter().map(|prepared| to_engine(prepared, now, &work)).collect::<Vec<_>>();
     let mut operations = if is_short { to_engine() } else { blocking::run(to_engine) };
     if let (Some(abort), Some(first)) = (abort, operations.first_mut()) {
-        first.operation = Err(on_order::refusal(abort));
+        first.operation = Err(injected_answers::refusal(abort));
     }
     let write = DistributedWrite { token, fingerprint, operations };
     let is_retriable = abort.is_some_and(|abort| abort.is_retriable);

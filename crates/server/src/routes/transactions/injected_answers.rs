@@ -1,6 +1,6 @@
-//! Answers to transactions that fault rules order: results with any status, and the mode
-//! `FastResponse`. An aborted write (452) that is ordered is a real abort: its answer is recorded,
-//! so its token is used up, and a client that sends the token again gets the same answer.
+//! Answers to transactions that fault rules inject: results with any status, and the mode
+//! `FastResponse`. An injected abort of a write (452) is a real abort: its answer is recorded, so
+//! its token is used up, and a client that sends the token again gets the same answer.
 
 use perihelion_engine::{Layer, Refusal};
 use perihelion_wire::headers;
@@ -13,16 +13,16 @@ use super::super::RegionService;
 use super::{answer, answer_parsed, parse, token, with_token, with_transaction_status, write};
 use crate::answer::Answer;
 use crate::call::Call;
-use crate::faults::{ResultsOnOrder, TransactionFault};
+use crate::faults::{InjectedResults, TransactionFault};
 
-/// The sentence in an answer that a fault rule orders.
+/// The sentence in an injected answer.
 const MESSAGE: &str = "This answer was injected by a fault rule.";
 
-/// The answer to a transaction that is not carried out.
+/// The injected answer to a transaction, which is not carried out.
 pub(in crate::routes) async fn instead_of_serving(
     service: &RegionService,
     call: &Call,
-    results: ResultsOnOrder,
+    results: InjectedResults,
 ) -> Result<Answer, Refusal> {
     let request = parse(service, call)?;
     let is_abort = results.status.code == status::TRANSACTION_ABORTED.code;
@@ -43,7 +43,7 @@ pub(in crate::routes) async fn instead_of_serving(
     Ok(with_token(print(&request, results), token))
 }
 
-/// The answer that replaces the one of a transaction that was carried out.
+/// The injected answer to a transaction that was carried out. It replaces the real answer.
 pub(in crate::routes) fn after_serving(
     service: &RegionService,
     call: &Call,
@@ -61,11 +61,11 @@ pub(in crate::routes) fn after_serving(
 }
 
 /// The refusal of the first operation, which makes the writer abort the transaction.
-pub(super) fn refusal(results: ResultsOnOrder) -> Refusal {
+pub(super) fn refusal(results: InjectedResults) -> Refusal {
     Refusal::new(results.operation_status, Layer::Document, MESSAGE)
 }
 
-fn print(request: &TransactionRequest, results: ResultsOnOrder) -> Answer {
+fn print(request: &TransactionRequest, results: InjectedResults) -> Answer {
     let sibling = match request.kind {
         TransactionKind::Write => status::OPERATION_ROLLED_BACK,
         TransactionKind::Read => status::FAILED_DEPENDENCY,
@@ -78,7 +78,7 @@ fn print(request: &TransactionRequest, results: ResultsOnOrder) -> Answer {
     with_wait(answer(results.status, 0.0, print_answer(&printed, members)), results)
 }
 
-fn with_wait(answer: Answer, results: ResultsOnOrder) -> Answer {
+fn with_wait(answer: Answer, results: InjectedResults) -> Answer {
     let Some(wait_ms) = results.retry_after_ms else { return answer };
     answer
         .with_header(headers::RETRY_AFTER_MS, wait_ms.to_string())
