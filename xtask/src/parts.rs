@@ -37,7 +37,7 @@ const LIVE_VARIABLE: &str = "PERIHELION_LIVE_CONNECTION_STRING";
 /// stored. The provider's migration tests read the file.
 const PUBLISHED_CONTAINER_VARIABLE: &str = "PERIHELION_PUBLISHED_CONTAINER";
 
-/// The variable with the directory of the version before, for the provider's test of two
+/// The variable with the directory of the previous version, for the provider's test of two
 /// versions.
 const VERSION_BEFORE_VARIABLE: &str = "PERIHELION_VERSION_BEFORE";
 
@@ -257,8 +257,9 @@ fn migration(checkout: &Checkout) -> Vec<Step> {
     vec![server_build(checkout), build, begin, finish]
 }
 
-/// The provider of the version before, and this one, run jobs on one container. The tests of the
-/// version before are built first: one of its processes is a child of our test.
+/// The provider of the previous version and the provider of this version run jobs on one
+/// container. The tests of the previous version are built first, because our test starts one of
+/// its processes.
 fn versions(checkout: &Checkout, before: &Path) -> Vec<Step> {
     let words = ["test", "--locked", "-p", "duroxide-cdb", "--test", "it", "--no-run"];
     let mut build_before = build_step(checkout, &words);

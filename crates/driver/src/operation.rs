@@ -41,12 +41,12 @@ pub struct Operation {
     /// ([`Response::region`](crate::Response::region)). Where every region takes writes, the
     /// continuation is valid only in that region. The operation then goes to no other region.
     pub continuation_region: Option<Region>,
-    /// What the pipeline must know about a distributed transaction; `None` for all other
+    /// The facts about a distributed transaction that the pipeline needs; `None` for all other
     /// operations.
     pub transaction: Option<TransactionFacts>,
 }
 
-/// What the pipeline must know about a distributed transaction.
+/// The facts about a distributed transaction that the pipeline needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransactionFacts {
     /// The idempotency token of the first attempt. When the service has aborted the transaction
@@ -316,7 +316,7 @@ impl Operation {
         self
     }
 
-    /// Sets what the pipeline must know about a distributed transaction.
+    /// Sets the facts about a distributed transaction.
     pub fn with_transaction(mut self, facts: TransactionFacts) -> Self {
         self.transaction = Some(facts);
         self

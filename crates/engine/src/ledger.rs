@@ -100,8 +100,8 @@ impl LedgerUse {
     }
 }
 
-/// What an entry adds to the size of the ledger. It is the value of the entry's age key, so that
-/// an entry can be removed without reading it.
+/// The size that an entry adds to the ledger. It is the value of the entry's age key, so that an
+/// entry can be removed without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct EntrySize {
     bytes: u64,
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_decodes_and_a_cut_or_unknown_one_does_not() {
+    fn an_entry_is_decoded_and_a_truncated_or_unknown_record_is_not() {
         let entry = LedgerEntry {
             time: 7,
             fingerprint: [9; 32],

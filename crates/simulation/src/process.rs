@@ -137,7 +137,7 @@ pub fn worker_program(
     })
 }
 
-/// What the program of a user has: connections, clients and a provider.
+/// The connection, the clients and the provider of a user's program.
 pub struct User {
     pub connection: Connection,
     /// A client for the user's own calls. Its requests can fail.

@@ -95,7 +95,7 @@ thread_local! {
     static PANICS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// What a world is made of.
+/// The options of a world.
 #[derive(Debug, Clone)]
 pub struct WorldOptions {
     /// The physical partitions of a new container.

@@ -13,7 +13,7 @@ use super::options::ProcessorOptions;
 use crate::change_feed::ChangeFeed;
 use crate::{ChangeFeedOptions, Container, Error, FeedRange};
 
-/// Where a processor begins.
+/// The start of a processor, for each range.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct StartPlan {
     pub(super) ranges: Vec<RangeStart>,

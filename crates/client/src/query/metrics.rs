@@ -11,9 +11,9 @@ use http::HeaderMap;
 use perihelion_wire::headers;
 use serde::{Deserialize, Serialize};
 
-/// What the service did for a query; see
-/// [`Query::with_query_metrics`](crate::Query::with_query_metrics). The metrics of several
-/// pages can be added with `+=`, or summed with [`Iterator::sum`].
+/// The work of the service for a query; see
+/// [`Query::with_query_metrics`](crate::Query::with_query_metrics). The metrics of several pages
+/// can be added with `+=`, or summed with [`Iterator::sum`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct QueryMetrics {

@@ -54,8 +54,8 @@ impl TransactionResults {
         self.token
     }
 
-    /// What the answer to a commit says about its writes: all are applied, or (on some
-    /// accounts of Azure) all certainly will be.
+    /// The mode of the answer to a commit: all writes are applied, or (on some accounts of Azure)
+    /// all certainly will be.
     pub fn mode(&self) -> ResponseMode {
         self.mode
     }

@@ -266,7 +266,7 @@ impl AccountReader {
     }
 }
 
-/// What a caller that wants a refresh does.
+/// The next step of a caller that wants a refresh.
 enum Turn {
     /// The caller refreshes the account. Dropping the sender wakes the callers that wait for the
     /// refresh.

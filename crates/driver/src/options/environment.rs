@@ -52,7 +52,7 @@ const FAILURES_MAX: usize = 1000;
 pub struct Environment {
     /// Defaults for all drivers and their operations.
     pub driver: DriverOptions,
-    /// What wins over the options in code.
+    /// Choices that win over the options in code.
     pub overrides: Overrides,
 }
 

@@ -2,9 +2,9 @@
 //! the transport.
 //!
 //! A request whose connection ended is built and sent again where that is safe ([`Resends`]). It
-//! has to be built again, because the transport consumes a request: a copy of every request would
-//! be wasted on those that are answered. When a leg of a hedge is abandoned, only its request
-//! under way goes on, so this request is not sent again.
+//! has to be built again, because the transport consumes a request: to copy every request first
+//! would be wasteful, because most requests are answered. When a leg of a hedge is abandoned,
+//! only its request under way goes on, so this request is not sent again.
 
 use std::sync::Arc;
 

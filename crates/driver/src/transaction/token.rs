@@ -16,9 +16,9 @@ pub fn new_token() -> IdempotencyToken {
 /// that the transaction may be repeated. Under the old token the service would only repeat the
 /// abort.
 ///
-/// The next token is computed, not random. So if a process ends between the two requests, and
-/// the caller replays the first token later, the driver comes to the same second token, and the
-/// service to the same outcome: the transaction is not applied twice.
+/// The next token is computed, not random. So if a process ends between the two requests, and the
+/// caller replays the first token later, the driver computes the same second token, and the
+/// service gives the same outcome: the transaction is not applied twice.
 pub(crate) fn successor(token: IdempotencyToken) -> IdempotencyToken {
     let mut text = b"perihelion: the idempotency token after ".to_vec();
     text.extend_from_slice(&token.to_bytes());

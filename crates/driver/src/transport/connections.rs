@@ -211,7 +211,7 @@ impl Connections {
         self.limits.streams_max
     }
 
-    /// What is in use now.
+    /// The connections, streams, requests and bytes that are in use now.
     pub(super) fn statistics(&self) -> EndpointStatistics {
         let (http1_in_use, http1_idle) = self.http1.counts();
         EndpointStatistics {

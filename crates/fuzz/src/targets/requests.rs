@@ -1,8 +1,8 @@
 //! Whole requests to an account in this process. An input is the text of a request: a line with
 //! the verb and the path, headers, an empty line, and the body.
 //!
-//! What always holds: every request has an answer, no answer is 500 or 503, and what an answer
-//! gives as a continuation token can be sent back.
+//! What always holds: every request has an answer, no answer is 500 or 503, and the continuation
+//! token of an answer can be sent back.
 
 use std::time::{Duration, Instant};
 

@@ -158,8 +158,8 @@ impl Poller {
         }
     }
 
-    /// Starts a poll of a range, unless one runs. Returns false if too many polls run. Then
-    /// this one starts later: the range stays due.
+    /// Starts a poll of a range, unless one runs. Returns false if too many polls run. Then the
+    /// poll starts later, because the range stays due.
     fn start(&self, core: &Arc<Core>, range: &Arc<RangePoller>, is_look: bool) -> bool {
         let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else { return false };
         let Some(running) = range.try_begin() else { return true };

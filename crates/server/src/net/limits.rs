@@ -25,15 +25,15 @@ const RESPONSE_BYTES_PER_SECOND: usize = 64 * 1024;
 /// The response timeout while more than half of the memory is used.
 pub(super) const PRESSED_RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// By how much the least rate grows while more than half of the memory is used.
+/// The factor by which the lowest rate grows while more than half of the memory is used.
 pub(super) const PRESSED_RATE_FACTOR: usize = 16;
 
 /// Responses of one connection that its client has not taken yet: four of the largest pages. With
 /// more, the next request of the connection waits.
 const RESPONSE_BYTES_PER_CONNECTION: usize = 16 * 1024 * 1024;
 
-/// What the kernel may buffer of the responses of one connection. By default it buffers several
-/// megabytes for a client that does not read.
+/// The most bytes of the responses of one connection that the kernel buffers. By default it
+/// buffers several megabytes for a client that does not read.
 pub(super) const SEND_BUFFER_BYTES: u32 = 512 * 1024;
 
 /// Session tokens and continuations are sent in headers. The service allows tens of
@@ -48,8 +48,8 @@ const HEADERS: usize = 100;
 /// an id three times as long. That makes 9 KiB, and there is room for the query.
 const URI_BYTES: usize = 16 * 1024;
 
-/// What hyper may buffer for one HTTP/1.1 connection in one direction: a
-/// whole header block, and enough body for few system calls.
+/// The most bytes that hyper buffers for one HTTP/1.1 connection in one direction: a whole header
+/// block, and enough body for few system calls.
 pub(super) const BUFFER_BYTES: usize = 128 * 1024;
 
 /// How long a client may stay silent after connecting. Pools and browsers

@@ -1,7 +1,8 @@
-//! Fences: no process overwrites what it has not seen. Every write to a document that several
-//! processes write is conditional (an etag, a predicate, or a create), is in one atomic batch
-//! with a conditional write, or is in the short list `UNCONDITIONAL` with its reason. And the
-//! commits of an instance follow one another: each one counts one more than the one before.
+//! Fences: no process overwrites what it has not seen. This checker looks at the documents that
+//! several processes write. Every write to them must be conditional (an etag, a predicate, or a
+//! create), or in one atomic batch with a conditional write, or in the short list `UNCONDITIONAL`
+//! with its reason. And the commits of an instance follow one another: the number of a commit is
+//! one higher than that of the commit before.
 
 use std::collections::HashMap;
 

@@ -60,7 +60,7 @@ impl Calm {
     }
 }
 
-/// What the user does.
+/// The actions of the user: scenarios, and storms of deletions.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Each scenario with the time of its beginning.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{Anomaly, AnomalyKind, Element, Key, Outcome, Transaction};
 
-/// What the reads of a history tell about its lists.
+/// The facts about the lists that the reads of a history show.
 pub(super) struct Versions<'h> {
     pub(super) history: &'h [Transaction],
     /// Whether each transaction counts as committed.

@@ -41,7 +41,7 @@ use super::verdict::{OperationProfile, Regions, Writer};
 use crate::diagnostics::Context;
 use crate::routing::resolve::RouteTo;
 
-/// What follows from a finding.
+/// The consequences of a finding.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rule {
     pub(super) action: Action,
@@ -50,7 +50,7 @@ pub(super) struct Rule {
     pub(super) effects: Effects,
 }
 
-/// What to do next.
+/// The next step of an operation.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Action {
     /// Give the caller the answer.

@@ -10,7 +10,7 @@ use crate::pulse;
 use crate::transport::waiters::{Grant, Ticket};
 
 impl Connections {
-    /// Called when a stream was given back.
+    /// Serves the queue after a stream was given back, if requests wait.
     pub(in crate::transport) fn stream_released(self: &Arc<Self>) {
         if self.waiting.load(Ordering::SeqCst) > 0 {
             self.serve_waiters();

@@ -19,7 +19,7 @@ use crate::fault_injection::ConnectionFault;
 
 /// The modes of a socket. A working socket sends and reads all bytes.
 const WORKING: u8 = 0;
-/// What is written is thrown away. What arrives is read.
+/// Written bytes are thrown away. Arriving bytes are read.
 const MUTED: u8 = 1;
 const DROPPED: u8 = 2;
 const SILENT: u8 = 3;
@@ -35,7 +35,7 @@ pub(in crate::transport) struct Switch(Option<Arc<State>>);
 
 struct State {
     mode: AtomicU8,
-    /// What a muted socket becomes when something is written; `MUTED` if it stays as it is.
+    /// The mode of a muted socket after the next write; `MUTED` if it stays muted.
     after_write: AtomicU8,
     /// The task that waits for bytes.
     reader: Mutex<Option<Waker>>,
@@ -107,7 +107,7 @@ fn mode_of(fault: ConnectionFault) -> u8 {
 pub(in crate::transport) struct Socket<T> {
     io: T,
     switch: Switch,
-    /// Where the arriving frames end; `None` over HTTP/1.1.
+    /// Finds the ends of the arriving frames; `None` over HTTP/1.1.
     frames: Option<Frames>,
 }
 
@@ -116,7 +116,7 @@ impl<T> Socket<T> {
         Socket { io, switch, frames }
     }
 
-    /// What becomes of written bytes: `None` if they are sent.
+    /// The result of a write that the switch does not let through; `None` if the bytes are sent.
     fn written(&self, length: usize) -> Option<Poll<io::Result<usize>>> {
         let state = self.switch.0.as_ref()?;
         match state.mode.load(Ordering::SeqCst) {
@@ -163,7 +163,7 @@ impl<T: AsyncRead + Unpin> Socket<T> {
     }
 }
 
-/// Where the frames of HTTP/2 end in the bytes that arrive.
+/// Finds the ends of HTTP/2 frames in the arriving bytes.
 #[derive(Default)]
 pub(super) struct Frames {
     /// The first bytes of the frame's head.

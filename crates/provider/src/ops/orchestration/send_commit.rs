@@ -1,11 +1,11 @@
 //! `CommitSender` sends a commit until it has an outcome, as a batch or as a distributed
 //! transaction.
 //!
-//! Invariant: every attempt is conditional on the etag of the state, so at most one of them is
-//! applied, and a transaction may be followed by a batch even if its outcome is unknown. If the
-//! batch then finds the state changed, the nonce in the state tells whether one of the attempts
-//! was applied. Which one does not matter: both write the same messages under the same ids, and
-//! delivering an outbox that a transaction has delivered has no effect.
+//! Invariant: every attempt is conditional on the etag of the state, so at most one attempt is
+//! applied. A transaction may be followed by a batch even if the outcome of the transaction is
+//! unknown. If the batch then finds the state changed, the nonce in the state tells whether one
+//! of the attempts was applied. Which one does not matter: both write the same messages under the
+//! same ids, and delivering an outbox that a transaction has delivered has no effect.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! Where the polls of a helper begin. A slice that others help with usually has a backlog: many
-//! activities that were created long enough ago for every process to take them. If each helper
-//! began with the oldest, all of them would try to lock the same activities, and all but one
-//! would lose. So each helper begins at its own part of the backlog, and the owner of the slice at
-//! the head.
+//! `Spread` chooses where the polls of a helper begin. A helper is a process that helps with the
+//! slice of another process. A slice that others help with usually has a backlog: many activities
+//! that were created long enough ago for every process to take them. If each helper began with
+//! the oldest, all of them would try to lock the same activities, and all but one would lose. So
+//! each helper begins at its own part of the backlog, and the owner of the slice at the head.
 //!
 //! The backlog is the time from the first row of the slice to its last row. The helper with the
 //! place `p`, between 0 and 1, begins at the part `p` of that time: the activities of one turn

@@ -50,8 +50,8 @@ const OTHERS_INTERVALS: u32 = 50;
 /// The most intervals that a process skips in a partition that another process looks at.
 const OTHERS_INTERVALS_MAX: u32 = 3200;
 
-/// While passes find nothing: the intervals that a process that fetches nothing skips in every
-/// partition. It does not know whether other processes look there.
+/// How many intervals a process that fetches nothing skips in every partition, while passes find
+/// nothing. Such a process does not know whether other processes look there.
 const UNKNOWN_INTERVALS: u32 = 45;
 
 /// The most documents of one round.

@@ -101,7 +101,7 @@ async fn a_deletion_by_a_transaction_needs_no_coordinator_and_no_marks() {
 
 /// The deletion is counted as if its answer had arrived.
 #[tokio::test]
-async fn a_lost_answer_of_a_deletion_by_a_transaction_is_found_out() {
+async fn the_outcome_of_a_deletion_whose_answer_was_lost_is_found_out() {
     let world = World::open().await;
     let provider = provider(&world).await;
     create_tree(&world, &provider).await;

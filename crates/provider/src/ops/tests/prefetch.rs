@@ -100,7 +100,7 @@ async fn an_activity_of_a_session_is_not_prefetched() {
 }
 
 #[tokio::test]
-async fn closing_gives_back_what_was_locked_ahead() {
+async fn closing_gives_back_prefetched_activities() {
     let world = World::open().await;
     let (provider, other) = (world.provider().await, world.provider().await);
     for id in 1..=2 {

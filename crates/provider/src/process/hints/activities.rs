@@ -17,8 +17,8 @@ use crate::documents::stamp::{Stamp, deadline_ms};
 /// forgotten, and a poll finds it again.
 const ACTIVITIES_MAX: usize = 8192;
 
-/// After this many activities in a row that could not be locked, the hints about the instance are
-/// out of date.
+/// After this many activities in a row that could not be locked, the hints about the instance
+/// count as out of date.
 const LOST_MAX: u32 = 4;
 
 /// An activity that workers of this process may take, with its etag.

@@ -9,7 +9,7 @@ use crate::documents::{Activity, DocumentType, STATE_ID};
 use crate::ops::orchestration::stage::Staged;
 use crate::plan::{PastWrite, TurnPlan};
 
-/// What the operations are added to.
+/// The batch or the transaction that the operations are added to.
 pub(super) enum Operations<'a> {
     Batch(&'a mut Batch),
     Transaction {

@@ -24,7 +24,7 @@ fn a_parked_instance_is_looked_at_ever_less_often() {
 }
 
 #[test]
-fn one_parked_instance_is_looked_at_per_interval_until_all_were() {
+fn one_parked_instance_is_looked_at_per_interval_and_none_is_left_out() {
     let (old, begun) = (capability("old"), Instant::now());
     let dispatcher = |seconds| Dispatcher { capability: &old, now: begun + Duration::from_secs(seconds) };
     let names: Vec<String> = (0..20).map(|number| format!("{number:02}")).collect();
