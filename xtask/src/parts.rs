@@ -50,7 +50,7 @@ const QUICK_SEEDS: (&str, &str) = ("SIMULATION_SEEDS", "0..25");
 
 /// `--quick` leaves out the tests whose names contain one of these texts.
 const SLOW_TESTS: [&str; 5] = [
-    // duroxide's validations on disk and over a socket; in memory they run.
+    // duroxide's validations on disk and over a socket. The validations in memory still run.
     "real_time::",
     // Faults at every request of every scenario.
     "single_faults::",

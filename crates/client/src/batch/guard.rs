@@ -32,7 +32,8 @@ fn has_create_without_delete(batch: &Batch) -> bool {
     let body = [batch.body.as_slice(), b"]"].concat();
     let Ok(written) = serde_json::from_slice::<Vec<WrittenOperation<'_>>>(&body) else { return false };
     let created = batch.operations.iter().zip(written).filter(|(name, _)| name.kind == OperationKind::Create);
-    // A document without an id gets one from the service, which no deletion names.
+    // The service gives an id to a document without one. No deletion of the batch can name this
+    // id.
     created
         .filter_map(|(_, written)| written.resource_body)
         .any(|document| document.id.is_none_or(|id| !deleted.contains(&*id)))

@@ -39,7 +39,7 @@ pub(super) enum Step {
 /// The next steps of the instance `own_name`. `own_max` limits the leases of this instance.
 pub(super) fn plan(leases: &[LeaseView<'_>], own_name: &str, own_max: usize) -> Vec<Step> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::from([(own_name, 0)]);
-    // An own lease counts even if it has expired: this instance takes it again.
+    // A lease of this instance counts even if it has expired: this instance takes it again.
     let is_held = |lease: &&LeaseView<'_>| !lease.is_expired || lease.owner == Some(own_name);
     for lease in leases.iter().filter(is_held) {
         if let Some(owner) = lease.owner {

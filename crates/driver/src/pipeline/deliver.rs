@@ -54,8 +54,8 @@ pub(super) async fn signed_headers(
     map.insert(headers::MS_DATE, date);
     map.insert(headers::AUTHORIZATION, authorization);
     let mut activity_id = activity_id.header();
-    // The value is not a secret. This mark keeps HTTP/2 from adding it to the table of repeated
-    // headers, in which it would replace headers that are repeated.
+    // The activity id is not a secret. The mark keeps HTTP/2 from adding it to the table of
+    // repeated headers, in which it would displace headers that are really repeated.
     activity_id.set_sensitive(true);
     map.insert(headers::ACTIVITY_ID, activity_id);
     Ok(map)

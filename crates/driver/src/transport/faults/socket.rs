@@ -211,7 +211,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Socket<T> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let Some(state) = self.switch.0.clone() else { return Pin::new(&mut self.io).poll_read(cx, buffer) };
-        // At most twice: the mode may change while the waker is stored.
+        // The loop runs again only if the mode changes while the waker is stored.
         loop {
             let mode = state.mode.load(Ordering::SeqCst);
             let is_read = matches!(mode, WORKING | MUTED);
@@ -220,7 +220,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Socket<T> {
             }
             match mode {
                 DROPPED => return Poll::Ready(Err(dropped())),
-                // The frame that has begun arrives as it is.
+                // A frame that has begun arrives unchanged.
                 GARBAGE if self.frame_bytes_left() > 0 => {
                     let length = self.frame_bytes_left().min(buffer.remaining());
                     let mut rest = ReadBuf::new(buffer.initialize_unfilled_to(length));
@@ -301,7 +301,7 @@ mod tests {
     #[tokio::test]
     async fn garbage_begins_where_a_frame_ends() {
         let bytes = [frame(b"one"), frame(b""), frame(b"two")].concat();
-        // Garbage is switched on after each number of bytes that were read.
+        // Garbage is switched on after `read` bytes, for every possible number.
         for read in 0..=bytes.len() {
             let (client, mut server) = duplex(1024);
             let switch = Switch::new();

@@ -104,7 +104,8 @@ impl<'a> CommitSender<'a> {
             match retry_until(held_lock::renewal_due(held), attempt).await {
                 Err(failure) if failure.is_transient() && Instant::now() < until => {
                     tracing::debug!(instance = self.token.instance, ?failure, "the commit is tried again");
-                    // An attempt that took the whole time gets twice as much the next time.
+                    // After an attempt that took the whole time, the next attempt gets twice as
+                    // much time.
                     if attempt_until <= Instant::now() {
                         held.lease = (held.lease * 2).min(LEASE_MAX).max(held.lease);
                     }

@@ -228,7 +228,7 @@ mod tests {
         let scan = begin(&mut cursor, after(1));
         assert_eq!(scan, Scan::new(Part::Tail, ago(60)));
         assert_eq!(cursor.record_end(&scan, after(1)), None);
-        // A poll that continues from there does not extend the half minute.
+        // A poll that finds further known rows does not extend the half minute.
         let mut scan = begin(&mut cursor, after(20));
         cursor.record_known_page(&mut scan, ago(30), after(20));
         assert_eq!(cursor.record_end(&scan, after(20)), None);
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(scan, Scan::new(Part::Head, Stamp(0)));
         cursor.record_known_page(&mut scan, ago(50), eager);
         cursor.record_unfinished(&scan, eager);
-        // The next one reads the rest of the head, and then its beginning.
+        // The next poll reads the rest of the head, and then its beginning.
         let scan = begin(&mut cursor, eager);
         let rest = cursor.record_end(&scan, eager).expect("the rest of the head");
         assert_eq!(rest, Scan::new(Part::Head, ago(50)));

@@ -237,7 +237,7 @@ async fn a_helper_begins_inside_the_backlog_and_ends_at_its_head() {
     let mut places = Vec::new();
     for _ in 0..2 * BACKLOG {
         range.poll(core, &interests.all()).await.unwrap();
-        // A worker takes each of them.
+        // A worker takes each activity that the poll has found.
         while let Some((activity, _)) =
             core.hints.activities.with(|hints| hints.take(core.clock.now(), &claimant))
         {
@@ -250,7 +250,7 @@ async fn a_helper_begins_inside_the_backlog_and_ends_at_its_head() {
         }
     }
     assert_eq!(places.len() as u64, BACKLOG, "{places:?}");
-    // The place is a part of the time in which the activities were created.
+    // The place is a share of the time in which the activities were created, not of their number.
     assert!(places[0] > 0, "the first is not at the head");
     assert!(places[399] < places[0] && places[1] > places[0], "{places:?}");
 }

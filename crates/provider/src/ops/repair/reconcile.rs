@@ -73,7 +73,7 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
     let interval = interval.max(INTERVAL_MIN);
     let Some(repair_signal) = core.upgrade().map(|core| Arc::clone(&core.repair_signal)) else { return };
     let mut partitions: HashMap<FeedRange, Arc<Mutex<PartitionState>>> = HashMap::new();
-    // Rounds end with this task: they are aborted when it is.
+    // The rounds are aborted when this task is aborted.
     let mut rounds = JoinSet::new();
     let (mut awake_until, mut first) = (Instant::now(), 0);
     loop {
@@ -97,7 +97,8 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
         match tokio::time::timeout(READ_TIMEOUT, core.store.container.feed_ranges()).await {
             Ok(Ok(mut ranges)) => {
                 partitions.retain(|range, _| ranges.contains(range));
-                // Each time another partition comes first, because only some can run.
+                // Another partition comes first each time, because only some rounds can run at
+                // once.
                 let ranges_count = ranges.len().max(1);
                 ranges.rotate_left(first % ranges_count);
                 first = (first + ROUNDS_MAX.min(ranges_count)) % ranges_count;
@@ -108,7 +109,8 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
                     let idle_intervals = match core.membership.view().reconciles(&range) {
                         Some(true) => 0,
                         None => UNKNOWN_INTERVALS,
-                        // All processes together look as often as this, however many there are.
+                        // So all processes together do not look more often when there are more of
+                        // them.
                         Some(false) => OTHERS_INTERVALS.saturating_mul(processes).min(OTHERS_INTERVALS_MAX),
                     };
                     if rounds.len() >= ROUNDS_MAX || state.skip_interval(is_awake, idle_intervals) {

@@ -88,9 +88,9 @@ async fn a_deletion_by_a_transaction_needs_no_coordinator_and_no_marks() {
         results.push((deleted.instances_deleted, deleted.events_deleted, deleted.queue_messages_deleted));
         let replaced = requests(&world, "replace_item").await - replaced_before;
         match fault {
-            // The end of each purge.
+            // Each purge ends with one replace.
             None => assert_eq!(replaced, 3),
-            // The marks, the stage of the coordinator and the tombstones too.
+            // The marks, the stage of the coordinator and the tombstones are replaces too.
             Some(_) => assert!(replaced > 6, "{replaced}"),
         }
         drop(provider);
