@@ -1,6 +1,6 @@
-//! Fault rules as JSON. A member that the server's fault rules also have has the same name and
-//! meaning there (`docs/management.md`). The form is strict: an unknown member, a wrong type and
-//! two effects in one rule are errors.
+//! Fault rules as JSON. Members that also exist in the server's fault rules
+//! (`docs/management.md`) have the same names and meanings there. The form is strict: an unknown
+//! member, a wrong type and two effects in one rule are errors.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Delivers the request of an attempt: builds the headers, signs them, and hands the request to
 //! the transport.
 //!
-//! A request whose connection ended is built and sent again where that is safe ([`Resends`]). It
-//! has to be built again, because the transport consumes a request: to copy every request first
+//! A request whose connection ended is built and sent again where that is safe ([`Resends`]). The
+//! transport consumes a request, so it has to be built again. Keeping a copy of every request
 //! would be wasteful, because most requests are answered. When a leg of a hedge is abandoned,
 //! only its request under way goes on, so this request is not sent again.
 

@@ -7,9 +7,9 @@
 //! are written only after that.
 //!
 //! A process whose heartbeat has expired (it was stopped, or had no network) does not count as
-//! live, so the version may be raised without it. So heartbeats also name the layout version of
-//! the container. A process that reads a newer version than its own there fetches nothing any
-//! more.
+//! live, so the version may be raised without it. Therefore heartbeats also name the layout
+//! version of the container. A process that reads a newer version than its own there fetches
+//! nothing any more.
 //!
 //! | version | what processes of this version do |
 //! |---|---|

@@ -23,7 +23,7 @@ use crate::store::Store;
 /// lists as not deleted. Their ids are in the state document, which has to stay small.
 const FURTHER_MAX: usize = 1500;
 
-/// When the completions of a turn have this many bytes, no further one is taken.
+/// When the further completions of a turn have this many bytes, no more are taken.
 const BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Containers with this layout version are used only by processes that know
