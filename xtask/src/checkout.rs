@@ -51,8 +51,8 @@ impl Checkout {
                 command.env_remove(&name);
             }
         }
-        // A hosted run builds everything once. What an incremental build stores for the next
-        // build only costs time then.
+        // A hosted run builds everything once. The data that an incremental build stores for the
+        // next build would only cost time there.
         if std::env::var_os("CI").is_some() && std::env::var_os(INCREMENTAL_VARIABLE).is_none() {
             command.env(INCREMENTAL_VARIABLE, "0");
         }

@@ -35,8 +35,8 @@ impl Part {
         Self::Versions,
     ];
 
-    /// The parts of a whole run: all but the one that builds a second version of everything,
-    /// which takes minutes and runs when it is named.
+    /// The parts of a whole run: all except `Versions`. That part builds a second version of
+    /// everything, takes minutes, and runs only when it is named.
     pub(crate) fn whole_run() -> Vec<Self> {
         Self::ALL.into_iter().filter(|part| *part != Self::Versions).collect()
     }

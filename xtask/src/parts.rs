@@ -37,7 +37,7 @@ const LIVE_VARIABLE: &str = "PERIHELION_LIVE_CONNECTION_STRING";
 /// stored. The provider's migration tests read the file.
 const PUBLISHED_CONTAINER_VARIABLE: &str = "PERIHELION_PUBLISHED_CONTAINER";
 
-/// The variable with the directory of the version before, for the provider's test of two
+/// The variable with the directory of the previous version, for the provider's test of two
 /// versions.
 const VERSION_BEFORE_VARIABLE: &str = "PERIHELION_VERSION_BEFORE";
 
@@ -50,7 +50,7 @@ const QUICK_SEEDS: (&str, &str) = ("SIMULATION_SEEDS", "0..25");
 
 /// `--quick` leaves out the tests whose names contain one of these texts.
 const SLOW_TESTS: [&str; 5] = [
-    // duroxide's validations on disk and over a socket; in memory they run.
+    // duroxide's validations on disk and over a socket. The validations in memory still run.
     "real_time::",
     // Faults at every request of every scenario.
     "single_faults::",
@@ -257,13 +257,14 @@ fn migration(checkout: &Checkout) -> Vec<Step> {
     vec![server_build(checkout), build, begin, finish]
 }
 
-/// The provider of the version before, and this one, run jobs on one container. The tests of the
-/// version before are built first: one of its processes is a child of our test.
+/// The provider of the previous version and the provider of this version run jobs on one
+/// container. The tests of the previous version are built first, because our test starts one of
+/// its processes.
 fn versions(checkout: &Checkout, before: &Path) -> Vec<Step> {
     let words = ["test", "--locked", "-p", "duroxide-cdb", "--test", "it", "--no-run"];
     let mut build_before = build_step(checkout, &words);
-    // Not the workspace's target directory: cargo takes the crates of two checkouts with the same
-    // names for the same, and then builds neither again when it should.
+    // Not the workspace's target directory: cargo would take crates of the same name in two
+    // checkouts for one crate, and would not build them again when it should.
     build_before.command.current_dir(before).env("CARGO_TARGET_DIR", before.join("target"));
     // The whole workspace is named, so that nothing is built again.
     let words = ["test", "--workspace", "--test", "it", "two_versions_of_the_provider", "--", "--ignored"];

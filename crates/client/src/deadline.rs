@@ -23,7 +23,8 @@ pub(crate) async fn within<T>(
 ) -> Result<T, Error> {
     let Some(deadline) = deadline else { return call.await };
     let time_was_up = || Error::timeout(format!("{what} did not end in its time"));
-    // A call that is polled sends a request.
+    // `timeout_at` polls the call at least once, even after the deadline, and the call would send
+    // a request.
     if Instant::now() >= deadline {
         return Err(time_was_up());
     }

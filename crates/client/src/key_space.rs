@@ -41,8 +41,8 @@ impl KeySpace {
         FeedRange::of(&self.metadata.partition_key.effective_range(&key.into()))
     }
 
-    /// Divides a range into `parts` ranges that hold about as many keys each. Returns the range
-    /// itself if it is too narrow, or if `parts` is below two.
+    /// Divides a range into `parts` ranges with about the same number of keys each. Returns the
+    /// range itself if it is too narrow, or if `parts` is below two.
     pub fn divide(&self, range: &FeedRange, parts: u32) -> Vec<FeedRange> {
         if parts < 2 {
             return vec![range.clone()];
@@ -54,7 +54,7 @@ impl KeySpace {
         }
     }
 
-    /// Whether both are the same reading of the container's metadata.
+    /// Whether both come from the same read of the container's metadata.
     pub fn is_same(&self, other: &KeySpace) -> bool {
         Arc::ptr_eq(&self.metadata, &other.metadata)
     }

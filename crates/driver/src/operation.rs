@@ -41,18 +41,18 @@ pub struct Operation {
     /// ([`Response::region`](crate::Response::region)). Where every region takes writes, the
     /// continuation is valid only in that region. The operation then goes to no other region.
     pub continuation_region: Option<Region>,
-    /// What the pipeline must know about a distributed transaction; `None` for all other
+    /// The facts about a distributed transaction that the pipeline needs; `None` for all other
     /// operations.
     pub transaction: Option<TransactionFacts>,
 }
 
-/// What the pipeline must know about a distributed transaction.
+/// The facts about a distributed transaction that the pipeline needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransactionFacts {
     /// The idempotency token of the first attempt. When the service has aborted the transaction
     /// and says that it may be repeated, the next attempt has the token's successor.
     pub token: IdempotencyToken,
-    /// The number of operations. A complete answer has as many results.
+    /// The number of operations. A complete answer has one result for each.
     pub operations: usize,
     /// Whether this is a write whose token may have been used before. Then the outcome is unknown
     /// until the service decides it.
@@ -221,12 +221,12 @@ pub enum Idempotency {
     /// reads, unconditional upserts, replaces and deletes, and patches that only set
     /// values.
     Idempotent,
-    /// The operation may be sent again, because the service checks a condition (the
-    /// id must be new, the etag must match) and refuses the second of two attempts:
-    /// creates and writes with `If-Match`. When the second attempt is refused (409,
-    /// 412, 404), the first attempt may be the reason. There is one exception: a created
-    /// document that another client has deleted meanwhile is created again, unless the
-    /// operation has a [`Witness`] that the deletion leaves.
+    /// The operation may be sent again, because the service checks a condition (the id must be
+    /// new, the etag must match) and refuses the second of two attempts: creates and writes with
+    /// `If-Match`. When the second attempt is refused (409, 412, 404), the first attempt may be
+    /// the reason. There is one exception: a created document that another client has deleted
+    /// meanwhile is created again, unless the operation has a [`Witness`] that the deletion does
+    /// not remove.
     Conditional,
     /// The operation must not be sent again, because the service may apply both
     /// attempts: increments, and batches without a condition.
@@ -281,9 +281,9 @@ impl Operation {
         }
     }
 
-    /// Makes the operation conditional: the resource must have this etag. The service
-    /// then applies a write at most once. With the etag `*`, which every version matches, whether
-    /// the operation may be repeated stays as it was.
+    /// Makes the operation conditional: the resource must have this etag. The service then
+    /// applies a write at most once. The etag `*` matches every version, so it does not change
+    /// whether the operation may be repeated.
     pub fn with_if_match(mut self, etag: HeaderValue) -> Self {
         if !self.verb.is_read() && etag != "*" {
             self.idempotency = Idempotency::Conditional;
@@ -316,7 +316,7 @@ impl Operation {
         self
     }
 
-    /// Sets what the pipeline must know about a distributed transaction.
+    /// Sets the facts about a distributed transaction.
     pub fn with_transaction(mut self, facts: TransactionFacts) -> Self {
         self.transaction = Some(facts);
         self

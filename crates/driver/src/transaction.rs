@@ -101,8 +101,8 @@ pub struct Transaction {
 /// |---|---|---|
 /// | `Strong` | one snapshot of the write region; it has every write acknowledged before | one snapshot over all partitions; it has every write acknowledged before |
 /// | `BoundedStaleness` | the same | one snapshot over all partitions, which may be as old as the account's bound |
-/// | `Session` (most accounts) | the same | each partition has at least the writes of the session. The design document promises no snapshot here; the published service checks one, but it may lack a write that was committed just before |
-/// | `ConsistentPrefix`, `Eventual` | the same | nothing beyond that check |
+/// | `Session` (most accounts) | the same | each partition has at least the writes of the session. The design document promises no snapshot here. The published service checks that all documents come from one snapshot, but this snapshot may lack a write that was committed just before |
+/// | `ConsistentPrefix`, `Eventual` | the same | only that check, no other guarantee |
 ///
 /// Our server reads all documents from one view of the store, whatever the level is. A program
 /// that needs a snapshot on Azure must ask for `Strong` or `BoundedStaleness`, which the account
@@ -155,9 +155,9 @@ impl Transaction {
         }
     }
 
-    /// Sets the idempotency token, for a replay. The token may have been used before. So a write
-    /// that the service then does not decide has an unknown outcome, also if nothing of it
-    /// reached the service.
+    /// Sets the idempotency token, for a replay. The token may have been used before. So the
+    /// outcome of a write is unknown until the service decides it, even if no request of this
+    /// process reached the service.
     pub fn set_token(&mut self, token: IdempotencyToken) {
         self.token = token;
         self.is_token_given = true;
@@ -251,7 +251,7 @@ impl Transaction {
     }
 }
 
-/// How a transaction ended that the service has decided.
+/// The end of a transaction that the service has decided.
 #[derive(Debug, Clone)]
 pub enum TransactionEnd {
     /// The writes were applied, or the documents were read.

@@ -23,7 +23,7 @@ use crate::storage::{Direction, Store, StoreError, View};
 /// The most problems that a report describes. A damaged file can have millions.
 const PROBLEMS_DESCRIBED_MAX: usize = 100;
 
-/// What a check has found.
+/// The findings of a check.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct CheckReport {

@@ -9,7 +9,7 @@
 //! forgotten early. Answers of aborted transactions may take only a share of the room, because
 //! an abort can cost its sender almost nothing.
 //!
-//! What always holds: an entry has exactly one age key, that of its time.
+//! What always holds: an entry has exactly one age key, which sorts the entries by their time.
 
 use std::time::Duration;
 
@@ -27,9 +27,9 @@ use crate::transaction::Transaction;
 pub struct LedgerLimits {
     /// An answer is kept at least this long. After that a repeated request is a new transaction.
     pub age: Duration,
-    /// The most answers. When there are as many, new transactions are refused.
+    /// The most answers. When there are this many, new transactions are refused.
     pub entries_max: u64,
-    /// The most bytes of all answers together. When there are as many, new transactions are
+    /// The most bytes of all answers together. When they are reached, new transactions are
     /// refused.
     pub bytes_max: u64,
 }
@@ -100,8 +100,8 @@ impl LedgerUse {
     }
 }
 
-/// What an entry adds to the size of the ledger. Its age key has it as the value, so that an
-/// entry is removed without reading it.
+/// The size that an entry adds to the ledger. It is the value of the entry's age key, so that an
+/// entry can be removed without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct EntrySize {
     bytes: u64,
@@ -231,9 +231,9 @@ fn full() -> Refusal {
     refusal
 }
 
-/// Adds an entry. It takes the place of an entry of the same token with an earlier time: the
-/// region of the new transaction had forgotten the earlier one, and this region has not yet. An
-/// entry with the same or a later time stays.
+/// Adds an entry. Replaces an entry of the same token with an earlier time: the region of the new
+/// transaction had removed the earlier entry by its age, and this region has not yet. An entry
+/// with the same or a later time stays.
 pub(crate) fn put(
     transaction: &mut Transaction<'_>,
     token: IdempotencyToken,
@@ -273,7 +273,7 @@ pub(crate) fn expired(
 pub(crate) fn remove(transaction: &mut Transaction<'_>, age_keys: Vec<Vec<u8>>) -> Result<(), Refusal> {
     let mut used = decode_use(transaction.get(&keys::ledger_use())?);
     for key in age_keys {
-        // Without its age key an entry was removed or replaced in between.
+        // If the age key is gone, the entry was removed or replaced in between.
         let Some(size) = transaction.get(&key)? else { continue };
         if let (Some(token), Some(size)) = (keys::parse_ledger_age(&key), EntrySize::decode(size)) {
             transaction.remove(keys::ledger_entry(token));
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_decodes_and_a_cut_or_unknown_one_does_not() {
+    fn an_entry_is_decoded_and_a_truncated_or_unknown_record_is_not() {
         let entry = LedgerEntry {
             time: 7,
             fingerprint: [9; 32],

@@ -47,8 +47,8 @@ impl Dispatcher {
             EndpointId::Region(region) => region,
         };
         let service = &self.services[region];
-        // Health, management and the other paths that need no signature work during an
-        // outage. Management has to work, because it ends the outage.
+        // During an outage, health, management and the other paths without a signature still
+        // work. Management has to work, because it ends the outage.
         if let Some(response) = management::answer_unsigned(service, request.method(), request.uri().path()) {
             return Ok(response);
         }

@@ -16,7 +16,7 @@ pub struct StartError {
     text: String,
 }
 
-/// What the start of a server or an embedded database failed on.
+/// The cause of a failed start of a server or an embedded database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartErrorKind {
     /// The data directory cannot be used, or belongs to other regions.
@@ -30,7 +30,7 @@ pub enum StartErrorKind {
 }
 
 impl StartError {
-    /// What the start failed on.
+    /// The cause of the failed start.
     pub fn kind(&self) -> StartErrorKind {
         self.kind
     }

@@ -24,8 +24,8 @@ struct Write<'a> {
     is_create: bool,
 }
 
-/// The members of a state document that tell its commits apart: the life of the instance, the
-/// number of the commit within that life, and the id of the ack that committed.
+/// The members of a state document that tell its commits apart: the incarnation of the instance,
+/// the number of the commit within the incarnation, and the id of the ack that committed.
 #[derive(Debug, Clone, PartialEq)]
 struct State {
     incarnation: String,
@@ -194,7 +194,7 @@ impl Partition {
         }
     }
 
-    /// Records that the document was created, which may happen once.
+    /// Records that the document was created. Fails if it was created before.
     fn record_created(&mut self, id: &str) -> Result<(), String> {
         if self.created_ids.insert(id.to_owned()) { Ok(()) } else { Err(format!("{id} was created twice")) }
     }

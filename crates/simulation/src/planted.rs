@@ -27,7 +27,7 @@ pub enum Bug {
     CompletionCountedTwice,
     /// One host reads all dates of the service a minute ahead, so it takes locks that are held.
     DatesAhead,
-    /// An activity is run again without a new lock, in the harness.
+    /// The harness runs an activity again without a new lock.
     RunWithoutLock,
     /// Commits replace the state of their instance without a condition.
     UnfencedCommit,
@@ -237,7 +237,7 @@ fn is_message(request: &Request) -> bool {
     body["id"].as_str().is_some_and(|id| id.starts_with("m:") || id.starts_with("x:"))
 }
 
-/// Whether a request writes the tombstone of an instance whose name ends as that of a child.
+/// Whether a request writes the tombstone of a child. The names of children contain a hyphen.
 fn is_tombstone_of_child(request: &Request, id: &str) -> bool {
     if request.method != Method::PUT || id != STATE_ID {
         return false;

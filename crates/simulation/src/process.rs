@@ -137,7 +137,7 @@ pub fn worker_program(
     })
 }
 
-/// What the program of a user has: connections, clients and a provider.
+/// The connection, the clients and the provider of a user's program.
 pub struct User {
     pub connection: Connection,
     /// A client for the user's own calls. Its requests can fail.
@@ -153,7 +153,7 @@ impl User {
         User::open_with(connection, CrossInstance::Outbox).await
     }
 
-    /// Opens the providers of a user who deletes trees in this way.
+    /// Opens the providers of a user. `cross_instance` says how the user deletes trees.
     pub async fn open_with(connection: Connection, cross_instance: CrossInstance) -> User {
         let provider = open_with_retries(&connection, CommitTier::default(), cross_instance).await;
         let faultless = connection.without_faults();

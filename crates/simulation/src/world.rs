@@ -1,13 +1,13 @@
 //! The world of a simulation: one server and some processes, each on a tokio
 //! runtime of its own, all on one thread and with one virtual clock.
 //!
-//! Time goes in windows. In a window each process runs up to its horizon: the paused clock of
-//! its runtime jumps from timer to timer and stops at the moment at which the next answer can
-//! come, or at the end of the window. Then the server runs up to the process that is furthest
-//! behind, and so on. So an effect of one host on another comes through the server, at its
-//! exact time. Only what the harness itself does (as a kill at a given moment) happens between
-//! two windows. A killed process loses its runtime and all tasks at once, but its locks stay in
-//! the container.
+//! Time goes in windows. In a window each process runs up to its horizon: the paused clock of its
+//! runtime jumps from timer to timer and stops at the moment at which the next answer can come,
+//! or at the end of the window. Then the server runs up to the process that is furthest behind,
+//! and so on. So an effect of one host on another comes through the server, at its exact time.
+//! Only actions of the harness itself, such as a kill at a given moment, happen between two
+//! windows. A killed process loses its runtime and all tasks at once, but its locks stay in the
+//! container.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -95,7 +95,7 @@ thread_local! {
     static PANICS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// What a world is made of.
+/// The options of a world.
 #[derive(Debug, Clone)]
 pub struct WorldOptions {
     /// The physical partitions of a new container.

@@ -19,23 +19,24 @@ pub fn refusal(status: u16, sub_status: u32, retry_after_ms: Option<u64>) -> Res
     response
 }
 
-/// No connection was made, so the request was not sent.
+/// The failure of a request that was not sent, because no connection was made.
 pub fn unreachable() -> Failure {
     Failure::new(FailureKind::Connect, Sent::No, "injected: no connection")
 }
 
-/// The connection closed and the server did not see the request; the sender
+/// The failure of a request whose connection closed before the server saw the request. The sender
 /// cannot know that.
 pub fn request_lost() -> Failure {
     Failure::new(FailureKind::Closed, Sent::Unknown, "injected: closed before the request was served")
 }
 
-/// The server served the request and the connection closed before the response.
+/// The failure of a request that the server served, and whose connection closed before the
+/// response.
 pub fn response_lost() -> Failure {
     Failure::new(FailureKind::Closed, Sent::Yes, "injected: closed before the response")
 }
 
-/// The request was sent and no response came by its deadline.
+/// The failure of a request that was sent, and had no response by its deadline.
 pub fn timed_out() -> Failure {
     Failure::new(FailureKind::Timeout, Sent::Yes, "no response by the deadline")
 }

@@ -28,10 +28,10 @@ pub use anomaly::{Anomaly, AnomalyKind};
 use graph::Graph;
 use versions::Versions;
 
-/// Which list.
+/// The number of a list.
 pub type Key = u32;
 
-/// What is appended to a list. No two appends to the same list have the same element.
+/// An element of a list. No two appends to the same list have the same element.
 pub type Element = u64;
 
 /// One transaction: it reads lists, and then appends to lists.

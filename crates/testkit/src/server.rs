@@ -79,7 +79,7 @@ impl TestServer {
         self.socket().region_addr(region).unwrap_or_else(|| panic!("there is no region {region}"))
     }
 
-    /// The endpoint of the account; of a socket, the one without TLS.
+    /// The endpoint of the account. For a server on a socket, it is the endpoint without TLS.
     pub fn endpoint(&self) -> Endpoint {
         match &self.host {
             Host::InProcess(embedded) => embedded.endpoint(),

@@ -2,9 +2,9 @@
 //!
 //! Two forms of the request exist. The published SDKs send names and `_rid`s, and say in the
 //! header `x-ms-cosmos-operation-type` whether the transaction reads or writes. An early design
-//! document of the vendor has other member names, only `_rid`s, and says it in the body.
-//! [`TransactionRequest::parse`] reads both. [`print_answer`] prints the answer, which is the
-//! same for both.
+//! document of the vendor has other member names and only `_rid`s, and says in the body whether
+//! the transaction reads or writes. [`TransactionRequest::parse`] reads both. [`print_answer`]
+//! prints the answer, which is the same for both.
 //!
 //! An answer with results of the operations has a body. Every other answer of the endpoint has
 //! none: clients tell the two apart by the body.

@@ -1,7 +1,8 @@
-//! Whether a create, or an upsert with an etag, guards its batch: if the batch was applied, the
-//! service refuses the same batch a second time, because the document exists and has another
-//! etag. A batch that also deletes the document leaves no such trace: the service then creates
-//! it again, and an upsert of a document that does not exist ignores its etag.
+//! Whether a batch is guarded against being applied twice. A create, or an upsert with an etag,
+//! guards its batch: once the batch was applied, the document exists and has another etag, so the
+//! service refuses the same batch a second time. A batch that also deletes the document is not
+//! guarded: the service would create the document again, and an upsert ignores its etag if the
+//! document does not exist.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -14,8 +15,9 @@ use super::{Batch, OperationKind};
 pub(super) fn has_lasting_document(batch: &Batch) -> bool {
     let has = |kind: OperationKind| batch.operations.iter().any(|operation| operation.kind == kind);
     let has_delete = has(OperationKind::Delete);
-    // Few batches create and delete. Only they have to be parsed again, for the ids of the
-    // documents that they create. For an upsert with an etag any deletion counts.
+    // Few batches have both creates and deletes. Only these batches have to be parsed again, for
+    // the ids of the documents that they create. An upsert with an etag counts only if the batch
+    // deletes nothing at all.
     let is_lasting_create = || !has_delete || has_create_without_delete(batch);
     (batch.has_upsert_with_etag && !has_delete) || (has(OperationKind::Create) && is_lasting_create())
 }
@@ -30,7 +32,8 @@ fn has_create_without_delete(batch: &Batch) -> bool {
     let body = [batch.body.as_slice(), b"]"].concat();
     let Ok(written) = serde_json::from_slice::<Vec<WrittenOperation<'_>>>(&body) else { return false };
     let created = batch.operations.iter().zip(written).filter(|(name, _)| name.kind == OperationKind::Create);
-    // A document without an id gets one from the service, which no deletion names.
+    // The service gives an id to a document without one. No deletion of the batch can name this
+    // id.
     created
         .filter_map(|(_, written)| written.resource_body)
         .any(|document| document.id.is_none_or(|id| !deleted.contains(&*id)))

@@ -115,8 +115,6 @@ impl ChangeFeedOptions {
     }
 }
 
-/// Checks the start of a feed. A feed of [`Mode::All`] cannot start at the beginning or at
-/// a time, because the service keeps old versions and deleted documents only for a while.
 impl ChangeFeedOptions {
     /// Checks that a change feed processor can start here: it divides the feed among leases,
     /// and the token of another feed cannot be divided.
@@ -131,6 +129,8 @@ impl ChangeFeedOptions {
     }
 }
 
+/// Checks the start of a feed. A feed of [`Mode::All`] cannot start at the beginning or at
+/// a time, because the service keeps old versions and deleted documents only for a while.
 pub(super) fn check_start(mode: Mode, position: &Position) -> Result<(), Error> {
     match (mode, position) {
         (Mode::All, Position::Beginning | Position::Since(_)) => {

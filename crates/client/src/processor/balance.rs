@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-/// What an instance knows about a lease.
+/// A lease, as an instance sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LeaseView<'a> {
     pub(super) id: &'a str,
@@ -21,16 +21,16 @@ pub(super) struct LeaseView<'a> {
     pub(super) is_request_stale: bool,
 }
 
-/// What to do with a lease.
+/// An action on a lease.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
     /// Become the owner: the lease has no owner, is expired, or was given to this instance.
     Take(String),
     /// Ask the owner to hand the lease over.
     Ask(String),
-    /// Withdraw the own request for the lease: its owner has not answered for a long time, or the
-    /// lease is not needed any more. Otherwise the owner may hand the lease over much later, when
-    /// this instance has others.
+    /// Withdraw this instance's request for the lease: the owner has not answered for a long
+    /// time, or the lease is not needed any more. Otherwise the owner may hand the lease over
+    /// much later, when this instance has other leases.
     Withdraw(String),
     /// Give the lease back: it was handed over to this instance, which has its limit already.
     GiveBack(String),
@@ -39,7 +39,7 @@ pub(super) enum Step {
 /// The next steps of the instance `own_name`. `own_max` limits the leases of this instance.
 pub(super) fn plan(leases: &[LeaseView<'_>], own_name: &str, own_max: usize) -> Vec<Step> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::from([(own_name, 0)]);
-    // An own lease counts even if it has expired: this instance takes it again.
+    // A lease of this instance counts even if it has expired: this instance takes it again.
     let is_held = |lease: &&LeaseView<'_>| !lease.is_expired || lease.owner == Some(own_name);
     for lease in leases.iter().filter(is_held) {
         if let Some(owner) = lease.owner {
@@ -54,7 +54,8 @@ pub(super) fn plan(leases: &[LeaseView<'_>], own_name: &str, own_max: usize) -> 
         lease.owner != Some(own_name) && (lease.owner.is_none() || lease.is_expired) && !lease.is_running
     };
     // Other instances may not be able to take their share, because their number of leases is
-    // limited. What they leave over is taken beyond the own share, up to the own limit.
+    // limited. The leases that they leave are taken beyond this instance's share, up to its
+    // limit.
     let left_over = leases.iter().filter(is_free).filter(|lease| lease.is_left_over).count();
     let extra = left_over.saturating_sub(need).div_ceil(counts.len());
     let take_max = (need + extra).min(own_max.saturating_sub(own));
@@ -62,7 +63,8 @@ pub(super) fn plan(leases: &[LeaseView<'_>], own_name: &str, own_max: usize) -> 
     free.sort_by_key(|lease| !lease.is_left_over);
     let free: Vec<Step> =
         free.into_iter().map(|lease| Step::Take(lease.id.to_owned())).take(take_max).collect();
-    // An owner answers after its page. If it does not, other leases are asked for.
+    // An owner answers a request when it has processed its page. If it does not answer, another
+    // lease is asked for.
     let is_asked = |lease: &&LeaseView<'_>| {
         lease.wanted_by == Some(own_name) && lease.owner != Some(own_name) && !lease.is_expired
     };
@@ -77,9 +79,9 @@ pub(super) fn plan(leases: &[LeaseView<'_>], own_name: &str, own_max: usize) -> 
     steps
 }
 
-/// What to do with leases that this instance owns and does not process: it was restarted, or
-/// it has split a lease, or another instance has handed them over. They are taken as long as
-/// this instance has at most `max` leases, and the others are given back.
+/// The steps for leases that this instance owns and does not process: it was restarted, or it has
+/// split a lease, or another instance has handed them over. Leases are taken until this instance
+/// has `max` leases. The others are given back.
 fn settle_given(leases: &[LeaseView<'_>], own_name: &str, max: usize) -> Vec<Step> {
     let running = leases.iter().filter(|lease| lease.is_running).count();
     let given = leases.iter().filter(|lease| lease.owner == Some(own_name) && !lease.is_running);
@@ -171,7 +173,7 @@ mod tests {
         assert_eq!(texts(plan(&leases(free.clone()), "A", usize::MAX)), [""; 0], "B may take it");
         let left_over = LeaseView { is_left_over: true, ..free };
         assert_eq!(texts(plan(&leases(left_over.clone()), "A", usize::MAX)), ["take 3"]);
-        assert_eq!(texts(plan(&leases(left_over), "A", 2)), [""; 0], "the own limit holds");
+        assert_eq!(texts(plan(&leases(left_over), "A", 2)), [""; 0], "the instance's own limit holds");
     }
 
     #[test]
@@ -191,11 +193,11 @@ mod tests {
         let leases = [asked.clone(), view("1", Some("B")), view("2", Some("A")), view("3", Some("A"))];
         assert_eq!(texts(plan(&leases, "A", usize::MAX)), ["withdraw 0"]);
         let leases = [asked, view("1", Some("B")), view("2", Some("B")), view("3", Some("A"))];
-        assert_eq!(texts(plan(&leases, "A", 1)), ["withdraw 0"], "the own limit is reached");
+        assert_eq!(texts(plan(&leases, "A", 1)), ["withdraw 0"], "the instance's own limit is reached");
     }
 
     #[test]
-    fn leases_beyond_the_own_limit_are_given_back() {
+    fn leases_beyond_the_limit_of_the_instance_are_given_back() {
         let given = |id| LeaseView { is_running: false, ..view(id, Some("A")) };
         let leases = [view("0", Some("A")), given("1"), given("2"), view("3", Some("B"))];
         assert_eq!(texts(plan(&leases, "A", 2)), ["take 1", "give back 2"]);

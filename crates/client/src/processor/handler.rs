@@ -1,5 +1,5 @@
-//! What an application gives to a change feed processor: the handler of changes, and what the
-//! handler is told.
+//! `ChangeHandler`: the interface that an application implements for a change feed processor,
+//! with the pages and events that the handler receives.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -41,7 +41,7 @@ pub trait ChangeHandler: Send + Sync + 'static {
         async move { Err(poison.error) }
     }
 
-    /// Is told what the processor does, for logs and metrics.
+    /// Receives each event of the processor, for logs and metrics.
     fn on_event(&self, _event: ProcessorEvent) {}
 }
 
@@ -53,7 +53,7 @@ pub struct Changes<T> {
     pub items: Vec<T>,
     /// The part of the container that the changes come from.
     pub range: FeedRange,
-    /// How often these changes were given to the handler in a row, from one.
+    /// The number of this attempt to process these changes, from one.
     pub attempt: u32,
 }
 
@@ -71,7 +71,7 @@ pub struct PoisonDocument {
     pub attempts: u32,
 }
 
-/// What a processor does.
+/// An event of a processor.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ProcessorEvent {

@@ -1,5 +1,6 @@
-//! A page of changes in the hands of the handler, in a task of its own. So the lease is
-//! renewed even while the handler blocks its thread, as long as the runtime has another one.
+//! `HandlerTask`: the handler's work on one page of changes, in a task of its own. So the lease
+//! is renewed even while the handler blocks its thread, as long as the runtime has another
+//! thread.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -35,7 +36,7 @@ impl HandlerTask {
 
 impl HandlerTask {
     /// Cancels the handler, and waits until it has ended. A handler that blocks its thread ends
-    /// only when it yields. The future may be dropped and made again.
+    /// only when it yields. If the returned future is dropped, `cancel` may be called again.
     pub(super) async fn cancel(&mut self) {
         self.0.abort();
         if !self.0.is_finished() {

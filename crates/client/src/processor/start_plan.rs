@@ -13,7 +13,7 @@ use super::options::ProcessorOptions;
 use crate::change_feed::ChangeFeed;
 use crate::{ChangeFeedOptions, Container, Error, FeedRange};
 
-/// Where a processor begins.
+/// The start of a processor, for each range.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct StartPlan {
     pub(super) ranges: Vec<RangeStart>,
@@ -44,7 +44,9 @@ pub(super) async fn create_leases(
     };
     for RangeStart { range, token } in plan.ranges {
         let range: FeedRange = range.parse().map_err(|_| {
-            Error::answer(format!("the start of the processor has the invalid range {range:?}: delete it"))
+            Error::answer(format!(
+                "the start plan of the processor has the invalid range {range:?}: delete that document"
+            ))
         })?;
         store.create_if_missing(&range, token, None).await?;
     }

@@ -19,9 +19,9 @@ use crate::{ChangeFeedOptions, Error, FeedRange};
 
 type Feed = ChangeFeed<Box<RawValue>>;
 
-/// What a worker does between two waits.
+/// How a wait of a worker ended.
 enum Wake<T> {
-    /// The future has ended.
+    /// The awaited future has ended.
     Ended(T),
     /// The processor stops.
     Stop,
@@ -73,12 +73,13 @@ impl<H: ChangeHandler> Worker<'_, H> {
                 self.keeper.give_up().await?;
                 return Ok(ReleaseReason::HandedOver);
             }
-            let page = kept(&mut self.keeper, &mut self.stop, StopStage::Stopping, self.feed.next_page());
+            let page =
+                renewing_lease(&mut self.keeper, &mut self.stop, StopStage::Stopping, self.feed.next_page());
             match page.await? {
                 Wake::Stop => continue,
                 Wake::Ended(Ok(Some(page))) => {
-                    // The feed is already behind the page. A page that was not processed ends
-                    // the worker, before the position of the feed is stored anywhere.
+                    // The feed is already past the page. A page that was not processed ends the
+                    // worker, before the position of the feed is stored anywhere.
                     if !self.process_page(page).await? {
                         continue;
                     }
@@ -107,7 +108,7 @@ impl<H: ChangeHandler> Worker<'_, H> {
             self.keeper.renew_if_due().await?;
             let mut processing = HandlerTask::start(shared, &range, &documents);
             let processed =
-                kept(&mut self.keeper, &mut self.stop, StopStage::Aborting, &mut processing).await;
+                renewing_lease(&mut self.keeper, &mut self.stop, StopStage::Aborting, &mut processing).await;
             if !matches!(processed, Ok(Wake::Ended(_))) {
                 // The lease is not given up, and not taken again, while the handler still runs.
                 tokio::select! {
@@ -129,7 +130,8 @@ impl<H: ChangeHandler> Worker<'_, H> {
                     let range = range.clone();
                     shared.handler.on_event(ProcessorEvent::HandlerFailed { range, error });
                     let wait = sleep(shared.options.retry_wait);
-                    let waited = kept(&mut self.keeper, &mut self.stop, StopStage::Stopping, wait).await?;
+                    let waited =
+                        renewing_lease(&mut self.keeper, &mut self.stop, StopStage::Stopping, wait).await?;
                     // Another instance may be able to process the page.
                     if matches!(waited, Wake::Stop) || self.keeper.wanted_by().is_some() {
                         return Ok(false);
@@ -149,15 +151,15 @@ impl<H: ChangeHandler> Worker<'_, H> {
             return Ok(());
         }
         let wait = sleep(self.shared.options.poll_interval);
-        kept(&mut self.keeper, &mut self.stop, StopStage::Stopping, wait).await.map(drop)
+        renewing_lease(&mut self.keeper, &mut self.stop, StopStage::Stopping, wait).await.map(drop)
     }
 
-    /// Tells of a failed request, and waits before the next one.
+    /// Reports a failed request, and waits before the next one.
     async fn report(&mut self, error: Error) -> Result<(), LeaseLost> {
         let range = Some(self.range.clone());
         self.shared.handler.on_event(ProcessorEvent::RequestFailed { range, error });
         let wait = sleep(self.shared.options.retry_wait);
-        kept(&mut self.keeper, &mut self.stop, StopStage::Stopping, wait).await.map(drop)
+        renewing_lease(&mut self.keeper, &mut self.stop, StopStage::Stopping, wait).await.map(drop)
     }
 
     /// Replaces the lease by one lease for each part of the range. A crash in between leaves
@@ -173,7 +175,7 @@ impl<H: ChangeHandler> Worker<'_, H> {
             Ok(())
         };
         let created: Result<(), Error> =
-            match kept(&mut self.keeper, &mut self.stop, StopStage::Aborting, creating).await? {
+            match renewing_lease(&mut self.keeper, &mut self.stop, StopStage::Aborting, creating).await? {
                 Wake::Ended(created) => created,
                 Wake::Stop => return Ok(false),
             };
@@ -190,7 +192,7 @@ impl<H: ChangeHandler> Worker<'_, H> {
 
 /// Runs a future while the lease is renewed. Ends early when the lease is lost, or the
 /// processor has reached this stage of its stop.
-async fn kept<F: Future>(
+async fn renewing_lease<F: Future>(
     keeper: &mut LeaseKeeper,
     stop: &mut watch::Receiver<StopStage>,
     stage: StopStage,

@@ -11,9 +11,9 @@ use http::HeaderMap;
 use perihelion_wire::headers;
 use serde::{Deserialize, Serialize};
 
-/// What the service did for a query; see
-/// [`Query::with_query_metrics`](crate::Query::with_query_metrics). The metrics of several
-/// pages can be added with `+=`, or summed with [`Iterator::sum`].
+/// The work of the service for a query; see
+/// [`Query::with_query_metrics`](crate::Query::with_query_metrics). The metrics of several pages
+/// can be added with `+=`, or summed with [`Iterator::sum`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct QueryMetrics {
@@ -55,8 +55,8 @@ pub struct QueryMetrics {
 }
 
 impl QueryMetrics {
-    /// Which part of the documents that were loaded an index found: 1 when every document
-    /// that was loaded was found by an index, or when none was loaded.
+    /// The share of the loaded documents that an index found: 1 if an index found all of them, or
+    /// if no document was loaded.
     pub fn index_hit_ratio(&self) -> f64 {
         if self.retrieved_documents == 0 {
             return 1.0;

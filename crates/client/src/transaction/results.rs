@@ -31,9 +31,9 @@ impl TransactionResults {
         }
     }
 
-    /// The status of the whole: 200 for a commit, 452 for an aborted one. For reads 200, 207 if
-    /// some documents are unchanged, 200/5425 or 304 if all are, and the status of the first
-    /// read that failed, if one did.
+    /// The status of the whole transaction. For writes: 200 for a commit, 452 for an abort. For
+    /// reads: 200; 207 if some documents are unchanged; 200/5425 or 304 if all documents are
+    /// unchanged. If a read failed, the status of the first read that failed.
     pub fn status(&self) -> Status {
         self.status
     }
@@ -54,8 +54,8 @@ impl TransactionResults {
         self.token
     }
 
-    /// What the answer to a commit says about its writes: all are applied, or (on some
-    /// accounts of Azure) all certainly will be.
+    /// The mode of the answer to a commit: all writes are applied, or (on some accounts of Azure)
+    /// all certainly will be.
     pub fn mode(&self) -> ResponseMode {
         self.mode
     }
@@ -140,7 +140,7 @@ impl TransactionResult {
     pub fn value<T: DeserializeOwned>(&self) -> Result<T, Error> {
         if self.is_unchanged() {
             return Err(Error::answer(
-                "this result has no document: it has not changed since the etag that was given",
+                "this result has no document: the document still has the etag that was given",
             ));
         }
         if self.body().is_empty() {

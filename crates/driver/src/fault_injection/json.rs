@@ -1,6 +1,6 @@
-//! Fault rules as JSON. The members that the server's fault rules have too have the same
-//! names and meanings (`docs/management.md`). The form is strict: an unknown member, a wrong
-//! type and two effects in one rule are errors.
+//! Fault rules as JSON. Members that also exist in the server's fault rules
+//! (`docs/management.md`) have the same names and meanings there. The form is strict: an unknown
+//! member, a wrong type and two effects in one rule are errors.
 
 use std::fmt;
 use std::time::Duration;
@@ -303,7 +303,7 @@ impl RuleJson {
     }
 }
 
-/// A member that is there has a value: `null` is refused.
+/// Reads a member that is present. Refuses `null`.
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }

@@ -46,8 +46,8 @@ pub(crate) struct AccountReader {
     /// Whether requests go to the endpoints of the account's regions.
     is_discovery_on: bool,
     refreshes: Mutex<Refreshes>,
-    /// When the read began whose account was published last; `None` before that. Locked while an
-    /// account is published.
+    /// The start time of the read whose account was published last; `None` before the first
+    /// account is published. Locked while an account is published.
     published_read_at: Mutex<Option<Instant>>,
 }
 
@@ -187,7 +187,8 @@ impl AccountReader {
         let result = pulse::beating(&pulse, self.read(requests, topology, suspect, deadline)).await;
         let now = Instant::now();
         let mut refreshes = self.lock();
-        // An answer that came too late to be published does not delay the next refresh.
+        // The next refresh need not wait if the answer came too late to be published, or if the
+        // deadline passed before an answer came.
         if result.as_ref().map_or(now < deadline, |is_published| *is_published) {
             refreshes.last_at = Some(now);
         }
@@ -265,9 +266,10 @@ impl AccountReader {
     }
 }
 
-/// What a caller that wants a refresh does.
+/// The next step of a caller that wants a refresh.
 enum Turn {
-    /// The caller refreshes the account. Dropping the sender ends the refresh.
+    /// The caller refreshes the account. Dropping the sender wakes the callers that wait for the
+    /// refresh.
     Begin(Arc<Pulse>, watch::Sender<()>),
     /// Another caller refreshes the account.
     Wait(RefreshUnderWay),

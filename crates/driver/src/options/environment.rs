@@ -43,7 +43,7 @@ use crate::error::Error;
 use crate::region::{self, Region};
 use crate::variable::{self, Variable};
 
-/// Breakers that open after more failures than this protect nothing.
+/// The most failures before a breaker opens. A breaker that opens later protects nothing.
 const FAILURES_MAX: usize = 1000;
 
 /// The options that environment variables set.
@@ -52,7 +52,7 @@ const FAILURES_MAX: usize = 1000;
 pub struct Environment {
     /// Defaults for all drivers and their operations.
     pub driver: DriverOptions,
-    /// What wins over the options in code.
+    /// Choices that win over the options in code.
     pub overrides: Overrides,
 }
 

@@ -1,9 +1,10 @@
 //! Delivers the request of an attempt: builds the headers, signs them, and hands the request to
 //! the transport.
 //!
-//! A request whose connection ended is made and sent again where that is safe ([`Resends`]).
-//! The transport consumes a request, so that the usual request, which is answered, is not copied.
-//! An abandoned leg of a hedge is one request under way, so it is not sent again.
+//! A request whose connection ended is built and sent again where that is safe ([`Resends`]). The
+//! transport consumes a request, so it has to be built again. Keeping a copy of every request
+//! would be wasteful, because most requests are answered. When a leg of a hedge is abandoned,
+//! only its request under way goes on, so this request is not sent again.
 
 use std::sync::Arc;
 
@@ -19,9 +20,9 @@ use crate::error::Error;
 use crate::random::ActivityId;
 use crate::transport::{Delivered, Resends};
 
-/// Sends a request with these headers, again on another connection where that is safe. The
-/// repeated request has the same activity id. The result is an error only if the credential
-/// gives no Authorization header for a repeated request.
+/// Sends a request with these headers. If the connection ends, sends it again on another
+/// connection where that is safe. The repeated request has the same activity id. The result is an
+/// error only if the credential gives no Authorization header for a repeated request.
 pub(super) async fn deliver(
     core: &Core,
     inputs: &AttemptInputs<'_>,
@@ -53,8 +54,8 @@ pub(super) async fn signed_headers(
     map.insert(headers::MS_DATE, date);
     map.insert(headers::AUTHORIZATION, authorization);
     let mut activity_id = activity_id.header();
-    // The value is not a secret. This mark keeps HTTP/2 from adding it to the table of repeated
-    // headers, in which it would replace headers that are repeated.
+    // The activity id is not a secret. The mark keeps HTTP/2 from adding it to the table of
+    // repeated headers, in which it would displace headers that are really repeated.
     activity_id.set_sensitive(true);
     map.insert(headers::ACTIVITY_ID, activity_id);
     Ok(map)

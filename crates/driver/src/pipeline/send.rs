@@ -88,8 +88,8 @@ fn is_final(prepared: &Prepared<'_>, state: &State, leg: &Leg, winner: Winner) -
     let (verdict, _) = judge(prepared, &leg.result, ambiguous, 0.0);
     match verdict {
         Verdict::Complete => true,
-        // A refused write does not end the race, because the other leg may be applied.
-        // Metadata that the alternate region does not have may not be replicated yet.
+        // A refused write does not end the race, because the other leg may be applied. If
+        // metadata is missing in the alternate region, it may not have been replicated yet.
         Verdict::Abort => {
             operation.verb.is_read() && (winner != Winner::Alternate || operation.is_data_plane())
         }

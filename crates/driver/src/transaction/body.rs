@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::TransactionOperation;
 
-/// What the body says about an operation, besides what the caller gave.
+/// The values that the driver adds to an operation of the caller in the body.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OperationContext {
     /// The `_rid` of the container; empty when it is not known.

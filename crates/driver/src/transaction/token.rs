@@ -1,4 +1,4 @@
-//! Idempotency tokens: new ones, and the token that follows one.
+//! Makes idempotency tokens: new ones, and the successor of a token.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -13,11 +13,12 @@ pub fn new_token() -> IdempotencyToken {
 }
 
 /// The token for another try after the service has aborted the transaction of `token`, and says
-/// that the transaction may be repeated. Under the old token it would only repeat the abort.
+/// that the transaction may be repeated. Under the old token the service would only repeat the
+/// abort.
 ///
-/// The next token is computed, not random. So if a process ends between the two requests, and
-/// the caller replays the first token later, the driver comes to the same second token, and the
-/// service to the same outcome: the transaction is not applied twice.
+/// The next token is computed, not random. So if a process ends between the two requests, and the
+/// caller replays the first token later, the driver computes the same second token, and the
+/// service gives the same outcome: the transaction is not applied twice.
 pub(crate) fn successor(token: IdempotencyToken) -> IdempotencyToken {
     let mut text = b"perihelion: the idempotency token after ".to_vec();
     text.extend_from_slice(&token.to_bytes());

@@ -10,7 +10,8 @@ use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Sent};
 
 use super::limits::BODY_BYTES_MAX;
 
-/// The error for a body that is longer than the limit, or that the headers announce to be.
+/// The error for a body that is longer than the limit, or whose announced length is above the
+/// limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooLong;
 

@@ -6,10 +6,11 @@
 //! if possible (`growth`). Each shard checks its own health (`supervise`), and leaves the
 //! pool when it ends, is unhealthy or is not needed.
 //!
-//! What always holds: while a request waits, a shard is being opened, or a stream is in use
-//! whose end serves the queue, or the wait ends at the request's deadline; a request never
-//! overtakes another one that waits, except one that comes at the same moment; a shard that
-//! has left the pool does not come back.
+//! What always holds:
+//! - While a request waits, a shard is being opened, or a stream is in use whose end serves the
+//!   queue. Otherwise the wait ends at the request's deadline.
+//! - A request does not overtake a waiting request, unless both arrive at the same moment.
+//! - A shard that has left the pool does not come back.
 
 mod openings;
 mod queue;
@@ -90,7 +91,8 @@ pub(super) struct Connections {
 /// The part that is changed under a lock.
 struct Changing {
     waiters: Waiters,
-    /// Until when no shard is opened ahead of need, because one could not be opened.
+    /// Until when no shard is opened ahead of need. Set when a shard could not be opened, or
+    /// ended without an answer.
     growth_paused_until: Option<Instant>,
     last_number: u64,
 }
@@ -209,7 +211,7 @@ impl Connections {
         self.limits.streams_max
     }
 
-    /// What is in use now.
+    /// The connections, streams, requests and bytes that are in use now.
     pub(super) fn statistics(&self) -> EndpointStatistics {
         let (http1_in_use, http1_idle) = self.http1.counts();
         EndpointStatistics {
@@ -272,8 +274,9 @@ impl Connections {
         }
     }
 
-    /// Called when the connection of a shard has ended. It is replaced if requests wait. To a
-    /// server that ends new connections at once, no connection is opened ahead of need for a while.
+    /// Removes a shard whose connection has ended, and replaces it if requests wait. If the
+    /// connection never answered a request, no connection is opened ahead of need for a while:
+    /// the server may end all new connections at once.
     pub(super) fn ended(self: &Arc<Self>, core: &ShardCore) {
         let mut changing = self.lock();
         self.remove_shard(core.number);
@@ -293,7 +296,8 @@ impl Connections {
         Load::of(self.shards.load().iter().map(|shard| shard.core.slots.view()))
     }
 
-    /// A stream of the shard that is the best choice, and the load of all shards with it.
+    /// A stream of the shard that is the best choice, and the load of all shards, this stream
+    /// included.
     fn reserve_any(self: &Arc<Self>) -> Option<(Reservation, Load)> {
         let (shards, now) = (self.shards.load(), Instant::now());
         for _ in 0..RESERVE_TRIES_MAX {

@@ -71,10 +71,10 @@ pub(super) fn choose(shards: impl Iterator<Item = Candidate>) -> (Option<usize>,
     (best.map(|(index, _)| index), load)
 }
 
-/// How many shards to open, besides the `opening` ones. There are to be so many shards that
-/// the streams in use and the `waiting` requests fill at most three quarters of them. The
-/// first shard is opened alone, because it shows the protocol and how many streams the peer
-/// allows.
+/// How many shards to open, besides the `opening` ones. The wanted number of shards is the lowest
+/// one at which the streams in use and the `waiting` requests fill at most three quarters of all
+/// streams. The first shard is opened alone, because it shows the protocol and how many streams
+/// the peer allows.
 pub(super) fn openings_wanted(load: Load, waiting: usize, opening: usize, limits: ShardLimits) -> usize {
     let room = limits.shards_max.saturating_sub(load.shards + opening);
     if load.shards == 0 {

@@ -57,9 +57,9 @@ pub(super) const READ_RESENDS_MAX: u32 = 1;
 /// may close at once, so a third connection is tried before the request fails.
 pub(super) const CONNECTIONS_TRIED_MAX: u32 = 3;
 
-/// The most endpoints that a transport has connections to. An account has one endpoint
-/// per region, and the service has fewer than a hundred regions. The accounts of a driver
-/// runtime share the transport, so this is also the most of all their regions together.
+/// The most endpoints that a transport has connections to. An account has one endpoint per
+/// region, and the service has fewer than a hundred regions. The accounts of a driver runtime
+/// share the transport, so the limit is for the regions of all these accounts together.
 pub(super) const ENDPOINTS_MAX: usize = 256;
 
 /// The most addresses that are tried for one host name.
@@ -75,7 +75,7 @@ pub(super) const TCP_KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
 /// The time between two checks by the kernel.
 pub(super) const TCP_KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Longer times of the options count as this long: a year.
+/// The longest time of an option: a year. Longer times are cut to it.
 pub(super) const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The shortest pause between a pong and the next ping.

@@ -1,10 +1,12 @@
-//! What a transport has in use at one moment: connections, streams, requests and bytes. Tests
-//! use it to check that nothing leaks, and programs to see how their load is spread.
+//! `TransportStatistics`: the connections, streams, requests and bytes that a transport has in
+//! use at one moment. Tests use them to check that nothing leaks, and programs to see how their
+//! load is spread.
 
 use perihelion_wire::transport::Endpoint;
 
-/// What a transport has in use at one moment. The counters are read one after the other, so
-/// they need not fit each other exactly while requests are under way.
+/// The connections, streams, requests and bytes that a transport has in use at one moment. The
+/// counters are read one after the other, so they need not fit each other exactly while requests
+/// are under way.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TransportStatistics {
@@ -12,7 +14,7 @@ pub struct TransportStatistics {
     pub endpoints: Vec<EndpointStatistics>,
 }
 
-/// What is in use at one endpoint.
+/// The connections, streams, requests and bytes that are in use at one endpoint.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct EndpointStatistics {
@@ -37,7 +39,7 @@ pub struct EndpointStatistics {
     pub buffered_bytes: usize,
 }
 
-/// What is in use on one HTTP/2 connection.
+/// The use and the health of one HTTP/2 connection.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ShardStatistics {

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::shard::Reservation;
 
-/// What a waiting request gets.
+/// The answer that ends the wait of a request.
 pub(super) enum Grant {
     /// A stream of an HTTP/2 connection.
     Stream(Reservation),

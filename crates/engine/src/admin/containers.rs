@@ -126,8 +126,8 @@ pub(crate) fn delete_container(
     Ok(())
 }
 
-/// Refuses a change under another etag than the container has now. The writer checks it,
-/// so that of two changes under the same etag only one succeeds.
+/// Refuses a change if `if_match` does not match the container's etag. The check runs in the
+/// writer, so that of two changes under the same etag only one succeeds.
 fn check_etag(container: &Container, if_match: Option<&str>) -> Result<(), Refusal> {
     match if_match {
         Some(condition) if !etag::matches(condition, &container.etag) => {

@@ -16,7 +16,7 @@ use crate::session::check_session;
 use crate::transaction::Transaction;
 
 /// Commits or aborts a write transaction and records its answer, which `print` makes. A request
-/// whose token has an answer gets that answer. A refusal is of the whole request: nothing is
+/// whose token has an answer gets that answer. An error refuses the whole request: nothing is
 /// written or recorded, and the token stays free.
 pub(crate) fn commit(
     transaction: &mut Transaction<'_>,
@@ -59,7 +59,7 @@ fn perform(
     let sessions: Vec<_> = operations.iter().map(|operation| session_of(transaction, operation)).collect();
     let attempt = transaction.attempt(|transaction| {
         for (operation, session) in operations.into_iter().zip(sessions) {
-            run.vote(transaction, gate, operation, session)?;
+            run.try_operation(transaction, gate, operation, session)?;
         }
         // The refusal undoes the writes; the results say why.
         if run.has_failed { Err(rolled_back()) } else { Ok(()) }
@@ -102,8 +102,8 @@ struct Run {
 
 impl Run {
     /// Performs one operation and adds its result. `session` is a refusal if this region is not
-    /// as far as the operation's session token. The returned refusal is of the whole request.
-    fn vote(
+    /// as far as the operation's session token. A returned refusal refuses the whole request.
+    fn try_operation(
         &mut self,
         transaction: &mut Transaction<'_>,
         gate: &WriteGate,

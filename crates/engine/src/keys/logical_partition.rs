@@ -1,10 +1,11 @@
 //! The name of a logical partition: its partition key, level by level, in an exact encoding.
 //!
 //! A hash would be shorter, but the service's hash (MurmurHash3) is not made to resist an
-//! attacker: two keys with the same hash are found in a moment, and the documents of one
-//! tenant would then be those of another. No two keys have the same name, and the name of no
-//! level is the beginning of another one. So the names of all partitions below some levels of
-//! a hierarchical key, and no others, begin with the name of these levels.
+//! attacker: two keys with the same hash are found in a moment, and the documents of one tenant
+//! would then be mixed with those of another. No two keys have the same name, and the name of a
+//! level is never the beginning of the name of another level. So the name of a partition begins
+//! with the name of some first levels exactly if the partition has these levels in its
+//! hierarchical key.
 
 use perihelion_model::partition_key::{KeyValue, PartitionKey};
 

@@ -4,8 +4,8 @@ use std::ops::{Bound, ControlFlow};
 
 use crate::storage::{Direction, KeyRange, StoreError, View};
 
-/// The smallest key that is greater than all keys with this prefix. There always is such a
-/// key, because the first byte of a prefix, that of the kind, is below 0xFF.
+/// The smallest key that is greater than all keys with this prefix. There always is such a key,
+/// because the first byte of a prefix names the kind of the key and is below 0xFF.
 pub(crate) fn after_prefix(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.last_mut() {

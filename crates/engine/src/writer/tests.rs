@@ -1,4 +1,4 @@
-//! Tests of the writer: jobs that panic, and groups of slow jobs.
+//! Tests of the writer: jobs that panic.
 
 use perihelion_testkit::ScratchDirectory;
 

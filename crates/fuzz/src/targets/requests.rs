@@ -1,8 +1,8 @@
 //! Whole requests to an account in this process. An input is the text of a request: a line with
 //! the verb and the path, headers, an empty line, and the body.
 //!
-//! What always holds: every request has an answer, no answer is 500 or 503, and what an answer
-//! gives as a continuation token can be sent back.
+//! What always holds: every request has an answer, no answer is 500 or 503, and the continuation
+//! token of an answer can be sent back.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,11 @@ use tokio::runtime::Runtime;
 
 use super::{Subject, bytes_of};
 
-/// The account is made again after so many requests, so that what they store stays small.
+/// After this many requests a new account replaces the old one, so that the stored data stays
+/// small.
 const REQUESTS_PER_ACCOUNT: u64 = 500;
 
-/// The most time of one request.
+/// The longest time that one request may take.
 const TIME_MAX: Duration = Duration::from_secs(30);
 
 pub(super) const WORDS: &[&str] = &[
@@ -107,7 +108,8 @@ pub(super) fn subject() -> Subject {
     })
 }
 
-/// Sends a request, and the request for the next page while there is one.
+/// Sends a request. If the answer has a continuation token, also sends the request for the next
+/// page.
 fn check(runtime: &Runtime, account: &Embedded, request: Parsed) {
     let answer = send(runtime, account, &request);
     let status = answer.status().as_u16();

@@ -2,9 +2,9 @@
 //! has written them. They are kept when this version reads the document and writes it back
 //! whole, so that old and new processes can share a container.
 //!
-//! Members that begin with `_` belong to the service and are not kept. Only members of the
-//! document itself are kept, not members of the objects in it: a later version adds its
-//! members there.
+//! Members that begin with `_` belong to the service and are not kept. Only members at the top
+//! level of a document are kept, not members of the objects in it. So a later version must add
+//! its members at the top level.
 
 use std::fmt;
 

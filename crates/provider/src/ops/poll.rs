@@ -158,12 +158,12 @@ impl Poller {
         }
     }
 
-    /// Starts a poll of a range, unless one runs. Returns false if too many polls run. Then
-    /// this one starts later: the range stays due.
+    /// Starts a poll of a range, unless one runs. Returns false if too many polls run. Then the
+    /// poll starts later, because the range stays due.
     fn start(&self, core: &Arc<Core>, range: &Arc<RangePoller>, is_look: bool) -> bool {
         let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else { return false };
         let Some(running) = range.try_begin() else { return true };
-        // The fetch that starts the poll is among these.
+        // The fetch that starts the poll is among the waiting ones.
         let waiting = self.interests.all();
         let (core, range) = (Arc::clone(core), Arc::clone(range));
         let poll = async move {

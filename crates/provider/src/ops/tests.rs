@@ -381,15 +381,15 @@ async fn an_instance_may_have_any_name() {
 /// The state of an ended instance has expired, and a timer of it is still pending. When the
 /// name is used again, the new instance sets the same timer.
 #[tokio::test]
-async fn a_name_used_again_meets_no_timer_of_its_former_life() {
+async fn an_instance_that_is_created_again_gets_no_timer_of_the_earlier_one() {
     let world = World::open().await;
     let provider = world.provider().await;
     let fire_at_ms = provider.core.clock.now_ms() + 7_200_000;
     let timer = || WorkItem::TimerFired { instance: "a".into(), execution_id: 1, id: 2, fire_at_ms };
-    for life in 1..=2 {
+    for incarnation in 1..=2 {
         provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
         let (token, messages) = fetch_instance(&provider).await;
-        assert_eq!(messages.len(), 1, "life {life}: only the start");
+        assert_eq!(messages.len(), 1, "incarnation {incarnation}: only the start");
         ack(&provider, &token, vec![event("a", 1, String::new())], vec![], vec![timer()]).await.unwrap();
         let state = crate::documents::STATE_ID;
         provider.core.store.state_cache.forget("a");

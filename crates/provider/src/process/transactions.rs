@@ -31,7 +31,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 pub(crate) struct Transactions {
     /// Whether the options ask for transactions.
     is_on: bool,
-    /// When the outbox is used, because the account has refused a transaction.
+    /// The time in which the outbox is used, because transactions were refused, throttled or
+    /// failing.
     pause: Mutex<Pause>,
     /// Whether the log has a line about a refusal.
     is_refusal_said: AtomicBool,

@@ -6,9 +6,10 @@
 //! container to its own when every live process can read that version. New forms of documents
 //! are written only after that.
 //!
-//! A process that was silent for longer than its heartbeat counts (stopped, or without network) was
-//! not asked. So heartbeats also name the layout version of the container. A process that reads
-//! a newer version than its own there fetches nothing any more.
+//! A process whose heartbeat has expired (it was stopped, or had no network) does not count as
+//! live, so the version may be raised without it. Therefore heartbeats also name the layout
+//! version of the container. A process that reads a newer version than its own there fetches
+//! nothing any more.
 //!
 //! | version | what processes of this version do |
 //! |---|---|
@@ -31,7 +32,7 @@ pub(crate) const LAYOUT_VERSION: u32 = 3;
 /// none.
 pub(crate) const LAYOUT_VERSION_FIRST: u32 = 1;
 
-/// The partition key of the document, as that of the migration's marker.
+/// The partition key of the document. The migration's marker has the same key.
 pub(super) const PARTITION_KEY: u64 = 0;
 
 /// The id and the type of the document.

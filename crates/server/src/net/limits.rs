@@ -11,27 +11,29 @@ use std::time::Duration;
 const BODY_BYTES: usize = 4 * 1024 * 1024;
 
 /// Bodies of all requests and responses together: the limit per request alone would allow 16 GiB
-/// with one request on each of 4096 connections. With its caches, a server then fits into 512 MiB.
+/// with one request on each of 4096 connections. With this bound, a server and its caches fit
+/// into 512 MiB.
 const BODY_BYTES_TOTAL: usize = 256 * 1024 * 1024;
 
-/// How long a client may take nothing of a response.
+/// How long a client may take to receive a response, besides the time that its bytes take at
+/// [`RESPONSE_BYTES_PER_SECOND`].
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A client must take a response at this rate at least, besides the timeout: a bad mobile link.
+/// The lowest rate at which a client may receive a response: that of a bad mobile link.
 const RESPONSE_BYTES_PER_SECOND: usize = 64 * 1024;
 
 /// The response timeout while more than half of the memory is used.
 pub(super) const PRESSED_RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// By how much the least rate grows while more than half of the memory is used.
+/// The factor by which the lowest rate grows while more than half of the memory is used.
 pub(super) const PRESSED_RATE_FACTOR: usize = 16;
 
 /// Responses of one connection that its client has not taken yet: four of the largest pages. With
 /// more, the next request of the connection waits.
 const RESPONSE_BYTES_PER_CONNECTION: usize = 16 * 1024 * 1024;
 
-/// What the kernel may buffer of the responses of one connection. By default it buffers several
-/// megabytes for a client that does not read.
+/// The most bytes of the responses of one connection that the kernel buffers. By default it
+/// buffers several megabytes for a client that does not read.
 pub(super) const SEND_BUFFER_BYTES: u32 = 512 * 1024;
 
 /// Session tokens and continuations are sent in headers. The service allows tens of
@@ -46,8 +48,8 @@ const HEADERS: usize = 100;
 /// an id three times as long. That makes 9 KiB, and there is room for the query.
 const URI_BYTES: usize = 16 * 1024;
 
-/// What hyper may buffer for one HTTP/1.1 connection in one direction: a
-/// whole header block, and enough body for few system calls.
+/// The most bytes that hyper buffers for one HTTP/1.1 connection in one direction: a whole header
+/// block, and enough body for few system calls.
 pub(super) const BUFFER_BYTES: usize = 128 * 1024;
 
 /// How long a client may stay silent after connecting. Pools and browsers
@@ -112,9 +114,9 @@ pub struct Limits {
     pub body_bytes: usize,
     /// Most body bytes of all requests and responses together, over all listeners of a server.
     pub body_bytes_total: usize,
-    /// Longest time in which a client has to take a response, besides the time that its bytes take
-    /// at `response_bytes_per_second`. While more than half of `body_bytes_total` is used, it is
-    /// at most 2 s.
+    /// Longest time in which a client has to receive a response, besides the time that its bytes
+    /// take at `response_bytes_per_second`. While more than half of `body_bytes_total` is used,
+    /// it is at most 2 s.
     pub response_timeout: Duration,
     /// The least rate at which a client has to take a response. While more than half of
     /// `body_bytes_total` is used, it is 16 times as high.

@@ -1,7 +1,8 @@
-//! Fences: no process overwrites what it has not seen. Every write to a document that several
-//! processes write is conditional (an etag, a predicate, or a create), is in one atomic batch
-//! with a conditional write, or is in the short list `UNCONDITIONAL` with its reason. And the
-//! commits of an instance follow one another: each one counts one more than the one before.
+//! Fences: no process overwrites what it has not seen. This checker looks at the documents that
+//! several processes write. Every write to them must be conditional (an etag, a predicate, or a
+//! create), or in one atomic batch with a conditional write, or in the short list `UNCONDITIONAL`
+//! with its reason. And the commits of an instance follow one another: the number of a commit is
+//! one higher than that of the commit before.
 
 use std::collections::HashMap;
 
@@ -37,7 +38,7 @@ const UNCONDITIONAL: &[(WriteKind, &str, &str)] = &[
         "x:",
         "a message that was consumed, or that a purge lists; its id is never used again",
     ),
-    (WriteKind::Delete, "c:", "a completion for another life of its instance, or that a purge lists"),
+    (WriteKind::Delete, "c:", "a completion for another incarnation of its instance, or that a purge lists"),
     (WriteKind::Delete, "g:", "a garbage record that is closed, after the documents it lists"),
     (WriteKind::Delete, "d:", "a deletion that is finished; its stage cannot change any more"),
     (WriteKind::Upsert, "n:", "a heartbeat, which only its own process writes"),
@@ -70,8 +71,8 @@ fn is_listed(write: &LoggedWrite) -> bool {
     })
 }
 
-/// The members of a state that tell its commits apart: the life of the instance, the number of
-/// the commit within that life, and the id of the ack that committed.
+/// The members of a state that tell its commits apart: the incarnation of the instance, the
+/// number of the commit within the incarnation, and the id of the ack that committed.
 #[derive(Debug, Clone, PartialEq)]
 struct Commit {
     incarnation: String,

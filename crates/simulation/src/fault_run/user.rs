@@ -20,11 +20,11 @@ use crate::stored::STATE_ID;
 use crate::virtual_clock;
 use crate::world::Program;
 
-/// The time between two looks of a user that waits.
+/// The time between two reads of a user that waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(400);
 
-/// The time between two looks at the whole container of a user that waits for the cleanup.
-/// Longer, because such a look reads all documents.
+/// The time between two reads of the whole container, while a user waits for the cleanup. Longer
+/// than [`POLL_INTERVAL`], because all documents are read.
 const CLEANUP_POLL_INTERVAL: Duration = Duration::from_secs(3);
 
 /// How long the cleanup may take after everything has ended: locks expire, sessions become
@@ -49,7 +49,7 @@ pub struct Calm {
 }
 
 impl Calm {
-    /// Called when the faults have ended.
+    /// Records that the faults have ended.
     pub fn begin(&self, now: Duration) {
         self.began_at.store(u64::try_from(now.as_millis()).unwrap_or(u64::MAX - 1) + 1, Ordering::SeqCst);
     }
@@ -60,7 +60,7 @@ impl Calm {
     }
 }
 
-/// What the user does.
+/// The actions of the user: scenarios, and storms of deletions.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Each scenario with the time of its beginning.

@@ -29,7 +29,7 @@ const PARTITION_UNITS: u32 = 1_000_000;
 /// The limit of the fan-out's virtual time.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
 
-/// What was measured.
+/// The measurements of a fan-out.
 #[derive(Debug, Clone)]
 pub struct FanOutOutcome {
     /// The processes and partitions.
@@ -40,7 +40,7 @@ pub struct FanOutOutcome {
     pub runs: Vec<u64>,
     /// How many turns all processes ran. Each one replays the whole history.
     pub turns: u64,
-    /// What was counted from the start of the workflow to its end.
+    /// The counts from the start of the workflow to its end.
     pub window: Window,
     /// The virtual time from the start to the end; `None` if the limit was reached.
     pub took: Option<Duration>,

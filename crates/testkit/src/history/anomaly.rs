@@ -1,4 +1,4 @@
-//! What can be wrong with a history, and a text about it for a person.
+//! `Anomaly`: something that is wrong with a history, and a text that describes it.
 
 use std::fmt;
 
@@ -35,12 +35,12 @@ pub enum AnomalyKind {
 /// Something that cannot happen in a strictly serializable history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Anomaly {
-    /// What is wrong.
+    /// The kind of the anomaly.
     pub kind: AnomalyKind,
     /// The transactions that show it, as indexes of the history. Each transaction of a cycle
     /// comes before the next one, and the last before the first.
     pub transactions: Vec<usize>,
-    /// What each transaction did, for a person.
+    /// A description of what each transaction did.
     pub text: String,
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{Anomaly, AnomalyKind, Element, Key, Outcome, Transaction};
 
-/// What the reads of a history tell about its lists.
+/// The facts about the lists that the reads of a history show.
 pub(super) struct Versions<'h> {
     pub(super) history: &'h [Transaction],
     /// Whether each transaction counts as committed.
@@ -123,8 +123,8 @@ impl<'h> Versions<'h> {
     }
 }
 
-/// Whether each transaction counts as committed: it is, or its outcome is unknown and a
-/// transaction that counts as committed has read one of its elements.
+/// Whether each transaction counts as committed: its outcome is `Committed`; or its outcome is
+/// unknown, and a transaction that counts as committed has read one of its elements.
 fn committed(history: &[Transaction], writers: &HashMap<(Key, Element), usize>) -> Vec<bool> {
     let mut is_committed: Vec<bool> =
         history.iter().map(|transaction| transaction.outcome == Outcome::Committed).collect();

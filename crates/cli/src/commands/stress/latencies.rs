@@ -1,9 +1,10 @@
-//! `Latencies`: a histogram of durations. Its memory does not grow with their number.
+//! `Latencies`: a histogram of durations. The memory of the histogram does not grow with the
+//! number of durations.
 
 use std::time::Duration;
 
-/// The width of a bucket: each ends 1 % above the one before, so a quantile is at most 1 %
-/// too long.
+/// The width of a bucket: each bucket ends 1 % above the bucket before it, so a quantile is at
+/// most 1 % too long.
 const STEP: f64 = 1.01;
 
 /// Counts of durations by size.
@@ -28,8 +29,8 @@ impl Latencies {
         self.max = self.max.max(latency);
     }
 
-    /// A quantile, 0.5 for the median: at least that share of the durations is not longer.
-    /// `None` without durations.
+    /// A quantile: `share` is 0.5 for the median. At least this share of the durations are not
+    /// longer than the result. `None` without durations.
     pub(super) fn quantile(&self, share: f64) -> Option<Duration> {
         let rank = (share * self.count as f64).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn extreme_durations_are_counted_and_none_has_no_quantile() {
+    fn extreme_durations_are_counted_and_an_empty_histogram_has_no_quantile() {
         let mut latencies = Latencies::default();
         assert_eq!((latencies.quantile(0.5), latencies.max()), (None, None));
         let day = Duration::from_secs(24 * 3600);

@@ -96,8 +96,8 @@ pub(super) fn finding_for_status(status: Status) -> Finding {
 pub(super) fn finding_for_failure(failure: &Failure) -> Finding {
     match (failure.sent, failure.kind) {
         (Sent::No, FailureKind::Connect | FailureKind::Tls) => Finding::Unreachable,
-        // The timeout was spent before the request was sent, such as by waiting for room
-        // on an open connection.
+        // A timeout was spent before the request was sent, for example while the request waited
+        // for room on an open connection.
         (Sent::No, FailureKind::Closed | FailureKind::Protocol | FailureKind::Timeout) => {
             Finding::ConnectionUnusable
         }

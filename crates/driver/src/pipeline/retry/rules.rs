@@ -41,7 +41,7 @@ use super::verdict::{OperationProfile, Regions, Writer};
 use crate::diagnostics::Context;
 use crate::routing::resolve::RouteTo;
 
-/// What follows from a finding.
+/// The consequences of a finding.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rule {
     pub(super) action: Action,
@@ -50,7 +50,7 @@ pub(super) struct Rule {
     pub(super) effects: Effects,
 }
 
-/// What to do next.
+/// The next step of an operation.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Action {
     /// Give the caller the answer.
@@ -93,8 +93,8 @@ pub(super) struct RetryPolicy {
     pub(super) wait_max: Duration,
     /// How many of the first retries do not wait.
     pub(super) immediate_retries: u32,
-    /// After them, one retry in this many waits; at least 1. So this many attempts follow
-    /// each wait.
+    /// How many of the later retries share one wait; at least 1. The first of them waits, and the
+    /// others follow at once.
     pub(super) retries_per_wait: u32,
     pub(super) backoff: Backoff,
     pub(super) route_to: RouteTo,

@@ -10,7 +10,7 @@ use crate::pulse;
 use crate::transport::waiters::{Grant, Ticket};
 
 impl Connections {
-    /// Called when a stream was given back.
+    /// Serves the queue after a stream was given back, if requests wait.
     pub(in crate::transport) fn stream_released(self: &Arc<Self>) {
         if self.waiting.load(Ordering::SeqCst) > 0 {
             self.serve_waiters();
@@ -52,7 +52,8 @@ impl Connections {
             let (ticket, granted) = changing.waiters.push();
             self.count_waiting(&changing);
             let place = QueuePlace { owner: self, ticket };
-            // A stream that was given back before the count was visible serves no queue.
+            // A stream that is given back serves the queue only if `waiting` is above zero by
+            // then. A stream that was given back just before is taken here.
             if is_first && let Some((reservation, _)) = self.reserve_any() {
                 drop(changing);
                 return Grant::Stream(reservation);

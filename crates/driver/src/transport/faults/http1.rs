@@ -69,7 +69,7 @@ impl Fault {
             // The answer is not read to its end, so the connection is not used again.
             Effect::Answer(answer) => Ok(Http1Delivery::Answered(answer.response())),
             Effect::Connection(ConnectionFault::Silence, _) => {
-                // Until the deadline: HTTP/1.1 has no pings.
+                // The request waits until its deadline, because HTTP/1.1 has no pings.
                 *progress = Progress::Accepted;
                 pending().await
             }

@@ -1,10 +1,10 @@
 //! The socket of a connection, with a switch by which a fault acts on the whole connection.
 //!
 //! What always holds: once a switch is muted, no byte of this connection is sent any more; a
-//! connection that was broken does not work again; [`Switch::ended`] returns when the socket
-//! was dropped, so when the connection has really ended; garbage begins between two frames of
-//! HTTP/2. Within a frame it would change the body of an answer unnoticed, which TLS prevents
-//! in a real network.
+//! connection that was broken does not work again; [`Switch::ended`] returns when the socket was
+//! dropped, which is when the connection has really ended; garbage begins between two frames of
+//! HTTP/2. Within a frame it would change the body of an answer unnoticed, which TLS prevents in
+//! a real network.
 
 use std::io;
 use std::pin::Pin;
@@ -17,9 +17,9 @@ use tokio::sync::watch;
 
 use crate::fault_injection::ConnectionFault;
 
-/// The state of a socket, as a number.
+/// The modes of a socket. A working socket sends and reads all bytes.
 const WORKING: u8 = 0;
-/// What is written is thrown away. What arrives is read.
+/// Written bytes are thrown away. Arriving bytes are read.
 const MUTED: u8 = 1;
 const DROPPED: u8 = 2;
 const SILENT: u8 = 3;
@@ -35,7 +35,7 @@ pub(in crate::transport) struct Switch(Option<Arc<State>>);
 
 struct State {
     mode: AtomicU8,
-    /// What a muted socket becomes when something is written; `MUTED` if it stays as it is.
+    /// The mode of a muted socket after the next write; `MUTED` if it stays muted.
     after_write: AtomicU8,
     /// The task that waits for bytes.
     reader: Mutex<Option<Waker>>,
@@ -107,7 +107,7 @@ fn mode_of(fault: ConnectionFault) -> u8 {
 pub(in crate::transport) struct Socket<T> {
     io: T,
     switch: Switch,
-    /// Where the frames end that arrive; `None` over HTTP/1.1.
+    /// Finds the ends of the arriving frames; `None` over HTTP/1.1.
     frames: Option<Frames>,
 }
 
@@ -116,7 +116,7 @@ impl<T> Socket<T> {
         Socket { io, switch, frames }
     }
 
-    /// What becomes of written bytes: `None` if they are sent.
+    /// The result of a write that the switch does not let through; `None` if the bytes are sent.
     fn written(&self, length: usize) -> Option<Poll<io::Result<usize>>> {
         let state = self.switch.0.as_ref()?;
         match state.mode.load(Ordering::SeqCst) {
@@ -163,7 +163,7 @@ impl<T: AsyncRead + Unpin> Socket<T> {
     }
 }
 
-/// Where the frames of HTTP/2 end in the bytes that arrive.
+/// Finds the ends of HTTP/2 frames in the arriving bytes.
 #[derive(Default)]
 pub(super) struct Frames {
     /// The first bytes of the frame's head.
@@ -211,7 +211,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Socket<T> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let Some(state) = self.switch.0.clone() else { return Pin::new(&mut self.io).poll_read(cx, buffer) };
-        // At most twice: the mode may change while the waker is stored.
+        // The loop runs again only if the mode changes while the waker is stored.
         loop {
             let mode = state.mode.load(Ordering::SeqCst);
             let is_read = matches!(mode, WORKING | MUTED);
@@ -220,7 +220,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Socket<T> {
             }
             match mode {
                 DROPPED => return Poll::Ready(Err(dropped())),
-                // The frame that has begun arrives as it is.
+                // A frame that has begun arrives unchanged.
                 GARBAGE if self.frame_bytes_left() > 0 => {
                     let length = self.frame_bytes_left().min(buffer.remaining());
                     let mut rest = ReadBuf::new(buffer.initialize_unfilled_to(length));
@@ -301,7 +301,7 @@ mod tests {
     #[tokio::test]
     async fn garbage_begins_where_a_frame_ends() {
         let bytes = [frame(b"one"), frame(b""), frame(b"two")].concat();
-        // Garbage is switched on after each number of bytes that were read.
+        // Garbage is switched on after `read` bytes, for every possible number.
         for read in 0..=bytes.len() {
             let (client, mut server) = duplex(1024);
             let switch = Switch::new();

@@ -33,7 +33,7 @@ const ATTEMPT_TIME_MIN: Duration = Duration::from_millis(500);
 
 /// Reads the document again, but keeps the end of the lock that this process knows. If the
 /// document no longer has this lock or cannot be read, fails, and the hints forget the activity.
-/// If it no longer has this lock, the lock table forgets it, too.
+/// If the document no longer has this lock, the lock table also forgets the lock.
 pub(crate) async fn refresh(
     core: &Core,
     token: &LockToken,

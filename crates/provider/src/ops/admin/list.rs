@@ -13,9 +13,9 @@ use crate::ops::admin::{delete, prune};
 use crate::ops::read;
 use crate::store::Store;
 
-/// Selects the state documents of existing instances. An instance exists from its first turn
-/// on (`State::is_created`). Chunks of history have the same type; the id, which the service
-/// always indexes, leaves them out.
+/// Selects the state documents of existing instances. An instance exists from its first turn on
+/// (`State::is_created`). Chunks of history have the same type; the condition on the id, which
+/// the service always indexes, excludes them.
 const CREATED: &str = "FROM c WHERE c.id = 'i' AND c.type = 'history' AND c.created = true";
 
 /// The most rows of one page of a bulk operation.

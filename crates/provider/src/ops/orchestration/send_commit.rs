@@ -1,11 +1,11 @@
 //! `CommitSender` sends a commit until it has an outcome, as a batch or as a distributed
 //! transaction.
 //!
-//! Invariant: every attempt is conditional on the etag of the state, so at most one of them is
-//! applied, and a transaction may be followed by a batch even if its outcome is unknown. If the
-//! batch then finds the state changed, the nonce in the state tells whether one of the attempts
-//! was applied. Which one does not matter: both write the same messages under the same ids, and
-//! delivering an outbox that a transaction has delivered has no effect.
+//! Invariant: every attempt is conditional on the etag of the state, so at most one attempt is
+//! applied. A transaction may be followed by a batch even if the outcome of the transaction is
+//! unknown. If the batch then finds the state changed, the nonce in the state tells whether one
+//! of the attempts was applied. Which one does not matter: both write the same messages under the
+//! same ids, and delivering an outbox that a transaction has delivered has no effect.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -27,8 +27,8 @@ use crate::store::retry_until;
 /// The longest lease of a lock that an ack renews itself.
 const LEASE_MAX: Duration = Duration::from_secs(120);
 
-/// The most attempts of one commit as a transaction. After that a service whose batches still work
-/// is not asked for a transaction again.
+/// The most attempts of one commit as a transaction. After that the commit is sent as a batch,
+/// because batches may work while transactions fail.
 const TRANSACTIONS_MAX: u32 = 3;
 
 /// How long one attempt as a transaction may take. A batch takes over then. It is sent under the
@@ -73,9 +73,10 @@ impl<'a> CommitSender<'a> {
         CommitSender { core, token, plan, dispatch, staged, transactions_left }
     }
 
-    /// The form of the last attempt; before the first attempt, the form of the first attempt.
+    /// The form of the next attempt. When the commit has an outcome, the form of the attempt that
+    /// had this outcome.
     pub(crate) fn form(&self) -> CommitForm {
-        // An attempt that fails counts after it: see `attempt`.
+        // Only an attempt that fails as a transaction changes the count: see `attempt`.
         match self.transactions_left.load(Ordering::Relaxed) {
             0 => CommitForm::Batch,
             _ => CommitForm::Transaction,
@@ -93,7 +94,7 @@ impl<'a> CommitSender<'a> {
         loop {
             // A commit after a long staging gets most of a lease to finish in.
             let is_spent = held.until.saturating_duration_since(Instant::now()) < held.lease * 2 / 3;
-            if self.staged.is_some() && is_spent && self.renewed_is_stale(held).await? {
+            if self.staged.is_some() && is_spent && self.renew_and_check_stale(held).await? {
                 return Ok(CommitOutcome::Stale);
             }
             let preconditions = CommitPreconditions { etag: held.etag.as_ref(), staged: self.staged };
@@ -103,11 +104,12 @@ impl<'a> CommitSender<'a> {
             match retry_until(held_lock::renewal_due(held), attempt).await {
                 Err(failure) if failure.is_transient() && Instant::now() < until => {
                     tracing::debug!(instance = self.token.instance, ?failure, "the commit is tried again");
-                    // An attempt that took the whole time gets twice as much the next time.
+                    // After an attempt that took the whole time, the next attempt gets twice as
+                    // much time.
                     if attempt_until <= Instant::now() {
                         held.lease = (held.lease * 2).min(LEASE_MAX).max(held.lease);
                     }
-                    if self.renewed_is_stale(held).await? {
+                    if self.renew_and_check_stale(held).await? {
                         return Ok(CommitOutcome::Stale);
                     }
                 }
@@ -158,7 +160,7 @@ impl<'a> CommitSender<'a> {
 
     /// Renews the lock. Returns whether another writer has changed the state instead: the commit
     /// would be stale.
-    async fn renewed_is_stale(&self, held: &mut LockedInstance) -> Result<bool, Failure> {
+    async fn renew_and_check_stale(&self, held: &mut LockedInstance) -> Result<bool, Failure> {
         let renewed = Box::pin(held_lock::renew(self.core, self.token, held, held.lease)).await?;
         Ok(renewed == Renewal::Stale)
     }

@@ -151,8 +151,8 @@ fn add_hints(
     });
 }
 
-/// Writes the bundle without the document that exists already. Its index in the batch is in
-/// `error`. The other documents of the step stay in the bundle.
+/// Writes the bundle without the document that exists already. `error` has the index of that
+/// document in the batch. The other documents of the step stay in the bundle.
 async fn skip_existing(
     store: &Store,
     instance: &str,

@@ -1,8 +1,8 @@
-//! Where the polls of a helper begin. A slice that others help with usually has a backlog: many
-//! activities that were created long enough ago for every process to take them. If each helper
-//! began with the oldest, all of them would try to lock the same activities, and all but one
-//! would lose. So each helper begins at its own part of the backlog, and the owner of the slice at
-//! the head.
+//! `Spread` chooses where the polls of a helper begin. A helper is a process that helps with the
+//! slice of another process. A slice that others help with usually has a backlog: many activities
+//! that were created long enough ago for every process to take them. If each helper began with
+//! the oldest, all of them would try to lock the same activities, and all but one would lose. So
+//! each helper begins at its own part of the backlog, and the owner of the slice at the head.
 //!
 //! The backlog is the time from the first row of the slice to its last row. The helper with the
 //! place `p`, between 0 and 1, begins at the part `p` of that time: the activities of one turn
@@ -116,7 +116,7 @@ mod tests {
     fn at_the_end_of_the_slice_a_helper_takes_from_the_head() {
         let (mut spread, at) = (Spread::default(), Instant::now());
         spread.set_place(Some(0.5));
-        assert!(!spread.is_wanted(&rows(BACKLOG_FROM - 1)), "a short queue is no backlog");
+        assert!(!spread.is_wanted(&rows(BACKLOG_FROM - 1)), "a short queue is not a backlog");
         spread.choose(Stamp(0), Stamp(10), at);
         spread.record_end();
         assert_eq!(spread.begin_at(at), None);

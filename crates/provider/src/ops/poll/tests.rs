@@ -215,7 +215,8 @@ async fn processes_that_cannot_run_an_instance_leave_its_turns_to_those_that_can
     assert_eq!(rank(&helped), Rank::Helper);
 }
 
-/// Each helper of a fan-out takes other activities, and messages at the head are read too.
+/// A helper first takes the activities from its place in the backlog on, and then those at the
+/// head.
 #[tokio::test(start_paused = true)]
 async fn a_helper_begins_inside_the_backlog_and_ends_at_its_head() {
     const BACKLOG: u64 = 400;
@@ -236,7 +237,7 @@ async fn a_helper_begins_inside_the_backlog_and_ends_at_its_head() {
     let mut places = Vec::new();
     for _ in 0..2 * BACKLOG {
         range.poll(core, &interests.all()).await.unwrap();
-        // A worker takes each of them.
+        // A worker takes each activity that the poll has found.
         while let Some((activity, _)) =
             core.hints.activities.with(|hints| hints.take(core.clock.now(), &claimant))
         {
@@ -249,7 +250,7 @@ async fn a_helper_begins_inside_the_backlog_and_ends_at_its_head() {
         }
     }
     assert_eq!(places.len() as u64, BACKLOG, "{places:?}");
-    // The place is a part of the time in which the activities were created.
+    // The place is a share of the time in which the activities were created, not of their number.
     assert!(places[0] > 0, "the first is not at the head");
     assert!(places[399] < places[0] && places[1] > places[0], "{places:?}");
 }

@@ -42,15 +42,16 @@ const INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// many intervals.
 const STUCK_INTERVALS_MAX: u32 = 32;
 
-/// While passes find nothing: the intervals that a process skips in a partition that another
-/// process looks at, for each live process. It looks there in case the other does not.
+/// How many intervals a process skips, while passes find nothing, in a partition that another
+/// process looks at: this number times the number of live processes. It still looks there from
+/// time to time, in case the other process does not.
 const OTHERS_INTERVALS: u32 = 50;
 
 /// The most intervals that a process skips in a partition that another process looks at.
 const OTHERS_INTERVALS_MAX: u32 = 3200;
 
-/// While passes find nothing: the intervals that a process that fetches nothing skips in every
-/// partition. It does not know whether other processes look there.
+/// How many intervals a process that fetches nothing skips in every partition, while passes find
+/// nothing. Such a process does not know whether other processes look there.
 const UNKNOWN_INTERVALS: u32 = 45;
 
 /// The most documents of one round.
@@ -72,14 +73,14 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
     let interval = interval.max(INTERVAL_MIN);
     let Some(repair_signal) = core.upgrade().map(|core| Arc::clone(&core.repair_signal)) else { return };
     let mut partitions: HashMap<FeedRange, Arc<Mutex<PartitionState>>> = HashMap::new();
-    // Rounds end with this task: they are aborted when it is.
+    // The rounds are aborted when this task is aborted.
     let mut rounds = JoinSet::new();
     let (mut awake_until, mut first) = (Instant::now(), 0);
     loop {
         let is_woken = tokio::time::timeout(interval, repair_signal.woken()).await.is_ok();
         while rounds.try_join_next().is_some() {}
         let Some(core) = core.upgrade() else { return };
-        // When only rounds hold the provider, its last clone is dropped.
+        // When only rounds hold the provider, its last clone was dropped.
         if Arc::strong_count(&core) <= 1 + rounds.len() {
             return;
         }
@@ -96,7 +97,8 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
         match tokio::time::timeout(READ_TIMEOUT, core.store.container.feed_ranges()).await {
             Ok(Ok(mut ranges)) => {
                 partitions.retain(|range, _| ranges.contains(range));
-                // Each time another partition comes first, because only some can run.
+                // Another partition comes first each time, because only some rounds can run at
+                // once.
                 let ranges_count = ranges.len().max(1);
                 ranges.rotate_left(first % ranges_count);
                 first = (first + ROUNDS_MAX.min(ranges_count)) % ranges_count;
@@ -107,7 +109,8 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
                     let idle_intervals = match core.membership.view().reconciles(&range) {
                         Some(true) => 0,
                         None => UNKNOWN_INTERVALS,
-                        // All processes together look as often as this, however many there are.
+                        // So all processes together do not look more often when there are more of
+                        // them.
                         Some(false) => OTHERS_INTERVALS.saturating_mul(processes).min(OTHERS_INTERVALS_MAX),
                     };
                     if rounds.len() >= ROUNDS_MAX || state.skip_interval(is_awake, idle_intervals) {
@@ -122,9 +125,9 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
                 }
             }
             Ok(Err(error)) => {
-                tracing::debug!(%error, "the reconciler lacks the partitions and will try again")
+                tracing::debug!(%error, "the reconciler could not list the partitions and will try again")
             }
-            Err(_) => tracing::debug!("the reconciler lacks the partitions and will try again"),
+            Err(_) => tracing::debug!("the reconciler could not list the partitions and will try again"),
         }
         set_outbox_age(&core, partitions.values());
         raise_layout_version(&core).await;
@@ -216,9 +219,9 @@ impl PartitionState {
     }
 }
 
-/// Called after a pass that finished nothing, or a round that failed. `stuck_passes` is the
-/// number of such passes and rounds in a row before this one. Returns the number of intervals
-/// to skip, and the new number in a row.
+/// The pause after a pass that finished nothing, or a round that failed. `stuck_passes` is the
+/// number of such passes and rounds in a row before this one. Returns the number of intervals to
+/// skip, and the new value of `stuck_passes`.
 fn backoff(stuck_passes: u32) -> (u32, u32) {
     ((1 << stuck_passes.min(u32::BITS - 1)).min(STUCK_INTERVALS_MAX) - 1, stuck_passes.saturating_add(1))
 }

@@ -1,5 +1,5 @@
-//! Deletions of a tree by one distributed transaction, by a process that ends at any of its
-//! requests, and when the transaction is not possible.
+//! Deletions of a tree by one distributed transaction: by a process that ends at any of its
+//! requests, and with transactions that fail.
 
 use std::time::Duration;
 
@@ -88,9 +88,9 @@ async fn a_deletion_by_a_transaction_needs_no_coordinator_and_no_marks() {
         results.push((deleted.instances_deleted, deleted.events_deleted, deleted.queue_messages_deleted));
         let replaced = requests(&world, "replace_item").await - replaced_before;
         match fault {
-            // The end of each purge.
+            // Each purge ends with one replace.
             None => assert_eq!(replaced, 3),
-            // The marks, the stage of the coordinator and the tombstones too.
+            // The marks, the stage of the coordinator and the tombstones are replaces too.
             Some(_) => assert!(replaced > 6, "{replaced}"),
         }
         drop(provider);
@@ -101,7 +101,7 @@ async fn a_deletion_by_a_transaction_needs_no_coordinator_and_no_marks() {
 
 /// The deletion is counted as if its answer had arrived.
 #[tokio::test]
-async fn a_lost_answer_of_a_deletion_by_a_transaction_is_found_out() {
+async fn the_outcome_of_a_deletion_whose_answer_was_lost_is_found_out() {
     let world = World::open().await;
     let provider = provider(&world).await;
     create_tree(&world, &provider).await;

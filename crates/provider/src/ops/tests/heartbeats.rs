@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 
 use super::{World, activity_item};
 
-/// All workers of a process run long activities, so it fetches nothing. It is alive, and says so:
-/// otherwise the others would not ask it before they write forms of documents that it cannot read.
+/// All workers of a process run long activities, so it fetches nothing. It still writes
+/// heartbeats: otherwise other processes would take it for dead, and might write documents in a
+/// form that it cannot read.
 #[tokio::test(start_paused = true)]
 async fn a_process_whose_workers_are_all_busy_still_writes_heartbeats() {
     let world = World::open().await;

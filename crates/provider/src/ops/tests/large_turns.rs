@@ -110,7 +110,8 @@ async fn the_list_of_leftovers_is_gone_after_the_next_commit() {
     assert_eq!(listed().await, 0);
 }
 
-/// Each batch takes two seconds: the commit, and then those that delete what it consumed.
+/// Each batch takes two seconds: the commit, and then the batches that delete the consumed
+/// messages.
 #[tokio::test(start_paused = true)]
 async fn messages_of_a_large_turn_do_not_wait_until_its_completions_are_deleted() {
     let world = World::open().await;

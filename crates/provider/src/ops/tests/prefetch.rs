@@ -100,7 +100,7 @@ async fn an_activity_of_a_session_is_not_prefetched() {
 }
 
 #[tokio::test]
-async fn closing_gives_back_what_was_locked_ahead() {
+async fn closing_gives_back_prefetched_activities() {
     let world = World::open().await;
     let (provider, other) = (world.provider().await, world.provider().await);
     for id in 1..=2 {
@@ -120,5 +120,5 @@ async fn closing_gives_back_what_was_locked_ahead() {
     let found = other.fetch_work_item(LOCK, NO_WAIT, None, &TagFilter::default()).await.unwrap();
     let (item, _, attempt) = found.expect("the other process need not wait for the lock's end");
     assert!(matches!(item, WorkItem::ActivityExecute { id, .. } if id == 7 - first), "{item:?}");
-    assert_eq!(attempt, 1, "the lock that was given back is no attempt");
+    assert_eq!(attempt, 1, "the lock that was given back does not count as an attempt");
 }

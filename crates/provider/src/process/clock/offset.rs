@@ -33,7 +33,7 @@ pub(super) struct ResponseDate {
     pub(crate) is_near_wall: bool,
 }
 
-/// What is known about how far the service's clock is ahead of this machine's.
+/// The estimate of how far the service's clock is ahead of this machine's.
 #[derive(Debug, Default)]
 pub(super) struct OffsetEstimate {
     bounds: Option<Bounds>,

@@ -10,7 +10,7 @@ use crate::documents::stamp::Stamp;
 use crate::sync::lock;
 
 /// The most pieces of work remembered. When there are more, those whose time is over are
-/// forgotten; if there are none, further work is not left to others.
+/// forgotten. If no time is over, further work is not left to others.
 const REMEMBERED_MAX: usize = 8192;
 
 /// When this process may take each piece of work again, by the name of the work.
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_makes_room_and_a_full_table_forgets_nothing_that_counts() {
+    fn expired_entries_make_room_and_a_full_table_keeps_the_others() {
         let left = LeftToOthers::default();
         for number in 0..REMEMBERED_MAX {
             left.record(&number.to_string(), Stamp(100), Stamp(1));

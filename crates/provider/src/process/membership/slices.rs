@@ -53,7 +53,7 @@ impl Slices {
         Slices { space: Some(space.clone()), all }
     }
 
-    /// Whether the slices were cut from this reading of the partitions.
+    /// Whether the slices were cut from this read of the partitions.
     pub(super) fn is_cut_from(&self, space: &KeySpace) -> bool {
         self.space.as_ref().is_some_and(|own| own.is_same(space))
     }

@@ -18,7 +18,7 @@ use crate::faults::{InjectedResults, TransactionFault};
 /// The sentence in an answer that a fault rule injects.
 const MESSAGE: &str = "This answer was injected by a fault rule.";
 
-/// The answer to a transaction that is not carried out.
+/// The injected answer to a transaction, which is not carried out.
 pub(in crate::routes) async fn instead_of_serving(
     service: &RegionService,
     call: &Call,
@@ -43,7 +43,7 @@ pub(in crate::routes) async fn instead_of_serving(
     Ok(with_token(print(&request, results), token))
 }
 
-/// The answer that replaces the one of a transaction that was carried out.
+/// The injected answer to a transaction that was carried out. It replaces the real answer.
 pub(in crate::routes) fn after_serving(
     service: &RegionService,
     call: &Call,

@@ -27,7 +27,7 @@ use crate::transport::http2::{self, Http2Support, NewHttp2};
 use crate::transport::options::HttpOptions;
 use crate::transport::shard::Shard;
 
-/// What the server does with a request.
+/// The reaction of the server to a request.
 pub(super) enum Answer {
     After(Duration),
     /// Resets the stream, without saying that the request was not processed.
@@ -62,7 +62,7 @@ fn parts(method: Method) -> RequestParts {
 }
 
 impl World {
-    /// Servers that allow `streams_max` streams. `answer` has the number of the connection.
+    /// Servers that allow `streams_max` streams. `answer` gets the number of the connection.
     pub(super) fn new(
         options: HttpOptions,
         streams_max: u32,
@@ -109,14 +109,14 @@ impl World {
         (0..count).map(|_| self.send(method.clone())).collect()
     }
 
-    /// From now on, this connection carries no byte in either direction.
+    /// Freezes a connection: from now on it carries no byte in either direction.
     pub(super) fn freeze(&self, number: u64) {
         self.servers.frozen.send_modify(|frozen| {
             frozen.insert(number);
         });
     }
 
-    /// The server takes no more requests on this connection.
+    /// Makes the server take no more requests on this connection.
     pub(super) fn send_goaway(&self, number: u64) {
         self.servers.going_away.send_modify(|going_away| {
             going_away.insert(number);
@@ -164,7 +164,8 @@ impl World {
         self.connections.open_shards(self.connections.lock(), 1, None);
     }
 
-    /// The task of this connection looks as if it had never run, until it runs again.
+    /// Makes the task of this connection look stuck, as if it had not run for a long time, until
+    /// it runs again.
     pub(super) fn stop_pulse(&self, number: u64) {
         self.shard(number).core.pulse.expect_at(Instant::now() - 2 * LATE_AFTER);
     }

@@ -101,9 +101,10 @@ async fn read_all(
             }
             let state = before.as_ref().map(|before| &before.value);
             let has_begun = state.is_some_and(|state| !state.is_deleted());
-            // The start of a child is elsewhere: in an outbox that is being delivered, or it was
-            // delivered just now and a replica does not show it. Only marks make sure that it is
-            // found. Without it in the tombstone, the child would begin after its deletion.
+            // The child has not begun, and its start message was not found: the message is in an
+            // outbox that is being delivered, or it was delivered just now and a replica does not
+            // show it yet. Only the marks of a deletion in two phases make sure that it is found.
+            // If the tombstone did not name it, the child would begin after its deletion.
             if !has_begun && !heads.iter().any(DocumentHead::is_start_of_child) {
                 return Ok(None);
             }
@@ -149,7 +150,7 @@ async fn commit(core: &Core, doomed: &[Doomed]) -> Result<Committed, Failure> {
             Err(TransactionError::Aborted(aborted)) if aborted.is_retriable() => Ok(Committed::Stale),
             Err(TransactionError::Aborted(aborted)) => Ok(judge_abort(aborted.error())),
             Err(TransactionError::OutcomeUnknown(unknown)) => Err(unknown.error().clone().into()),
-            // Nothing was written. Two phases need no transactions.
+            // Nothing was written. A deletion in two phases needs no transaction.
             Err(TransactionError::Failed(error)) => {
                 if is_unsupported(&error) {
                     core.transactions.record_refusal(&error);

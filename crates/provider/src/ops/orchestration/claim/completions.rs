@@ -1,9 +1,9 @@
 //! Further completions of a turn, beyond the messages that its commit can delete.
 //!
-//! The runtime replays the whole history in each turn, and in a fan-out the time of a replay grows
-//! with the square of the number of activities. So the number of turns decides how long a wide
-//! fan-out takes, and a turn takes as many completions as it can. The commit lists those that
-//! it does not delete in the state, see `ops::orchestration::leftovers`.
+//! The runtime replays the whole history in each turn, and in a fan-out the time of a replay
+//! grows with the square of the number of activities. So the number of turns decides how long a
+//! wide fan-out takes, and a turn takes as many completions as it can. The state lists the
+//! completions that the commit does not delete, see `ops::orchestration::leftovers`.
 
 use std::collections::HashSet;
 
@@ -23,7 +23,7 @@ use crate::store::Store;
 /// lists as not deleted. Their ids are in the state document, which has to stay small.
 const FURTHER_MAX: usize = 1500;
 
-/// No further completion is taken when those taken have this many bytes.
+/// When the further completions of a turn have this many bytes, no more are taken.
 const BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Containers with this layout version are used only by processes that know

@@ -1,5 +1,5 @@
-//! The operations of a commit. A batch and a transaction have the same ones in the instance's own
-//! partition and in the same order, except the outboxes, which only a batch has.
+//! The operations of a commit in the instance's own partition. A batch and a transaction have the
+//! same operations in the same order, but only a batch has outboxes.
 
 use perihelion_client::{Batch, Container, DistributedWriteTransaction, Error, Etag, Patch};
 use serde::Serialize;
@@ -9,7 +9,7 @@ use crate::documents::{Activity, DocumentType, STATE_ID};
 use crate::ops::orchestration::stage::Staged;
 use crate::plan::{PastWrite, TurnPlan};
 
-/// What the operations are added to.
+/// The batch or the transaction that the operations are added to.
 pub(super) enum Operations<'a> {
     Batch(&'a mut Batch),
     Transaction {

@@ -105,10 +105,10 @@ fn add_all(
     Ok(own_operations)
 }
 
-/// What an aborted transaction means. Nothing was written. If the state has changed, the commit is
-/// stale, as a batch would be. After all other refusals the batch is sent, for two reasons. A batch
-/// processes the state first, while a service may name any of the operations that failed in a
-/// transaction. And the outbox of a batch delivers the messages: a message that exists already
+/// Judges an aborted transaction, which has written nothing. If the state has changed, the commit
+/// is stale, as a batch would be. After all other refusals the batch is sent, for two reasons. A
+/// batch processes the state first, while a service may name any of the operations that failed in
+/// a transaction. And the outbox of a batch delivers the messages: a message that exists already
 /// counts as delivered, and a message that its partition refuses does not hold up its sender.
 fn judge_abort(
     plan: &TurnPlan,
@@ -127,9 +127,8 @@ fn judge_abort(
     Ok(TransactionOutcome::OnlyAsBatch(Obstacle::Refused(error)))
 }
 
-/// What it means that the service has not processed the transaction. After a permanent refusal
-/// the batch is sent: the service may accept the batch, or its refusal of the batch says what is
-/// wrong.
+/// Judges a transaction that the service has not processed. After a permanent refusal the batch
+/// is sent: the service may accept the batch, or its refusal of the batch says what is wrong.
 fn judge_failure(error: Error) -> Result<TransactionOutcome, Failure> {
     let status = error.status();
     if is_unsupported(&error) {

@@ -24,7 +24,7 @@ fn a_parked_instance_is_looked_at_ever_less_often() {
 }
 
 #[test]
-fn one_parked_instance_is_looked_at_per_interval_and_each_gets_its_look() {
+fn one_parked_instance_is_looked_at_per_interval_and_none_is_left_out() {
     let (old, begun) = (capability("old"), Instant::now());
     let dispatcher = |seconds| Dispatcher { capability: &old, now: begun + Duration::from_secs(seconds) };
     let names: Vec<String> = (0..20).map(|number| format!("{number:02}")).collect();
@@ -76,5 +76,5 @@ fn an_unstarted_instance_is_parked_for_all_until_its_next_message() {
     assert!(!parked.contains("a") && !parked.may_be_start("a", Stamp(6)));
     parked.park("a", Dispatcher { capability: &old, now: at });
     parked.message_arrived("a");
-    assert!(parked.contains("a"), "a message changes no version");
+    assert!(parked.contains("a"), "a message does not change the version that the instance needs");
 }

@@ -1,4 +1,4 @@
-//! What holds for every status that a server can answer with.
+//! Invariants of the evaluation, checked for every status that a server can answer with.
 
 use super::*;
 use crate::pipeline::retry::findings::{self, Finding};

@@ -1,6 +1,6 @@
-//! No match has a wildcard arm: neither `_`, nor a name that binds all other values,
-//! nor a macro that contains such an arm. The lints of `retry.rs` check enums. This
-//! test reads the text of the files, so it checks numbers as well.
+//! Checks that no match in the retry rules has a wildcard arm: neither `_`, nor a name that binds
+//! all other values, nor a macro that contains such an arm. The lints of `retry.rs` check enums.
+//! This test reads the text of the files, so it checks numbers as well.
 
 const FILES: [(&str, &str); 6] = [
     ("evaluate.rs", include_str!("../../evaluate.rs")),
