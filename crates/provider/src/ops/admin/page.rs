@@ -49,6 +49,11 @@ pub(crate) async fn run(store: &Store, options: &ListOptions) -> Result<ListPage
         return Ok(ListPage { instances, continuation: wrap(Position::Pending(None)) });
     }
     let page = pending::page(store, options, pending_from, room).await?;
+    if options.id.is_some() && instances.is_empty() && page.instances.is_empty() {
+        // A pending instance may have begun between the two queries. Then it exists now.
+        let (instances, _) = existing_page(store, options, None, size).await?;
+        return Ok(ListPage { instances, continuation: None });
+    }
     instances.extend(page.instances);
     let continuation = page.continuation.and_then(|next| wrap(Position::Pending(Some(next))));
     Ok(ListPage { instances, continuation })
