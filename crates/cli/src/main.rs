@@ -12,6 +12,7 @@ mod emulator_image;
 mod exit;
 mod logs;
 mod process;
+mod progress;
 mod settings;
 
 use std::process::ExitCode;

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use perihelion_client::{Client, IdempotencyToken, TransactionError, TransactionResults};
 
 use self::file::{TransactionFile, TransactionToRun};
-use crate::account::AccountArgs;
+use crate::account::{self, AccountArgs};
 use crate::args::Level;
 use crate::exit::{self, Failure};
 use crate::logs;
@@ -55,7 +55,7 @@ enum TransactionCommand {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = format!("{EXAMPLES}\n\n{}", exit::HELP))]
+#[command(after_help = format!("{EXAMPLES}\n\n{}\n\n{}", account::HELP, exit::HELP))]
 struct RunArgs {
     /// The file with the operations
     #[arg(value_name = "FILE.json")]
@@ -82,8 +82,16 @@ pub(crate) fn run(typed: TransactionArgs, _started_at: Instant) -> Result<(), Fa
 
 async fn run_file(typed: RunArgs) -> Result<(), Failure> {
     let file = TransactionFile::read(&typed.file)?;
-    let client = typed.account.connect().await?;
-    let result = match build(&client, &file, typed.token)? {
+    let account = typed.account.resolve()?;
+    account.run(async |client| execute(client, &file, typed.token).await).await
+}
+
+async fn execute(
+    client: &Client,
+    file: &TransactionFile,
+    token: Option<IdempotencyToken>,
+) -> Result<(), Failure> {
+    let result = match build(client, file, token)? {
         TransactionToRun::Write(transaction) => {
             eprintln!("token {}", transaction.idempotency_token());
             transaction.commit().await
@@ -93,10 +101,10 @@ async fn run_file(typed: RunArgs) -> Result<(), Failure> {
     match result {
         Ok(results) => {
             let head = if file.is_read() { "read" } else { "committed" };
-            print(&format!("{}{}", table(&file, &results), summary(head, &results)))
+            print(&format!("{}{}", table(file, &results), summary(head, &results)))
         }
         Err(TransactionError::Aborted(aborted)) => {
-            print(&table(&file, aborted.results()))?;
+            print(&table(file, aborted.results()))?;
             let why = aborted.diagnostic().map_or_else(String::new, |text| format!("\n{text}"));
             let again = aborted.next_token().map_or_else(String::new, |token| {
                 format!("\nIt may succeed later: run the same file with --token {token}")
