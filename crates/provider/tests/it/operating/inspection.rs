@@ -162,6 +162,25 @@ async fn a_tree_has_every_descendant_below_its_parent() {
     assert!(error.message.contains("nobody not found"), "{error}");
 }
 
+/// A listing by id asks for existing instances and then for pending ones. It once missed an instance
+/// that began in between.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_is_found_by_its_id_while_it_begins() {
+    let server = server(1).await;
+    let provider = provider(&server).await;
+    for n in 0..100 {
+        let id = format!("order-{n}");
+        provider.enqueue_for_orchestrator(start(&id, None), None).await.unwrap();
+        let other = provider.clone();
+        let turn = tokio::spawn(async move { turn(&other, Some("Completed"), vec![], None).await });
+        while !turn.is_finished() {
+            let page = provider.list(&ListOptions::new().with_id(id.as_str())).await.unwrap();
+            assert_eq!(page.instances.len(), 1, "{id}");
+        }
+        turn.await.unwrap();
+    }
+}
+
 /// A tool must not leave a container behind because someone misspelt its name.
 #[tokio::test]
 async fn a_provider_for_tools_creates_nothing_and_runs_no_task() {
