@@ -100,8 +100,8 @@ mod tests {
     #[test]
     fn paths_are_relative_to_the_file() {
         let text = "[account]\nendpoint = \"https://a/\"\nkey_file = \"k\"\ndata = \"/d\"\n";
-        let file = ConfigFile::parse(text, Path::new("/home/x/perihelion.toml")).unwrap();
-        assert_eq!(file.account.key_file.as_deref(), Some(Path::new("/home/x/k")));
+        let file = ConfigFile::parse(text, Path::new("/srv/x/perihelion.toml")).unwrap();
+        assert_eq!(file.account.key_file.as_deref(), Some(Path::new("/srv/x/k")));
         assert_eq!(file.account.data.as_deref(), Some(Path::new("/d")));
     }
 

@@ -28,7 +28,7 @@ fn resolved(case: &Case) -> String {
     let names = NameArgs { database: option("--database"), container: option("--container") };
     let variable =
         |name: &str| variables.iter().find(|(it, _)| *it == name).map(|(_, value)| (*value).to_owned());
-    let path = Path::new("/home/x/perihelion.toml");
+    let path = Path::new("/srv/x/perihelion.toml");
     let file = file.map(|text| ConfigFile::parse(&format!("[account]\n{text}"), path).unwrap());
     match Account::resolve(&typed, &names, &Surroundings { variable: &variable, file }) {
         Err(failure) => format!("{failure:?}"),
@@ -73,13 +73,13 @@ fn the_first_place_that_names_an_account_wins_whole() {
             &[],
             &[],
             Some(file),
-            "https://file/ (from /home/x/perihelion.toml) key=c2VjcmV0NA== shop/duroxide",
+            "https://file/ (from /srv/x/perihelion.toml) key=c2VjcmV0NA== shop/duroxide",
         ),
         case(
             &[],
             &[],
             Some("data = \"d\""),
-            "/home/x/d (from /home/x/perihelion.toml) key=- duroxide/duroxide",
+            "/srv/x/d (from /srv/x/perihelion.toml) key=- duroxide/duroxide",
         ),
         case(&[], endpoint, Some(file), "https://env/ (from COSMOS_ENDPOINT) key=c2VjcmV0Mw== shop/duroxide"),
         case(
@@ -111,7 +111,7 @@ fn the_first_place_that_names_an_account_wins_whole() {
             &["--key", "a2V5"],
             &[],
             Some(file),
-            "https://file/ (from /home/x/perihelion.toml) key=a2V5 shop/duroxide",
+            "https://file/ (from /srv/x/perihelion.toml) key=a2V5 shop/duroxide",
         ),
         case(
             &["--key", "a2V5"],
@@ -136,7 +136,7 @@ fn the_first_place_that_names_an_account_wins_whole() {
             &[],
             &[("COSMOS_DATABASE", "c"), ("COSMOS_CONTAINER", "d")],
             Some(file),
-            "https://file/ (from /home/x/perihelion.toml) key=c2VjcmV0NA== c/d",
+            "https://file/ (from /srv/x/perihelion.toml) key=c2VjcmV0NA== c/d",
         ),
     ] {
         assert_eq!(resolved(&case), case.expected);

@@ -76,6 +76,12 @@ impl SelectionArgs {
             return Ok(Selection { instances, meaning: None, is_cut: false });
         };
         let options = parse_filter(filter)?;
+        if options == ListOptions::new() {
+            return Err(Failure::usage(
+                "an empty filter would select every workflow",
+                "say which ones; created>=0s means all of them",
+            ));
+        }
         let (instances, is_cut) = read(provider, &options, self.limit as usize, is_wanted).await?;
         Ok(Selection { instances, meaning: Some(options.meaning()), is_cut })
     }
