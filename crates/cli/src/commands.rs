@@ -3,14 +3,25 @@
 
 mod cert;
 mod check;
+mod completions;
+mod container;
 mod demo;
 mod dev;
+mod feed;
+mod item;
+mod man;
 mod manage;
 mod migrate;
+mod noun;
+mod query;
+mod queue;
 mod serve;
 mod server;
+mod session;
 mod stress;
 mod transaction;
+mod worker;
+mod workflow;
 
 use std::time::Instant;
 
@@ -25,6 +36,10 @@ Examples:
   perihelion dev --data ./data       the same, with data in ./data
   perihelion dev --throughput 400    answers 429 as a container with 400 RU/s does
   perihelion server --data /var/lib/perihelion --key-file /etc/perihelion/key
+  perihelion workflow list status=failed 'created<2h'
+  perihelion workflow execute hello --input '\"Ada\"'
+  perihelion queue list --watch
+  perihelion query 'SELECT * FROM c' -d shop -c orders --explain
   perihelion migrate --from duroxide/duroxide --to duroxide/workflows
   perihelion stress                  throughput, latency and cost of workflows
   perihelion transaction run transfer.json   writes to several containers, all or nothing
@@ -67,10 +82,20 @@ commands! {
     Demo(demo::DemoArgs) => demo,
     Dev(dev::DevArgs) => dev,
     Server(server::ServerArgs) => server,
+    Workflow(workflow::WorkflowArgs) => workflow,
+    Queue(queue::QueueArgs) => queue,
+    Worker(worker::WorkerArgs) => worker,
+    Session(session::SessionArgs) => session,
+    Item(item::ItemArgs) => item,
+    Container(container::ContainerArgs) => container,
+    Query(query::QueryArgs) => query,
+    Feed(feed::FeedArgs) => feed,
     Migrate(migrate::MigrateArgs) => migrate,
     Stress(stress::StressArgs) => stress,
     Transaction(transaction::TransactionArgs) => transaction,
     Manage(manage::ManageArgs) => manage,
     Check(check::CheckArgs) => check,
     Cert(cert::CertArgs) => cert,
+    Completions(completions::CompletionsArgs) => completions,
+    Man(man::ManArgs) => man,
 }

@@ -8,10 +8,13 @@ mod account;
 mod args;
 mod banner;
 mod commands;
+mod context;
 mod emulator_image;
 mod exit;
 mod logs;
+mod output;
 mod process;
+mod progress;
 mod settings;
 
 use std::process::ExitCode;

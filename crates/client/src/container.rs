@@ -12,7 +12,7 @@ use crate::handle::ContainerHandle;
 use crate::items::{self, ItemOptions};
 use crate::patch::Patch;
 use crate::properties::ContainerProperties;
-use crate::query::{Query, QueryFeed};
+use crate::query::{self, Query, QueryFeed};
 use crate::read_many::{self, ManyItems};
 use crate::response::{Item, Written, encode};
 use crate::throughput::{ProvisionedThroughput, Throughput};
@@ -325,6 +325,13 @@ impl Container {
     /// ```
     pub fn query<T: DeserializeOwned>(&self, query: impl Into<Query>) -> QueryFeed<T> {
         QueryFeed::new(&self.handle, query.into())
+    }
+
+    /// The service's plan for a query over the whole container, as the service writes it: what
+    /// the client has to merge, and the statement for each partition. For tools; queries ask
+    /// for their plan themselves. A statement that needs no plan has one too.
+    pub async fn query_plan(&self, query: impl Into<Query>) -> Result<serde_json::Value, Error> {
+        query::read_plan(&self.handle, &query.into()).await
     }
 
     /// Reads all documents.

@@ -32,6 +32,8 @@ pub use page::Page;
 pub use statement::Query;
 pub use streams::{Pages, Rows};
 
+pub(crate) use route::read_plan;
+
 use crate::Error;
 use crate::deadline;
 use crate::handle::ContainerHandle;

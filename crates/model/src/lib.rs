@@ -1,5 +1,5 @@
 //! The data types that server and client share: JSON values, resource ids, partition
-//! keys and their hashes, session tokens, etags, UUIDs, calendar dates. No I/O and no
+//! keys and their hashes, session tokens, etags, UUIDs, calendar dates, times as text. No I/O and no
 //! clock.
 
 #![warn(missing_docs)]
@@ -11,4 +11,5 @@ mod murmur;
 pub mod partition_key;
 pub mod resource_id;
 pub mod session_token;
+pub mod timestamp;
 pub mod uuid;

@@ -4,5 +4,6 @@
 mod admin;
 pub(crate) mod builder;
 pub mod client;
+mod inspect;
 pub mod provider;
 mod runtime;

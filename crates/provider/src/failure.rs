@@ -14,6 +14,8 @@ pub(crate) enum Failure {
     LockLost,
     /// The instance, or one of its executions, does not exist. Holds its name.
     NotFound(String),
+    /// The container does not exist, and the provider was opened for a tool. Holds its name.
+    NotFoundContainer(String),
     /// The instance has not ended. Holds its id.
     StillRunning(String),
     /// The request is not possible. Repeating it does not help.
@@ -29,9 +31,11 @@ impl Failure {
         match self {
             Failure::Storage(error) => error.is_transient() || is_access_refused(error),
             Failure::Contended(_) => true,
-            Failure::LockLost | Failure::NotFound(_) | Failure::StillRunning(_) | Failure::Refused(_) => {
-                false
-            }
+            Failure::LockLost
+            | Failure::NotFound(_)
+            | Failure::NotFoundContainer(_)
+            | Failure::StillRunning(_)
+            | Failure::Refused(_) => false,
         }
     }
 
@@ -55,6 +59,7 @@ impl Failure {
             Failure::Storage(error) => error.to_string(),
             Failure::LockLost => "the lock is lost".to_owned(),
             Failure::NotFound(instance) => format!("{instance} does not exist"),
+            Failure::NotFoundContainer(name) => format!("the container {name} does not exist"),
             Failure::StillRunning(instance) => format!("{instance} still runs"),
             Failure::Refused(message) | Failure::Contended(message) => message.clone(),
         };
@@ -84,6 +89,7 @@ impl Failure {
                 "Invalid lock token: the lock is unknown, has expired, or is held by another".to_owned()
             }
             Failure::NotFound(instance) => format!("Instance {instance} not found"),
+            Failure::NotFoundContainer(name) => format!("the container {name} does not exist"),
             Failure::StillRunning(instance) => {
                 format!("Instance {instance} is still running. Cancel it first, or delete it with force")
             }

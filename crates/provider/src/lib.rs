@@ -81,6 +81,10 @@ pub use api::{client, provider};
 pub use migrate::{ContainerName, Migration, MigrationReport};
 pub use options::config::{CommitTier, CosmosDBProviderConfig, OutboxFaultInjector};
 pub use options::cross_instance::CrossInstance;
+pub use options::filter::FilterError;
+pub use options::inspection::{
+    InstanceCounts, QueueInfo, QueueKind, SessionInfo, TreeInstance, WorkerInfo, WorkflowTree,
+};
 pub use options::listing::{ListOptions, ListOrder, ListPage, ListedInstance};
 pub use options::retention::RetentionOptions;
 pub use process::metrics::{Latency, MethodMetrics, ProviderMetrics};

@@ -1,7 +1,9 @@
 //! The options that a program passes to the provider: configuration, cross-instance messages,
-//! listing, retention.
+//! listing and its filter language, retention.
 
 pub(crate) mod config;
 pub(crate) mod cross_instance;
+pub(crate) mod filter;
+pub(crate) mod inspection;
 pub(crate) mod listing;
 pub(crate) mod retention;

@@ -63,15 +63,23 @@ pub(crate) struct Store {
     pub(crate) is_new: bool,
 }
 
+/// How a container is opened.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Opening {
+    /// Whether a container with an unfinished migration is allowed.
+    pub(crate) is_migrating: bool,
+    /// Whether a missing container is an error, and the container's settings stay as they are.
+    pub(crate) is_tool: bool,
+}
+
 impl Store {
     /// Opens the container, and creates it with its database if it is missing. Refuses an
     /// account or a container on which the provider cannot run: see `preflight` and `layout`.
-    /// `is_migrating` allows a container with an unfinished migration.
     pub(crate) async fn open(
         client: &Client,
         database: &str,
         container: &str,
-        is_migrating: bool,
+        opening: Opening,
     ) -> Result<Store, Failure> {
         preflight::check_names(database, container)?;
         preflight::check_account(client)?;
@@ -79,10 +87,13 @@ impl Store {
         match handle.properties().await {
             Ok(properties) => {
                 preflight::check_partition_key(&handle, &properties)?;
-                layout::check(&handle, &properties, is_migrating).await?;
+                layout::check(&handle, &properties, opening.is_migrating).await?;
                 let layout_version = ContainerVersion::read(&handle).await?;
                 preflight::check_container(&handle, &properties)?;
-                let is_ttl_on = preflight::switch_ttl_on(&handle, properties).await?;
+                let is_ttl_on = match opening.is_tool {
+                    true => properties.ttl.is_some(),
+                    false => preflight::switch_ttl_on(&handle, properties).await?,
+                };
                 Ok(Store {
                     client: client.clone(),
                     container: handle,
@@ -91,6 +102,9 @@ impl Store {
                     layout_version,
                     is_new: false,
                 })
+            }
+            Err(error) if error.is_not_found() && opening.is_tool => {
+                Err(Failure::NotFoundContainer(format!("{database}/{container}")))
             }
             Err(error) if error.is_not_found() => {
                 let created = create_container(client, database, container).await;

@@ -12,12 +12,9 @@ use perihelion_wire::signature::{EMULATOR_KEY, MANAGEMENT_TYPE, MasterKey};
 use perihelion_wire::transport::{Endpoint, Request, Response, Route, Transport};
 use perihelion_wire::{date, headers};
 
-use crate::account::AccountArgs;
+use crate::account::{self, AccountArgs};
 use crate::exit::{self, Failure};
 use crate::process::{block_on, print};
-
-/// The server of `perihelion dev`.
-const DEFAULT_ENDPOINT: &str = "http://127.0.0.1:8081/";
 
 /// How long a request may take: the longest wait that the interface offers is a minute.
 const TIMEOUT: Duration = Duration::from_secs(90);
@@ -28,12 +25,11 @@ Examples:
   perihelion manage POST faults '{\"operation\":\"create_item\",\"count\":3,\"status\":429}'
   COSMOS_ENDPOINT=http://db:8081 COSMOS_KEY=... perihelion manage POST reset
 
-Without an endpoint the request goes to http://127.0.0.1:8081/. Without a key it is
-signed with the emulators' well-known key.";
+Without a key the request is signed with the emulators' well-known key.";
 
 /// Send a signed request to the management interface of a server.
 #[derive(Debug, Args)]
-#[command(after_help = format!("{EXAMPLES}\n\n{}", exit::HELP))]
+#[command(after_help = format!("{EXAMPLES}\n\n{}\n\n{}", account::HELP, exit::HELP))]
 pub(crate) struct ManageArgs {
     #[command(flatten)]
     account: AccountArgs,
@@ -70,8 +66,10 @@ async fn send_and_print(typed: ManageArgs) -> Result<(), Failure> {
 
 /// The request, and how messages name it.
 fn signed_request(typed: &ManageArgs) -> Result<(Request, String), Failure> {
-    let (endpoint, key) = typed.account.endpoint_and_key();
-    let endpoint_text = endpoint.unwrap_or(DEFAULT_ENDPOINT);
+    let account = typed.account.resolve()?;
+    let (endpoint_text, key) = account.endpoint_and_key().ok_or_else(|| {
+        Failure::usage("no server is named", "name one with --endpoint or COSMOS_ENDPOINT; --data has none")
+    })?;
     let endpoint = Endpoint::parse(endpoint_text).map_err(|_| {
         Failure::usage(
             format!("{endpoint_text:?} is not an endpoint"),
@@ -93,8 +91,7 @@ fn signed_request(typed: &ManageArgs) -> Result<(Request, String), Failure> {
     let authorization = key.authorization_header(method.as_str(), MANAGEMENT_TYPE, &path, &date);
     let date = HeaderValue::from_str(&date).map_err(Failure::runtime)?;
     let headers = HeaderMap::from_iter([(headers::MS_DATE, date), (headers::AUTHORIZATION, authorization)]);
-    let shown =
-        format!("{method} /{path} on {}", typed.account.endpoint_and_key().0.unwrap_or(DEFAULT_ENDPOINT));
+    let shown = format!("{method} /{path} on {endpoint_text}");
     let body = typed.body.clone().unwrap_or_default().into();
     let deadline = (tokio::time::Instant::now() + TIMEOUT).into_std();
     Ok((Request { endpoint, method, target, headers, body, deadline, route: Route::default() }, shown))

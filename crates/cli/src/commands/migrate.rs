@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use duroxide_cdb::{ContainerName, Migration, MigrationReport};
+use perihelion_client::Client;
 
-use crate::account::AccountArgs;
+use crate::account::{self, AccountArgs};
 use crate::args::Level;
 use crate::exit::{self, Failure};
 use crate::logs;
@@ -27,7 +28,7 @@ is complete, providers cannot open the new container.";
 /// Move the workflows of the published crate duroxide-cdb (0.1.10 and before) into a new
 /// container, where this version goes on with them.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = format!("{EXAMPLES}\n\n{}", exit::HELP))]
+#[command(after_help = format!("{EXAMPLES}\n\n{}\n\n{}", account::HELP, exit::HELP))]
 pub(crate) struct MigrateArgs {
     /// The container of the published crate
     #[arg(long, value_name = "DATABASE/CONTAINER")]
@@ -68,7 +69,11 @@ pub(crate) fn run(typed: MigrateArgs, _started_at: Instant) -> Result<(), Failur
 }
 
 async fn migrate(typed: MigrateArgs) -> Result<(), Failure> {
-    let client = typed.account.connect().await?;
+    let account = typed.account.resolve()?;
+    account.run(async |client| move_instances(client.clone(), typed).await).await
+}
+
+async fn move_instances(client: Client, typed: MigrateArgs) -> Result<(), Failure> {
     let (is_dry, target) = (typed.dry_run, typed.to.clone());
     let mut migration =
         Migration::new(client, typed.from, typed.to).with_dry_run(is_dry).with_force(typed.force);

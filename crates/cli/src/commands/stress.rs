@@ -7,7 +7,6 @@
 //! result.
 
 mod latencies;
-mod progress;
 mod report;
 mod row;
 mod target;
@@ -21,7 +20,6 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use tokio::sync::watch;
 
-use self::progress::Progress;
 use self::report::Report;
 use self::row::{Concurrency, Row};
 use self::target::{Names, Target};
@@ -31,6 +29,7 @@ use crate::args::{Level, parse_time};
 use crate::exit::{self, Failure};
 use crate::logs;
 use crate::process::{Signals, block_on, print};
+use crate::progress::Progress;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -59,7 +58,10 @@ The table has one row for each concurrency:
   409/412    writes that lost against another writer, in all
   429        throttled answers, in all
 
-Without an account the engine runs in memory. With one, the run creates a database or
+Without an account the engine runs in memory. An account is named by the options, by
+the environment (AZURE_COSMOS_CONNECTION_STRING, COSMOS_CONNECTION_STRING, or
+COSMOS_ENDPOINT with COSMOS_KEY) or by perihelion.toml, or --data names a data
+directory. Then the run creates a database or
 a container of its own and removes it at the end, also after Ctrl-C. A container that
 exists is used only when --container names it. It must hold no unfinished workflows,
 and no other program may use it meanwhile. It stays, without the instances of this run.

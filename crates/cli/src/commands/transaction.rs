@@ -8,13 +8,14 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use perihelion_client::{Client, IdempotencyToken, TransactionError, TransactionResults};
+use perihelion_client::{Client, IdempotencyToken, TransactionError, TransactionResult, TransactionResults};
 
-use self::file::{TransactionFile, TransactionToRun};
-use crate::account::AccountArgs;
+use self::file::{FileOperation, TransactionFile, TransactionToRun};
+use crate::account::{self, AccountArgs};
 use crate::args::Level;
 use crate::exit::{self, Failure};
 use crate::logs;
+use crate::output::table::grid;
 use crate::process::{block_on, print};
 
 const EXAMPLES: &str = r#"The file has one JSON object:
@@ -55,7 +56,7 @@ enum TransactionCommand {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = format!("{EXAMPLES}\n\n{}", exit::HELP))]
+#[command(after_help = format!("{EXAMPLES}\n\n{}\n\n{}", account::HELP, exit::HELP))]
 struct RunArgs {
     /// The file with the operations
     #[arg(value_name = "FILE.json")]
@@ -82,8 +83,16 @@ pub(crate) fn run(typed: TransactionArgs, _started_at: Instant) -> Result<(), Fa
 
 async fn run_file(typed: RunArgs) -> Result<(), Failure> {
     let file = TransactionFile::read(&typed.file)?;
-    let client = typed.account.connect().await?;
-    let result = match build(&client, &file, typed.token)? {
+    let account = typed.account.resolve()?;
+    account.run(async |client| execute(client, &file, typed.token).await).await
+}
+
+async fn execute(
+    client: &Client,
+    file: &TransactionFile,
+    token: Option<IdempotencyToken>,
+) -> Result<(), Failure> {
+    let result = match build(client, file, token)? {
         TransactionToRun::Write(transaction) => {
             eprintln!("token {}", transaction.idempotency_token());
             transaction.commit().await
@@ -93,10 +102,10 @@ async fn run_file(typed: RunArgs) -> Result<(), Failure> {
     match result {
         Ok(results) => {
             let head = if file.is_read() { "read" } else { "committed" };
-            print(&format!("{}{}", table(&file, &results), summary(head, &results)))
+            print(&format!("{}{}", table(file, &results), summary(head, &results)))
         }
         Err(TransactionError::Aborted(aborted)) => {
-            print(&table(&file, aborted.results()))?;
+            print(&table(file, aborted.results()))?;
             let why = aborted.diagnostic().map_or_else(String::new, |text| format!("\n{text}"));
             let again = aborted.next_token().map_or_else(String::new, |token| {
                 format!("\nIt may succeed later: run the same file with --token {token}")
@@ -118,9 +127,9 @@ fn build(
 
 /// The table of the operations, one line each: kind, container, id, status, charge and etag.
 fn table(file: &TransactionFile, results: &TransactionResults) -> String {
-    let mut rows = vec![["", "operation", "container", "id", "status", "RU", "etag"].map(str::to_owned)];
-    for (index, (operation, result)) in file.operations.iter().zip(results).enumerate() {
-        rows.push([
+    let heads = ["", "operation", "container", "id", "status", "RU", "etag"].map(str::to_owned);
+    let row = |(index, (operation, result)): (usize, (&FileOperation, &TransactionResult))| {
+        vec![
             index.to_string(),
             operation.verb.name().to_owned(),
             operation.container.clone(),
@@ -128,17 +137,10 @@ fn table(file: &TransactionFile, results: &TransactionResults) -> String {
             result.status().to_string(),
             format!("{:.2}", result.charge()),
             result.etag().map_or_else(String::new, ToString::to_string),
-        ]);
-    }
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
-    let mut text = String::new();
-    for row in &rows {
-        let cells: Vec<String> =
-            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        text.push_str(cells.join("  ").trim_end());
-        text.push('\n');
-    }
+        ]
+    };
+    let rows: Vec<Vec<String>> = file.operations.iter().zip(results).enumerate().map(row).collect();
+    let mut text = grid(&heads, &rows);
     if file.is_read() {
         for (index, result) in
             results.results().iter().enumerate().filter(|(_, result)| !result.body().is_empty())

@@ -72,6 +72,9 @@ fn help_names_the_commands_examples_and_exit_codes() {
         "migrate",
         "stress",
         "transaction",
+        "workflow",
+        "queue",
+        "query",
         "cert",
         "--version",
         "Examples:",
@@ -141,6 +144,20 @@ fn help_of_transaction_shows_the_form_of_the_file_and_what_to_do_with_a_token() 
     let parts = ["FILE.json", "--token", "ifMatch", "DATABASE/CONTAINER", "COSMOS_ENDPOINT", "Exit codes:"];
     check(&["transaction", "run", "--help"], &parts);
     check(&["transaction", "--help"], &["run"]);
+}
+
+#[test]
+fn completions_and_manual_pages_name_the_verbs() {
+    for shell in ["bash", "zsh", "fish"] {
+        check(&["completions", shell], &["perihelion", "workflow", "describe", "connection-string"]);
+    }
+    check(&["man"], &[".TH perihelion", "perihelion\\-workflow"]);
+    check(&["man", "--help"], &["--directory"]);
+    let scratch = perihelion_testkit::ScratchDirectory::new();
+    let directory = scratch.path().join("man1");
+    assert!(help(&["man", "--directory", directory.to_str().expect("a path")]).is_empty());
+    let page = std::fs::read_to_string(directory.join("perihelion-workflow-list.1")).expect("a page");
+    assert!(page.contains("List workflows") && page.contains("status=failed"), "{page}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Tests of the real binary: its output and its exit codes.
 
+mod account;
 mod bank;
 mod certificates;
 mod crashing;
@@ -13,3 +14,5 @@ mod serving;
 mod stress;
 mod transaction;
 mod usage;
+mod verbs;
+mod watch;

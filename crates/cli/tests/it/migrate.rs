@@ -61,8 +61,9 @@ fn a_container_is_moved_once_and_never_while_it_is_in_use() {
 fn wrong_usage_and_failures_have_different_exit_codes() {
     let no_database = run(&["migrate", "--from", "old", "--to", "shop/new"]);
     check(&no_database, 2, "", "DATABASE/CONTAINER");
-    let no_account = run(&["migrate", "--from", "shop/old", "--to", "shop/new"]);
-    check(&no_account, 2, "", "COSMOS_CONNECTION_STRING");
+    let account =
+        ["migrate", "--from", "shop/old", "--to", "shop/new", "--endpoint", "https://shop.invalid/"];
+    check(&run(&account), 2, "", "COSMOS_CONNECTION_STRING");
     let secret = "c2VjcmV0IGtleSBvZiBtaW5l";
     let server = RunningServer::start(&mut command(&ScratchDirectory::new(), &["dev", "--port", "0"]));
     let wrong_key = migrate(&format!("http://127.0.0.1:{}", server.port()), secret, &[]);

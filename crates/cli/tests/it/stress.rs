@@ -158,6 +158,21 @@ fn a_failed_orchestration_is_reported_and_ends_with_an_error() {
 }
 
 #[test]
+fn a_run_on_a_data_directory_leaves_it_empty() {
+    let directory = ScratchDirectory::new();
+    let data = directory.path().join("data");
+    std::fs::create_dir(&data).expect("a directory");
+    let data = data.to_str().expect("a path");
+    let arguments = ["stress", "--data", data, "--orchestrations", "3", "--concurrency", "1", "-o", "json"];
+    let output = run(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((report["endpoint"].as_str(), report["rows"][0]["completed"].as_u64()), (Some(data), Some(3)));
+    let left = run(&["container", "list", "--data", data, "-o", "jsonl"]);
+    assert_eq!((left.status.code(), text(&left.stdout)), (Some(0), String::new()));
+}
+
+#[test]
 fn wrong_arguments_are_explained() {
     let check = |arguments: &[&str], words: &[&str]| {
         let output = run(&[&["stress"], arguments].concat());
@@ -179,7 +194,7 @@ fn wrong_arguments_are_explained() {
     check(&["--container", "load"], &["--database"]);
     check(&["--database", "a/b"], &["none of them /"]);
     check(&["-o", "xml"], &["table", "json"]);
-    check(&["--endpoint", "http://127.0.0.1:1"], &["COSMOS_KEY"]);
+    check(&["--endpoint", "https://shop.invalid"], &["COSMOS_KEY"]);
     check(&["--key", "c2VjcmV0"], &["COSMOS_ENDPOINT"]);
 }
 

@@ -141,6 +141,15 @@ fn planned_execution(
     })
 }
 
+/// The service's plan, as it is written.
+pub(crate) async fn read_plan(
+    container: &ContainerHandle,
+    query: &Query,
+) -> Result<serde_json::Value, Error> {
+    let response = exchange::fetch_plan(container, query.body(&query.text)?, &query.operation).await?;
+    crate::response::decode(&response.body, &"the query plan")
+}
+
 async fn fetch_plan(container: &ContainerHandle, query: &Query) -> Result<Plan, Error> {
     let response = exchange::fetch_plan(container, query.body(&query.text)?, &query.operation).await?;
     let text =

@@ -194,6 +194,14 @@ impl CosmosDBProviderBuilder {
         self
     }
 
+    /// Opens the container for a tool that looks at workflows and sends them messages, and runs
+    /// none: a database or a container that is missing is an error and is not created, the
+    /// settings of the container stay as they are, and no background task runs.
+    pub fn for_tools(mut self) -> Self {
+        self.options.is_tool = true;
+        self
+    }
+
     /// The age at which an uncommitted deletion counts as abandoned by its process.
     #[cfg(test)]
     pub(crate) fn with_deletion_timeout(mut self, timeout: Duration) -> Self {

@@ -32,7 +32,7 @@ use crate::process::sequencer::Sequencer;
 use crate::process::session_table::SessionTable;
 use crate::process::start_checks::StartChecks;
 use crate::process::transactions::Transactions;
-use crate::store::{RETRY_FOR, Store, retry_while};
+use crate::store::{Opening, RETRY_FOR, Store, retry_while};
 use crate::sync::lock;
 
 /// The parts of a provider. A function takes the parts that it uses. It takes the whole
@@ -99,7 +99,7 @@ impl Core {
     }
 
     /// Opens the container, creates it if it is missing, and starts the tasks of the
-    /// reconciler and the heartbeat. Transient failures are retried for [`RETRY_FOR`].
+    /// reconciler and the heartbeat. For a tool, does neither of the last two. Transient failures are retried for [`RETRY_FOR`].
     pub(crate) async fn open(
         client: Client,
         database: &str,
@@ -115,7 +115,8 @@ impl Core {
             congestion: Arc::clone(&congestion),
         };
         let observed = Client::from_driver(client.driver().with_observer(Arc::new(observer)));
-        let open = || Store::open(&observed, database, container, options.is_migrating);
+        let opening = Opening { is_migrating: options.is_migrating, is_tool: options.is_tool };
+        let open = || Store::open(&observed, database, container, opening);
         let store = retry_while(Instant::now() + RETRY_FOR, Failure::is_service_fault, open).await?;
         let transactions = cross_instance::find_out(&store, options.cross_instance).await?;
         let (interval, is_new_container) = (options.reconciler_interval, store.is_new);
@@ -148,6 +149,9 @@ impl Core {
             #[cfg(feature = "embedded")]
             engine: Mutex::default(),
         });
+        if core.options.is_tool {
+            return Ok(core);
+        }
         let weak = || -> Weak<Core> { Arc::downgrade(&core) };
         let tasks = [tokio::spawn(reconcile::run(weak(), interval)), tokio::spawn(heartbeat::run(weak()))];
         lock(&core.tasks).extend(tasks);

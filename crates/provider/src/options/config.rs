@@ -133,6 +133,8 @@ pub(crate) struct Options {
     /// Whether to open a container with an unfinished migration. Only the migration itself
     /// does; a provider must not use such a container.
     pub(crate) is_migrating: bool,
+    /// Whether a tool uses the provider: nothing is created and no background task runs.
+    pub(crate) is_tool: bool,
     /// The age at which a deletion that is not committed counts as abandoned by its process.
     pub(crate) deletion_timeout: Duration,
 }
@@ -151,6 +153,7 @@ impl Default for Options {
             retention: RetentionOptions::default(),
             clock_error_ms: 0,
             is_migrating: false,
+            is_tool: false,
             deletion_timeout: Duration::from_secs(60),
         }
     }

@@ -41,10 +41,19 @@ pub struct ListOptions {
     pub status: Option<String>,
     /// Only instances of this orchestration.
     pub name: Option<String>,
+    /// Only instances of orchestrations whose name has this prefix.
+    pub name_prefix: Option<String>,
+    /// Only instances of this version of their orchestration.
+    pub version: Option<String>,
     /// Only children of this instance.
     pub parent: Option<String>,
+    /// Only the instance with this id.
+    pub id: Option<String>,
     /// Only instances whose id has this prefix.
     pub id_prefix: Option<String>,
+    /// Only instances whose custom status contains this text. A custom status that is too large
+    /// for a row never matches.
+    pub custom_status: Option<String>,
     /// Only instances created at this time or later.
     pub created_from: Option<u64>,
     /// Only instances created before this time.
@@ -147,6 +156,30 @@ impl ListOptions {
     /// Only instances of this orchestration.
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
+        self
+    }
+
+    /// Only instances of orchestrations whose name has this prefix.
+    pub fn with_name_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.name_prefix = Some(prefix.into());
+        self
+    }
+
+    /// Only instances of this version of their orchestration.
+    pub fn with_version(mut self, version: impl Into<String>) -> Self {
+        self.version = Some(version.into());
+        self
+    }
+
+    /// Only the instance with this id.
+    pub fn with_id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// Only instances whose custom status contains this text.
+    pub fn with_custom_status(mut self, text: impl Into<String>) -> Self {
+        self.custom_status = Some(text.into());
         self
     }
 

@@ -15,7 +15,7 @@ mod requests;
 mod slices;
 mod view;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -77,6 +77,24 @@ pub(crate) fn alive(heartbeats: Vec<Heartbeat>) -> Vec<Member> {
     let newest_s = heartbeats.iter().map(|heartbeat| heartbeat.written_at_s).max().unwrap_or_default();
     let is_alive = |heartbeat: &Heartbeat| newest_s - heartbeat.written_at_s <= ALIVE_FOR.as_secs();
     heartbeats.into_iter().filter(is_alive).map(|heartbeat| heartbeat.process).collect()
+}
+
+/// How many slices each of these processes owns for orchestrations, by id. The processes are live
+/// and sorted by id. Processes compute the same in their views.
+pub(crate) fn slices_by_process(space: &KeySpace, members: &[Member]) -> BTreeMap<String, usize> {
+    let slices = slices::Slices::cut(space, members.len());
+    let serving = members.iter().filter(|member| member.roles.fetches_orchestrations);
+    let ids: Vec<&str> = serving.map(|member| member.id.as_str()).collect();
+    let owners = slices.owners(&ids);
+    let is_busy = members.iter().any(|member| member.requests.is_busy);
+    let mut counts = BTreeMap::new();
+    for (index, slice) in slices.all.iter().enumerate() {
+        let owner = owners.get(if is_busy { index } else { slice.first_of_partition });
+        if let Some(owner) = owner {
+            *counts.entry(ids[*owner].to_owned()).or_default() += 1;
+        }
+    }
+    counts
 }
 
 impl Default for Membership {

@@ -13,10 +13,10 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use super::latencies::Latencies;
-use super::progress::Progress;
 use super::target::Target;
 use super::workload::{self, Load, Records, Tally};
 use crate::exit::Failure;
+use crate::progress::Progress;
 
 /// How often the line of progress changes.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);

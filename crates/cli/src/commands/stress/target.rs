@@ -7,13 +7,13 @@
 use duroxide::providers::Provider;
 use duroxide_cdb::{ContainerName, CosmosDBProvider};
 use perihelion_client::{Batch, Client, Container, Error, Query, Throughput};
-use perihelion_server::{Embedded, EmbeddedOptions};
+use perihelion_server::EmbeddedOptions;
 use tokio::task::JoinSet;
 
-use super::progress::Progress;
 use super::row::Row;
-use crate::account::AccountArgs;
+use crate::account::{AccountArgs, Connection, Source};
 use crate::exit::Failure;
+use crate::progress::Progress;
 
 /// How many instances are removed at the same time. More would be throttled in a small
 /// container.
@@ -47,9 +47,9 @@ enum Origin {
 /// Where a run works, and what it created there.
 pub(super) struct Target {
     client: Client,
-    /// The engine, if it runs in this process. It is in memory, so nothing is left of it.
-    engine: Option<Embedded>,
-    /// The account's endpoint; `None` for the engine in memory.
+    connection: Connection,
+    /// The account's endpoint or the data directory; `None` for the engine in memory, of which
+    /// nothing is left.
     endpoint: Option<String>,
     names: Names,
     name: ContainerName,
@@ -64,19 +64,23 @@ impl Target {
         names: Names,
         throughput: Option<u32>,
     ) -> Result<Target, Failure> {
-        let (client, engine) = match account.is_given() {
-            true => (account.connect().await?, None),
-            false => {
-                let options = EmbeddedOptions::default().with_throughput(throughput);
-                let engine = Embedded::open(options).await.map_err(|error| Failure::start(&error))?;
-                let client = Client::over(&engine.endpoint(), engine.transport()).await;
-                (client.map_err(Failure::runtime)?, Some(engine))
-            }
+        let (typed, account) = (account, account.resolve()?);
+        let is_in_memory = account.source == Source::Default;
+        if is_in_memory && typed.has_key() {
+            return Err(Failure::usage(
+                "a key is given, and no account",
+                "set COSMOS_ENDPOINT or --endpoint",
+            ));
+        }
+        let connection = match is_in_memory {
+            true => Connection::in_memory(EmbeddedOptions::default().with_throughput(throughput)).await?,
+            false => account.connect().await?,
         };
-        let endpoint = engine.is_none().then(|| account.shown_endpoint().to_owned());
+        let client = connection.client.clone();
+        let endpoint = (!is_in_memory).then(|| account.shown());
         let name = container_name(&names);
         let (database, container) = (Origin::Foreign, Origin::Foreign);
-        Ok(Target { client, engine, endpoint, names, name, database, container })
+        Ok(Target { client, connection, endpoint, names, name, database, container })
     }
 
     /// Creates what is missing, and checks that a container that exists can be used.
@@ -86,7 +90,7 @@ impl Target {
         if self.container == Origin::Created {
             return Ok(());
         }
-        if throughput.is_some() && self.engine.is_none() {
+        if throughput.is_some() && self.endpoint.is_some() {
             return Err(Failure::usage(
                 format!("the container {} exists, so --throughput cannot set its request units", self.name),
                 "leave --throughput out, or name a container that does not exist",
@@ -111,7 +115,7 @@ impl Target {
     /// Creates the container, as the provider does, unless it exists.
     async fn create_container(&mut self, throughput: Option<u32>) -> Result<(), Failure> {
         let mut properties = duroxide_cdb::container_properties(&self.name.container);
-        if let (Some(units), None) = (throughput, &self.engine) {
+        if let (Some(units), Some(_)) = (throughput, &self.endpoint) {
             properties = properties.with_throughput(Throughput::manual(units));
         }
         let created = self.client.database(&self.name.database).create_container(&properties).await;
@@ -154,11 +158,16 @@ impl Target {
     }
 
     /// Removes what the run created.
-    pub(super) async fn remove(mut self, rows: &[Row], progress: &Progress) -> Result<(), Failure> {
-        if let Some(engine) = self.engine.take() {
-            engine.close().await;
-            return Ok(());
-        }
+    pub(super) async fn remove(self, rows: &[Row], progress: &Progress) -> Result<(), Failure> {
+        let removed = match self.endpoint.is_some() {
+            true => self.remove_created(rows, progress).await,
+            false => Ok(()),
+        };
+        self.connection.close().await;
+        removed
+    }
+
+    async fn remove_created(&self, rows: &[Row], progress: &Progress) -> Result<(), Failure> {
         let is_database_random = self.names.database.is_none();
         let database = self.client.database(&self.name.database);
         // A database with a random name is removed whole.

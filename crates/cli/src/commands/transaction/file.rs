@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use perihelion_client::{
-    Amount, Client, DistributedReadTransaction, DistributedWriteTransaction, Error, Etag, IdempotencyToken,
+    Client, DistributedReadTransaction, DistributedWriteTransaction, Error, Etag, IdempotencyToken,
     PartitionKey, Patch,
 };
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::commands::item::steps::{self, PatchStep};
 use crate::exit::Failure;
 
 /// The most bytes of a file. A transaction has at most 2 MiB; the rest is room for white space.
@@ -47,17 +48,6 @@ pub(super) enum FileVerb {
     Delete,
     Patch,
     Read,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(tag = "op", rename_all = "lowercase", deny_unknown_fields)]
-enum PatchStep {
-    Add { path: String, value: Value },
-    Set { path: String, value: Value },
-    Replace { path: String, value: Value },
-    Remove { path: String },
-    Incr { path: String, value: serde_json::Number },
-    Move { from: String, path: String },
 }
 
 /// The transaction of a file.
@@ -232,27 +222,10 @@ impl FileOperation {
     }
 
     fn patch(&self) -> Result<Patch, Error> {
-        let mut patch = Patch::new();
-        for step in self.patch.iter().flatten() {
-            patch = match step {
-                PatchStep::Add { path, value } => patch.add(path, value)?,
-                PatchStep::Set { path, value } => patch.set(path, value)?,
-                PatchStep::Replace { path, value } => patch.replace(path, value)?,
-                PatchStep::Remove { path } => patch.remove(path)?,
-                PatchStep::Incr { path, value } => patch.increment(path, amount(value))?,
-                PatchStep::Move { from, path } => patch.move_to(from, path)?,
-            };
-        }
+        let patch = steps::build(self.patch.iter().flatten())?;
         Ok(match &self.condition {
             Some(condition) => patch.with_condition(condition),
             None => patch,
         })
-    }
-}
-
-fn amount(number: &serde_json::Number) -> Amount {
-    match number.as_i64() {
-        Some(integer) => Amount::Integer(integer),
-        None => Amount::Float(number.as_f64().unwrap_or(f64::NAN)),
     }
 }

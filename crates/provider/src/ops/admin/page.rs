@@ -11,11 +11,11 @@ use crate::store::Store;
 
 /// The condition that selects the state documents of existing instances. The condition on `id`
 /// makes it cheap, because the service always indexes `id`.
-const EXISTING: &str = "c.id = 'i' AND c.type = 'history' AND c.created = true";
+pub(super) const EXISTING: &str = "c.id = 'i' AND c.type = 'history' AND c.created = true";
 
 /// The columns of a row. A custom status that is stored in parts is left out. The length of
 /// an output is in characters, or in bytes if the output is stored in parts.
-const MEMBERS: &str = "c.instanceId, c.name, c.version, c.status, c.createdAt, c.updatedAt, c.completedAt, \
+pub(super) const MEMBERS: &str = "c.instanceId, c.name, c.version, c.status, c.createdAt, c.updatedAt, c.completedAt, \
      c.execution, c.parentInstanceId, (IS_STRING(c.customStatus) ? c.customStatus : undefined) AS customStatus, \
      (IS_STRING(c.output) ? LENGTH(c.output) : c.output.len) AS outputLength";
 
@@ -49,6 +49,11 @@ pub(crate) async fn run(store: &Store, options: &ListOptions) -> Result<ListPage
         return Ok(ListPage { instances, continuation: wrap(Position::Pending(None)) });
     }
     let page = pending::page(store, options, pending_from, room).await?;
+    if options.id.is_some() && instances.is_empty() && page.instances.is_empty() {
+        // A pending instance may have begun between the two queries. Then it exists now.
+        let (instances, _) = existing_page(store, options, None, size).await?;
+        return Ok(ListPage { instances, continuation: None });
+    }
     instances.extend(page.instances);
     let continuation = page.continuation.and_then(|next| wrap(Position::Pending(Some(next))));
     Ok(ListPage { instances, continuation })
@@ -74,6 +79,16 @@ async fn existing_page(
 
 /// The query for these options, without page size and continuation.
 fn build_query(options: &ListOptions) -> Query {
+    let output = if options.with_output { OUTPUT } else { "" };
+    let order = match options.order {
+        ListOrder::Stored => "",
+        ListOrder::RecentFirst => " ORDER BY c._ts DESC",
+    };
+    select(&format!("SELECT {MEMBERS}{output}"), options, order)
+}
+
+/// A query of the existing instances that the options select: `head FROM c WHERE ... tail`.
+pub(super) fn select(head: &str, options: &ListOptions, tail: &str) -> Query {
     // Each filter: the condition, and the name and value of its parameter.
     let mut filters: Vec<(&str, &str, Value)> = Vec::new();
     let mut add_filter = |condition, name, value: Option<Value>| {
@@ -82,7 +97,11 @@ fn build_query(options: &ListOptions) -> Query {
     let text = |value: &Option<String>| value.clone().map(Value::from);
     add_filter("c.status = @status", "@status", text(&options.status));
     add_filter("c.parentInstanceId = @parent", "@parent", text(&options.parent));
+    add_filter("c.instanceId = @id", "@id", text(&options.id));
     add_filter("c.name = @name", "@name", text(&options.name));
+    add_filter("STARTSWITH(c.name, @namePrefix)", "@namePrefix", text(&options.name_prefix));
+    add_filter("c.version = @version", "@version", text(&options.version));
+    add_filter("CONTAINS(c.customStatus, @custom)", "@custom", text(&options.custom_status));
     add_filter("STARTSWITH(c.instanceId, @prefix)", "@prefix", text(&options.id_prefix));
     add_filter("c.createdAt >= @createdFrom", "@createdFrom", options.created_from.map(Value::from));
     add_filter("c.createdAt < @createdBefore", "@createdBefore", options.created_before.map(Value::from));
@@ -94,17 +113,18 @@ fn build_query(options: &ListOptions) -> Query {
     let written_from_s = since_ms.map(|since_ms| (since_ms / 1000).saturating_sub(TIMESTAMP_SLACK_SECONDS));
     add_filter("c._ts >= @written", "@written", written_from_s.map(Value::from));
 
-    let output = if options.with_output { OUTPUT } else { "" };
-    let mut statement = format!("SELECT {MEMBERS}{output} FROM c WHERE {EXISTING}");
+    let mut statement = format!("{head} FROM c WHERE {EXISTING}");
     for (condition, _, _) in &filters {
         statement.push_str(" AND ");
         statement.push_str(condition);
     }
-    match options.order {
-        ListOrder::Stored => {}
-        ListOrder::RecentFirst => statement.push_str(" ORDER BY c._ts DESC"),
-    }
-    filters
+    statement.push_str(tail);
+    let query = filters
         .into_iter()
-        .fold(Query::new(statement), |query, (_, name, value)| query.with_parameter(name, value))
+        .fold(Query::new(statement), |query, (_, name, value)| query.with_parameter(name, value));
+    match &options.id {
+        // One instance is one logical partition.
+        Some(id) => query.in_partition(id.as_str()),
+        None => query,
+    }
 }

@@ -23,7 +23,7 @@ use crate::store::Store;
 
 /// The condition that selects queued starts, and messages that may be starts because their text
 /// is stored in parts.
-const STARTS: &str =
+pub(super) const STARTS: &str =
     "c.type = 'orch_queue' AND (NOT IS_STRING(c.item) OR STARTSWITH(c.item, '{\"StartOrchestration\"'))";
 
 /// One page of pending instances, with at most `size` rows. `continuation` is the service's.
@@ -48,7 +48,7 @@ pub(super) async fn page(
         let Ok(message) = serde_json::from_value::<Message>(row) else { continue };
         let Some(row) = listed(store, &message).await? else { continue };
         let is_listed = instances.iter().any(|known| known.instance_id == row.instance_id);
-        if !is_listed && options.name.as_ref().is_none_or(|name| *name == row.name) {
+        if !is_listed && is_selected(options, &row) {
             instances.push(row);
         }
     }
@@ -57,11 +57,22 @@ pub(super) async fn page(
     Ok(ListPage { instances, continuation })
 }
 
+/// Whether a row meets the filters that the query does not have, because the members are in the
+/// text of the message.
+fn is_selected(options: &ListOptions, row: &ListedInstance) -> bool {
+    options.name.as_ref().is_none_or(|name| *name == row.name)
+        && options.name_prefix.as_ref().is_none_or(|prefix| row.name.starts_with(prefix.as_str()))
+        && options.version.as_ref().is_none_or(|version| *version == row.version)
+        // A pending instance has no custom status.
+        && options.custom_status.is_none()
+}
+
 fn build_query(options: &ListOptions) -> Query {
     let text = |value: &Option<String>| value.clone().map(Value::from);
     let stamp = |ms: Option<u64>| ms.map(|ms| Value::from(Stamp::at_ms(ms).0));
     let filters = [
         ("c.startParent = @parent", "@parent", text(&options.parent)),
+        ("c.instanceId = @id", "@id", text(&options.id)),
         ("STARTSWITH(c.instanceId, @prefix)", "@prefix", text(&options.id_prefix)),
         ("c.enq >= @from", "@from", stamp(options.created_from.max(options.updated_from))),
         ("c.enq < @createdBefore", "@createdBefore", stamp(options.created_before)),
@@ -78,11 +89,17 @@ fn build_query(options: &ListOptions) -> Query {
         ListOrder::Stored => {}
         ListOrder::RecentFirst => statement.push_str(" ORDER BY c._ts DESC"),
     }
-    used().fold(Query::new(statement), |query, (_, name, value)| query.with_parameter(*name, value))
+    let query =
+        used().fold(Query::new(statement), |query, (_, name, value)| query.with_parameter(*name, value));
+    match &options.id {
+        // One instance is one logical partition.
+        Some(id) => query.in_partition(id.as_str()),
+        None => query,
+    }
 }
 
 /// The row of a pending instance; `None` if the message is not a readable start.
-async fn listed(store: &Store, message: &Message) -> Result<Option<ListedInstance>, Failure> {
+pub(super) async fn listed(store: &Store, message: &Message) -> Result<Option<ListedInstance>, Failure> {
     let text = payload::read_texts(store, &message.instance_id, &[&message.item]).await?;
     let item = text.into_iter().next().flatten().and_then(|text| serde_json::from_str(&text).ok());
     let Some(WorkItem::StartOrchestration { orchestration, version, execution_id, parent_instance, .. }) =
@@ -104,7 +121,7 @@ async fn listed(store: &Store, message: &Message) -> Result<Option<ListedInstanc
 }
 
 /// Those of these instances that exist.
-async fn existing(store: &Store, rows: &[ListedInstance]) -> Result<BTreeSet<String>, Failure> {
+pub(super) async fn existing(store: &Store, rows: &[ListedInstance]) -> Result<BTreeSet<String>, Failure> {
     let text = "SELECT VALUE c.instanceId FROM c WHERE c.id = 'i' AND c.type = 'history' AND c.created = true \
                 AND c.instanceId";
     let ids: Vec<&str> = rows.iter().map(|row| row.instance_id.as_str()).collect();
@@ -116,7 +133,7 @@ async fn existing(store: &Store, rows: &[ListedInstance]) -> Result<BTreeSet<Str
 }
 
 /// The pending start of an instance; `None` if the instance exists or no start is queued.
-async fn find(store: &Store, instance: &str) -> Result<Option<ListedInstance>, Failure> {
+pub(super) async fn find(store: &Store, instance: &str) -> Result<Option<ListedInstance>, Failure> {
     if read::live_state(store, instance).await?.is_some_and(|state| state.is_created) {
         return Ok(None);
     }

@@ -114,12 +114,21 @@ async fn filters_select_instances_and_rows_have_all_fields() {
                 .with_order(ListOrder::RecentFirst),
             Box::new(|row| row.status == "Completed" && row.name == "Refund"),
         ),
+        (ListOptions::new().with_name_prefix("Ref"), Box::new(|row| row.name == "Refund")),
+        (ListOptions::new().with_id("odd-01"), Box::new(|row| row.instance_id == "odd-01")),
+        (ListOptions::new().with_id("queued"), Box::new(|row| row.instance_id == "queued")),
+        (ListOptions::new().with_id("gone"), Box::new(|_| false)),
+        (ListOptions::new().with_version("1.0.0"), Box::new(|row| row.version == "1.0.0")),
+        (ListOptions::new().with_version("2"), Box::new(|_| false)),
+        (ListOptions::new().with_custom_status("half"), Box::new(|_| false)),
         (ListOptions::new().with_status("Nothing"), Box::new(|_| false)),
         (ListOptions::new().with_status("Pending"), Box::new(|row| row.instance_id == "queued")),
     ];
     for (options, is_selected) in cases {
         let expected: BTreeSet<&str> =
             all.iter().filter(|row| is_selected(row)).map(|row| row.instance_id.as_str()).collect();
+        let counted = provider.count(&options).await.unwrap();
+        assert_eq!((counted.total(), counted.is_complete), (expected.len() as u64, true), "{options:?}");
         let listed = ids(&provider, &options, 3).await;
         assert_eq!(listed.iter().map(String::as_str).collect::<BTreeSet<_>>(), expected, "{options:?}");
         assert_eq!(listed.len(), expected.len(), "{options:?}");

@@ -1,11 +1,11 @@
-//! `Progress`: what the run does, on standard error. On a terminal one line shows the current
+//! `Progress`: what a command does, on standard error. On a terminal one line shows the current
 //! state; elsewhere there is one line for each phase.
 
 use std::io::{IsTerminal, Write};
 
-/// Writes progress. Errors are ignored: without standard error the run goes on.
+/// Writes progress. Errors are ignored: without standard error the command goes on.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     is_terminal: bool,
 }
 
@@ -13,27 +13,32 @@ pub(super) struct Progress {
 const ERASE_LINE: &str = "\r\x1b[2K";
 
 impl Progress {
-    pub(super) fn new() -> Progress {
+    pub(crate) fn new() -> Progress {
         Progress { is_terminal: std::io::stderr().is_terminal() }
     }
 
     /// Writes a line that stays.
-    pub(super) fn phase(&self, text: &str) {
+    pub(crate) fn phase(&self, text: &str) {
         let erase = if self.is_terminal { ERASE_LINE } else { "" };
         let _ = writeln!(std::io::stderr().lock(), "{erase}{text}");
     }
 
     /// Writes a line that the next one replaces, on a terminal only. The text is computed only
     /// if it is written.
-    pub(super) fn live(&self, text: impl FnOnce() -> String) {
+    pub(crate) fn live(&self, text: impl FnOnce() -> String) {
         if self.is_terminal {
             let mut out = std::io::stderr().lock();
             let _ = write!(out, "{ERASE_LINE}{}", text()).and_then(|()| out.flush());
         }
     }
 
+    /// Erases the line that was to be replaced.
+    pub(crate) fn end(&self) {
+        self.live(String::new);
+    }
+
     /// Begins a phase: a line that stays, or on a terminal one that the next line replaces.
-    pub(super) fn begin(&self, text: &str) {
+    pub(crate) fn begin(&self, text: &str) {
         match self.is_terminal {
             true => self.live(|| text.to_owned()),
             false => self.phase(text),

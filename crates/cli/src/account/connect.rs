@@ -1,0 +1,101 @@
+//! `Connection`: a client of the account, or of the engine in this process on a data directory.
+
+use std::path::Path;
+
+use perihelion_client::{Client, Credential, Error};
+use perihelion_server::{Embedded, EmbeddedOptions};
+
+use super::resolve::{Account, Place, Source};
+use crate::exit::Failure;
+
+/// A connected client. `close` closes the engine, if there is one.
+pub(crate) struct Connection {
+    pub(crate) client: Client,
+    engine: Option<Embedded>,
+}
+
+impl Connection {
+    /// The engine in memory, which holds nothing.
+    pub(crate) async fn in_memory(options: EmbeddedOptions) -> Result<Connection, Failure> {
+        let engine = Embedded::open(options).await.map_err(|error| Failure::start(&error))?;
+        let client = Client::over(&engine.endpoint(), engine.transport()).await;
+        Ok(Connection { client: client.map_err(Failure::runtime)?, engine: Some(engine) })
+    }
+
+    pub(crate) async fn close(self) {
+        if let Some(engine) = self.engine {
+            engine.close().await;
+        }
+    }
+}
+
+impl Account {
+    /// Connects to the account.
+    pub(crate) async fn connect(&self) -> Result<Connection, Failure> {
+        let connected = match &self.place {
+            Place::Data(path) => return open_data(path).await,
+            Place::ConnectionString(text) => {
+                Client::builder().with_connection_string(text.reveal()).connect().await
+            }
+            Place::Endpoint { url, key: Some(key) } => {
+                let credential = Credential::key(key.reveal())
+                    .map_err(|error: Error| Failure::usage(error, "check COSMOS_KEY, --key-file or --key"))?;
+                Client::with_credential(url, credential).await
+            }
+            Place::Endpoint { url, key: None } => {
+                return Err(Failure::usage(
+                    format!("the key of the account {url}{} is not given", self.shown_source()),
+                    "set COSMOS_KEY or --key-file, or COSMOS_CONNECTION_STRING in place of endpoint and key",
+                ));
+            }
+        };
+        let client = connected.map_err(|error| self.connect_failed(&error))?;
+        Ok(Connection { client, engine: None })
+    }
+
+    /// Connects, runs `work` and closes the connection.
+    pub(crate) async fn run<R>(
+        &self,
+        work: impl AsyncFnOnce(&Client) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        let connection = self.connect().await?;
+        let result = work(&connection.client).await;
+        connection.close().await;
+        result
+    }
+
+    /// The failure of a connection: where to, the likely reason, what to do.
+    fn connect_failed(&self, error: &Error) -> Failure {
+        let advice = match (&self.source, error.status().map(|status| status.code)) {
+            (Source::Default, None) => {
+                "start a server with `perihelion dev`, or name an account: --endpoint, COSMOS_ENDPOINT, \
+                 AZURE_COSMOS_CONNECTION_STRING or perihelion.toml"
+            }
+            (_, Some(401)) => "check the key, and that this machine's clock is right",
+            (_, Some(403)) => "the account refuses this key or this machine; check the account's firewall",
+            (_, Some(404)) => "the server at this endpoint is not a Cosmos DB account; check the endpoint",
+            (_, Some(_)) => "the account answered, but not as expected; try again later",
+            (_, None) => "check the endpoint, and that this machine reaches it",
+        };
+        let message = format!(
+            "cannot connect to the account {}{}: {}",
+            self.shown(),
+            self.shown_source(),
+            first_line(&error.to_string())
+        );
+        Failure::runtime(message).with_advice(advice)
+    }
+}
+
+/// Opens an existing data directory with the engine in this process.
+async fn open_data(path: &Path) -> Result<Connection, Failure> {
+    if !path.is_dir() {
+        return Err(Failure::not_found(format!("there is no data directory {}", path.display())));
+    }
+    Connection::in_memory(EmbeddedOptions::default().with_data(path)).await
+}
+
+/// The first line of a message. The service's messages go on with details of the request.
+pub(super) fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}

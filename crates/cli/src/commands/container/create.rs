@@ -1,0 +1,98 @@
+//! `perihelion container create`: creates a container, and its database if that is missing.
+
+use std::time::Duration;
+
+use clap::Args;
+use duroxide_cdb::ContainerName;
+use perihelion_client::{ContainerProperties, Error, Throughput};
+
+use crate::context::Context;
+use crate::exit::Failure;
+
+const EXAMPLES: &str = "\
+Examples:
+  perihelion container create shop/orders --key-path /customer
+  perihelion container create shop/visits --key-path /tenant --key-path /user --ttl 720h
+  perihelion container create shop/workflows --workflows --autoscale 4000
+
+--workflows creates a container as the provider does: partition key /instanceId, time to live per
+item, and the index that workflows need. The database is created if it is missing.";
+
+/// Create a container, and its database if that is missing
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct CreateArgs {
+    /// The container
+    #[arg(value_name = "DATABASE/CONTAINER")]
+    name: ContainerName,
+
+    /// The path of the partition key, such as /customer; two or three for a hierarchical key
+    #[arg(long, value_name = "/PATH", required_unless_present = "workflows", conflicts_with = "workflows")]
+    key_path: Vec<String>,
+
+    /// A container for workflows
+    #[arg(long)]
+    workflows: bool,
+
+    /// Items expire this long after their last write: 24h
+    #[arg(long, value_name = "TIME", conflicts_with = "workflows", value_parser = ttl)]
+    ttl: Option<Duration>,
+
+    /// Request units per second [default: what the account gives]
+    #[arg(long, value_name = "RU", conflicts_with = "autoscale")]
+    throughput: Option<u32>,
+
+    /// Up to this many request units per second
+    #[arg(long, value_name = "RU")]
+    autoscale: Option<u32>,
+}
+
+fn ttl(text: &str) -> Result<Duration, String> {
+    let is_long = |time: &Duration| time.as_secs() > 0;
+    crate::args::parse_time(text)
+        .filter(is_long)
+        .ok_or_else(|| format!("`{text}` is not a time of at least a second: write it like 30m or 24h"))
+}
+
+pub(super) async fn run(typed: CreateArgs, context: &Context) -> Result<(), Failure> {
+    let properties = properties(&typed)?;
+    let name = &typed.name;
+    context
+        .with_client(async |client| {
+            let failed = |error: Error| match error.is_conflict() {
+                true => Failure::runtime(format!("the container {name} exists already")),
+                false => Failure::runtime(format!("cannot create the container {name}: {}", error.message())),
+            };
+            let database = client.create_database_if_missing(&name.database).await.map_err(failed)?;
+            database.create_container(&properties).await.map_err(failed)?;
+            Ok(())
+        })
+        .await?;
+    eprintln!("created {name}");
+    Ok(())
+}
+
+fn properties(typed: &CreateArgs) -> Result<ContainerProperties, Failure> {
+    let id = typed.name.container.as_str();
+    let paths: Vec<&str> = typed.key_path.iter().map(String::as_str).collect();
+    let mut properties = match paths.as_slice() {
+        _ if typed.workflows => duroxide_cdb::container_properties(id),
+        [one] => ContainerProperties::new(id, *one),
+        [one, two] => ContainerProperties::new(id, [*one, *two]),
+        [one, two, three] => ContainerProperties::new(id, [*one, *two, *three]),
+        _ => {
+            return Err(Failure::usage(
+                "a partition key has one to three paths",
+                "give --key-path up to three times",
+            ));
+        }
+    };
+    if let Some(ttl) = typed.ttl {
+        properties = properties.with_ttl(ttl);
+    }
+    Ok(match (typed.throughput, typed.autoscale) {
+        (Some(units), _) => properties.with_throughput(Throughput::manual(units)),
+        (None, Some(max)) => properties.with_throughput(Throughput::autoscale(max)),
+        (None, None) => properties,
+    })
+}

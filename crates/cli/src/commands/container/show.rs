@@ -1,0 +1,94 @@
+//! `perihelion container show`: the properties of a container.
+
+use clap::Args;
+use duroxide_cdb::ContainerName;
+use perihelion_client::{ContainerProperties, ProvisionedThroughput, Throughput};
+use serde::Serialize;
+
+use super::list::ttl_text;
+use crate::context::Context;
+use crate::exit::Failure;
+use crate::process::print;
+
+const EXAMPLES: &str = "\
+Examples:
+  perihelion container show shop/orders
+  perihelion container show -d shop -c orders -o json";
+
+/// Show the properties of a container
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct ShowArgs {
+    /// The container [default: that of --database and --container]
+    #[arg(value_name = "DATABASE/CONTAINER")]
+    name: Option<ContainerName>,
+}
+
+/// A container, as JSON shows it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown {
+    database: String,
+    #[serde(flatten)]
+    properties: ContainerProperties,
+    physical_partitions: usize,
+    throughput: Option<ShownThroughput>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownThroughput {
+    request_units: u32,
+    is_autoscale: bool,
+    is_pending: bool,
+}
+
+pub(super) async fn run(typed: ShowArgs, context: &Context) -> Result<(), Failure> {
+    let context = &context.in_container(typed.name);
+    let shown = context.with_container(async |container| {
+        let failed = |error| context.container_failed(&error);
+        Ok(Shown {
+            database: container.database_name().to_owned(),
+            properties: container.properties().await.map_err(failed)?,
+            physical_partitions: container.feed_ranges().await.map_err(failed)?.len(),
+            throughput: container.throughput().await.map_err(failed)?.map(throughput),
+        })
+    });
+    let shown = shown.await?;
+    print(&context.form.thing(&shown, &lines(&shown))?)
+}
+
+fn throughput(provisioned: ProvisionedThroughput) -> ShownThroughput {
+    let (request_units, is_autoscale) = match provisioned.throughput {
+        Throughput::Manual(units) => (units, false),
+        Throughput::Autoscale { max } => (max, true),
+        // The enum of the client may grow.
+        _ => (0, false),
+    };
+    ShownThroughput { request_units, is_autoscale, is_pending: provisioned.is_pending }
+}
+
+fn lines(shown: &Shown) -> Vec<(&'static str, String)> {
+    let policy = shown.properties.indexing_policy.as_ref();
+    let paths = |paths: &[perihelion_client::IndexPath]| {
+        let paths: Vec<&str> = paths.iter().map(|path| path.path.as_str()).collect();
+        if paths.is_empty() { "-".to_owned() } else { paths.join(", ") }
+    };
+    let throughput = match &shown.throughput {
+        None => "shared or serverless".to_owned(),
+        Some(ShownThroughput { request_units, is_autoscale: true, .. }) => {
+            format!("up to {request_units} RU/s (autoscale)")
+        }
+        Some(ShownThroughput { request_units, is_autoscale: false, .. }) => format!("{request_units} RU/s"),
+    };
+    vec![
+        ("database", shown.database.clone()),
+        ("container", shown.properties.id.clone()),
+        ("partition key", shown.properties.partition_key.paths.join(", ")),
+        ("partitions", format!("{} physical", shown.physical_partitions)),
+        ("time to live", ttl_text(shown.properties.ttl)),
+        ("throughput", throughput),
+        ("indexed", policy.map_or_else(|| "/*".to_owned(), |it| paths(&it.included_paths))),
+        ("not indexed", policy.map_or_else(|| "-".to_owned(), |it| paths(&it.excluded_paths))),
+    ]
+}

@@ -1,0 +1,123 @@
+//! `perihelion feed tail`: prints the changes of a container as they happen.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use clap::Args;
+use perihelion_client::{ChangeFeed, ChangeFeedOptions, Container};
+use perihelion_model::json::Value;
+use perihelion_model::timestamp;
+
+use crate::commands::item::KeyArgs;
+use crate::context::Context;
+use crate::exit::Failure;
+use crate::output::text::{shown, time};
+use crate::output::{self, Form};
+use crate::process::{Signals, print};
+
+const EXAMPLES: &str = "\
+Examples:
+  perihelion feed tail -d shop -c orders                    from now on, until Ctrl-C
+  perihelion feed tail --from beginning --until-now -o jsonl > items.jsonl
+  perihelion feed tail --from 2026-11-17T04:00Z --pk ada --limit 10
+
+A line is the time of the change, the id and the item; with -o json or jsonl it is the item. An
+item that was changed twice appears once, as it is now; deleted items do not appear.";
+
+/// Print the changes of a container as they happen
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct TailArgs {
+    /// Where to begin: now, beginning, or a time (UTC)
+    #[arg(long, value_name = "TIME", default_value = "now", value_parser = from)]
+    from: From,
+
+    /// End when all changes up to now are printed
+    #[arg(long)]
+    until_now: bool,
+
+    /// End after this many changes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+
+    #[command(flatten)]
+    key: KeyArgs,
+}
+
+/// Where the feed begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum From {
+    Now,
+    Beginning,
+    /// Milliseconds since 1970.
+    Time(u64),
+}
+
+fn from(text: &str) -> Result<From, String> {
+    match text {
+        "now" => Ok(From::Now),
+        "beginning" => Ok(From::Beginning),
+        _ => timestamp::parse_ms(text)
+            .map(From::Time)
+            .ok_or_else(|| format!("`{text}` is not now, beginning, or a time like 2026-11-17T04:05Z")),
+    }
+}
+
+/// How often the feed is read while there is no change.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+pub(super) async fn run(typed: TailArgs, context: &Context) -> Result<(), Failure> {
+    context.with_container(async |container| follow(&typed, context, container).await).await
+}
+
+async fn follow(typed: &TailArgs, context: &Context, container: &Container) -> Result<(), Failure> {
+    let options = match typed.from {
+        From::Now => ChangeFeedOptions::from_now(),
+        From::Beginning => ChangeFeedOptions::from_beginning(),
+        From::Time(ms) => ChangeFeedOptions::from_time(UNIX_EPOCH + Duration::from_millis(ms)),
+    };
+    let options = match typed.key.typed()? {
+        Some(key) => options.in_partition(key),
+        None => options,
+    };
+    let mut feed: ChangeFeed<Value> = container.change_feed(options);
+    let mut signals = Signals::listen()?;
+    let mut left = typed.limit.unwrap_or(u64::MAX);
+    while left > 0 {
+        let page = tokio::select! {
+            page = next(&mut feed, typed.until_now) => page,
+            _ = signals.next() => return Ok(()),
+        };
+        let page = page.map_err(|error| context.request_failed("cannot read the change feed", &error))?;
+        let Some(items) = page else { return Ok(()) };
+        for item in items.iter().take(usize::try_from(left).unwrap_or(usize::MAX)) {
+            print(&line(context.form, item)?)?;
+            left -= 1;
+        }
+    }
+    Ok(())
+}
+
+/// The next changes; `None` if only those up to now are wanted and there are none.
+async fn next(
+    feed: &mut ChangeFeed<Value>,
+    is_until_now: bool,
+) -> Result<Option<Vec<Value>>, perihelion_client::Error> {
+    match is_until_now {
+        true => Ok(feed.next_page().await?.map(|page| page.items)),
+        false => Ok(Some(feed.wait_for_page(INTERVAL).await?.items)),
+    }
+}
+
+fn line(form: Form, item: &Value) -> Result<String, Failure> {
+    match form {
+        Form::Json | Form::Jsonl => output::line(item),
+        Form::Table => {
+            let written_at =
+                item.get("_ts").and_then(Value::as_i64).and_then(|seconds| u64::try_from(seconds).ok());
+            let at = written_at.map_or_else(|| "-".to_owned(), |seconds| time(seconds.saturating_mul(1000)));
+            let id = item.get("id").and_then(Value::as_str).unwrap_or("-");
+            let item = output::line(item)?;
+            Ok(format!("{at}  {}  {}\n", shown(id), shown(item.trim_end())))
+        }
+    }
+}

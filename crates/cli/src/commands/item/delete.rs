@@ -1,0 +1,61 @@
+//! `perihelion item delete`: removes an item.
+
+use clap::Args;
+use perihelion_client::ItemOptions;
+
+use super::KeyArgs;
+use super::put::{parse_etag, print_written};
+use crate::commands::workflow::confirm;
+use crate::context::Context;
+use crate::exit::Failure;
+
+const EXAMPLES: &str = "\
+Examples:
+  perihelion item delete 77 --pk ada -d shop -c orders --yes";
+
+/// Delete an item
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct DeleteArgs {
+    /// The id of the item
+    id: String,
+
+    #[command(flatten)]
+    key: KeyArgs,
+
+    /// Only if the item has this etag
+    #[arg(long, value_name = "ETAG")]
+    if_match: Option<String>,
+
+    /// Read the item, and delete nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+}
+
+pub(super) async fn run(typed: DeleteArgs, context: &Context) -> Result<(), Failure> {
+    let DeleteArgs { id, key, if_match, dry_run, yes } = typed;
+    let mut options = ItemOptions::new();
+    if let Some(etag) = parse_etag(if_match.as_deref())? {
+        options = options.with_if_match(&etag);
+    }
+    context
+        .with_container(async |container| {
+            let failed = |error| context.request_failed(&format!("cannot delete {id:?}"), &error);
+            let key = key.of_id(context, container, &id).await?;
+            if dry_run {
+                container.read::<serde_json::Value>(key, &id).await.map_err(failed)?;
+                eprintln!("would delete {id}");
+                return Ok(());
+            }
+            if !yes {
+                confirm(&format!("delete the item {id:?} of {}", context.container_name()))?;
+            }
+            let written = container.delete_with(key, &id, &options).await.map_err(failed)?;
+            print_written(context, &id, "deleted", &written)
+        })
+        .await
+}

@@ -1,0 +1,41 @@
+//! `perihelion item get`: prints one item.
+
+use clap::Args;
+use perihelion_model::json::Value;
+
+use super::KeyArgs;
+use crate::context::Context;
+use crate::exit::Failure;
+use crate::output::Form;
+use crate::process::print;
+
+const EXAMPLES: &str = "\
+Examples:
+  perihelion item get 77 --pk ada -d shop -c orders
+  perihelion item get ada -d shop -c customers        the id is the partition key
+
+The item is printed as JSON, on one line with -o jsonl. Charge and etag go to standard error.";
+
+/// Print an item
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct GetArgs {
+    /// The id of the item
+    id: String,
+
+    #[command(flatten)]
+    key: KeyArgs,
+}
+
+pub(super) async fn run(typed: GetArgs, context: &Context) -> Result<(), Failure> {
+    let item = context.with_container(async |container| {
+        let key = typed.key.of_id(context, container, &typed.id).await?;
+        let item = container.read::<Value>(key, &typed.id).await;
+        item.map_err(|error| context.request_failed(&format!("cannot read {:?}", typed.id), &error))
+    });
+    let item = item.await?;
+    let form = if context.form == Form::Table { Form::Json } else { context.form };
+    print(&form.thing(&item.value, &[])?)?;
+    eprintln!("{:.2} RU", item.charge());
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! The partition key of an item: as it was typed, or from the item itself.
+
+use clap::Args;
+use perihelion_client::{Container, PartitionKey};
+use serde_json::Value;
+
+use crate::context::Context;
+use crate::exit::Failure;
+
+// The partition key. Not a documentation comment: clap would show it as the help.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct KeyArgs {
+    /// The partition key: a text, or JSON such as 7, true, null, '"7"' or '["eu", 7]'. It may be
+    /// left out where the item's id is the key
+    #[arg(long, visible_alias = "pk", value_name = "KEY", allow_hyphen_values = true)]
+    partition_key: Option<String>,
+}
+
+impl KeyArgs {
+    /// The key that was typed; `None` if none was.
+    pub(crate) fn typed(&self) -> Result<Option<PartitionKey>, Failure> {
+        self.partition_key.as_deref().map(parse).transpose()
+    }
+
+    /// The key that was typed, or the id if that is the container's partition key.
+    pub(super) async fn of_id(
+        &self,
+        context: &Context,
+        container: &Container,
+        id: &str,
+    ) -> Result<PartitionKey, Failure> {
+        if let Some(key) = self.typed()? {
+            return Ok(key);
+        }
+        let paths = paths(context, container).await?;
+        match paths.as_slice() {
+            [path] if path == "/id" => Ok(PartitionKey::from(id)),
+            _ => Err(Failure::usage(
+                format!("the partition key of {} is {}", context.container_name(), paths.join(", ")),
+                "give its value with --partition-key",
+            )),
+        }
+    }
+
+    /// The key that was typed, or the one in the document.
+    pub(super) async fn of_document(
+        &self,
+        context: &Context,
+        container: &Container,
+        document: &Value,
+    ) -> Result<PartitionKey, Failure> {
+        if let Some(key) = self.typed()? {
+            return Ok(key);
+        }
+        let paths = paths(context, container).await?;
+        let values: Option<Vec<Value>> = paths.iter().map(|path| document.pointer(path).cloned()).collect();
+        let key = values.and_then(|values| PartitionKey::from_header(&Value::Array(values).to_string()));
+        key.ok_or_else(|| {
+            Failure::usage(
+                format!("the document has no partition key at {}", paths.join(", ")),
+                "add it to the document, or give --partition-key",
+            )
+        })
+    }
+}
+
+async fn paths(context: &Context, container: &Container) -> Result<Vec<String>, Failure> {
+    let properties = container.properties().await;
+    Ok(properties.map_err(|error| context.container_failed(&error))?.partition_key.paths)
+}
+
+/// A key as it was typed: JSON if it is JSON, else a text.
+fn parse(typed: &str) -> Result<PartitionKey, Failure> {
+    let value = serde_json::from_str(typed).unwrap_or_else(|_| Value::String(typed.to_owned()));
+    let levels = match value {
+        Value::Array(levels) => Value::Array(levels),
+        one => Value::Array(vec![one]),
+    };
+    PartitionKey::from_header(&levels.to_string()).ok_or_else(|| {
+        Failure::usage(
+            format!("{typed:?} is not a partition key"),
+            "write a text, a number, true, false, null, or a JSON list of up to three of them",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_json_if_it_can_be_and_else_a_text() {
+        let check = |typed: &str, json: &str| {
+            assert_eq!(parse(typed).unwrap(), PartitionKey::from_header(json).unwrap(), "{typed}");
+        };
+        check("ada", r#"["ada"]"#);
+        check("7", "[7]");
+        check("\"7\"", r#"["7"]"#);
+        check("null", "[null]");
+        check("[\"eu\", 7]", r#"["eu",7]"#);
+        check("a b", r#"["a b"]"#);
+        assert!(parse("{\"a\":1}").is_err());
+    }
+}

@@ -1,0 +1,163 @@
+//! `perihelion query`: runs an SQL query on a container, and explains it. `explain` shows the plan,
+//! the indexes, the charge and the numbers of rows; `grid` shows documents as a table.
+
+mod explain;
+mod grid;
+
+use std::time::Instant;
+
+use clap::Args;
+use perihelion_client::{Container, Error, IndexMetrics, Query, QueryMetrics};
+use perihelion_model::json::Value;
+
+use super::item::KeyArgs;
+use crate::account;
+use crate::args::Level;
+use crate::context::{CommonArgs, Context};
+use crate::exit::{self, Failure};
+use crate::logs;
+use crate::output::Form;
+use crate::output::text::counted;
+use crate::process::{block_on, print};
+
+const EXAMPLES: &str = "\
+Examples:
+  perihelion query 'SELECT c.id, c.total FROM c WHERE c.total > 100' -d shop -c orders
+  perihelion query 'SELECT * FROM c WHERE c.city = @city' --param @city=Oslo -o jsonl
+  perihelion query 'SELECT VALUE COUNT(1) FROM c' --pk ada
+  perihelion query 'SELECT * FROM c ORDER BY c.total' --explain
+
+Rows go to standard output; their number, the charge and the number of requests to standard
+error. --explain runs the query, and shows instead of its rows what the service did for it: the
+plan, the documents that were read and returned, the indexes that were used and those that would
+help, and the charge. A value of --param is JSON if it is JSON, and a text otherwise.";
+
+/// Run an SQL query on a container, or explain it
+#[derive(Clone, Debug, Args)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}\n\n{}", account::HELP, exit::HELP))]
+pub(crate) struct QueryArgs {
+    /// The query
+    sql: String,
+
+    /// A parameter of the query; may be repeated
+    #[arg(long, value_name = "@NAME=VALUE", value_parser = parameter)]
+    param: Vec<(String, serde_json::Value)>,
+
+    #[command(flatten)]
+    key: KeyArgs,
+
+    /// The most rows
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    limit: u32,
+
+    /// Show what the service did for the query instead of its rows
+    #[arg(long)]
+    explain: bool,
+
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+/// The most rows of one page.
+const PAGE_ROWS_MAX: u32 = 1000;
+
+fn parameter(text: &str) -> Result<(String, serde_json::Value), String> {
+    let parts = text.split_once('=').filter(|(name, _)| name.len() > 1 && name.starts_with('@'));
+    let (name, value) = parts.ok_or_else(|| format!("`{text}` is not like @name=value"))?;
+    let value = serde_json::from_str(value).unwrap_or_else(|_| serde_json::Value::String(value.to_owned()));
+    Ok((name.to_owned(), value))
+}
+
+/// The rows of a query, and what they cost.
+#[derive(Debug, Default)]
+struct Answer {
+    rows: Vec<Value>,
+    /// Whether there are more rows.
+    is_cut: bool,
+    charge: f64,
+    requests: usize,
+    query_metrics: QueryMetrics,
+    index_metrics: IndexMetrics,
+}
+
+pub(crate) fn run(typed: QueryArgs, _started_at: Instant) -> Result<(), Failure> {
+    logs::start(Level::Error);
+    let context = typed.common.resolve()?;
+    block_on(async {
+        context
+            .with_container(async |container| {
+                let answer = read(container, &typed, &context).await?;
+                match typed.explain {
+                    true => explain::print_explained(&context, container, statement(&typed)?, &answer).await,
+                    false => print_rows(context.form, &answer),
+                }
+            })
+            .await
+    })
+}
+
+fn statement(typed: &QueryArgs) -> Result<Query, Failure> {
+    let mut query = Query::new(typed.sql.as_str());
+    for (name, value) in &typed.param {
+        query = query.with_parameter(name, value.clone());
+    }
+    Ok(match typed.key.typed()? {
+        Some(key) => query.in_partition(key),
+        None => query,
+    })
+}
+
+/// Reads pages until the limit is reached.
+async fn read(container: &Container, typed: &QueryArgs, context: &Context) -> Result<Answer, Failure> {
+    let limit = typed.limit as usize;
+    let mut query = statement(typed)?.with_max_items(typed.limit.saturating_add(1).min(PAGE_ROWS_MAX));
+    if typed.explain {
+        query = query.with_query_metrics().with_index_metrics();
+    }
+    let mut feed = container.query::<Value>(query);
+    let mut answer = Answer::default();
+    while answer.rows.len() <= limit {
+        let page = feed.next_page().await;
+        let page = page.map_err(|error| match error.status().map(|status| status.code) {
+            Some(400) => Failure::usage(refusal(&error), "check the query"),
+            _ => context.request_failed("the query failed", &error),
+        })?;
+        let Some(page) = page else { break };
+        answer.charge += page.charge();
+        answer.requests += page.requests();
+        if let Some(metrics) = page.query_metrics() {
+            answer.query_metrics += metrics;
+        }
+        if let Some(metrics) = page.index_metrics() {
+            answer.index_metrics.merge(metrics.clone());
+        }
+        answer.rows.extend(page.items);
+    }
+    answer.is_cut = answer.rows.len() > limit;
+    answer.rows.truncate(limit);
+    Ok(answer)
+}
+
+fn print_rows(form: Form, answer: &Answer) -> Result<(), Failure> {
+    print(&match form {
+        Form::Table => grid::render(&answer.rows),
+        Form::Json | Form::Jsonl => form.list(&[], &answer.rows, 0)?,
+    })?;
+    let more = if answer.is_cut { " (more with --limit)" } else { "" };
+    let [rows, requests] = [(answer.rows.len(), "row"), (answer.requests, "request")]
+        .map(|(count, noun)| counted(count as u64, noun));
+    eprintln!("{rows}{more}, {:.2} RU, {requests}", answer.charge);
+    Ok(())
+}
+
+/// What is wrong with a query, in the service's words. The service sends a list of errors as JSON,
+/// followed by details of the request.
+fn refusal(error: &Error) -> String {
+    let text = error.message().lines().next().unwrap_or_default();
+    let json =
+        text.strip_prefix("Message: ").and_then(|json| serde_json::from_str::<serde_json::Value>(json).ok());
+    let errors = json.as_ref().and_then(|json| json["errors"].as_array());
+    let messages = errors.into_iter().flatten().filter_map(|error| error["message"].as_str());
+    let messages: Vec<&str> = messages.collect();
+    if messages.is_empty() { text.to_owned() } else { messages.join(" ") }
+}

@@ -1,0 +1,98 @@
+//! `perihelion worker list`: the processes that serve a container, by their heartbeats.
+
+use clap::Args;
+use duroxide_cdb::WorkerInfo;
+use serde::Serialize;
+
+use crate::context::{Context, WatchArgs, now_ms};
+use crate::exit::Failure;
+use crate::output::table::Column;
+use crate::output::text::{age, time};
+
+const EXAMPLES: &str = "\
+Examples:
+  perihelion worker list
+  perihelion worker list --watch=5s
+
+  SEEN        age of the last heartbeat. A process that does nothing writes none
+  TURNS       whether the process runs orchestrations
+  ACTIVITIES  the activities that it runs: * all, - those without a tag, and tags
+  SLICES      how many slices of the container it polls
+  SHARED      for how many slices it asks the others to help
+
+Locks do not name their process, so what a process holds is not shown.";
+
+/// Show the processes that serve a container
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct ListArgs {
+    #[command(flatten)]
+    watch: WatchArgs,
+}
+
+/// A process, as JSON shows it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Worker {
+    worker: String,
+    seen_at: String,
+    is_alive: bool,
+    runs_orchestrations: bool,
+    activity_tags: Vec<String>,
+    is_busy: bool,
+    slices: usize,
+    shared_slices: usize,
+    readable_version: u32,
+    #[serde(skip)]
+    seen_ms: u64,
+}
+
+impl From<WorkerInfo> for Worker {
+    fn from(info: WorkerInfo) -> Self {
+        Worker {
+            seen_at: time(info.seen_at_ms),
+            seen_ms: info.seen_at_ms,
+            worker: info.id,
+            is_alive: info.is_alive,
+            runs_orchestrations: info.runs_orchestrations,
+            activity_tags: info.activity_tags,
+            is_busy: info.is_busy,
+            slices: info.slices,
+            shared_slices: info.shared_slices,
+            readable_version: info.readable_version,
+        }
+    }
+}
+
+fn yes_or_no(value: bool) -> String {
+    if value { "yes" } else { "no" }.to_owned()
+}
+
+const COLUMNS: &[Column<Worker>] = &[
+    Column::new("WORKER", |row, _| row.worker.clone()),
+    Column::new("SEEN", |row, now_ms| age(row.seen_ms.min(now_ms), now_ms)),
+    Column::new("ALIVE", |row, _| yes_or_no(row.is_alive)),
+    Column::new("BUSY", |row, _| yes_or_no(row.is_busy)),
+    Column::new("TURNS", |row, _| yes_or_no(row.runs_orchestrations)),
+    Column::new("ACTIVITIES", |row, _| match row.activity_tags.is_empty() {
+        true => "no".to_owned(),
+        false => row.activity_tags.join(","),
+    }),
+    Column::number("SLICES", |row, _| row.slices.to_string()),
+    Column::number("SHARED", |row, _| row.shared_slices.to_string()),
+];
+
+pub(super) async fn run(typed: ListArgs, context: &Context) -> Result<(), Failure> {
+    context
+        .with_provider(async |provider| {
+            context
+                .show(typed.watch, async || {
+                    let workers =
+                        provider.workers().await.map_err(|error| Failure::runtime(error.message))?;
+                    let rows: Vec<Worker> = workers.into_iter().map(Worker::from).collect();
+                    context.form.list(COLUMNS, &rows, now_ms())
+                })
+                .await
+        })
+        .await
+}

@@ -1,0 +1,46 @@
+//! `perihelion workflow`: starts, shows, changes and removes workflows. `instance` is how an
+//! instance is shown, `selection` which instances a bulk verb changes, `bulk` how it does that,
+//! `input` where an input comes from, and `end` waits for the end of a workflow.
+
+mod bulk;
+mod cancel;
+mod count;
+mod delete;
+mod describe;
+mod end;
+mod execute;
+mod history;
+mod input;
+mod instance;
+mod list;
+mod prune;
+mod raise;
+mod restart;
+mod selection;
+mod start;
+mod tree;
+mod wait;
+
+pub(super) use input::read_text;
+pub(super) use selection::confirm;
+
+use super::noun::verbs;
+
+verbs! {
+    /// Start, watch, change and remove workflows
+    WorkflowArgs {
+        Start(start::StartArgs) => start,
+        Execute(execute::ExecuteArgs) => execute,
+        List(list::ListArgs) => list,
+        Count(count::CountArgs) => count,
+        Describe(describe::DescribeArgs) => describe,
+        History(history::HistoryArgs) => history,
+        Tree(tree::TreeArgs) => tree,
+        Raise(raise::RaiseArgs) => raise,
+        Cancel(cancel::CancelArgs) => cancel,
+        Restart(restart::RestartArgs) => restart,
+        Wait(wait::WaitArgs) => wait,
+        Delete(delete::DeleteArgs) => delete,
+        Prune(prune::PruneArgs) => prune,
+    }
+}

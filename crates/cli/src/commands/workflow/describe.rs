@@ -1,0 +1,132 @@
+//! `perihelion workflow describe`: everything about one workflow except its history.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use clap::Args;
+use duroxide::providers::ProviderAdmin;
+use duroxide::{Client, EventKind};
+use duroxide_cdb::CosmosDBProvider;
+use serde::Serialize;
+
+use super::instance::{self, Instance};
+use crate::context::{Context, WatchArgs, now_ms};
+use crate::exit::Failure;
+use crate::output::text::{age, cut};
+
+const EXAMPLES: &str = "\
+Examples:
+  perihelion workflow describe order-7
+  perihelion workflow describe order-7 -o json | jq -r .output
+  perihelion workflow describe order-7 --watch
+
+The table cuts long values; -o json has them whole.";
+
+/// Show one workflow: status, input, output, custom status, key-values, executions
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct DescribeArgs {
+    /// The instance
+    instance: String,
+
+    #[command(flatten)]
+    watch: WatchArgs,
+}
+
+/// The most characters of a value in the table.
+const VALUE_CHARS_MAX: usize = 500;
+
+/// A workflow, as JSON shows it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Description {
+    #[serde(flatten)]
+    instance: Instance,
+    executions: Vec<u64>,
+    events: u64,
+    history_bytes: u64,
+    input: Option<String>,
+    output: Option<String>,
+    key_values: BTreeMap<String, String>,
+    #[serde(skip)]
+    created_ms: u64,
+    #[serde(skip)]
+    updated_ms: u64,
+}
+
+pub(super) async fn run(typed: DescribeArgs, context: &Context) -> Result<(), Failure> {
+    context
+        .with_provider(async |provider| {
+            context
+                .show(typed.watch, async || {
+                    let description = describe(provider, &typed.instance).await?;
+                    context.form.thing(&description, &lines(&description))
+                })
+                .await
+        })
+        .await
+}
+
+async fn describe(provider: &CosmosDBProvider, id: &str) -> Result<Description, Failure> {
+    let failed = |error: duroxide::providers::ProviderError| Failure::runtime(error.message);
+    let mut row = instance::get(provider, id).await?;
+    let (created_ms, updated_ms) = (row.created_at, row.updated_at);
+    let mut description = Description {
+        executions: Vec::new(),
+        events: 0,
+        history_bytes: 0,
+        input: None,
+        output: row.output.take(),
+        key_values: BTreeMap::new(),
+        created_ms,
+        updated_ms,
+        instance: row.clone().into(),
+    };
+    if row.status == "Pending" {
+        return Ok(description);
+    }
+    if description.output.is_none() && row.output_length.is_some() {
+        description.output = provider.get_instance_info(id).await.map_err(failed)?.output;
+    }
+    let client = Client::new(Arc::new(provider.clone()));
+    let asked = |error: duroxide::ClientError| Failure::runtime(error.to_string());
+    description.executions = provider.list_executions(id).await.map_err(failed)?;
+    let history = provider.read_history(id).await.map_err(failed)?;
+    description.input = history.iter().find_map(|event| match &event.kind {
+        EventKind::OrchestrationStarted { input, .. } => Some(input.clone()),
+        _ => None,
+    });
+    if let Some(stats) = client.get_orchestration_stats(id).await.map_err(asked)? {
+        (description.events, description.history_bytes) =
+            (stats.history_event_count, stats.history_size_bytes);
+    }
+    description.key_values = client.get_kv_all_values(id).await.map_err(asked)?.into_iter().collect();
+    Ok(description)
+}
+
+fn lines(description: &Description) -> Vec<(&'static str, String)> {
+    let Description { instance, .. } = description;
+    let now_ms = now_ms();
+    let value = |text: &Option<String>| cut(text.as_deref().unwrap_or("-"), VALUE_CHARS_MAX);
+    let ago = |at: &str, ms: u64| format!("{at} ({} ago)", age(ms, now_ms));
+    let numbers: Vec<String> = description.executions.iter().map(ToString::to_string).collect();
+    let kept = if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") };
+    let mut lines = vec![
+        ("instance", instance.instance_id.clone()),
+        ("orchestration", format!("{} {}", instance.name, instance.version).trim_end().to_owned()),
+        ("status", instance.status.clone()),
+        ("custom status", value(&instance.custom_status)),
+        ("created", ago(&instance.created_at, description.created_ms)),
+        ("updated", ago(&instance.updated_at, description.updated_ms)),
+        ("completed", value(&instance.completed_at)),
+        ("parent", value(&instance.parent)),
+        ("execution", format!("{} (kept: {kept})", instance.execution)),
+        ("history", format!("{} events, {} bytes", description.events, description.history_bytes)),
+        ("input", value(&description.input)),
+        ("output", value(&description.output)),
+    ];
+    for (key, text) in &description.key_values {
+        lines.push(("key-value", format!("{key} = {}", cut(text, VALUE_CHARS_MAX))));
+    }
+    lines
+}

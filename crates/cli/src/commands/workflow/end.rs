@@ -1,0 +1,112 @@
+//! Waits for the end of a workflow. Looks are frequent at first and then rarer, because each costs
+//! request units.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use clap::Args;
+use duroxide::providers::ProviderAdmin;
+use duroxide_cdb::{CosmosDBProvider, ListedInstance};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::instance;
+use crate::args::parse_time;
+use crate::context::Context;
+use crate::exit::Failure;
+use crate::output::Form;
+use crate::output::text::{duration, shown, time};
+use crate::process::print;
+
+/// The first pause between two looks. Each pause is half as long again as the one before.
+const PAUSE_FIRST: Duration = Duration::from_millis(20);
+
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// The longest time to wait.
+const TIMEOUT_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+
+// How long to wait. Not a documentation comment: clap would show it as the help.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct TimeoutArgs {
+    /// How long to wait: 30s, 5m, 2h
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_timeout)]
+    pub(super) timeout: Duration,
+}
+
+fn parse_timeout(text: &str) -> Result<Duration, String> {
+    parse_time(text)
+        .filter(|time| *time <= TIMEOUT_MAX)
+        .ok_or_else(|| format!("`{text}` is not a time of at most 720h: write it like 30s, 5m or 2h"))
+}
+
+/// A workflow that has ended, as JSON shows it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Ended {
+    instance_id: String,
+    status: String,
+    created_at: String,
+    completed_at: Option<String>,
+    output: Option<String>,
+}
+
+/// Waits until a workflow has ended.
+pub(super) async fn wait(
+    provider: &CosmosDBProvider,
+    id: &str,
+    timeout: Duration,
+) -> Result<ListedInstance, Failure> {
+    let deadline = Instant::now() + timeout;
+    let mut pause = PAUSE_FIRST;
+    loop {
+        let mut row = instance::get(provider, id).await?;
+        if instance::is_ended(&row.status) {
+            if row.output.is_none() && row.output_length.is_some() {
+                // The output is too large for a row.
+                let info = provider.get_instance_info(id).await;
+                row.output = info.map_err(|error| Failure::runtime(error.message))?.output;
+            }
+            return Ok(row);
+        }
+        if Instant::now() >= deadline {
+            let waited = duration(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
+            return Err(Failure::timeout(format!("{id:?} is {} after {waited}", row.status.to_lowercase()))
+                .with_advice("wait longer with --timeout; the workflow goes on"));
+        }
+        tokio::time::sleep_until(deadline.min(Instant::now() + pause)).await;
+        pause = (pause * 3 / 2).min(PAUSE_MAX);
+    }
+}
+
+/// Prints the result of a workflow. A workflow that failed is a failure.
+pub(super) fn print_end(context: &Context, row: ListedInstance) -> Result<(), Failure> {
+    let is_failed = row.status == "Failed";
+    let output = row.output.clone().unwrap_or_default();
+    match context.form {
+        Form::Table if is_failed => {}
+        Form::Table => {
+            let took = row.completed_at.map(|at| duration(at.saturating_sub(row.created_at)));
+            let took = took.map_or_else(String::new, |took| format!(" in {took}"));
+            eprintln!("{} {}{took}", shown(&row.instance_id), row.status.to_lowercase());
+            // A program gets the output as it is; on a terminal it must not act.
+            let is_terminal = std::io::stdout().is_terminal();
+            print(&format!("{}\n", if is_terminal { shown(&output) } else { output.clone() }))?;
+        }
+        Form::Json | Form::Jsonl => {
+            let ended = Ended {
+                instance_id: row.instance_id.clone(),
+                status: row.status,
+                created_at: time(row.created_at),
+                completed_at: row.completed_at.map(time),
+                output: row.output,
+            };
+            print(&context.form.thing(&ended, &[])?)?;
+        }
+    }
+    match is_failed {
+        true => Err(Failure::workflow(format!("{:?} failed: {}", row.instance_id, shown(&output)))),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,100 @@
+//! `perihelion workflow history`: the events of one execution of a workflow.
+
+use clap::Args;
+use duroxide::providers::ProviderAdmin;
+use duroxide::{Event, EventKind};
+use duroxide_cdb::CosmosDBProvider;
+
+use super::instance;
+use crate::context::Context;
+use crate::exit::Failure;
+use crate::output::table::Column;
+use crate::output::text::{cut, time};
+
+const EXAMPLES: &str = "\
+Examples:
+  perihelion workflow history order-7
+  perihelion workflow history order-7 --execution 1 --type failed
+  perihelion workflow history order-7 -o jsonl > order-7.jsonl
+
+The table cuts long values; -o json has the events whole, as duroxide stores them.";
+
+/// Show the events of a workflow
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct HistoryArgs {
+    /// The instance
+    instance: String,
+
+    /// The number of the execution [default: the current one]
+    #[arg(long, value_name = "N")]
+    execution: Option<u64>,
+
+    /// Only events whose type contains this text, in any case: activity, timer, failed
+    #[arg(long = "type", value_name = "TEXT")]
+    kind: Option<String>,
+
+    /// Only the last events
+    #[arg(long, value_name = "N")]
+    last: Option<usize>,
+}
+
+/// The most characters of a value in the table.
+const VALUE_CHARS_MAX: usize = 60;
+
+const COLUMNS: &[Column<Event>] = &[
+    Column::number("EVENT", |event, _| event.event_id.to_string()),
+    Column::new("TIME", |event, _| time(event.timestamp_ms)),
+    Column::new("TYPE", |event, _| type_of(event)),
+    Column::number("OF", |event, _| event.source_event_id.map_or("-".to_owned(), |id| id.to_string())),
+    Column::new("DETAIL", |event, _| detail(&event.kind)),
+];
+
+pub(super) async fn run(typed: HistoryArgs, context: &Context) -> Result<(), Failure> {
+    let events = context.with_provider(async |provider| read(provider, &typed).await).await?;
+    context.print_list(COLUMNS, &events)
+}
+
+async fn read(provider: &CosmosDBProvider, typed: &HistoryArgs) -> Result<Vec<Event>, Failure> {
+    let failed = |error: duroxide::providers::ProviderError| Failure::runtime(error.message);
+    let row = instance::get(provider, &typed.instance).await?;
+    let execution = typed.execution.unwrap_or(row.execution_id);
+    let kept = provider.list_executions(&typed.instance).await.map_err(failed)?;
+    if typed.execution.is_some() && !kept.contains(&execution) {
+        let kept: Vec<String> = kept.iter().map(ToString::to_string).collect();
+        return Err(Failure::not_found(format!(
+            "{:?} has no execution {execution}; it has {}",
+            typed.instance,
+            kept.join(", ")
+        )));
+    }
+    let events = provider.read_history_with_execution_id(&typed.instance, execution).await.map_err(failed)?;
+    let wanted = typed.kind.as_ref().map(|text| text.to_lowercase());
+    let is_wanted =
+        |event: &Event| wanted.as_ref().is_none_or(|text| type_of(event).to_lowercase().contains(text));
+    let mut events: Vec<Event> = events.into_iter().filter(is_wanted).collect();
+    if let Some(last) = typed.last {
+        events.drain(..events.len().saturating_sub(last));
+    }
+    Ok(events)
+}
+
+/// The type of an event, as it is stored.
+fn type_of(event: &Event) -> String {
+    let json = serde_json::to_value(&event.kind).unwrap_or_default();
+    json["type"].as_str().unwrap_or("unknown").to_owned()
+}
+
+/// What a person wants to know of an event: its name and its main value.
+fn detail(kind: &EventKind) -> String {
+    let json = serde_json::to_value(kind).unwrap_or_default();
+    let member = |name: &str| match &json[name] {
+        serde_json::Value::Null => None,
+        serde_json::Value::String(text) => Some(cut(text, VALUE_CHARS_MAX)),
+        serde_json::Value::Number(ms) if name == "fire_at_ms" => ms.as_u64().map(time),
+        other => Some(cut(&other.to_string(), VALUE_CHARS_MAX)),
+    };
+    let names = ["name", "key", "instance"].into_iter().filter_map(member);
+    let values = ["input", "output", "result", "data", "value", "reason", "status", "details", "fire_at_ms"];
+    names.chain(values.into_iter().filter_map(member)).collect::<Vec<_>>().join(" ")
+}

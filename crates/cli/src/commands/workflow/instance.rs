@@ -1,0 +1,88 @@
+//! `Instance`: how an instance is shown, as a row or as JSON; and the lookup of one instance.
+
+use duroxide_cdb::{CosmosDBProvider, ListOptions, ListedInstance};
+use serde::Serialize;
+
+use crate::exit::Failure;
+use crate::output::table::Column;
+use crate::output::text::{age, cut, time};
+
+/// The most characters of a custom status in a table.
+const CUSTOM_STATUS_CHARS_MAX: usize = 40;
+
+/// An instance, as JSON shows it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Instance {
+    pub(super) instance_id: String,
+    pub(super) name: String,
+    pub(super) version: String,
+    pub(super) status: String,
+    pub(super) created_at: String,
+    pub(super) updated_at: String,
+    pub(super) completed_at: Option<String>,
+    pub(super) execution: u64,
+    pub(super) parent: Option<String>,
+    pub(super) custom_status: Option<String>,
+    #[serde(skip)]
+    created_ms: u64,
+    #[serde(skip)]
+    updated_ms: u64,
+}
+
+impl From<ListedInstance> for Instance {
+    fn from(row: ListedInstance) -> Self {
+        Instance {
+            instance_id: row.instance_id,
+            name: row.name,
+            version: row.version,
+            status: row.status,
+            created_at: time(row.created_at),
+            updated_at: time(row.updated_at),
+            completed_at: row.completed_at.map(time),
+            execution: row.execution_id,
+            parent: row.parent_instance_id,
+            custom_status: row.custom_status,
+            created_ms: row.created_at,
+            updated_ms: row.updated_at,
+        }
+    }
+}
+
+/// The columns of a list of instances.
+pub(super) const COLUMNS: &[Column<Instance>] = &[
+    Column::new("INSTANCE", |row, _| row.instance_id.clone()),
+    Column::new("NAME", |row, _| row.name.clone()),
+    Column::new("STATUS", |row, _| row.status.clone()),
+    Column::new("CREATED", |row, now_ms| age(row.created_ms, now_ms)),
+    Column::new("UPDATED", |row, now_ms| age(row.updated_ms, now_ms)),
+    Column::new("CUSTOM STATUS", |row, _| {
+        cut(row.custom_status.as_deref().unwrap_or("-"), CUSTOM_STATUS_CHARS_MAX)
+    }),
+];
+
+/// The instance with this id, also a pending one; `None` if there is none.
+pub(super) async fn find(
+    provider: &CosmosDBProvider,
+    instance: &str,
+) -> Result<Option<ListedInstance>, Failure> {
+    let options = ListOptions::new().with_id(instance).with_output(true);
+    let page = provider.list(&options).await.map_err(|error| Failure::runtime(error.message))?;
+    Ok(page.instances.into_iter().next())
+}
+
+/// The instance with this id.
+pub(super) async fn get(provider: &CosmosDBProvider, instance: &str) -> Result<ListedInstance, Failure> {
+    find(provider, instance).await?.ok_or_else(|| missing(instance))
+}
+
+/// The failure of a verb on an instance that does not exist.
+pub(super) fn missing(instance: &str) -> Failure {
+    Failure::not_found(format!("there is no workflow {instance:?}"))
+        .with_advice("`perihelion workflow list` shows the workflows of this container")
+}
+
+/// Whether an instance with this status has ended.
+pub(super) fn is_ended(status: &str) -> bool {
+    matches!(status, "Completed" | "Failed")
+}

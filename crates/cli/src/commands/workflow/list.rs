@@ -1,0 +1,73 @@
+//! `perihelion workflow list`: workflows that match a filter, page by page up to a limit.
+
+use clap::Args;
+use duroxide_cdb::{ListOptions, ListOrder};
+
+use super::instance::{COLUMNS, Instance};
+use super::selection;
+use crate::context::{Context, WatchArgs, now_ms};
+use crate::exit::Failure;
+
+const FILTERS: &str = "\
+Filters (all terms must match; quote them, because the shell reads < and > itself):
+  status=failed           running, completed, failed, continued or pending
+  name=order name=order*  the orchestration; its name begins so
+  version=1.2.0           the version of the orchestration
+  id=order-7 id=order-*   the id; it begins so
+  parent=batch-7          children of this workflow
+  custom~half             the custom status contains the text
+  created<2h updated>7d   created less than 2 h ago; last updated more than 7 days ago
+  created>=2026-11-17     created at this time (UTC) or later; also 2026-11-17T04:05Z
+  name=\"two words\"        a value with spaces
+
+Examples:
+  perihelion workflow list
+  perihelion workflow list status=failed 'created<2h' --limit 200
+  perihelion workflow list name='order*' --watch
+  perihelion workflow list status=running -o jsonl | jq -r .instanceId";
+
+/// List workflows
+#[derive(Clone, Debug, Args)]
+#[command(after_help = FILTERS)]
+pub(super) struct ListArgs {
+    /// Only workflows that match these terms
+    filter: Vec<String>,
+
+    /// The most workflows
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    limit: u32,
+
+    /// In the order of storage, which misses none, and not the last changed first
+    #[arg(long)]
+    stored_order: bool,
+
+    #[command(flatten)]
+    watch: WatchArgs,
+}
+
+pub(super) async fn run(typed: ListArgs, context: &Context) -> Result<(), Failure> {
+    // A filter that is wrong is told before anything is sent.
+    options(&typed)?;
+    context
+        .with_provider(async |provider| {
+            context
+                .show(typed.watch, async || {
+                    let limit = typed.limit as usize;
+                    let (rows, is_cut) =
+                        selection::read(provider, &options(&typed)?, limit, |_| true).await?;
+                    if is_cut {
+                        eprintln!("there are more: --limit shows more than {limit}");
+                    }
+                    let rows: Vec<Instance> = rows.into_iter().map(Instance::from).collect();
+                    context.form.list(COLUMNS, &rows, now_ms())
+                })
+                .await
+        })
+        .await
+}
+
+/// The options of the filter. Ages count from now.
+fn options(typed: &ListArgs) -> Result<ListOptions, Failure> {
+    let order = if typed.stored_order { ListOrder::Stored } else { ListOrder::RecentFirst };
+    Ok(selection::parse_filter(&typed.filter.join(" "))?.with_order(order))
+}

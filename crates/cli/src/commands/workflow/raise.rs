@@ -1,0 +1,71 @@
+//! `perihelion workflow raise`: sends an event to a workflow.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use duroxide::Client;
+use duroxide_cdb::CosmosDBProvider;
+
+use super::{input, instance};
+use crate::context::Context;
+use crate::exit::Failure;
+
+const EXAMPLES: &str = "\
+Examples:
+  perihelion workflow raise order-7 approved true
+  perihelion workflow raise chat-1 messages --queue '{\"text\":\"hello\"}'
+
+An event is for a workflow that waits for it, and is lost if it does not. A message of a queue
+(--queue) is kept until the workflow takes it.";
+
+/// Send an event to a workflow
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct RaiseArgs {
+    /// The instance
+    instance: String,
+
+    /// The name of the event or of the queue
+    event: String,
+
+    /// The payload of the event, as the workflow gets it [default: an empty text]
+    #[arg(conflicts_with = "payload_file", allow_hyphen_values = true)]
+    payload: Option<String>,
+
+    /// File with the payload; - is standard input
+    #[arg(long, value_name = "FILE")]
+    payload_file: Option<PathBuf>,
+
+    /// Send a message to a queue of the workflow
+    #[arg(long)]
+    queue: bool,
+}
+
+pub(super) async fn run(typed: RaiseArgs, context: &Context) -> Result<(), Failure> {
+    let payload = match (&typed.payload, &typed.payload_file) {
+        (Some(text), _) => text.clone(),
+        (None, Some(path)) => input::read_text(path)?,
+        (None, None) => String::new(),
+    };
+    context.with_provider(async |provider| raise(provider, &typed, payload).await).await?;
+    eprintln!("sent {} to {}", typed.event, typed.instance);
+    Ok(())
+}
+
+async fn raise(provider: &CosmosDBProvider, typed: &RaiseArgs, payload: String) -> Result<(), Failure> {
+    let RaiseArgs { instance, event, .. } = typed;
+    let row = instance::get(provider, instance).await?;
+    if instance::is_ended(&row.status) {
+        return Err(Failure::runtime(format!(
+            "{instance:?} has ended ({}): it takes no event any more",
+            row.status.to_lowercase()
+        )));
+    }
+    let client = Client::new(Arc::new(provider.clone()));
+    let raised = match typed.queue {
+        true => client.enqueue_event(instance, event, payload).await,
+        false => client.raise_event(instance, event, payload).await,
+    };
+    raised.map_err(|error| Failure::runtime(format!("cannot send {event:?} to {instance:?}: {error}")))
+}

@@ -1,0 +1,153 @@
+//! `SelectionArgs`: which instances a verb works on, by their ids or by a filter, and the
+//! questions before something is changed.
+
+use std::io::{BufRead, IsTerminal, Write};
+
+use clap::Args;
+use duroxide_cdb::{CosmosDBProvider, ListOptions, ListedInstance};
+
+use super::instance;
+use crate::context::now_ms;
+use crate::exit::Failure;
+use crate::output::text::counted;
+
+/// The most instances that one command changes.
+const LIMIT_MAX: u32 = 100_000;
+
+// Which instances a verb works on. Not a documentation comment: clap would show it as the help.
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct SelectionArgs {
+    /// The instances
+    #[arg(value_name = "INSTANCE", required_unless_present = "filter", conflicts_with = "filter")]
+    instances: Vec<String>,
+
+    /// All instances that match a filter, such as 'status=failed created>7d'; see
+    /// `perihelion workflow list --help`
+    #[arg(long, value_name = "FILTER")]
+    filter: Option<String>,
+
+    /// The most instances that a filter selects
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=i64::from(LIMIT_MAX)))]
+    limit: u32,
+
+    /// Show what would be done, and do nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// The instances that were selected.
+#[derive(Debug)]
+pub(super) struct Selection {
+    pub(super) instances: Vec<ListedInstance>,
+    /// The filter in words; `None` if the instances were named.
+    meaning: Option<String>,
+    /// Whether the filter selects more.
+    is_cut: bool,
+}
+
+/// Parses a filter. The failure shows where it is wrong.
+pub(super) fn parse_filter(text: &str) -> Result<ListOptions, Failure> {
+    ListOptions::from_filter(text, now_ms()).map_err(|error| {
+        let pointer = format!("{}^", " ".repeat(error.position));
+        Failure::usage(
+            format!("{error}\n  {text}\n  {pointer}"),
+            "`perihelion workflow list --help` shows the filters",
+        )
+    })
+}
+
+impl SelectionArgs {
+    /// Finds the instances. A name that does not exist is a failure. With a filter, those for
+    /// which `is_wanted` is false are left out.
+    pub(super) async fn select(
+        &self,
+        provider: &CosmosDBProvider,
+        is_wanted: impl Fn(&ListedInstance) -> bool,
+    ) -> Result<Selection, Failure> {
+        let Some(filter) = &self.filter else {
+            let mut instances = Vec::new();
+            for name in &self.instances {
+                instances.push(instance::get(provider, name).await?);
+            }
+            return Ok(Selection { instances, meaning: None, is_cut: false });
+        };
+        let options = parse_filter(filter)?;
+        if options == ListOptions::new() {
+            return Err(Failure::usage(
+                "an empty filter would select every workflow",
+                "say which ones; created>=0s means all of them",
+            ));
+        }
+        let (instances, is_cut) = read(provider, &options, self.limit as usize, is_wanted).await?;
+        Ok(Selection { instances, meaning: Some(options.meaning()), is_cut })
+    }
+
+    /// Asks before something is done to a selection, unless --yes is given: on a terminal a
+    /// person; elsewhere --yes is required. `deed` says what is done, such as "delete".
+    pub(super) fn confirm(&self, deed: &str, selection: &Selection) -> Result<(), Failure> {
+        let count = selection.instances.len();
+        if let Some(meaning) = &selection.meaning {
+            let more = if selection.is_cut { ", and there are more (--limit)" } else { "" };
+            eprintln!("{} selected: {meaning}{more}", workflows(count));
+        }
+        if self.yes || self.dry_run || count == 0 {
+            return Ok(());
+        }
+        confirm(&format!("{deed} {}", workflows(count)))
+    }
+}
+
+/// `1 workflow`, `2 workflows`.
+pub(super) fn workflows(count: usize) -> String {
+    counted(count as u64, "workflow")
+}
+
+/// Asks a person whether to do something.
+pub(crate) fn confirm(deed: &str) -> Result<(), Failure> {
+    let unanswered = || {
+        Failure::usage(
+            format!("this would {deed}, and nobody can be asked"),
+            "add --yes to do it, or --dry-run to see what it would do",
+        )
+    };
+    if !std::io::stdin().is_terminal() {
+        return Err(unanswered());
+    }
+    let mut errors = std::io::stderr().lock();
+    let _ = write!(errors, "This will {deed}. Type yes to go on: ").and_then(|()| errors.flush());
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer).map_err(|_| unanswered())?;
+    match answer.trim() {
+        "yes" => Ok(()),
+        _ => Err(Failure::runtime("nothing was done")),
+    }
+}
+
+/// The instances that the options select, page by page, up to a limit; and whether there are more.
+pub(super) async fn read(
+    provider: &CosmosDBProvider,
+    options: &ListOptions,
+    limit: usize,
+    is_wanted: impl Fn(&ListedInstance) -> bool,
+) -> Result<(Vec<ListedInstance>, bool), Failure> {
+    // One more than the limit tells whether there are more.
+    let page_size = u32::try_from(limit + 1).unwrap_or(u32::MAX);
+    let mut options = options.clone().with_page_size(page_size);
+    let mut found = Vec::new();
+    loop {
+        let page = provider.list(&options).await.map_err(|error| Failure::runtime(error.message))?;
+        found.extend(page.instances.into_iter().filter(&is_wanted));
+        if found.len() > limit {
+            found.truncate(limit);
+            return Ok((found, true));
+        }
+        match page.continuation {
+            Some(next) => options = options.with_continuation(next),
+            None => return Ok((found, false)),
+        }
+    }
+}

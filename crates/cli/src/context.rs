@@ -1,0 +1,200 @@
+//! `Context`: what every verb of a noun gets: the account and the container, the form of the
+//! result, and how to show it.
+
+use std::io::IsTerminal;
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use duroxide::providers::ProviderError;
+use duroxide_cdb::{ContainerName, CosmosDBProvider};
+use perihelion_client::{Client, Container, Error};
+use serde::Serialize;
+
+use crate::account::{Account, AccountArgs, NameArgs};
+use crate::args::parse_time;
+use crate::exit::Failure;
+use crate::output::table::Column;
+use crate::output::{Form, OutputArgs};
+use crate::process::{Signals, print};
+
+// The options of every verb. Not a documentation comment: clap would show it as the help.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct CommonArgs {
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    names: NameArgs,
+    #[command(flatten)]
+    account: AccountArgs,
+}
+
+// The option of verbs that show something that changes.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct WatchArgs {
+    /// Show it again and again until Ctrl-C, every 2s or as often as given: --watch=500ms
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "2s", require_equals = true)]
+    #[arg(value_parser = interval)]
+    watch: Option<Duration>,
+}
+
+/// The shortest and the longest pause of `--watch`. Each look costs requests.
+const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
+
+fn interval(text: &str) -> Result<Duration, String> {
+    parse_time(text)
+        .filter(|time| INTERVALS.contains(time))
+        .ok_or_else(|| format!("`{text}` is not a time from 100ms to 1h: write it like 500ms or 2s"))
+}
+
+/// Moves to the begin of the screen and erases what follows. Earlier lines stay in the terminal's history.
+const ERASE_SCREEN: &str = "\x1b[H\x1b[J";
+
+/// What a verb works on, and the form of its result.
+#[derive(Clone, Debug)]
+pub(crate) struct Context {
+    pub(crate) account: Account,
+    pub(crate) form: Form,
+}
+
+impl CommonArgs {
+    pub(crate) fn resolve(&self) -> Result<Context, Failure> {
+        let account = self.account.resolve_with(&self.names)?;
+        Ok(Context { account, form: self.output.output })
+    }
+}
+
+impl Context {
+    /// The same with another container, if one is given.
+    pub(crate) fn in_container(&self, name: Option<ContainerName>) -> Context {
+        let mut context = self.clone();
+        if let Some(ContainerName { database, container }) = name {
+            (context.account.database, context.account.container) = (database, container);
+        }
+        context
+    }
+
+    /// Runs `work` with a client of the account.
+    pub(crate) async fn with_client<R>(
+        &self,
+        work: impl AsyncFnOnce(&Client) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        self.account.run(work).await
+    }
+
+    /// Runs `work` with the container.
+    pub(crate) async fn with_container<R>(
+        &self,
+        work: impl AsyncFnOnce(&Container) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        let Account { database, container, .. } = &self.account;
+        self.account.run(async |client| work(&client.database(database).container(container)).await).await
+    }
+
+    /// Runs `work` with a provider on the container, which must exist.
+    pub(crate) async fn with_provider<R>(
+        &self,
+        work: impl AsyncFnOnce(&CosmosDBProvider) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        let open = async |client: &Client| {
+            let provider = CosmosDBProvider::builder()
+                .with_client(client.clone())
+                .with_database(&self.account.database)
+                .with_container(&self.account.container)
+                .for_tools()
+                .open()
+                .await
+                .map_err(|error| self.opening_failed(error))?;
+            let result = work(&provider).await;
+            provider.close().await;
+            result
+        };
+        self.account.run(open).await
+    }
+
+    /// The container, for messages.
+    pub(crate) fn container_name(&self) -> String {
+        format!("{}/{}", self.account.database, self.account.container)
+    }
+
+    fn opening_failed(&self, error: ProviderError) -> Failure {
+        let missing = self.missing_container();
+        if error.message == missing.0 { missing.into_failure() } else { Failure::runtime(error.message) }
+    }
+
+    /// The failure of a request to the container or one of its items. A container that does not
+    /// exist is named.
+    pub(crate) fn request_failed(&self, what: &str, error: &Error) -> Failure {
+        if error.is_container_not_found() {
+            return self.missing_container().into_failure();
+        }
+        match error.is_not_found() {
+            true => Failure::not_found(format!("{what}: there is no such item in {}", self.container_name())),
+            false => Failure::runtime(format!("{what}: {}", first_line(error))),
+        }
+    }
+
+    /// The failure of a request that reads the properties of the container.
+    pub(crate) fn container_failed(&self, error: &Error) -> Failure {
+        match error.is_not_found() {
+            true => self.missing_container().into_failure(),
+            false => {
+                Failure::runtime(format!("cannot read {}: {}", self.container_name(), first_line(error)))
+            }
+        }
+    }
+
+    fn missing_container(&self) -> MissingContainer {
+        MissingContainer(format!("the container {} does not exist", self.container_name()))
+    }
+
+    /// Prints a list.
+    pub(crate) fn print_list<T: Serialize>(&self, columns: &[Column<T>], rows: &[T]) -> Result<(), Failure> {
+        print(&self.form.list(columns, rows, now_ms())?)
+    }
+
+    /// Prints what `look` returns, once or again and again.
+    pub(crate) async fn show(
+        &self,
+        watch: WatchArgs,
+        mut look: impl AsyncFnMut() -> Result<String, Failure>,
+    ) -> Result<(), Failure> {
+        let Some(interval) = watch.watch else { return print(&look().await?) };
+        let mut signals = Signals::listen()?;
+        let is_terminal = std::io::stdout().is_terminal();
+        loop {
+            let text = tokio::select! {
+                text = look() => text?,
+                _ = signals.next() => return Ok(()),
+            };
+            match is_terminal {
+                true => print(&format!("{ERASE_SCREEN}{text}"))?,
+                false => print(&text)?,
+            }
+            tokio::select! {
+                () = tokio::time::sleep(interval) => {}
+                _ = signals.next() => return Ok(()),
+            }
+        }
+    }
+}
+
+/// The message about a container that does not exist. The provider words it the same.
+struct MissingContainer(String);
+
+impl MissingContainer {
+    fn into_failure(self) -> Failure {
+        Failure::not_found(self.0)
+            .with_advice("check --database and --container; `perihelion container list` shows what there is")
+    }
+}
+
+/// The first line of the service's message. Details of the request follow it.
+fn first_line(error: &Error) -> String {
+    error.to_string().lines().next().unwrap_or_default().trim_end_matches([',', ' ', '\r']).to_owned()
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,68 @@
+//! Results on standard output: a table for people, JSON or JSON lines for programs. Talk goes to
+//! standard error.
+//!
+//! JSON has members in camelCase and times as RFC 3339 in UTC. A list is an array; with JSON lines
+//! each row is a line of its own.
+
+pub(crate) mod table;
+pub(crate) mod text;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use self::table::Column;
+use crate::exit::Failure;
+
+// The option of every command with a result.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct OutputArgs {
+    /// The form of the result on standard output
+    #[arg(short, long, value_enum, value_name = "FORM", default_value_t, global = true)]
+    pub(crate) output: Form,
+}
+
+/// `--output`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    /// A table
+    #[default]
+    Table,
+    /// One JSON document
+    Json,
+    /// One line of JSON for each row
+    Jsonl,
+}
+
+impl Form {
+    /// A list of things. The table has a row for each, even if there is none: then only the head.
+    pub(crate) fn list<T: Serialize>(
+        self,
+        columns: &[Column<T>],
+        rows: &[T],
+        now_ms: u64,
+    ) -> Result<String, Failure> {
+        match self {
+            Form::Table => Ok(table::render(columns, rows, now_ms)),
+            Form::Json => pretty(rows),
+            Form::Jsonl => rows.iter().map(line).collect(),
+        }
+    }
+
+    /// One thing. The table has a line for each of `lines`, a name and a text.
+    pub(crate) fn thing<T: Serialize>(self, thing: &T, lines: &[(&str, String)]) -> Result<String, Failure> {
+        match self {
+            Form::Table => Ok(table::pairs(lines)),
+            Form::Json => pretty(thing),
+            Form::Jsonl => line(thing),
+        }
+    }
+}
+
+fn pretty<T: Serialize + ?Sized>(value: &T) -> Result<String, Failure> {
+    serde_json::to_string_pretty(value).map(|text| text + "\n").map_err(Failure::runtime)
+}
+
+/// One line of JSON.
+pub(crate) fn line<T: Serialize>(value: &T) -> Result<String, Failure> {
+    serde_json::to_string(value).map(|text| text + "\n").map_err(Failure::runtime)
+}

@@ -1,0 +1,97 @@
+//! Tables of texts: no lines and no colours, two spaces between columns, each as wide as its widest
+//! cell. Own code, because it is short, escapes what others wrote, and needs no terminal library.
+
+use unicode_width::UnicodeWidthStr;
+
+use super::text::shown;
+
+/// A column of a table of `T`.
+pub(crate) struct Column<T> {
+    head: &'static str,
+    side: Side,
+    /// The text of a cell, at a time in milliseconds since 1970.
+    cell: fn(&T, u64) -> String,
+}
+
+/// The side to which the cells of a column are aligned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Left,
+    Right,
+}
+
+impl<T> Column<T> {
+    pub(crate) const fn new(head: &'static str, cell: fn(&T, u64) -> String) -> Self {
+        Column { head, side: Side::Left, cell }
+    }
+
+    /// A column of numbers, aligned to the right.
+    pub(crate) const fn number(head: &'static str, cell: fn(&T, u64) -> String) -> Self {
+        Column { head, side: Side::Right, cell }
+    }
+}
+
+/// A table with a head.
+pub(crate) fn render<T>(columns: &[Column<T>], rows: &[T], now_ms: u64) -> String {
+    let head = columns.iter().map(|column| column.head.to_owned()).collect();
+    let cells = |row: &T| columns.iter().map(|column| shown(&(column.cell)(row, now_ms))).collect();
+    let lines: Vec<Vec<String>> = std::iter::once(head).chain(rows.iter().map(cells)).collect();
+    let sides: Vec<Side> = columns.iter().map(|column| column.side).collect();
+    aligned(&lines, &sides)
+}
+
+/// A table whose columns are not known before; nothing if there are none.
+pub(crate) fn grid(heads: &[String], rows: &[Vec<String>]) -> String {
+    if heads.is_empty() {
+        return String::new();
+    }
+    let escaped = |line: &Vec<String>| line.iter().map(|cell| shown(cell)).collect();
+    let lines: Vec<Vec<String>> = std::iter::once(&heads.to_vec()).chain(rows).map(escaped).collect();
+    aligned(&lines, &vec![Side::Left; heads.len()])
+}
+
+/// Names with their texts, one per line.
+pub(crate) fn pairs(lines: &[(&str, String)]) -> String {
+    let lines: Vec<Vec<String>> =
+        lines.iter().map(|(name, text)| vec![(*name).to_owned(), shown(text)]).collect();
+    aligned(&lines, &[Side::Left, Side::Left])
+}
+
+fn aligned(lines: &[Vec<String>], sides: &[Side]) -> String {
+    let width = |column: usize| lines.iter().map(|line| line[column].width()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..sides.len()).map(width).collect();
+    let mut text = String::new();
+    for line in lines {
+        let mut row = String::new();
+        for (index, cell) in line.iter().enumerate() {
+            let gap = " ".repeat(widths[index].saturating_sub(cell.width()));
+            let separator = if index == 0 { "" } else { "  " };
+            match sides[index] {
+                Side::Left => row.push_str(&format!("{separator}{cell}{gap}")),
+                Side::Right => row.push_str(&format!("{separator}{gap}{cell}")),
+            }
+        }
+        text.push_str(row.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let columns: [Column<(&str, u64)>; 2] =
+            [Column::new("NAME", |row, _| row.0.to_owned()), Column::number("N", |row, _| row.1.to_string())];
+        let rows = [("漢字漢字", 7), ("a\x1b[2J", 100), ("", 0)];
+        let expected = "NAME          N\n漢字漢字      7\na\\u{1b}[2J  100\n              0\n";
+        assert_eq!(render(&columns, &rows, 0), expected);
+        assert_eq!(render(&columns, &[], 0), "NAME  N\n");
+        assert_eq!(
+            pairs(&[("id", "a".to_owned()), ("status", "b\nc".to_owned())]),
+            "id      a\nstatus  b\\nc\n"
+        );
+    }
+}

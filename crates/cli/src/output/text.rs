@@ -1,0 +1,94 @@
+//! Texts of others in a terminal: ids, inputs and custom statuses may have any characters, also
+//! those that move the cursor, change colours or turn the direction of the text. They are shown
+//! escaped.
+
+use perihelion_model::timestamp;
+
+/// A text on one line, without characters that act on the terminal.
+pub(crate) fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => shown.push_str("\\n"),
+            '\t' => shown.push_str("\\t"),
+            '\r' => shown.push_str("\\r"),
+            c if c.is_control() || is_invisible(c) => shown.push_str(&format!("\\u{{{:x}}}", c as u32)),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// Marks that change the direction of a text, and line separators.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// The text, cut to this many characters. A cut text ends with an ellipsis.
+pub(crate) fn cut(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        None => text.to_owned(),
+        Some(_) => {
+            let end = text.char_indices().nth(chars_max.saturating_sub(1)).map_or(0, |(end, _)| end);
+            format!("{}…", &text[..end])
+        }
+    }
+}
+
+/// A number with its noun in the right form: `1 row`, `2 rows`.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// How long ago a time was, or how far ahead it is: `3s`, `12m`, `5h`, `3d`, `in 20s`.
+pub(crate) fn age(ms: u64, now_ms: u64) -> String {
+    match now_ms.checked_sub(ms) {
+        Some(passed) => duration(passed),
+        None => format!("in {}", duration(ms - now_ms)),
+    }
+}
+
+/// A duration in its largest unit.
+pub(crate) fn duration(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        0 if ms > 0 => format!("{ms}ms"),
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// A time, for JSON and for details.
+pub(crate) fn time(ms: u64) -> String {
+    timestamp::format_ms(ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn characters_that_act_on_a_terminal_are_escaped() {
+        assert_eq!(shown("a\x1b[31mb\nc\u{202e}d\u{9b}é 漢"), "a\\u{1b}[31mb\\nc\\u{202e}d\\u{9b}é 漢");
+    }
+
+    #[test]
+    fn texts_are_cut_at_characters() {
+        assert_eq!(cut("äöü", 3), "äöü");
+        assert_eq!(cut("äöüß", 3), "äö…");
+        assert_eq!(cut("ab", 0), "…");
+    }
+
+    #[test]
+    fn ages_have_one_unit() {
+        for (ms, text) in
+            [(0, "0s"), (7, "7ms"), (59_999, "59s"), (60_000, "1m"), (7_200_000, "2h"), (172_800_000, "2d")]
+        {
+            assert_eq!(duration(ms), text);
+        }
+        assert_eq!(age(1000, 4000), "3s");
+        assert_eq!(age(4000, 1000), "in 3s");
+    }
+}

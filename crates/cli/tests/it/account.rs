@@ -1,0 +1,108 @@
+//! How commands find their account: options, environment, file, data directory; and that a key is
+//! never printed.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use perihelion_testkit::ScratchDirectory;
+use perihelion_wire::signature::EMULATOR_KEY;
+
+use crate::program::{RunningServer, command, text};
+
+/// A key that no server here has.
+const SECRET: &str = "c2VjcmV0IGtleSBvZiBtaW5l";
+
+/// Runs a command, which must end with this exit code, and returns its standard output. Neither
+/// output has the key.
+fn check(command: &mut Command, code: i32, error: &str) -> String {
+    let Output { status, stdout, stderr } = command.output().expect("the binary runs");
+    let (stdout, stderr) = (text(&stdout), text(&stderr));
+    assert_eq!(status.code(), Some(code), "{stdout}{stderr}");
+    assert!(stderr.contains(error), "{error} is not in {stderr}");
+    assert!(!format!("{stdout}{stderr}").contains(SECRET), "{stdout}{stderr}");
+    stdout
+}
+
+fn create(scratch: &ScratchDirectory, endpoint: &str) {
+    let arguments = ["container", "create", "shop/orders", "--key-path", "/id", "--endpoint", endpoint];
+    check(&mut command(scratch, &arguments), 0, "created shop/orders");
+}
+
+const LIST: [&str; 4] = ["container", "list", "-o", "jsonl"];
+
+const LISTED: &str =
+    "{\"database\":\"shop\",\"container\":\"orders\",\"partitionKey\":[\"/id\"],\"defaultTtl\":null}\n";
+
+#[test]
+fn an_account_is_found_by_options_the_environment_and_a_file() {
+    let scratch = ScratchDirectory::new();
+    let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
+    let endpoint = format!("http://127.0.0.1:{}/", server.port());
+    create(&scratch, &endpoint);
+    let list = |extra: &[&str]| command(&scratch, &[&LIST, extra].concat());
+    let string = format!("AccountEndpoint={endpoint};AccountKey={EMULATOR_KEY};");
+
+    let key_file = scratch.path().join("key");
+    std::fs::write(&key_file, format!("{EMULATOR_KEY}\n")).expect("a key file");
+    let key_file = key_file.to_str().expect("a path");
+    assert_eq!(check(&mut list(&["--endpoint", &endpoint, "--key-file", key_file]), 0, ""), LISTED);
+    assert_eq!(check(&mut list(&["--connection-string", &string]), 0, ""), LISTED);
+    for name in ["AZURE_COSMOS_CONNECTION_STRING", "COSMOS_CONNECTION_STRING"] {
+        assert_eq!(check(list(&[]).env(name, &string), 0, ""), LISTED);
+    }
+    let by_endpoint = &mut list(&[]);
+    by_endpoint.env("COSMOS_ENDPOINT", &endpoint).env("COSMOS_KEY", EMULATOR_KEY);
+    assert_eq!(check(by_endpoint, 0, ""), LISTED);
+
+    let below = scratch.path().join("a/b");
+    std::fs::create_dir_all(&below).expect("a directory");
+    let file = format!("[account]\nendpoint = \"{endpoint}\"\nkey_file = \"key\"\n");
+    std::fs::write(scratch.path().join("perihelion.toml"), file).expect("a file");
+    assert_eq!(check(list(&[]).current_dir(&below), 0, ""), LISTED);
+    let wrong = "[account]\nendpont = \"x\"\n";
+    std::fs::write(below.join("perihelion.toml"), wrong).expect("a file");
+    check(list(&[]).current_dir(&below), 2, "line 2: unknown field `endpont`");
+}
+
+#[test]
+fn a_wrong_key_is_refused_and_never_printed() {
+    let scratch = ScratchDirectory::new();
+    let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
+    let endpoint = format!("http://127.0.0.1:{}/", server.port());
+    let list = |extra: &[&str]| command(&scratch, &[&LIST, extra].concat());
+    check(&mut list(&["--endpoint", &endpoint, "--key", SECRET]), 1, "check the key");
+    check(list(&["--endpoint", &endpoint]).env("COSMOS_KEY", SECRET), 1, "check the key");
+    let string = format!("AccountEndpoint={endpoint};AccountKey={SECRET};");
+    check(list(&[]).env("COSMOS_CONNECTION_STRING", &string), 1, "from COSMOS_CONNECTION_STRING");
+    let string = format!("AccountKey={SECRET};");
+    check(list(&[]).env("COSMOS_CONNECTION_STRING", &string), 1, "cannot connect to the account");
+    let file = format!("[account]\nkey = \"{SECRET}\"\nendpont = \"x\"\n");
+    std::fs::write(scratch.path().join("perihelion.toml"), file).expect("a file");
+    check(list(&[]).current_dir(scratch.path()), 2, "line 3");
+}
+
+#[test]
+fn a_data_directory_is_used_without_a_server_and_never_beside_one() {
+    let scratch = ScratchDirectory::new();
+    let data = scratch.path().join("data");
+    let data_text = data.to_str().expect("a path");
+    let list = || command(&scratch, &[&LIST[..], &["--data", data_text]].concat());
+    check(&mut list(), 6, "there is no data directory");
+    assert!(!Path::new(&data).exists(), "a misspelt directory is not created");
+
+    let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0", "--data", data_text]));
+    create(&scratch, &format!("http://127.0.0.1:{}/", server.port()));
+    check(&mut list(), 3, "");
+    server.signal("TERM");
+    let (status, errors) = server.wait_for_end();
+    assert!(status.success(), "{errors}");
+    assert_eq!(check(&mut list(), 0, ""), LISTED);
+    let started = ["workflow", "start", "hello", "--data", data_text];
+    check(&mut command(&scratch, &started), 6, "the container duroxide/duroxide does not exist");
+    let create = ["container", "create", "duroxide/duroxide", "--workflows", "--data", data_text];
+    check(&mut command(&scratch, &create), 0, "created");
+    check(&mut command(&scratch, &[&started[..], &["--id", "hello-1"]].concat()), 0, "");
+    let count = ["workflow", "count", "-o", "jsonl", "--data", data_text];
+    let counted = check(&mut command(&scratch, &count), 0, "");
+    assert_eq!(counted, "{\"total\":1,\"isComplete\":true,\"byStatus\":{\"Pending\":1}}\n");
+}

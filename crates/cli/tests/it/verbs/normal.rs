@@ -1,0 +1,59 @@
+//! Replaces what differs between two runs: times, ages, charges, random ids and ports.
+
+use regex_lite::Regex;
+
+/// Patterns and what replaces them, in this order.
+const REPLACED: [(&str, &str); 16] = [
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "<time>"),
+    (r#""(_rid|_self|_etag|_attachments|etag)": ?"([^"\\]|\\.)*""#, r#""$1": "<$1>""#),
+    (r#""(_ts|timestamp_ms|historyBytes|requestUnits)": ?[\d.]+"#, r#""$1": "<$1>""#),
+    (r#""duroxide_version": ?"[^"]*""#, r#""duroxide_version": "<version>""#),
+    (r#""(serviceMs|readBytes|returnedBytes)": ?[\d.]+"#, r#""$1": "<$1>""#),
+    (r"\d+ bytes", "<n> bytes"),
+    (r"\d+\.\d+ (RU|ms)", "<n> $1"),
+    (r"\bin \d+(ms|s|m|h|d)\b", "in <age>"),
+    (r"(^|[ (])\d+(ms|s|m|h|d)( ago|$|  |\))", "$1<age>$3"),
+    (r"(^|[ (])\d+(ms|s|m|h|d)( ago|$|  |\))", "$1<age>$3"),
+    (r"\b[0-9a-f]{16}\b", "<random>"),
+    (r#""[0-9a-f-]{20,}""#, "<etag>"),
+    (r"127\.0\.0\.1:\d{2,5}", "127.0.0.1:<port>"),
+    (r#""_lsn": ?\d+"#, r#""_lsn": "<_lsn>""#),
+    // A process is busy for a while, and says which activities it runs with its second heartbeat.
+    (r#""(activityTags|isBusy)":(\[[^\]]*\]|true|false)"#, r#""$1":"<$1>""#),
+    (r"(<age> +yes +)(yes|no)( +yes +)(no|-|\*) ", "$1<busy>$3<tags> "),
+];
+
+/// The text without what differs between two runs.
+pub(super) fn normal(text: &str) -> String {
+    let gaps = Regex::new(r"(\S) {2,}").expect("a pattern");
+    let replaced: Vec<(Regex, &str)> = REPLACED
+        .iter()
+        .map(|(pattern, with)| (Regex::new(&format!("(?m){pattern}")).expect("a pattern"), *with))
+        .collect();
+    let mut found = String::new();
+    for line in text.lines() {
+        let mut line = line.to_owned();
+        for (pattern, with) in &replaced {
+            line = pattern.replace_all(&line, *with).into_owned();
+        }
+        found.push_str(gaps.replace_all(&line, "$1  ").trim_end());
+        found.push('\n');
+    }
+    found
+}
+
+#[test]
+fn what_differs_between_runs_is_replaced() {
+    for (text, expected) in [
+        ("a  2026-11-17T04:05:06.007Z  b", "a  <time>  b"),
+        ("x       12s  3m      -", "x  <age>  <age>  -"),
+        ("created  <time> (12s ago)", "created  <time> (<age> ago)"),
+        ("order-00112233aabbccdd", "order-<random>"),
+        ("5.00 RU in 1 requests", "<n> RU in 1 requests"),
+        (r#"  "_ts": 17,"#, r#"  "_ts": "<_ts>","#),
+        (r#"{"_etag":"\"0\"","n":7}"#, r#"{"_etag": "<_etag>","n":7}"#),
+        ("in 5s", "in <age>"),
+    ] {
+        assert_eq!(normal(text), format!("{expected}\n"), "{text}");
+    }
+}

@@ -1,0 +1,134 @@
+//! `Transcript`: commands and what they print, as a file has them.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::{Output, Stdio};
+
+use super::normal::normal;
+use super::world::World;
+use crate::program::{command, text};
+
+/// A file: its lines that are kept, and its commands.
+pub(super) struct Transcript {
+    parts: Vec<Part>,
+    /// Whether people read it: then columns are aligned again.
+    is_page: bool,
+}
+
+enum Part {
+    /// A line that is not of a command: a comment, or the text of a page.
+    Kept(String),
+    Command(String),
+}
+
+impl Transcript {
+    /// Parses a file. In a page (`is_page`) only blocks that begin with ```console have commands.
+    pub(super) fn parse(written: &str, is_page: bool) -> Transcript {
+        let mut parts = Vec::new();
+        let mut is_inside = !is_page;
+        let mut is_output = false;
+        for line in written.lines() {
+            if is_page && line.starts_with("```") {
+                is_inside = line == "```console" && !is_inside;
+                is_output = false;
+                parts.push(Part::Kept(line.to_owned()));
+            } else if !is_inside || line.starts_with('#') {
+                parts.push(Part::Kept(line.to_owned()));
+                is_output = false;
+            } else if let Some(typed) = line.strip_prefix("$ ") {
+                parts.push(Part::Command(typed.to_owned()));
+                is_output = true;
+            } else if !is_output {
+                parts.push(Part::Kept(line.to_owned()));
+            }
+        }
+        Transcript { parts, is_page }
+    }
+
+    /// Runs the commands and returns the file with what they print.
+    pub(super) fn run(&self, world: &World) -> String {
+        let mut found = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Kept(line) => found.push_str(&format!("{line}\n")),
+                Part::Command(typed) => found.push_str(&shown(typed, &execute(typed, world), self.is_page)),
+            }
+        }
+        found
+    }
+}
+
+/// Runs a command line: variables, the program, its arguments, and perhaps `<<< text`.
+fn execute(typed: &str, world: &World) -> Output {
+    let words = words(typed);
+    let (line, input) = match words.iter().position(|word| word == "<<<") {
+        Some(at) => (&words[..at], words.get(at + 1).cloned()),
+        None => (words.as_slice(), None),
+    };
+    let variables: Vec<(&str, &str)> = line.iter().map_while(|word| word.split_once('=')).collect();
+    assert_eq!(line.get(variables.len()).map(String::as_str), Some("perihelion"), "{typed}");
+    let arguments: Vec<&str> = line[variables.len() + 1..].iter().map(String::as_str).collect();
+    let mut command = command(&world.scratch, &arguments);
+    command.current_dir(world.scratch.path()).env("COSMOS_ENDPOINT", world.endpoint()).envs(variables);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the binary runs");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin.write_all(input.unwrap_or_default().as_bytes()).expect("the program reads");
+    drop(stdin);
+    child.wait_with_output().expect("the program ends")
+}
+
+/// A command and what it printed, as the file has it.
+fn shown(typed: &str, output: &Output, is_page: bool) -> String {
+    let mut found = format!("$ {typed}\n");
+    let stdout = normal(&text(&output.stdout));
+    found.push_str(&if is_page { aligned(&stdout) } else { stdout });
+    for line in normal(&text(&output.stderr)).lines() {
+        writeln!(found, "{}", format!("! {line}").trim_end()).expect("a string");
+    }
+    match output.status.code() {
+        Some(0) => {}
+        code => writeln!(found, "= {}", code.unwrap_or(-1)).expect("a string"),
+    }
+    found
+}
+
+/// Aligns the columns of a table, whose cells have other widths than those that were printed. A
+/// text in which the lines have different numbers of cells stays.
+fn aligned(text: &str) -> String {
+    let cells = |line: &str| -> Vec<String> {
+        let indent = &line[..line.len() - line.trim_start().len()];
+        let mut cells: Vec<String> = line.trim_start().split("  ").map(str::to_owned).collect();
+        cells[0].insert_str(0, indent);
+        cells
+    };
+    let lines: Vec<Vec<String>> = text.lines().map(cells).collect();
+    let Some(columns) = lines.first().map(Vec::len) else { return String::new() };
+    if columns < 2 || lines.iter().any(|line| line.len() != columns) {
+        return text.to_owned();
+    }
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut aligned = String::new();
+    for line in &lines {
+        let padded: Vec<String> =
+            line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        aligned.push_str(padded.join("  ").trim_end());
+        aligned.push('\n');
+    }
+    aligned
+}
+
+/// The words of a command line. Single quotes keep spaces; there are no other rules.
+fn words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut is_quoted = false;
+    for c in line.chars() {
+        match c {
+            '\'' => is_quoted = !is_quoted,
+            ' ' if !is_quoted => words.push(String::new()),
+            c => words.last_mut().expect("a word").push(c),
+        }
+    }
+    words
+}

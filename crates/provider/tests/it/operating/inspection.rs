@@ -1,0 +1,204 @@
+//! What tools see: counts by status, queues, workers, sessions and trees; and a provider that is
+//! opened for a tool.
+
+use std::time::{Duration, SystemTime};
+
+use duroxide::providers::{Provider, SessionFetchConfig, TagFilter, WorkItem};
+use duroxide_cdb::{CosmosDBProvider, ListOptions, QueueInfo, QueueKind};
+use perihelion_server::EmbeddedOptions;
+use perihelion_testkit::TestServer;
+
+use super::{LOCK, NOW, event, metadata, provider, start, work};
+
+async fn server(partitions: u32) -> TestServer {
+    TestServer::in_process(EmbeddedOptions::default().with_partitions(partitions).with_strict_gateway(true))
+        .await
+}
+
+/// Runs one turn of the instance whose message is fetched next, with these activities and
+/// messages.
+async fn turn(provider: &CosmosDBProvider, status: Option<&str>, works: Vec<WorkItem>, parent: Option<&str>) {
+    let (item, token, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+    let history = vec![event(&item.instance, 1)];
+    let mut metadata = metadata("Order", status);
+    metadata.parent_instance_id = parent.map(Into::into);
+    provider.ack_orchestration_item(&token, 1, history, works, vec![], metadata, vec![]).await.unwrap();
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as u64
+}
+
+#[tokio::test]
+async fn instances_are_counted_by_status() {
+    for partitions in [1, 4] {
+        let server = server(partitions).await;
+        let provider = provider(&server).await;
+        for (n, status) in [None, Some("Completed"), Some("Completed"), Some("Failed")].iter().enumerate() {
+            provider.enqueue_for_orchestrator(start(&format!("order-{n}"), None), None).await.unwrap();
+            turn(&provider, *status, vec![], None).await;
+        }
+        provider.enqueue_for_orchestrator(start("waiting", None), None).await.unwrap();
+        let counts = provider.count(&ListOptions::new()).await.unwrap();
+        let expected = [("Completed", 2), ("Failed", 1), ("Pending", 1), ("Running", 1)];
+        assert_eq!(counts.by_status, expected.map(|(status, count)| (status.to_owned(), count)).into());
+        assert!(counts.is_complete && counts.request_units > 0.0);
+        let failed = ListOptions::from_filter("status=failed id=order-*", now_ms()).unwrap();
+        assert_eq!(provider.count(&failed).await.unwrap().total(), 1);
+        let pending = ListOptions::from_filter("status=pending", now_ms()).unwrap();
+        assert_eq!(provider.count(&pending).await.unwrap().total(), 1);
+    }
+}
+
+fn queue(queues: &[QueueInfo], kind: QueueKind) -> (u64, Option<u64>) {
+    let queue = queues.iter().find(|queue| queue.kind == kind).unwrap();
+    assert!(queue.is_exact);
+    (queue.depth, queue.since_ms)
+}
+
+#[tokio::test]
+async fn queues_have_their_depth_and_the_age_of_the_oldest_entry() {
+    let server = server(4).await;
+    let provider = provider(&server).await;
+    let before = now_ms();
+    provider.enqueue_for_orchestrator(start("order-1", None), None).await.unwrap();
+    turn(&provider, None, vec![work("order-1", 2), work("order-1", 3)], None).await;
+    provider.enqueue_for_orchestrator(start("order-2", None), None).await.unwrap();
+    provider.enqueue_for_orchestrator(start("order-3", None), Some(Duration::from_secs(3600))).await.unwrap();
+    provider.fetch_work_item(LOCK, NOW, None, &TagFilter::default()).await.unwrap().unwrap();
+    let queues = provider.queues().await.unwrap();
+    // Clocks agree to about two seconds: see docs/provider.md.
+    let is_now = |ms: Option<u64>| ms.is_some_and(|ms| ms + 3000 >= before && ms <= now_ms() + 3000);
+    for (kind, depth) in
+        [(QueueKind::Turns, 1), (QueueKind::Activities, 1), (QueueKind::RunningActivities, 1)]
+    {
+        let (found, since) = queue(&queues, kind);
+        assert_eq!(found, depth, "{kind:?}");
+        assert!(is_now(since), "{kind:?} {since:?} {before}");
+    }
+    let (depth, due) = queue(&queues, QueueKind::Timers);
+    assert_eq!(depth, 1);
+    assert!(is_now(due.map(|ms| ms - 3_600_000)), "{due:?}");
+}
+
+#[tokio::test]
+async fn workers_are_the_processes_that_fetch() {
+    let server = server(4).await;
+    let provider = provider(&server).await;
+    assert_eq!(provider.workers().await.unwrap(), []);
+    // The heartbeat task writes the first heartbeat soon after the first fetch.
+    let long = Duration::from_secs(20);
+    let other = provider.clone();
+    let fetch = tokio::spawn(async move { other.fetch_orchestration_item(LOCK, long, None).await });
+    let workers = tokio::time::timeout(long, async {
+        loop {
+            let workers = provider.workers().await.unwrap();
+            if !workers.is_empty() {
+                break workers;
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    let workers = workers.await.expect("a heartbeat");
+    fetch.abort();
+    assert_eq!(workers.len(), 1);
+    let worker = &workers[0];
+    assert!(worker.is_alive && worker.runs_orchestrations, "{worker:?}");
+    assert_eq!((worker.slices, worker.activity_tags.len()), (4, 0), "it polls every partition");
+    assert!(worker.seen_at_ms + 10_000 > now_ms() && !worker.id.contains(':'), "{worker:?}");
+}
+
+#[tokio::test]
+async fn sessions_show_their_owner_and_when_they_end() {
+    let server = server(4).await;
+    let provider = provider(&server).await;
+    provider.enqueue_for_orchestrator(start("order-1", None), None).await.unwrap();
+    let mut activity = work("order-1", 2);
+    let WorkItem::ActivityExecute { session_id, .. } = &mut activity else { panic!("{activity:?}") };
+    *session_id = Some("model-7".to_owned());
+    turn(&provider, None, vec![activity], None).await;
+    assert_eq!(provider.sessions().await.unwrap(), []);
+    let config = SessionFetchConfig { owner_id: "gpu-1".to_owned(), lock_timeout: LOCK };
+    provider.fetch_work_item(LOCK, NOW, Some(&config), &TagFilter::default()).await.unwrap().unwrap();
+    let sessions = provider.sessions().await.unwrap();
+    assert_eq!(sessions.len(), 1);
+    let session = &sessions[0];
+    assert_eq!((session.name.as_str(), session.owner.as_str()), ("model-7", "gpu-1"));
+    assert_eq!(session.locked_until_ms - session.used_at_ms, LOCK.as_millis() as u64);
+}
+
+#[tokio::test]
+async fn a_tree_has_every_descendant_below_its_parent() {
+    let server = server(4).await;
+    let provider = provider(&server).await;
+    for (instance, parent) in [
+        ("root", None),
+        ("root::a", Some("root")),
+        ("root::b", Some("root")),
+        ("root::a::1", Some("root::a")),
+        ("other", None),
+    ] {
+        provider.enqueue_for_orchestrator(start(instance, parent), None).await.unwrap();
+        turn(&provider, None, vec![], parent).await;
+    }
+    provider.enqueue_for_orchestrator(start("root::b::1", Some("root::b")), None).await.unwrap();
+    let tree = provider.tree("root").await.unwrap();
+    let shown: Vec<String> = tree
+        .instances
+        .iter()
+        .map(|row| format!("{}{} {}", " ".repeat(row.depth), row.instance.instance_id, row.instance.status))
+        .collect();
+    let expected = [
+        "root Running",
+        " root::a Running",
+        "  root::a::1 Running",
+        " root::b Running",
+        "  root::b::1 Pending",
+    ];
+    assert_eq!(shown, expected);
+    assert!(tree.is_complete);
+    assert_eq!(provider.tree("root::a").await.unwrap().instances.len(), 2);
+    let error = provider.tree("nobody").await.unwrap_err();
+    assert!(error.message.contains("nobody not found"), "{error}");
+}
+
+/// A listing by id asks for existing instances and then for pending ones. It once missed an instance
+/// that began in between.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_is_found_by_its_id_while_it_begins() {
+    let server = server(1).await;
+    let provider = provider(&server).await;
+    for n in 0..100 {
+        let id = format!("order-{n}");
+        provider.enqueue_for_orchestrator(start(&id, None), None).await.unwrap();
+        let other = provider.clone();
+        let turn = tokio::spawn(async move { turn(&other, Some("Completed"), vec![], None).await });
+        while !turn.is_finished() {
+            let page = provider.list(&ListOptions::new().with_id(id.as_str())).await.unwrap();
+            assert_eq!(page.instances.len(), 1, "{id}");
+        }
+        turn.await.unwrap();
+    }
+}
+
+/// A tool must not leave a container behind because someone misspelt its name.
+#[tokio::test]
+async fn a_provider_for_tools_creates_nothing_and_runs_no_task() {
+    let server = server(1).await;
+    let client = server.client().await;
+    let open = |name: &str| {
+        let builder = CosmosDBProvider::builder().with_client(client.clone()).with_container(name);
+        builder.for_tools().open()
+    };
+    let error = open("workflos").await.unwrap_err();
+    assert!(error.message.contains("the container duroxide/workflos does not exist"), "{error}");
+    assert!(client.databases().await.unwrap().is_empty());
+
+    let worker = provider(&server).await;
+    worker.enqueue_for_orchestrator(start("order-1", None), None).await.unwrap();
+    let tool = open("duroxide").await.unwrap();
+    assert_eq!(tool.list(&ListOptions::new()).await.unwrap().instances.len(), 1);
+    assert_eq!(tool.workers().await.unwrap(), []);
+    tool.close().await;
+    turn(&worker, None, vec![], None).await;
+}
