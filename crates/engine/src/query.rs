@@ -5,10 +5,11 @@
 //! - `access` chooses the keys to read: all documents, the documents of a partition, or an
 //!   index;
 //! - `sources` scans these keys;
-//! - `rows` turns documents into rows in the right order, with `ordered` for ORDER BY, with
-//!   `gather` when a row does not belong to one document, and with `output` for the text of
-//!   the rows;
-//! - `continuation` says where the next page starts.
+//! - `rows` turns documents into rows in the right order, with `stream` without ORDER BY, with
+//!   `ordered` for ORDER BY, with `gather` when a row does not belong to one document, and with
+//!   `output` for the text of the rows;
+//! - `continuation` says where the next page starts, with `pause` if the page did not end after
+//!   a row.
 //!
 //! A query that reads many documents for few rows reports the index that would have helped.
 
@@ -18,9 +19,11 @@ mod gather;
 mod gathered_page;
 mod ordered;
 mod output;
+mod pause;
 mod rows;
 mod sources;
 mod stages;
+mod stream;
 mod value_position;
 
 use perihelion_model::partition_key::{EffectiveRange, PartitionKey};

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use perihelion_model::json::Value;
-use perihelion_query::{GroupWindow, Program};
+use perihelion_query::{GroupWindow, Program, Row, RowPlace};
 
 use super::continuation::Continuation;
 use super::gathered_page::{Gathered, GatheredRow, page_of};
@@ -96,9 +96,14 @@ impl Context<'_> {
             DistinctWindow::new(continuation.last_position().to_vec(), rows_wanted(self, continuation));
         self.each_document(&mut |document| {
             *documents += 1;
-            let mut rows = Vec::new();
-            program.rows(&document.value(), &mut rows).map_err(evaluation_refusal)?;
-            rows.into_iter().filter_map(|row| row.output).for_each(|output| window.add(output));
+            let (value, mut start) = (document.value(), Some(RowPlace::default()));
+            while let Some(place) = start {
+                let mut add = |_, row: Row| {
+                    row.output.into_iter().for_each(|output| window.add(output));
+                    true
+                };
+                start = program.rows_from(&value, &place, &mut add).map_err(evaluation_refusal)?;
+            }
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(window.finish())

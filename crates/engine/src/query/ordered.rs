@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use perihelion_model::json::Value;
-use perihelion_query::Direction;
+use perihelion_query::{Direction, RowPlace};
 
 use super::continuation::{Continuation, NextRow, RowCursor, hash_of};
 use super::output::Output;
@@ -161,10 +161,13 @@ impl Context<'_> {
     fn find_order(&self, rid: u64, row: u64, hash: u64) -> Result<Option<Vec<u8>>, Refusal> {
         let mut found = None;
         for range in &sources::scan_ranges(self.container, &self.request.scope) {
-            self.scan(range).visit_rid(rid, &mut |rid, document| {
-                let mut rows = self.rows_of(range.id, rid, &document)?;
-                let order = rows.find(|(_, cursor)| cursor.row == row);
-                found = order.map(|(row, _)| self.encode_order(&row.order_keys));
+            self.scan(range).visit_rid(rid, &mut |_, document| {
+                self.each_row_of(&document, &RowPlace::default(), &mut |number, found_row| {
+                    if number == row {
+                        found = Some(self.encode_order(&found_row.order_keys));
+                    }
+                    number < row
+                })?;
                 Ok(ControlFlow::Break(()))
             })?;
         }
@@ -200,18 +203,22 @@ impl Context<'_> {
         let mut consume = |rid: u64, document: StoredDocument| {
             documents += 1;
             let mut is_after_page = false;
-            for (row, cursor) in self.rows_of(range.id, rid, &document)? {
-                let cursor = RowCursor { order: Some(self.encode_order(&row.order_keys)), ..cursor };
-                let key = self.sort_key(&cursor);
-                if after.is_some_and(|after| key <= *after) {
-                    continue;
-                }
-                if let Some(end) = smallest.end().filter(|end| **end < key) {
-                    is_after_page |= orders_equal_keys || end.order < key.order;
-                    smallest.is_full = true;
-                    continue;
-                }
-                smallest.insert(key, range.id, row.output);
+            let mut start = Some(RowPlace::default());
+            while let Some(place) = start {
+                start = self.each_row_of(&document, &place, &mut |number, row| {
+                    let order = self.encode_order(&row.order_keys);
+                    let key = SortKey { order, rid: self.rid_order(rid), row: number };
+                    if after.is_some_and(|after| key <= *after) {
+                        return true;
+                    }
+                    if let Some(end) = smallest.end().filter(|end| **end < key) {
+                        is_after_page |= orders_equal_keys || end.order < key.order;
+                        smallest.is_full = true;
+                        return true;
+                    }
+                    smallest.insert(key, range.id, row.output);
+                    true
+                })?;
             }
             // An index returns rows in order, so the first row after the page ends the
             // scan.

@@ -72,7 +72,14 @@ fn parse_scope(call: &Call, container: &Arc<Container>) -> Result<(RangeId, Effe
     let mut ranges = container.ranges.iter().filter(|range| range.keys.overlaps(&keys));
     match (ranges.next(), ranges.next()) {
         (Some(only), None) => Ok((only.id, keys)),
-        _ => Err(Refusal::gateway(
+        // An interval without keys, such as `[x, x)`, has no changes. The range in which it lies
+        // says so.
+        (None, _) => {
+            let range = container.ranges.iter().find(|range| keys.min < range.keys.max);
+            let range = range.or(container.ranges.last()).ok_or_else(Refusal::range_gone)?;
+            Ok((range.id, EffectiveRange { min: keys.min.clone(), max: keys.min }))
+        }
+        (Some(_), Some(_)) => Err(Refusal::gateway(
             status::BAD_REQUEST,
             "The change feed of several ranges is read range by range: send x-ms-documentdb-partitionkeyrangeid.",
         )),
