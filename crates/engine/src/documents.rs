@@ -17,7 +17,7 @@ pub(crate) use self::batch::perform as perform_batch;
 pub use self::batch::{Batch, BatchOperation, BatchOutcome, BatchScope, OPERATIONS_MAX};
 pub use self::body::NewBody;
 pub use self::change_feed::{FeedMode, FeedPage, FeedRequest, FeedStart};
-pub(crate) use self::change_feed::{contains, read as read_change_feed};
+pub(crate) use self::change_feed::{contains, keep_refusal, read as read_change_feed};
 pub use self::items::{ItemOperation, ItemOutcome, Precondition, Target, Usage};
 pub(crate) use self::items::{
     WriteStamps, expire as expire_item, lookup, lookup_any, perform as perform_item, read as read_item,

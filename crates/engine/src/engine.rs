@@ -25,6 +25,7 @@ use crate::index::IndexShape;
 use crate::keys::{self, RangeId};
 use crate::layout;
 use crate::maintenance::{self, Backlog};
+use crate::pace::{Pace, PageLimits};
 use crate::query::{self, QueryPage, QueryRequest};
 use crate::refusal::Refusal;
 use crate::replication::{Replication, WriteGate};
@@ -216,13 +217,26 @@ impl Engine {
         request: &FeedRequest,
         session: &[SessionToken],
     ) -> Result<FeedPage, Refusal> {
+        self.change_feed_within(container, request, session, PageLimits::default())
+    }
+
+    /// Reads a page of the change feed within limits. A page that ends early may have no items
+    /// and a continuation before the newest write.
+    pub fn change_feed_within(
+        &self,
+        container: &Container,
+        request: &FeedRequest,
+        session: &[SessionToken],
+        limits: PageLimits<'_>,
+    ) -> Result<FeedPage, Refusal> {
+        let pace = Pace::start(self.clock(), limits);
         let view = self.store.view()?;
         let state = state_in(&*view, container)?;
         check_session(container, &state, session, &[request.range])?;
         if let (FeedMode::AllVersionsAndDeletes, FeedStart::After(lsn)) = (request.mode, &request.start) {
             documents::check_retention(&*view, container, request.range, *lsn)?;
         }
-        documents::read_change_feed(&*view, container, &state, request, self.clock().seconds())
+        documents::read_change_feed(&*view, container, &state, request, &pace, self.clock().seconds())
     }
 
     /// Runs a query for one page. If an index would have helped, maintenance is told
@@ -233,11 +247,24 @@ impl Engine {
         request: &QueryRequest,
         session: &[SessionToken],
     ) -> Result<QueryPage, Refusal> {
+        self.query_within(container, request, session, PageLimits::default())
+    }
+
+    /// Runs a query for one page within limits. A page that ends early may have no rows and a
+    /// continuation.
+    pub fn query_within(
+        &self,
+        container: &Arc<Container>,
+        request: &QueryRequest,
+        session: &[SessionToken],
+        limits: PageLimits<'_>,
+    ) -> Result<QueryPage, Refusal> {
+        let pace = Pace::start(self.clock(), limits);
         let view = self.store.view()?;
         let state = state_in(&*view, container)?;
         let ranges = request.scope.range_ids(container);
         check_session(container, &state, session, &ranges)?;
-        let page = query::execute(&*view, container, &state, request, self.clock().seconds())?;
+        let page = query::execute(&*view, container, &state, request, &pace, self.clock().seconds())?;
         if let Some(shape) = &page.missing_index {
             self.backlog.add_missing_index(container.number(), shape.clone());
         }

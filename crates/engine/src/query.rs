@@ -21,6 +21,7 @@ mod ordered;
 mod output;
 mod pause;
 mod rows;
+mod smallest_rows;
 mod sources;
 mod stages;
 mod stream;
@@ -34,6 +35,7 @@ use crate::charge::{self, QueryWork};
 use crate::documents::Target;
 use crate::index::IndexShape;
 use crate::keys::RangeId;
+use crate::pace::Pace;
 use crate::refusal::Refusal;
 use crate::state::{ContainerState, Position};
 use crate::storage::View;
@@ -122,6 +124,7 @@ pub(crate) fn execute(
     container: &Container,
     state: &ContainerState,
     request: &QueryRequest,
+    pace: &Pace<'_>,
     now: u64,
 ) -> Result<QueryPage, Refusal> {
     let continuation = match &request.continuation {
@@ -129,7 +132,7 @@ pub(crate) fn execute(
         None => Continuation::start(&request.program),
     };
     let plan = access::choose(container, request);
-    let context = rows::Context { view, container, request, plan: &plan, now };
+    let context = rows::Context { view, container, request, plan: &plan, pace, now };
     let produced = rows::produce(&context, continuation)?;
     let work = QueryWork {
         reads_documents: !request.program.reads_no_document(),

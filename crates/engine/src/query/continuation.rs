@@ -274,7 +274,10 @@ fn parse(text: &str, container: &Container) -> Option<Continuation> {
         return None;
     }
     let pause = match fields.get("PAU") {
-        Some(pause) => Some(Pause::parse(pause)?),
+        Some(pause) => {
+            let field = |name: &str| fields.get(name).copied();
+            Some(Pause::parse(pause, field("PAI"), field("BST"))?)
+        }
         None => None,
     };
     Some(Continuation {

@@ -98,7 +98,8 @@ impl Context<'_> {
             *documents += 1;
             let (value, mut start) = (document.value(), Some(RowPlace::default()));
             while let Some(place) = start {
-                let mut add = |_, row: Row| {
+                self.pace.check_gathering()?;
+                let mut add = |_, _: &[u32], row: Row| {
                     row.output.into_iter().for_each(|output| window.add(output));
                     true
                 };
@@ -117,6 +118,7 @@ impl Context<'_> {
         let mut has_ended = false;
         for range in &sources::scan_ranges(self.container, &self.request.scope) {
             self.scan(range).visit_by_rid(self.plan.index.as_ref(), 0, &mut |_, document| {
+                self.pace.check_gathering()?;
                 let flow = consume(document)?;
                 has_ended = flow.is_break();
                 Ok(flow)

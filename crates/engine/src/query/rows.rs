@@ -17,6 +17,7 @@ use super::sources::{Scan, ScanRange};
 use super::{PAGE_BYTES_MAX, QueryRequest, gather, ordered, stream};
 use crate::catalog::Container;
 use crate::documents::StoredDocument;
+use crate::pace::{Pace, PageEnd};
 use crate::refusal::{Layer, Refusal};
 use crate::storage::View;
 
@@ -26,6 +27,7 @@ pub(super) struct Context<'a> {
     pub(super) container: &'a Container,
     pub(super) request: &'a QueryRequest,
     pub(super) plan: &'a Plan,
+    pub(super) pace: &'a Pace<'a>,
     pub(super) now: u64,
 }
 
@@ -185,12 +187,18 @@ impl DocumentRow {
 }
 
 impl Context<'_> {
+    /// A scan that does not end when the time of the page is over.
     pub(super) fn scan<'b>(&'b self, range: &'b ScanRange<'b>) -> Scan<'b> {
-        Scan { view: self.view, container: self.container, range, now: self.now }
+        Scan { view: self.view, container: self.container, range, pace: None, now: self.now }
     }
 
-    /// Calls `visit` with the rows of a document and their numbers, from a place on, until
-    /// `visit` returns false. Returns the place of the first row that was not taken, because
+    /// A scan that ends when the time of the page is over.
+    pub(super) fn paced_scan<'b>(&'b self, range: &'b ScanRange<'b>, end: PageEnd) -> Scan<'b> {
+        Scan { pace: Some((self.pace, end)), ..self.scan(range) }
+    }
+
+    /// Calls `visit` with the rows of a document, from a place on, until `visit` returns false.
+    /// Each row comes with its number and the elements of its place. Returns the place of the first row that was not taken, because
     /// `visit` returned false or because the rows before it took a lot of work; `None` if no row
     /// is left. If the program selects every document, a document is parsed only if it must be
     /// printed again.
@@ -198,12 +206,13 @@ impl Context<'_> {
         &self,
         document: &StoredDocument,
         start: &RowPlace,
-        visit: &mut dyn FnMut(u64, DocumentRow) -> bool,
+        visit: &mut dyn FnMut(u64, &[u32], DocumentRow) -> bool,
     ) -> Result<Option<RowPlace>, Refusal> {
         let program = &self.request.program;
         if !program.selects_whole_document() {
-            let mut visit_defined =
-                |number: u64, row: Row| DocumentRow::of(row).is_none_or(|row| visit(number, row));
+            let mut visit_defined = |number: u64, elements: &[u32], row: Row| {
+                DocumentRow::of(row).is_none_or(|row| visit(number, elements, row))
+            };
             return program
                 .rows_from(&document.value(), start, &mut visit_defined)
                 .map_err(evaluation_refusal);
@@ -215,7 +224,7 @@ impl Context<'_> {
             let keys = program.document_keys(&value).map_err(evaluation_refusal)?;
             keys.map(|order_keys| DocumentRow { output: Output::of(document, || value), order_keys })
         };
-        let is_taken = start.row > 0 || row.is_none_or(|row| visit(0, row));
+        let is_taken = start.row > 0 || row.is_none_or(|row| visit(0, &[], row));
         Ok((!is_taken).then(RowPlace::default))
     }
 }

@@ -1,7 +1,7 @@
 //! Queries without ORDER BY: the rows of the documents in `_rid` order, range after range.
 //!
-//! A page ends after a row, or within the rows of one document. The next page starts in the
-//! range of that row. Ranges may be split between two pages; their children then go on where
+//! A page ends after a row, within the rows of one document, or before a document when its time
+//! is over. The next page starts in the range of that place. Ranges may be split between two pages; their children then go on where
 //! their parent ended.
 
 use std::ops::ControlFlow;
@@ -11,10 +11,11 @@ use perihelion_query::RowPlace;
 use super::continuation::{Continuation, RowCursor, Watermark};
 use super::pause::Pause;
 use super::rows::{Context, Page, PageRows};
-use super::sources::{self, ScanRange};
+use super::sources::{self, ScanEnd, ScanRange};
 use crate::catalog::Container;
 use crate::documents::StoredDocument;
 use crate::keys::RangeId;
+use crate::pace::PageEnd;
 use crate::refusal::Refusal;
 
 /// Makes a page of a query without order.
@@ -32,15 +33,20 @@ pub(super) fn stream(context: &Context<'_>, mut continuation: Continuation) -> R
             Some(_) | None => RowPlace::default(),
         };
         let first = watermark.map_or(0, first_rid_after);
-        context.scan(range).visit_by_rid(context.plan.index.as_ref(), first, &mut |rid, document| {
+        let scan = context.paced_scan(range, PageEnd::Cheap);
+        let end = scan.visit_by_rid(context.plan.index.as_ref(), first, &mut |rid, document| {
             page.documents += 1;
             let place = page.add_rows(context, (range.id, rid), &document, &start(rid), watermark)?;
             let Some(place) = place else { return Ok(ControlFlow::Continue(())) };
             has_more = true;
-            page.state.pause =
-                (place != RowPlace::default()).then_some(Pause { range: range.id, rid, place });
+            let is_within = place != RowPlace::default();
+            page.state.pause = is_within.then(|| Pause { place, ..Pause::before(range.id, rid) });
             Ok(ControlFlow::Break(()))
         })?;
+        if let ScanEnd::Paused(rid) = end {
+            has_more = true;
+            page.state.pause = Some(Pause::before(range.id, rid));
+        }
         if has_more || page.is_exhausted() {
             break;
         }
@@ -70,7 +76,7 @@ impl Page {
         start: &RowPlace,
         watermark: Option<(u64, u64)>,
     ) -> Result<Option<RowPlace>, Refusal> {
-        context.each_row_of(document, start, &mut |number, row| {
+        context.each_row_of(document, start, &mut |number, _, row| {
             if watermark.is_some_and(|watermark| (rid, number) <= watermark) {
                 return true;
             }

@@ -19,6 +19,10 @@ use crate::order::{canonical_key, compare_order};
 /// A callback for each row. It returns `false` to skip the remaining rows.
 type Visit<'v> = dyn FnMut(&Frame<'_>) -> Evaluated<bool> + 'v;
 
+/// A callback for each row and its place: the elements of [`JoinWalk`]. It returns `false` to
+/// skip the remaining rows.
+type VisitPlace<'v> = dyn FnMut(&Frame<'_>, &[u32]) -> Evaluated<bool> + 'v;
+
 /// Calls `visit` for every row of FROM that passes WHERE. Returns `false` if `visit`
 /// skipped the remaining rows.
 pub(crate) fn each_row(
@@ -27,7 +31,7 @@ pub(crate) fn each_row(
     context: &Context,
     visit: &mut Visit<'_>,
 ) -> Evaluated<bool> {
-    each_row_from(select, frame, context, &mut JoinWalk::default(), visit)
+    each_row_from(select, frame, context, &mut JoinWalk::default(), &mut |row, _| visit(row))
 }
 
 /// Like [`each_row`], but begins at the place of the walk. If the visit ends early, or if the
@@ -37,7 +41,7 @@ pub(crate) fn each_row_from(
     frame: &Frame<'_>,
     context: &Context,
     walk: &mut JoinWalk,
-    visit: &mut Visit<'_>,
+    visit: &mut VisitPlace<'_>,
 ) -> Evaluated<bool> {
     join(&select.sources, select.filter.as_ref(), frame, context, walk, visit)
 }
@@ -77,14 +81,14 @@ fn join(
     frame: &Frame<'_>,
     context: &Context,
     walk: &mut JoinWalk,
-    visit: &mut Visit<'_>,
+    visit: &mut VisitPlace<'_>,
 ) -> Evaluated<bool> {
     let Some((source, rest)) = sources.split_first() else {
         walk.start.clear();
         context.budget.spend_steps(1)?;
         return match filter {
             Some(filter) if truth(filter, frame, context)? != Some(true) => Ok(true),
-            _ => visit(frame),
+            _ => visit(frame, &walk.elements),
         };
     };
     let mut bind = |value: &Value, walk: &mut JoinWalk| {

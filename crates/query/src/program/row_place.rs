@@ -21,25 +21,25 @@ pub struct RowPlace {
 }
 
 impl Program {
-    /// Calls `visit` with the rows of one document and their numbers, from a place on, until
-    /// `visit` returns false. Returns the place of the first row that `visit` did not take, or
+    /// Calls `visit` with the rows of one document, from a place on, until `visit` returns false.
+    /// Each row comes with its number and the elements of its place. Returns the place of the first row that `visit` did not take, or
     /// at which the budget was spent; `None` if there is no row left. A single row that needs
     /// more than the budget is an error. Not for grouped programs.
     pub fn rows_from(
         &self,
         document: &Value,
         start: &RowPlace,
-        visit: &mut dyn FnMut(u64, Row) -> bool,
+        visit: &mut dyn FnMut(u64, &[u32], Row) -> bool,
     ) -> Result<Option<RowPlace>, EvaluationError> {
         let context = self.context();
         let frame = Frame::root(Some(document));
         let mut walk = JoinWalk::from(start.elements.clone());
         let mut number = start.row;
-        let ended = each_row_from(&self.select, &frame, &context, &mut walk, &mut |row| {
+        let ended = each_row_from(&self.select, &frame, &context, &mut walk, &mut |row, elements| {
             let output = output_of(&self.select.output, row, &context)?;
             self.check_output(output.as_ref())?;
             let row = Row { output, order_keys: order_keys(&self.select.order, row, &context)? };
-            let is_taken = visit(number, row);
+            let is_taken = visit(number, elements, row);
             number += u64::from(is_taken);
             Ok(is_taken)
         });

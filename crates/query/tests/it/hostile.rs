@@ -398,7 +398,7 @@ fn rows_in_parts(program: &perihelion_query::Program, document: &Value, part: u6
     while let Some(place) = start {
         let mut left = part;
         start = program
-            .rows_from(document, &place, &mut |number, row| {
+            .rows_from(document, &place, &mut |number, _, row| {
                 let is_taken = left > 0;
                 if is_taken {
                     left -= 1;
@@ -449,7 +449,7 @@ fn a_place_that_the_document_does_not_have_any_more_ends_the_rows() {
     ] {
         let mut values = Vec::new();
         let start = RowPlace { row: 0, elements };
-        let end = program.rows_from(&document, &start, &mut |_, row| {
+        let end = program.rows_from(&document, &start, &mut |_, _, row| {
             values.push(row.output.and_then(|value| value.as_i64()).expect("a number"));
             true
         });
@@ -463,6 +463,6 @@ fn a_single_row_that_needs_too_much_work_is_an_error() {
     let document = json(&format!(r#"{{"items":[{}]}}"#, items.join(",")));
     let text = "SELECT VALUE (SELECT VALUE COUNT(1) FROM x IN c.items JOIN y IN c.items) FROM c";
     let program = compile(&parse(text).expect(text), &Parameters::none(), now()).expect(text);
-    let outcome = program.rows_from(&document, &RowPlace::default(), &mut |_, _| true);
+    let outcome = program.rows_from(&document, &RowPlace::default(), &mut |_, _, _| true);
     assert_eq!(outcome, Err(EvaluationError::TooMuchWork));
 }
