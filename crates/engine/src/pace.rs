@@ -11,6 +11,7 @@ use std::time::Duration;
 use perihelion_wire::status;
 
 use crate::clock::Clock;
+use crate::page_memory::{HeldMemory, PageMemory, Unlimited};
 use crate::refusal::{Layer, Refusal};
 
 /// The time of a page, as the service documents it.
@@ -27,6 +28,8 @@ pub struct PageLimits<'a> {
     pub time_max: Duration,
     /// Called before each document. It may wait, and it may refuse the page.
     pub checkpoint: &'a dyn Fn(PageEnd) -> Result<Checked, Refusal>,
+    /// The memory for rows and groups.
+    pub memory: &'a dyn PageMemory,
 }
 
 /// Whether a page can end now.
@@ -49,7 +52,7 @@ pub enum Checked {
 
 impl Default for PageLimits<'_> {
     fn default() -> Self {
-        PageLimits { time_max: PAGE_TIME_MAX, checkpoint: &|_| Ok(Checked::GoOn) }
+        PageLimits { time_max: PAGE_TIME_MAX, checkpoint: &|_| Ok(Checked::GoOn), memory: &Unlimited }
     }
 }
 
@@ -73,6 +76,11 @@ impl<'a> Pace<'a> {
         self.entries.set(entries.saturating_add(1));
         let checked = (self.limits.checkpoint)(end)?;
         Ok(entries > 0 && (checked == Checked::ShouldEnd || self.is_over()))
+    }
+
+    /// The memory of the page, which holds nothing yet.
+    pub(crate) fn held_memory(&self) -> HeldMemory<'a> {
+        HeldMemory::new(self.limits.memory)
     }
 
     /// Whether the time of the page is over.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use perihelion_engine::{Checked, PageEnd, PageLimits, Refusal, blocking};
+use perihelion_engine::{Checked, PageEnd, PageLimits, PageMemory, Refusal, blocking};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use self::long_turns::{LongTurn, LongTurns};
@@ -70,7 +70,8 @@ impl LongReads {
         blocking::run(|| {
             let turn =
                 Turn { reads: self, began_at: Instant::now(), kind: RefCell::new(TurnKind::Short(turn)) };
-            read(PageLimits { checkpoint: &|end| turn.check(end), ..PageLimits::default() })
+            let memory = QueryMemory { budget: &self.memory };
+            read(PageLimits { checkpoint: &|end| turn.check(end), memory: &memory, ..PageLimits::default() })
         })
     }
 
@@ -85,6 +86,21 @@ impl LongReads {
             Ok(Ok(turn)) => Ok(turn),
             Ok(Err(_)) | Err(_) => Err(Refusal::throttled(RETRY_AFTER_MS)),
         }
+    }
+}
+
+/// The part of the server's memory that the state of queries takes.
+struct QueryMemory<'a> {
+    budget: &'a MemoryBudget,
+}
+
+impl PageMemory for QueryMemory<'_> {
+    fn take(&self, bytes: usize) -> Result<(), Refusal> {
+        self.budget.try_take(bytes).map_err(|_| Refusal::throttled(RETRY_AFTER_MS))
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.budget.give_back(bytes);
     }
 }
 
@@ -156,6 +172,24 @@ mod tests {
         assert_eq!((refused.status, refused.retry_after_ms), (429, Some(RETRY_AFTER_MS)));
         drop(share);
         reads.run(|_| Ok(())).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_state_of_queries_takes_at_most_half_of_the_memory_and_gives_it_back() {
+        let memory = MemoryBudget::new(100);
+        let reads = LongReads::new(Arc::clone(&memory));
+        let mut share = memory.new_share();
+        assert!(share.take(30).is_ok());
+        let used = reads.run(|limits| {
+            limits.memory.take(20)?;
+            assert_eq!(limits.memory.take(1).unwrap_err().status, 429);
+            limits.memory.give_back(20);
+            limits.memory.take(5)?;
+            limits.memory.give_back(5);
+            Ok(memory.used_bytes())
+        });
+        assert_eq!(used.await, Ok(30));
+        assert!(!memory.is_under_pressure());
     }
 
     #[tokio::test(start_paused = true)]

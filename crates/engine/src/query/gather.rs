@@ -27,7 +27,7 @@ use crate::refusal::Refusal;
 
 /// About the most bytes of the rows or groups of one page: more than the text of a page, so
 /// that a page is not cut short.
-const WINDOW_BYTES_MAX: usize = 8 * PAGE_BYTES_MAX;
+const WINDOW_BYTES_MAX: usize = 4 * PAGE_BYTES_MAX;
 
 /// Whether a program's rows have to be gathered.
 pub(super) fn is_needed(program: &Program) -> bool {
@@ -75,9 +75,11 @@ impl Context<'_> {
             groups_max: rows_wanted(self, continuation),
             bytes_max: WINDOW_BYTES_MAX,
         });
+        let mut held = self.pace.held_memory();
         self.each_document(&mut |document| {
             *documents += 1;
             groups.add(&document.value()).map_err(evaluation_refusal)?;
+            held.set(groups.bytes())?;
             Ok(ControlFlow::Continue(()))
         })?;
         let groups = groups.finish_window().map_err(evaluation_refusal)?;
@@ -94,6 +96,7 @@ impl Context<'_> {
         let program = &self.request.program;
         let mut window =
             DistinctWindow::new(continuation.last_position().to_vec(), rows_wanted(self, continuation));
+        let mut held = self.pace.held_memory();
         self.each_document(&mut |document| {
             *documents += 1;
             let (value, mut start) = (document.value(), Some(RowPlace::default()));
@@ -104,6 +107,7 @@ impl Context<'_> {
                     true
                 };
                 start = program.rows_from(&value, &place, &mut add).map_err(evaluation_refusal)?;
+                held.set_text_bytes(window.bytes)?;
             }
             Ok(ControlFlow::Continue(()))
         })?;
@@ -159,12 +163,12 @@ impl DistinctWindow {
             self.is_full = true;
             return;
         }
-        self.bytes += approximate_length(&output);
+        self.bytes += approximate_length(&output) + position.len();
         self.rows.insert(position, (self.rows_added, output));
         self.rows_added += 1;
         while self.rows.len() > self.rows_max || (self.bytes > WINDOW_BYTES_MAX && self.rows.len() > 1) {
-            let Some((_, (_, dropped))) = self.rows.pop_last() else { break };
-            self.bytes -= approximate_length(&dropped);
+            let Some((position, (_, dropped))) = self.rows.pop_last() else { break };
+            self.bytes -= approximate_length(&dropped) + position.len();
             self.is_full = true;
         }
     }

@@ -254,10 +254,12 @@ impl Context<'_> {
         let mut documents = 0;
         let mut paused_within = None;
         let ordering_index = self.plan.index.as_ref().filter(|used| used.gives_order);
+        let mut held = self.pace.held_memory();
         let mut consume = |rid: u64, document: StoredDocument| {
             documents += 1;
             let start = from.pause.filter(|pause| pause.rid == rid).map(|pause| pause.place.clone());
             let read = self.add_rows((range.id, rid), &document, start, from.after, smallest)?;
+            held.set_text_bytes(smallest.bytes)?;
             let ends = match read {
                 // An index returns rows in order, so the first row after the page ends the scan.
                 RowsRead::All { has_row_after_page } => has_row_after_page && ordering_index.is_some(),

@@ -30,7 +30,7 @@ pub(super) struct SmallestRows {
     pub(super) rows: BTreeMap<SortKey, HeldRow>,
     rows_max: usize,
     /// The approximate size of the rows as text.
-    bytes: usize,
+    pub(super) bytes: usize,
     /// Whether a row was left out because there were too many.
     pub(super) is_full: bool,
 }
