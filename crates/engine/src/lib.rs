@@ -43,6 +43,7 @@ mod ledger;
 mod maintenance;
 mod pace;
 mod page_memory;
+mod prepared;
 mod query;
 mod refusal;
 mod region;
