@@ -200,11 +200,11 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
                 continue;
             }
             match self.fetch(&metadata).await {
-                Ok(FetchedChanges { items, etag, region, .. }) if items.is_empty() => {
+                Ok(FetchedChanges { items, etag, is_at_end, region, .. }) if items.is_empty() => {
                     self.advance(etag, region);
-                    self.drained_cursors += 1;
+                    self.drained_cursors = if is_at_end { self.drained_cursors + 1 } else { 0 };
                 }
-                Ok(FetchedChanges { items, etag, region, receipt }) => {
+                Ok(FetchedChanges { items, etag, region, receipt, .. }) => {
                     let range = self.advance(etag, region);
                     self.drained_cursors = 0;
                     return Ok(Some(ChangePage { items, range, receipt }));

@@ -5,6 +5,7 @@ mod apply;
 mod batch;
 mod body;
 mod change_feed;
+mod content;
 mod items;
 mod partition;
 mod patch;
@@ -17,15 +18,15 @@ pub(crate) use self::batch::perform as perform_batch;
 pub use self::batch::{Batch, BatchOperation, BatchOutcome, BatchScope, OPERATIONS_MAX};
 pub use self::body::NewBody;
 pub use self::change_feed::{FeedMode, FeedPage, FeedRequest, FeedStart};
-pub(crate) use self::change_feed::{contains, read as read_change_feed};
+pub(crate) use self::change_feed::{contains, keep_refusal, read as read_change_feed};
+pub(crate) use self::content::{unique_values, unique_values_of};
 pub use self::items::{ItemOperation, ItemOutcome, Precondition, Target, Usage};
 pub(crate) use self::items::{
-    WriteStamps, expire as expire_item, lookup, lookup_any, perform as perform_item, read as read_item,
-    unique_values,
+    WriteStamps, expire as expire_item, lookup_any, perform as perform_item, read as read_item,
 };
 pub(crate) use self::partition::{PartitionRest, delete_partition};
+pub(crate) use self::patch::JUDGED_WORK_MAX;
 pub use self::patch::NewPatch;
-pub(crate) use self::patch::{DocumentVersion, JUDGED_WORK_MAX};
 pub(crate) use self::stored::StoredDocument;
 pub(crate) use self::version_log::{
     VERSIONS_RETENTION_SECONDS, check_retention, pruned_versions_key, time_of_version,

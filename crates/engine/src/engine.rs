@@ -2,9 +2,9 @@
 //! that implements it.
 
 mod catalog;
-mod conditions;
 mod distributed;
 mod options;
+mod prepare;
 mod replication;
 mod throughput;
 
@@ -13,8 +13,10 @@ use std::sync::Arc;
 use perihelion_model::json::Value;
 use perihelion_model::partition_key::PartitionKey;
 use perihelion_model::session_token::SessionToken;
+use perihelion_wire::status;
 
 pub use self::options::EngineOptions;
+use self::prepare::PREPARATIONS_MAX;
 use crate::catalog::{Catalog, Container};
 use crate::clock::Clock;
 use crate::documents::{
@@ -25,6 +27,7 @@ use crate::index::IndexShape;
 use crate::keys::{self, RangeId};
 use crate::layout;
 use crate::maintenance::{self, Backlog};
+use crate::pace::{Pace, PageLimits};
 use crate::query::{self, QueryPage, QueryRequest};
 use crate::refusal::Refusal;
 use crate::replication::{Replication, WriteGate};
@@ -133,37 +136,65 @@ impl Engine {
         check_session(container, &self.state(container)?, session, &[range])
     }
 
-    /// Performs a write operation on one item. The condition of a patch is evaluated before. A
-    /// refusal of the operation has the position that the partition had before the operation.
+    /// Performs a write operation on one item. A refusal of the operation has the position that
+    /// the partition had before the operation.
     pub async fn write_item(
         &self,
         container: &Arc<Container>,
         key: PartitionKey,
-        mut operation: ItemOperation,
+        operation: ItemOperation,
         precondition: Precondition,
     ) -> Result<ItemOutcome, Refusal> {
-        self.judge_item(container, &key, &mut operation)?;
-        self.write_documents(container, move |transaction, container, gate| {
-            let target = Target::resolve(container, key)?;
-            gate.check_range(container, target.range.id)?;
-            let position = transaction.state(container.number())?.position(target.range.id);
-            let mut stamps = WriteStamps::default();
-            documents::perform_item(transaction, &target, operation, &precondition, &mut stamps)
-                .map_err(|refusal| refusal.at(position))
-        })
-        .await
+        let mut preparations = 1;
+        loop {
+            let mut operation = operation.clone();
+            let prepared = self.prepare_item(container, &key, &mut operation)?;
+            // What was prepared is dropped here and not by the writer, because that takes time.
+            let _kept = (prepared.clone(), operation.clone());
+            let (key, precondition) = (key.clone(), precondition.clone());
+            let written = self.write_documents(container, move |transaction, container, gate| {
+                prepared.give_to(transaction);
+                let target = Target::resolve(container, key)?;
+                gate.check_range(container, target.range.id)?;
+                let position = transaction.state(container.number())?.position(target.range.id);
+                let mut stamps = WriteStamps::default();
+                documents::perform_item(transaction, &target, operation, &precondition, &mut stamps)
+                    .map_err(|refusal| refusal.at(position))
+            });
+            match written.await {
+                Err(refusal) if is_stale(&refusal) && preparations < PREPARATIONS_MAX => preparations += 1,
+                outcome => return outcome,
+            }
+        }
     }
 
-    /// Performs a batch. The conditions of its patches are evaluated before.
-    pub async fn batch(&self, container: &Arc<Container>, mut batch: Batch) -> Result<BatchOutcome, Refusal> {
-        self.judge_batch(container, &mut batch)?;
-        self.write_documents(container, move |transaction, container, gate| {
-            if gate.has_exceptions() {
-                gate.check_range(container, batch.range(container)?)?;
+    /// Performs a batch.
+    pub async fn batch(&self, container: &Arc<Container>, batch: Batch) -> Result<BatchOutcome, Refusal> {
+        let mut preparations = 1;
+        loop {
+            let mut batch = batch.clone();
+            let prepared = self.prepare_batch(container, &mut batch)?;
+            let _kept = (prepared.clone(), batch.clone());
+            let is_last = preparations == PREPARATIONS_MAX;
+            let written = self.write_documents(container, move |transaction, container, gate| {
+                prepared.give_to(transaction);
+                if gate.has_exceptions() {
+                    gate.check_range(container, batch.range(container)?)?;
+                }
+                let outcome = documents::perform_batch(transaction, container, batch)?;
+                let stale =
+                    outcome.results.iter().filter_map(|result| result.as_ref().err()).find(is_stale_ref);
+                match stale {
+                    // Nothing of the batch is written, and it is prepared again.
+                    Some(refusal) if !is_last => Err(refusal.clone()),
+                    _ => Ok(outcome),
+                }
+            });
+            match written.await {
+                Err(refusal) if is_stale(&refusal) && !is_last => preparations += 1,
+                outcome => return outcome,
             }
-            documents::perform_batch(transaction, container, batch)
-        })
-        .await
+        }
     }
 
     /// Deletes the documents that a logical partition has now. Returns the number of deleted
@@ -216,13 +247,26 @@ impl Engine {
         request: &FeedRequest,
         session: &[SessionToken],
     ) -> Result<FeedPage, Refusal> {
+        self.change_feed_within(container, request, session, PageLimits::default())
+    }
+
+    /// Reads a page of the change feed within limits. A page that ends early may have no items
+    /// and a continuation before the newest write.
+    pub fn change_feed_within(
+        &self,
+        container: &Container,
+        request: &FeedRequest,
+        session: &[SessionToken],
+        limits: PageLimits<'_>,
+    ) -> Result<FeedPage, Refusal> {
+        let pace = Pace::start(self.clock(), limits);
         let view = self.store.view()?;
         let state = state_in(&*view, container)?;
         check_session(container, &state, session, &[request.range])?;
         if let (FeedMode::AllVersionsAndDeletes, FeedStart::After(lsn)) = (request.mode, &request.start) {
             documents::check_retention(&*view, container, request.range, *lsn)?;
         }
-        documents::read_change_feed(&*view, container, &state, request, self.clock().seconds())
+        documents::read_change_feed(&*view, container, &state, request, &pace, self.clock().seconds())
     }
 
     /// Runs a query for one page. If an index would have helped, maintenance is told
@@ -233,15 +277,34 @@ impl Engine {
         request: &QueryRequest,
         session: &[SessionToken],
     ) -> Result<QueryPage, Refusal> {
+        self.query_within(container, request, session, PageLimits::default())
+    }
+
+    /// Runs a query for one page within limits. A page that ends early may have no rows and a
+    /// continuation.
+    pub fn query_within(
+        &self,
+        container: &Arc<Container>,
+        request: &QueryRequest,
+        session: &[SessionToken],
+        limits: PageLimits<'_>,
+    ) -> Result<QueryPage, Refusal> {
+        let pace = Pace::start(self.clock(), limits);
         let view = self.store.view()?;
         let state = state_in(&*view, container)?;
         let ranges = request.scope.range_ids(container);
         check_session(container, &state, session, &ranges)?;
-        let page = query::execute(&*view, container, &state, request, self.clock().seconds())?;
+        let page = query::execute(&*view, container, &state, request, &pace, self.clock().seconds())?;
         if let Some(shape) = &page.missing_index {
             self.backlog.add_missing_index(container.number(), shape.clone());
         }
         Ok(page)
+    }
+
+    /// How many bytes of documents the writer has parsed since the engine was opened. All writes
+    /// wait for the writer, so nearly all documents are parsed before they reach it.
+    pub fn bytes_parsed_by_writer(&self) -> u64 {
+        self.store.parsed_bytes()
     }
 
     /// Builds an index now and returns when the index is ready. Returns `Ok` at once, without
@@ -276,4 +339,13 @@ impl Engine {
     pub async fn maintenance_due(&self, pause: std::time::Duration) {
         self.backlog.due(pause).await;
     }
+}
+
+/// Whether a write is refused because its documents have changed since it was prepared.
+fn is_stale(refusal: &Refusal) -> bool {
+    refusal.status == status::RETRY_WITH.code
+}
+
+fn is_stale_ref(refusal: &&Refusal) -> bool {
+    is_stale(refusal)
 }

@@ -12,6 +12,8 @@
 
 mod encoding;
 
+use std::borrow::Cow;
+
 use perihelion_model::json::{Value, object};
 
 pub(crate) use self::encoding::{encode, encode_whole, type_byte};
@@ -76,9 +78,20 @@ impl IndexDefinition {
         document: &Value,
         rid: u64,
     ) -> Vec<u8> {
+        self.entry_key_by(container, group, |path| find(document, path).map(Cow::Borrowed), rid)
+    }
+
+    /// The key of the entry of a document whose values `find_value` finds.
+    pub(crate) fn entry_key_by<'v>(
+        &self,
+        container: ContainerNumber,
+        group: IndexGroup<'_>,
+        find_value: impl Fn(&[String]) -> Option<Cow<'v, Value>>,
+        rid: u64,
+    ) -> Vec<u8> {
         let mut key = self.group_prefix(container, group);
         for column in &self.shape.columns {
-            encode(&mut key, find(document, &column.path), column.is_descending);
+            encode(&mut key, find_value(&column.path).as_deref(), column.is_descending);
         }
         key.extend_from_slice(&rid.to_be_bytes());
         key

@@ -5,10 +5,11 @@
 //! - `access` chooses the keys to read: all documents, the documents of a partition, or an
 //!   index;
 //! - `sources` scans these keys;
-//! - `rows` turns documents into rows in the right order, with `ordered` for ORDER BY, with
-//!   `gather` when a row does not belong to one document, and with `output` for the text of
-//!   the rows;
-//! - `continuation` says where the next page starts.
+//! - `rows` turns documents into rows in the right order, with `stream` without ORDER BY, with
+//!   `ordered` for ORDER BY, with `gather` when a row does not belong to one document, and with
+//!   `output` for the text of the rows;
+//! - `continuation` says where the next page starts, with `pause` if the page did not end after
+//!   a row.
 //!
 //! A query that reads many documents for few rows reports the index that would have helped.
 
@@ -18,9 +19,12 @@ mod gather;
 mod gathered_page;
 mod ordered;
 mod output;
+mod pause;
 mod rows;
+mod smallest_rows;
 mod sources;
 mod stages;
+mod stream;
 mod value_position;
 
 use perihelion_model::partition_key::{EffectiveRange, PartitionKey};
@@ -31,6 +35,7 @@ use crate::charge::{self, QueryWork};
 use crate::documents::Target;
 use crate::index::IndexShape;
 use crate::keys::RangeId;
+use crate::pace::Pace;
 use crate::refusal::Refusal;
 use crate::state::{ContainerState, Position};
 use crate::storage::View;
@@ -119,6 +124,7 @@ pub(crate) fn execute(
     container: &Container,
     state: &ContainerState,
     request: &QueryRequest,
+    pace: &Pace<'_>,
     now: u64,
 ) -> Result<QueryPage, Refusal> {
     let continuation = match &request.continuation {
@@ -126,7 +132,7 @@ pub(crate) fn execute(
         None => Continuation::start(&request.program),
     };
     let plan = access::choose(container, request);
-    let context = rows::Context { view, container, request, plan: &plan, now };
+    let context = rows::Context { view, container, request, plan: &plan, pace, now };
     let produced = rows::produce(&context, continuation)?;
     let work = QueryWork {
         reads_documents: !request.program.reads_no_document(),

@@ -13,10 +13,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use perihelion_model::json::{self, Style, Value};
+use perihelion_wire::status;
 
 use crate::catalog::{Catalog, Container};
 use crate::keys::{self, ContainerNumber, OwnedKeyRange};
-use crate::refusal::Refusal;
+use crate::prepared::PreparedDocuments;
+use crate::refusal::{Layer, Refusal};
 use crate::region::Replica;
 use crate::state::ContainerState;
 use crate::storage::{Direction, StoreError, View, Write};
@@ -38,6 +40,12 @@ pub(crate) struct Transaction<'v> {
     pub catalog: Arc<Catalog>,
     /// The work that the running job may still do for conditions of patches.
     pub condition_work_left: u64,
+    /// The documents that were parsed before the running job reached the writer.
+    pub prepared: Arc<PreparedDocuments>,
+    /// How many bytes of documents the running job may still parse.
+    parsed_bytes_left: usize,
+    /// How many bytes of documents the jobs of this group have parsed.
+    pub parsed_bytes: u64,
     /// Seconds since 1970, one reading for the whole group.
     pub now: u64,
     /// The time of `now` in milliseconds since 1970.
@@ -55,7 +63,39 @@ impl<'v> Transaction<'v> {
     ) -> Self {
         let (now, now_milliseconds) = (unix_time.as_secs(), unix_time.as_millis() as u64);
         let layers = vec![Overlay::new()];
-        Transaction { view, layers, catalog, condition_work_left: 0, now, now_milliseconds, replica }
+        Transaction {
+            view,
+            layers,
+            catalog,
+            condition_work_left: 0,
+            prepared: Arc::default(),
+            parsed_bytes_left: usize::MAX,
+            parsed_bytes: 0,
+            now,
+            now_milliseconds,
+            replica,
+        }
+    }
+
+    /// Gives the running job the documents that were parsed before. From now on the job may parse
+    /// only few others.
+    pub(crate) fn use_prepared(&mut self, prepared: Arc<PreparedDocuments>, parsed_bytes_max: usize) {
+        self.prepared = prepared;
+        self.parsed_bytes_left = parsed_bytes_max;
+    }
+
+    /// Counts the bytes of a document that the running job is about to parse. Refuses the job if
+    /// it has to parse too many: then its documents have changed since they were parsed.
+    pub(crate) fn spend_parsing(&mut self, bytes: usize) -> Result<(), Refusal> {
+        self.parsed_bytes_left = self.parsed_bytes_left.checked_sub(bytes).ok_or_else(|| {
+            Refusal::new(
+                status::RETRY_WITH,
+                Layer::Backend,
+                "The document changed while its next version was prepared. Try again.",
+            )
+        })?;
+        self.parsed_bytes += bytes as u64;
+        Ok(())
     }
 
     /// The value of a key, this transaction's writes included.
@@ -148,6 +188,7 @@ impl<'v> Transaction<'v> {
         job: impl FnOnce(&mut Self) -> Result<T, Refusal>,
     ) -> Result<Result<T, Refusal>, JobPanicked> {
         self.condition_work_left = CONDITION_WORK_MAX;
+        self.use_prepared(Arc::default(), usize::MAX);
         let (depth, catalog) = (self.layers.len(), Arc::clone(&self.catalog));
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.attempt(job)));
         outcome.map_err(|_| {

@@ -20,7 +20,7 @@
 mod handle;
 
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -56,6 +56,8 @@ struct Shared {
     failure: OnceLock<String>,
     /// Whether the disk had no room for the last commit.
     is_full: AtomicBool,
+    /// How many bytes of documents the writer has parsed.
+    parsed_bytes: AtomicU64,
     /// Only in an account with several regions.
     replication: Option<Arc<Replication>>,
 }
@@ -225,6 +227,7 @@ fn run_group(
         let replica = shared.replication.as_ref().map(|replication| replication.replica);
         let mut transaction = Transaction::new(view, shared.catalog(), shared.clock.unix_time(), replica);
         completions.extend(jobs.map(|job| job(&mut transaction)));
+        shared.parsed_bytes.fetch_add(transaction.parsed_bytes, Ordering::Relaxed);
         transaction.into_writes()
     };
     if !writes.is_empty() {

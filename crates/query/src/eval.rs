@@ -17,7 +17,7 @@ use perihelion_model::json::{Object, Value};
 
 pub use groups::GroupWindow;
 pub(crate) use groups::{GroupTable, group_rows};
-pub(crate) use select::{each_row, order_keys, output_of, values_of};
+pub(crate) use select::{JoinWalk, each_row, each_row_from, order_keys, output_of, values_of};
 
 use crate::ast::{LogicalOperator, SubqueryKind, UnaryOperator};
 use crate::context::{Budget, Context};

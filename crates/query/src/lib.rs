@@ -89,5 +89,7 @@ pub use patch_condition::{ConditionError, PatchCondition, evaluate_condition};
 pub use plan::{
     FILTER_PLACEHOLDER, PartitionKeyFilter, PlanError, QueryPlan, QueryRange, partition_keys, plan,
 };
-pub use program::{Accumulator, DistinctValues, GroupRows, OrderKey, Program, Row, compile, compile_with};
+pub use program::{
+    Accumulator, DistinctValues, GroupRows, OrderKey, Program, Row, RowPlace, compile, compile_with,
+};
 pub use statement::{Query, parse};

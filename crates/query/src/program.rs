@@ -10,6 +10,7 @@
 
 mod accumulator;
 mod distinct;
+mod row_place;
 mod shape;
 
 use std::borrow::Cow;
@@ -18,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering as AtomicOrdering};
 
 pub use accumulator::{Accumulator, GroupRows};
 pub use distinct::DistinctValues;
+pub use row_place::RowPlace;
 use shape::{is_representable, order_of, selects_document};
 
 use perihelion_model::json::Value;

@@ -117,4 +117,14 @@ impl net::Handler for Dispatcher {
     fn reject(&self, rejection: net::Rejection) -> Response<Bytes> {
         Dispatcher::reject(self, rejection)
     }
+
+    /// Refuses a large body of a request without a valid signature. Management has its own rules.
+    fn refuse_head(&self, head: &http::request::Parts) -> Option<Response<Bytes>> {
+        if head.uri.path().starts_with(management::PREFIX) {
+            return None;
+        }
+        let service = &self.services[0];
+        let refusal = service.authenticate(&head.method, head.uri.path(), &head.headers).err()?;
+        Some(service.refuse(&refusal, &service.account.activity_ids.next()))
+    }
 }

@@ -1,7 +1,8 @@
 //! `MemoryBudget`: the bytes that requests and responses of a server hold together.
 //!
 //! All listeners of a server share one budget. A request body is taken from it while its request
-//! is served, and a response body until the client has taken it. Work that may need a lot of
+//! is served, and a response body until the client has taken it. The rows and groups that queries
+//! hold while they run are taken from it too, up to half of it. Work that may need a lot of
 //! memory is not begun while the budget is exhausted (`long_reads`, `dispatch`), and clients that
 //! take their responses slowly are given less time while much of it is used (`net::supervisor`).
 
@@ -40,6 +41,22 @@ impl MemoryBudget {
 
     pub(crate) fn is_exhausted(&self) -> bool {
         self.used_bytes() >= self.total_bytes
+    }
+
+    /// Takes bytes for work that can be refused. Such work gets no more than half of the budget
+    /// together with everything else, so that there is always room for small requests and their
+    /// responses. If there is not enough, nothing is taken.
+    pub(crate) fn try_take(&self, bytes: usize) -> Result<(), Exhausted> {
+        let take = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.total_bytes / 2);
+        self.used_bytes
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+            .map(|_| ())
+            .map_err(|_| Exhausted)
+    }
+
+    /// Gives back bytes of [`MemoryBudget::try_take`].
+    pub(crate) fn give_back(&self, bytes: usize) {
+        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 

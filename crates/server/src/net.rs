@@ -71,6 +71,13 @@ pub(crate) trait Handler: Send + Sync + 'static {
 
     /// The response to a request that never reaches [`Handler::handle`].
     fn reject(&self, rejection: Rejection) -> Response<Bytes>;
+
+    /// The response to a request with a large body whose head alone shows that it is refused, so
+    /// that nobody can fill the memory with bodies without the right to send them. `None` if the
+    /// body has to be read.
+    fn refuse_head(&self, _head: &http::request::Parts) -> Option<Response<Bytes>> {
+        None
+    }
 }
 
 /// Asks for the connection (HTTP/1.1) or the stream (HTTP/2) to be dropped

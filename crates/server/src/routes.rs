@@ -123,19 +123,26 @@ impl RegionService {
             // An HTTP/2 request has its host in the URI.
             headers.insert(headers::HOST, host);
         }
-        let authenticated = path::parse(&path)
-            .map_err(|_| Refusal::gateway(status::BAD_REQUEST, BadPath::MESSAGE))
-            .and_then(|resource| {
-                let now = self.engine.clock().seconds();
-                self.account.authenticator.check(&parts.method, &path, &resource, &headers, now)?;
-                Ok(resource)
-            });
-        let resource = match authenticated {
+        let resource = match self.authenticate(&parts.method, &path, &headers) {
             Ok(resource) => resource,
             Err(refusal) => return Ok(self.refuse(&refusal, &activity_id)),
         };
         let call = Call { method: parts.method, path, resource, headers, body, scheme };
         self.run(&call, &activity_id).await
+    }
+
+    /// The resource of a request, if its path is valid and its signature too.
+    pub(crate) fn authenticate(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &http::HeaderMap,
+    ) -> Result<Resource, Refusal> {
+        let resource =
+            path::parse(path).map_err(|_| Refusal::gateway(status::BAD_REQUEST, BadPath::MESSAGE))?;
+        let now = self.engine.clock().seconds();
+        self.account.authenticator.check(method, path, &resource, headers, now)?;
+        Ok(resource)
     }
 
     /// Serves an authenticated request, with the faults that rules inject.

@@ -24,10 +24,13 @@ const FULL_FIDELITY: HeaderValue = HeaderValue::from_static("Full-Fidelity Feed"
 const WIRE_FORMAT: HeaderValue = HeaderValue::from_static("2021-09-15");
 
 /// The changes in a response, and the etag from which the next request continues.
-/// `items` is empty when there is no new change. `region` is the region that answered.
+/// `region` is the region that answered.
 pub(super) struct FetchedChanges<T> {
+    /// Empty when there is no new change, or when the service ended the page before it found one.
     pub(super) items: Vec<T>,
     pub(super) etag: String,
+    /// Whether there was no newer change.
+    pub(super) is_at_end: bool,
     pub(super) region: Option<String>,
     pub(super) receipt: Receipt,
 }
@@ -57,7 +60,10 @@ pub(super) async fn fetch<T: DeserializeOwned>(
         operation = operation.with_continuation_region(Region::new(region));
     }
     let response = container.execute(&operation, &options.operation).await?;
-    read(response)
+    let mut fetched = read(response)?;
+    // A page that leads nowhere is not asked for again at once.
+    fetched.is_at_end |= matches!(&cursor.position, Position::After(etag) if *etag == fetched.etag);
+    Ok(fetched)
 }
 
 fn with_position(operation: Operation, position: &Position) -> Result<Operation, Error> {
@@ -81,9 +87,9 @@ fn read<T: DeserializeOwned>(response: Response) -> Result<FetchedChanges<T>, Er
     let region = response.region().map(|region| region.name().to_owned());
     let (receipt, body) = Receipt::split(response);
     if receipt.status().code == StatusCode::NOT_MODIFIED.as_u16() {
-        return Ok(FetchedChanges { items: Vec::new(), etag, region, receipt });
+        return Ok(FetchedChanges { items: Vec::new(), etag, is_at_end: true, region, receipt });
     }
     let page: feed::Page<T> = decode(&body, &"a page of the change feed")
         .map_err(|error| error.with_diagnostics(receipt.diagnostics().clone()))?;
-    Ok(FetchedChanges { items: page.items, etag, region, receipt })
+    Ok(FetchedChanges { items: page.items, etag, is_at_end: false, region, receipt })
 }

@@ -116,6 +116,12 @@ impl Container {
         self.indexed_paths.covers(&path.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
+    /// Whether the contents of a document decide about other keys than its own: those of indexes and
+    /// unique keys.
+    pub(crate) fn needs_contents(&self) -> bool {
+        !self.unique_keys.is_empty() || !self.indexes.is_empty()
+    }
+
     /// Whether the container has this index, ready or not.
     pub(crate) fn has_index(&self, shape: &IndexShape) -> bool {
         self.indexes.iter().any(|index| index.shape == *shape)

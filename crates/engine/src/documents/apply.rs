@@ -9,6 +9,7 @@ use perihelion_model::json::{self, Value};
 use perihelion_model::partition_key::EffectiveKey;
 use perihelion_wire::status;
 
+use super::content::Contents;
 use super::items::{self, ItemWrite, Precondition, Target, WriteStamps};
 use super::stored::StoredDocument;
 use super::version_log::FeedOperation;
@@ -254,14 +255,14 @@ fn put(
         write.link_document(id, rid);
     }
     let value = write.needs_value().then(|| stored.value());
-    if let Some(value) = &value {
+    let contents = value.as_ref().map(|value| Contents::Stored(value, None));
+    if let Some(contents) = contents {
         // Unique keys are checked within a region only. When two regions write
         // documents with the same unique key, both documents stay, so that all
         // regions have the same documents.
-        write.take_unique_keys(rid, old.as_ref(), value)?;
+        write.take_unique_keys(rid, old.as_ref(), contents)?;
     }
-    write.put_document(rid, old.as_ref(), &stored, value.as_ref());
-    Ok(())
+    write.put_document(rid, old.as_ref(), &stored, contents)
 }
 
 /// Removes the document if it is here, and writes a tombstone in any case.

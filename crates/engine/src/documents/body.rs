@@ -1,11 +1,14 @@
 //! The body of a document: a client's body, checked and printed before it
 //! reaches the writer, and the members that the service adds.
 
+use std::sync::Arc;
+
 use perihelion_model::etag;
 use perihelion_model::json::{self, Object, Style, Value};
 use perihelion_model::partition_key::PartitionKey;
 use perihelion_model::resource_id::ChildKind;
 
+use super::content::{UniqueValues, unique_values_of};
 use crate::catalog::{Container, SYSTEM_MEMBERS};
 use crate::charge;
 use crate::refusal::Refusal;
@@ -17,13 +20,15 @@ pub struct NewBody {
     pub(crate) id: String,
     pub(crate) key: PartitionKey,
     /// The user's members as text, without the closing brace.
-    text: String,
+    text: Arc<str>,
     /// The number of indexed values.
-    terms: u32,
+    pub(super) terms: u32,
     /// The document's own `ttl`: 0 for none, `None` when it is not valid.
-    ttl: Option<i32>,
-    /// The user's members.
-    members: Object,
+    pub(super) ttl: Option<i32>,
+    /// The user's members. They are shared, so that a caller can hold on to them: to drop a large
+    /// value takes time, which the writer should not spend.
+    pub(super) members: Arc<Value>,
+    pub(super) unique_values: Arc<UniqueValues>,
 }
 
 impl NewBody {
@@ -37,8 +42,8 @@ impl NewBody {
         let body = Value::Object(body);
         let mut text = json::to_text(&body, Style::Point);
         text.pop();
-        let Value::Object(members) = body else { return Err(Refusal::invalid_input()) };
-        Ok(NewBody { id, key, text, terms, ttl, members })
+        let unique_values = Arc::new(unique_values_of(&body, container));
+        Ok(NewBody { id, key, text: text.into(), terms, ttl, members: Arc::new(body), unique_values })
     }
 }
 
@@ -47,39 +52,18 @@ impl NewBody {
     pub(crate) fn text_bytes(&self) -> usize {
         self.text.len()
     }
-}
 
-/// The content of a new version of a document.
-pub(crate) enum Content {
-    New(NewBody),
-    /// A patched document, system members included.
-    Patched(Object),
-}
-
-impl Content {
-    pub(crate) fn id(&self) -> &str {
-        match self {
-            Content::New(body) => &body.id,
-            Content::Patched(document) => document.get("id").and_then(Value::as_str).unwrap_or_default(),
-        }
-    }
-
-    /// The number of values that the container indexes.
-    pub(crate) fn terms(&self, container: &Container) -> u32 {
-        match self {
-            Content::New(body) => body.terms,
-            Content::Patched(document) => container.indexed_paths.terms(document),
-        }
-    }
-
-    /// The document's own `ttl`: 0 for none, `None` when it is not valid.
-    pub(crate) fn ttl(&self) -> Option<i32> {
-        match self {
-            Content::New(body) => body.ttl,
-            Content::Patched(document) => own_ttl(document),
-        }
+    /// The document's text: the user's members, then the system members.
+    pub(super) fn text_with(&self, system: &SystemMembers) -> String {
+        let mut text = String::with_capacity(self.text.len() + SYSTEM_BYTES);
+        text.push_str(&self.text);
+        system.append_to(&mut text);
+        text
     }
 }
+
+/// About how many bytes the system members have.
+const SYSTEM_BYTES: usize = 320;
 
 /// The members that the service adds to a document: `_rid`, `_self`, `_etag`,
 /// `_attachments`, `_ts`, in that order.
@@ -99,23 +83,6 @@ impl SystemMembers {
         SystemMembers { rid, self_link, etag: etag::etag(etag_counter, now), timestamp: now }
     }
 
-    /// The document's text, and its value if `needs_value`. A new body gets the system
-    /// members after its own members. A patched document has system members already, and
-    /// the new values take their places.
-    pub(crate) fn complete(&self, content: Content, needs_value: bool) -> (String, Option<Value>) {
-        match content {
-            Content::New(mut body) => {
-                self.append_to(&mut body.text);
-                let value = needs_value.then(|| self.set_in(body.members));
-                (body.text, value)
-            }
-            Content::Patched(document) => {
-                let value = self.set_in(document);
-                (json::to_text(&value, Style::Point), Some(value).filter(|_| needs_value))
-            }
-        }
-    }
-
     /// Appends the system members and the closing brace to a text. Of the values only the
     /// etag has characters that need an escape: its quotes.
     fn append_to(&self, text: &mut String) {
@@ -130,14 +97,16 @@ impl SystemMembers {
         );
     }
 
-    /// Sets the system members in a document: over those that it has, or at its end.
-    fn set_in(&self, mut document: Object) -> Value {
-        document.set("_rid", self.rid.as_str().into());
-        document.set("_self", self.self_link.as_str().into());
-        document.set("_etag", self.etag.as_str().into());
-        document.set("_attachments", ATTACHMENTS.into());
-        document.set("_ts", self.timestamp.into());
-        Value::Object(document)
+    /// The value of a system member; `None` if the name is not one of them.
+    pub(super) fn get(&self, name: &str) -> Option<Value> {
+        Some(match name {
+            "_rid" => self.rid.as_str().into(),
+            "_self" => self.self_link.as_str().into(),
+            "_etag" => self.etag.as_str().into(),
+            "_attachments" => ATTACHMENTS.into(),
+            "_ts" => self.timestamp.into(),
+            _ => return None,
+        })
     }
 }
 
@@ -160,7 +129,7 @@ pub(crate) fn document_id(body: &Object) -> Result<String, Refusal> {
 }
 
 /// The `ttl` member: 0 when there is none, `None` when it is not valid.
-fn own_ttl(document: &Object) -> Option<i32> {
+pub(super) fn own_ttl(document: &Object) -> Option<i32> {
     match document.get("ttl") {
         None => Some(0),
         Some(value) => {

@@ -2,7 +2,8 @@
 //! or, in full-fidelity mode, every version and delete.
 //!
 //! The continuation is the LSN of the last write that was read, or of the newest write
-//! when the feed was read to its end. A page never ends within one LSN, so the changes
+//! when the feed was read to its end. A page whose time is over ends early, even without an
+//! item. A page never ends within one LSN, so the changes
 //! of an atomic batch are on one page.
 
 use std::ops::{Bound, ControlFlow};
@@ -15,6 +16,7 @@ use super::version_log;
 use crate::catalog::Container;
 use crate::charge;
 use crate::keys::{self, ContainerNumber, OwnedKeyRange, RangeId, SegmentId};
+use crate::pace::{Pace, PageEnd};
 use crate::refusal::Refusal;
 use crate::state::{ContainerState, Position};
 use crate::storage::{Direction, View};
@@ -69,6 +71,9 @@ pub struct FeedPage {
     /// The LSN to continue after: that of the last write that was read, or of the newest
     /// write when the feed was read to its end.
     pub continuation: u64,
+    /// Whether the feed was read to its end. If not, the next page may have items, even if this
+    /// one has none.
+    pub is_at_end: bool,
     /// The range's position.
     pub position: Position,
     /// Request units.
@@ -84,6 +89,7 @@ pub(crate) fn read(
     container: &Container,
     state: &ContainerState,
     request: &FeedRequest,
+    pace: &Pace<'_>,
     now: u64,
 ) -> Result<FeedPage, Refusal> {
     let lsn = state.lsn(request.range);
@@ -102,7 +108,8 @@ pub(crate) fn read(
         after,
         up_to: lsn,
     };
-    let mut page = PageBuilder { request, items: Vec::new(), bytes: 0, last_lsn: after, is_full: false };
+    let mut page =
+        PageBuilder { request, pace, items: Vec::new(), bytes: 0, last_lsn: after, is_full: false };
     match request.mode {
         FeedMode::LatestVersion => collect_latest(view, &source, now, &mut page)?,
         FeedMode::AllVersionsAndDeletes => collect_versions(view, &source, &mut page)?,
@@ -110,7 +117,8 @@ pub(crate) fn read(
     // A feed that is read to its end continues after the newest write.
     let continuation = if page.is_full { page.last_lsn } else { lsn.max(after) };
     let charge = charge::change_feed(page.items.len(), page.bytes);
-    Ok(FeedPage { items: page.items, continuation, position: state.position(request.range), charge })
+    let position = state.position(request.range);
+    Ok(FeedPage { items: page.items, continuation, is_at_end: !page.is_full, position, charge })
 }
 
 /// The part of a segment that a page is read from.
@@ -135,25 +143,31 @@ impl FeedSource<'_> {
 /// A page in the making.
 struct PageBuilder<'a> {
     request: &'a FeedRequest,
+    pace: &'a Pace<'a>,
     items: Vec<Bytes>,
     bytes: usize,
     /// The LSN of the last write that was read.
     last_lsn: u64,
-    /// Whether a write was left out because the page was full.
+    /// Whether a write was left out because the page was full or its time was over.
     is_full: bool,
 }
 
 impl PageBuilder<'_> {
-    /// Whether the page ends before the write with this LSN, because the page is full. Sets
-    /// `is_full` if so. Otherwise sets `last_lsn`.
-    fn ends_before(&mut self, lsn: u64) -> bool {
+    /// Whether the page ends before the write with this LSN, because the page is full or its
+    /// time is over. Sets `is_full` if so. Otherwise sets `last_lsn`.
+    fn ends_before(&mut self, lsn: u64) -> Result<bool, Refusal> {
         let is_new_write = lsn != self.last_lsn;
-        if is_new_write && (self.items.len() >= self.request.items_max || self.bytes >= PAGE_BYTES_MAX) {
+        let is_over = self.pace.ends_before_entry(PageEnd::Costly)?;
+        let is_full = self.items.len() >= self.request.items_max || self.bytes >= PAGE_BYTES_MAX;
+        // A continuation does not have the time at which the feed starts. So a page reads on
+        // until it has found the first document after that time, without parsing any.
+        let is_before_start = matches!(self.request.start, FeedStart::Since(_)) && self.items.is_empty();
+        if is_new_write && (is_full || (is_over && !is_before_start)) {
             self.is_full = true;
-            return true;
+            return Ok(true);
         }
         self.last_lsn = lsn;
-        false
+        Ok(false)
     }
 
     fn push(&mut self, item: Bytes) {
@@ -170,30 +184,37 @@ fn collect_latest(
     page: &mut PageBuilder<'_>,
 ) -> Result<(), Refusal> {
     let number = source.container.number();
-    let mut failure = None;
+    let mut outcome = Ok(());
     view.scan(source.key_range(keys::feed_entry).as_range(), Direction::Forward, &mut |key, value| {
         let (Some((lsn, _)), Some(rid)) = (keys::last_u64_pair(key), keys::last_u64(value)) else {
             return ControlFlow::Continue(());
         };
-        if page.ends_before(lsn) {
-            return ControlFlow::Break(());
-        }
-        match view.get(&keys::document(number, source.segment, rid)) {
-            Ok(record) => {
-                if let Some(document) = record.as_ref().and_then(StoredDocument::decode)
-                    && is_wanted(&document, source, page.request, now)
-                {
-                    page.push(with_lsn(&document));
-                }
-                ControlFlow::Continue(())
+        let ended = page.ends_before(lsn).and_then(|ends| {
+            if ends {
+                return Ok(ControlFlow::Break(()));
             }
-            Err(error) => {
-                failure = Some(error);
-                ControlFlow::Break(())
+            let record = view.get(&keys::document(number, source.segment, rid))?;
+            if let Some(document) = record.as_ref().and_then(StoredDocument::decode)
+                && is_wanted(&document, source, page.request, now)
+            {
+                page.push(with_lsn(&document));
             }
-        }
+            Ok(ControlFlow::Continue(()))
+        });
+        keep_refusal(ended, &mut outcome)
     })?;
-    failure.map_or(Ok(()), |error| Err(Refusal::storage(&error)))
+    outcome
+}
+
+/// Ends a scan on a refusal and stores the refusal in `outcome`.
+pub(crate) fn keep_refusal(
+    flow: Result<ControlFlow<()>, Refusal>,
+    outcome: &mut Result<(), Refusal>,
+) -> ControlFlow<()> {
+    flow.unwrap_or_else(|refusal| {
+        *outcome = Err(refusal);
+        ControlFlow::Break(())
+    })
 }
 
 /// Whether the feed contains a document: the document is not expired, its key is one of the
@@ -229,9 +250,14 @@ fn collect_versions(
     source: &FeedSource<'_>,
     page: &mut PageBuilder<'_>,
 ) -> Result<(), Refusal> {
+    let mut outcome = Ok(());
     view.scan(source.key_range(keys::logged_version).as_range(), Direction::Forward, &mut |key, value| {
         let Some((lsn, _)) = keys::last_u64_pair(key) else { return ControlFlow::Continue(()) };
-        if page.ends_before(lsn) {
+        let ended = page.ends_before(lsn).map(|ends| match ends {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        });
+        if keep_refusal(ended, &mut outcome).is_break() {
             return ControlFlow::Break(());
         }
         if let Some((effective, text)) = version_log::split_record(value)
@@ -245,7 +271,7 @@ fn collect_versions(
         }
         ControlFlow::Continue(())
     })?;
-    Ok(())
+    outcome
 }
 
 #[cfg(test)]

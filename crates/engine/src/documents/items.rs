@@ -15,10 +15,10 @@ use bytes::Bytes;
 use perihelion_model::etag;
 use perihelion_wire::status;
 
-pub(crate) use self::secondary_keys::unique_values;
 pub(crate) use self::stamps::{WriteStamp, WriteStamps};
 pub use self::target::Target;
 pub(crate) use self::write::ItemWrite;
+pub(super) use self::write::bad_document;
 use super::body::NewBody;
 use super::patch::NewPatch;
 use super::stored::StoredDocument;

@@ -14,8 +14,13 @@ use perihelion_model::json::Value;
 use perihelion_query::{ConditionError, Diagnostic, EvaluationError, Now, PatchCondition};
 use perihelion_wire::patch::Patch;
 
+use super::content::PatchedContent;
+use super::items::bad_document;
 use super::stored::StoredDocument;
 use crate::blocking;
+use crate::catalog::Container;
+use crate::prepared::DocumentVersion;
+use crate::refusal::Refusal;
 
 /// The most work of the conditions of one request that are evaluated before the writer, in
 /// units of about 100 ns: about a second.
@@ -28,7 +33,7 @@ const STAGED_WORK: u64 = 1_000_000;
 /// A client's patch.
 #[derive(Debug, Clone)]
 pub struct NewPatch {
-    pub(crate) changes: Patch,
+    pub(crate) changes: Arc<Patch>,
     /// `None` for a patch without a condition. A condition that does not compile fails the
     /// patch when the document is found, as in the service.
     condition: Option<Arc<Result<PatchCondition, Vec<Diagnostic>>>>,
@@ -38,6 +43,15 @@ pub struct NewPatch {
     /// The outcome for the version that was committed when the condition was evaluated; `None`
     /// if the document did not exist.
     verdict: Option<Verdict>,
+    /// The patched document, made from the version that was committed when the patch was prepared.
+    prepared: Option<PreparedPatch>,
+}
+
+/// The outcome of a patch on one version of a document.
+#[derive(Debug, Clone)]
+struct PreparedPatch {
+    version: DocumentVersion,
+    content: Result<Arc<PatchedContent>, Refusal>,
 }
 
 /// Whether one version of a document meets the condition.
@@ -45,15 +59,6 @@ pub struct NewPatch {
 struct Verdict {
     version: DocumentVersion,
     outcome: Result<bool, EvaluationError>,
-}
-
-/// One committed version of one document of a container. Different versions differ in a field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct DocumentVersion {
-    rid: u64,
-    lsn: u64,
-    ordinal: u64,
-    etag_counter: u64,
 }
 
 impl DocumentVersion {
@@ -77,7 +82,7 @@ impl NewPatch {
     pub fn new(changes: Patch, now_seconds: u64) -> Self {
         let now = Now::from_unix_milliseconds(now_seconds as i64 * 1000);
         let condition = changes.condition().map(|text| Arc::new(PatchCondition::compile(text, now)));
-        NewPatch { changes, condition, work_left: None, verdict: None }
+        NewPatch { changes: Arc::new(changes), condition, work_left: None, verdict: None, prepared: None }
     }
 
     /// Makes the condition share a bound of work with other conditions.
@@ -89,6 +94,49 @@ impl NewPatch {
     /// Whether the patch has a condition that can be evaluated.
     pub(crate) fn has_condition(&self) -> bool {
         matches!(self.condition.as_deref(), Some(Ok(_)))
+    }
+
+    /// Applies the changes to the committed version of the document, before the patch reaches the
+    /// writer.
+    pub(crate) fn prepare(&mut self, version: DocumentVersion, document: Value, container: &Container) {
+        let content = self.apply(document, container);
+        self.prepared = Some(PreparedPatch { version, content });
+    }
+
+    /// Whether the patch, and its condition if it has one, were applied to this version.
+    pub(crate) fn is_ready_for(&self, version: DocumentVersion) -> bool {
+        let is_judged = self.verdict.as_ref().is_some_and(|verdict| verdict.version == version);
+        self.prepared.as_ref().is_some_and(|prepared| prepared.version == version)
+            && (is_judged || !self.has_condition())
+    }
+
+    /// The outcome of the patch on this version; `None` if it was not prepared.
+    pub(crate) fn prepared_content(
+        &self,
+        version: DocumentVersion,
+    ) -> Option<Result<Arc<PatchedContent>, Refusal>> {
+        let prepared = self.prepared.as_ref().filter(|prepared| prepared.version == version);
+        prepared.map(|prepared| prepared.content.clone())
+    }
+
+    /// Applies the changes to a document.
+    pub(crate) fn apply(
+        &self,
+        document: Value,
+        container: &Container,
+    ) -> Result<Arc<PatchedContent>, Refusal> {
+        for path in &container.partition_key.paths {
+            let steps: Vec<&str> = path.steps.iter().map(String::as_str).collect();
+            if self.changes.touches(&steps) {
+                let text = &path.text;
+                return Err(bad_document(format!(
+                    "Cannot patch '{text}': it is part of the document's partition key."
+                )));
+            }
+        }
+        let Value::Object(mut document) = document else { return Err(Refusal::no_such_document()) };
+        self.changes.apply(&mut document).map_err(|error| bad_document(error.to_string()))?;
+        Ok(Arc::new(PatchedContent::new(document, container)))
     }
 
     /// Evaluates the condition on the committed version of the document. The work is taken from
@@ -108,12 +156,12 @@ impl NewPatch {
         self.verdict = Some(Verdict { version, outcome });
     }
 
-    /// Whether the document meets the condition, for the writer. `work_left` is what the writer
-    /// may still do for this job.
+    /// Whether the document meets the condition, for the writer. `document` is `None` if this
+    /// version was judged before. `work_left` is what the writer may still do for this job.
     pub(crate) fn matches(
         &self,
         version: DocumentVersion,
-        document: &Value,
+        document: Option<&Value>,
         work_left: &mut u64,
     ) -> Result<bool, Undecided> {
         let condition = match self.condition.as_deref() {
@@ -125,7 +173,9 @@ impl NewPatch {
         };
         let outcome = match &self.verdict {
             Some(verdict) if verdict.version == version => verdict.outcome.clone(),
-            _ => condition.matches_within(document, work_left),
+            _ => document.map_or(Err(EvaluationError::TooMuchWork), |document| {
+                condition.matches_within(document, work_left)
+            }),
         };
         match (outcome, &self.verdict) {
             (Err(EvaluationError::TooMuchWork), Some(verdict)) if verdict.version != version => {

@@ -29,11 +29,14 @@ impl Engine {
             let answer = self.recorded_answer(write.token, &write.fingerprint)?.ok_or(refusal)?;
             return Ok(DistributedAnswer { answer, is_replay: true, charges: Vec::new() });
         }
-        self.judge_distributed(&mut write)?;
+        let prepared = self.prepare_distributed(&mut write)?;
+        // What was prepared is dropped here and not by the writer, because that takes time.
+        let _kept = (prepared.clone(), write.clone());
         let (gate, limits) = (self.store.write_gate(), self.options.ledger);
         self.store
             .write(move |transaction| {
                 gate.check()?;
+                prepared.give_to(transaction);
                 distributed::commit(transaction, &gate, limits, write, print)
             })
             .await

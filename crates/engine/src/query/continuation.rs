@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 
 use perihelion_wire::status;
 
+use super::pause::Pause;
 use crate::catalog::Container;
 use crate::keys::RangeId;
 use crate::refusal::Refusal;
@@ -27,6 +28,8 @@ pub(super) struct Continuation {
     /// The progress in ranges that were split before the query had read them to
     /// the end. The children of such a range continue from its watermark.
     pub(super) watermarks: Vec<Watermark>,
+    /// Where the last page ended, if that was not after a row.
+    pub(super) pause: Option<Pause>,
     /// How many rows are still to be skipped (OFFSET).
     pub(super) skip: u64,
     /// How many rows are still to be returned (TOP, LIMIT); `None` without a limit.
@@ -133,7 +136,16 @@ impl Continuation {
             (top, limit) => top.or(limit),
         };
         let skip = program.offset().unwrap_or(0);
-        Continuation { after: None, watermarks: Vec::new(), skip, take, pages: 0, rows: 0, ticks: None }
+        Continuation {
+            after: None,
+            watermarks: Vec::new(),
+            pause: None,
+            skip,
+            take,
+            pages: 0,
+            rows: 0,
+            ticks: None,
+        }
     }
 
     /// The position of the last gathered row; empty before the first page.
@@ -171,6 +183,9 @@ impl Continuation {
                 .iter()
                 .map(|watermark| format!("{}.{}.{}", watermark.range, watermark.rid, watermark.row));
             token.push_str(&format!("#SPL:{}", watermarks.collect::<Vec<_>>().join(",")));
+        }
+        if let Some(pause) = &self.pause {
+            token.push_str(&pause.print());
         }
         token.push_str(&format!("#SKP:{}", self.skip));
         if let Some(take) = self.take {
@@ -259,9 +274,17 @@ fn parse(text: &str, container: &Container) -> Option<Continuation> {
     if watermarks.len() > WATERMARKS_MAX {
         return None;
     }
+    let pause = match fields.get("PAU") {
+        Some(pause) => {
+            let field = |name: &str| fields.get(name).copied();
+            Some(Pause::parse(pause, field("PAI"), field("BST"))?)
+        }
+        None => None,
+    };
     Some(Continuation {
         after,
         watermarks,
+        pause,
         skip: number("SKP")?,
         take,
         pages: number("RT")?,

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use perihelion_model::json::Value;
-use perihelion_query::{GroupWindow, Program};
+use perihelion_query::{GroupWindow, Program, Row, RowPlace};
 
 use super::continuation::Continuation;
 use super::gathered_page::{Gathered, GatheredRow, page_of};
@@ -27,7 +27,7 @@ use crate::refusal::Refusal;
 
 /// About the most bytes of the rows or groups of one page: more than the text of a page, so
 /// that a page is not cut short.
-const WINDOW_BYTES_MAX: usize = 8 * PAGE_BYTES_MAX;
+const WINDOW_BYTES_MAX: usize = 4 * PAGE_BYTES_MAX;
 
 /// Whether a program's rows have to be gathered.
 pub(super) fn is_needed(program: &Program) -> bool {
@@ -76,9 +76,11 @@ impl Context<'_> {
             groups_max: rows_wanted(self, continuation),
             bytes_max: WINDOW_BYTES_MAX,
         });
+        let mut held = self.pace.held_memory();
         self.each_document(&mut |document| {
             *documents += 1;
             groups.add(&document.value()).map_err(evaluation_refusal)?;
+            held.set(groups.bytes())?;
             Ok(ControlFlow::Continue(()))
         })?;
         let groups = groups.finish_window().map_err(evaluation_refusal)?;
@@ -95,11 +97,19 @@ impl Context<'_> {
         let program = &self.request.program;
         let mut window =
             DistinctWindow::new(continuation.last_position().to_vec(), rows_wanted(self, continuation));
+        let mut held = self.pace.held_memory();
         self.each_document(&mut |document| {
             *documents += 1;
-            let mut rows = Vec::new();
-            program.rows(&document.value(), &mut rows).map_err(evaluation_refusal)?;
-            rows.into_iter().filter_map(|row| row.output).for_each(|output| window.add(output));
+            let (value, mut start) = (document.value(), Some(RowPlace::default()));
+            while let Some(place) = start {
+                self.pace.check_gathering()?;
+                let mut add = |_, _: &[u32], row: Row| {
+                    row.output.into_iter().for_each(|output| window.add(output));
+                    true
+                };
+                start = program.rows_from(&value, &place, &mut add).map_err(evaluation_refusal)?;
+                held.set_text_bytes(window.bytes)?;
+            }
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(window.finish())
@@ -113,6 +123,7 @@ impl Context<'_> {
         let mut has_ended = false;
         for range in &sources::scan_ranges(self.container, &self.request.scope) {
             self.scan(range).visit_by_rid(self.plan.index.as_ref(), 0, &mut |_, document| {
+                self.pace.check_gathering()?;
                 let flow = consume(document)?;
                 has_ended = flow.is_break();
                 Ok(flow)
@@ -153,12 +164,12 @@ impl DistinctWindow {
             self.is_full = true;
             return;
         }
-        self.bytes += approximate_length(&output);
+        self.bytes += approximate_length(&output) + position.len();
         self.rows.insert(position, (self.rows_added, output));
         self.rows_added += 1;
         while self.rows.len() > self.rows_max || (self.bytes > WINDOW_BYTES_MAX && self.rows.len() > 1) {
-            let Some((_, (_, dropped))) = self.rows.pop_last() else { break };
-            self.bytes -= approximate_length(&dropped);
+            let Some((position, (_, dropped))) = self.rows.pop_last() else { break };
+            self.bytes -= approximate_length(&dropped) + position.len();
             self.is_full = true;
         }
     }

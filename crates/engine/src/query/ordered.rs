@@ -2,104 +2,101 @@
 //! page, from an index or by a scan of all documents, and the rows of all ranges are merged.
 //!
 //! A cursor has the order keys of the last row and its `_rid`. Long keys are shortened
-//! ([`RowCursor::bound`]); the rest is then read from the next document, or from the last one.
+//! ([`RowCursor::bound`](super::continuation::RowCursor::bound)); the rest is then read from the
+//! next document, or from the last one.
+//!
+//! If the time of a page is over before all ranges were read, the page has no rows. Its
+//! continuation names the place where the next page goes on reading, and the smallest rows so
+//! far ([`BestRow`]). The page that reads the last document returns the rows that are surely the
+//! smallest: those up to the last of these.
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use perihelion_model::json::Value;
-use perihelion_query::Direction;
+use perihelion_query::{Direction, EvaluationError, RowPlace};
 
 use super::continuation::{Continuation, NextRow, RowCursor, hash_of};
-use super::output::Output;
-use super::rows::{Context, Page, PageRows};
-use super::sources::{self, ScanRange};
-use super::{PAGE_BYTES_MAX, gather};
+use super::gather;
+use super::pause::{BestRow, Pause};
+use super::rows::{Context, DocumentRow, Page, PageRows, evaluation_refusal};
+use super::smallest_rows::{HeldRow, SmallestRows, SortKey};
+use super::sources::{self, ScanEnd, ScanRange};
+use super::stream::is_or_descends_from;
 use crate::documents::StoredDocument;
 use crate::index;
 use crate::keys::RangeId;
+use crate::pace::PageEnd;
 use crate::refusal::Refusal;
 
-/// The sort key of a row in an ordered query. The range is not part of it, because
-/// a split changes the range, and the next page must continue after a split.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct SortKey {
-    order: Vec<u8>,
-    /// The `_rid` counter. It is inverted when the first key is descending, because an
-    /// index that is scanned backwards returns descending `_rid`s.
-    rid: u64,
-    row: u64,
-}
-
-/// The rows with the smallest sort keys.
-struct SmallestRows {
-    rows: BTreeMap<SortKey, (RangeId, Output)>,
-    rows_max: usize,
-    /// The approximate size of the rows as text.
-    bytes: usize,
-    /// Whether a row was left out because there were too many.
-    is_full: bool,
-}
-
-/// About the most bytes of the rows of one page in memory: more than the text of a page, so
-/// that a page is not cut short.
-const BYTES_IN_MEMORY_MAX: usize = 4 * PAGE_BYTES_MAX;
-
-impl SmallestRows {
-    fn new(rows_max: usize) -> Self {
-        SmallestRows { rows: BTreeMap::new(), rows_max: rows_max.max(1), bytes: 0, is_full: false }
-    }
-
-    /// The largest key, if no row after it is needed.
-    fn end(&self) -> Option<&SortKey> {
-        let is_full = self.is_full || self.rows.len() >= self.rows_max;
-        self.rows.last_key_value().map(|(last, _)| last).filter(|_| is_full)
-    }
-
-    /// Adds a row that is not after the end.
-    fn insert(&mut self, key: SortKey, range: RangeId, output: Output) {
-        self.bytes += output.approximate_length() + key.order.len();
-        self.rows.insert(key, (range, output));
-        while self.rows.len() > self.rows_max || (self.bytes > BYTES_IN_MEMORY_MAX && self.rows.len() > 1) {
-            let Some((key, (_, output))) = self.rows.pop_last() else { break };
-            self.bytes -= output.approximate_length() + key.order.len();
-            self.is_full = true;
-        }
-    }
-}
-
 /// Makes a page of a query with ORDER BY.
-pub(super) fn merge(context: &Context<'_>, continuation: Continuation) -> Result<PageRows, Refusal> {
+pub(super) fn merge(context: &Context<'_>, mut continuation: Continuation) -> Result<PageRows, Refusal> {
     let after = match &continuation.after {
         Some(cursor) => Some(context.last_key(cursor)?),
         None => None,
     };
     let mut smallest = SmallestRows::new(gather::rows_wanted(context, &continuation));
+    let ranges = sources::scan_ranges(context.container, &context.request.scope);
+    let pause = context.take_pause(&mut continuation, &mut smallest)?;
     let mut page = Page::new(context, continuation);
-    for range in &sources::scan_ranges(context.container, &context.request.scope) {
-        page.documents += context.collect_smallest(range, after.as_ref(), &mut smallest)?;
+    let is_paused_in = |range: &ScanRange<'_>| {
+        pause.as_ref().is_some_and(|pause| is_or_descends_from(context.container, range.id, pause.range))
+    };
+    // The ranges before that of the pause were read.
+    let first = if pause.is_some() { ranges.iter().position(is_paused_in) } else { Some(0) };
+    let unread = ranges.get(first.ok_or_else(Refusal::range_gone)?..).unwrap_or_default();
+    // No row before the pause is larger than this and not among the smallest rows.
+    let sure_up_to = pause.as_ref().and_then(|_| smallest.rows.last_key_value()).map(|(key, _)| key.clone());
+    for range in unread {
+        let start = pause.as_ref().filter(|_| is_paused_in(range));
+        let scan = RangeScan { after: after.as_ref(), pause: start };
+        let (documents, pause) = context.collect_smallest(range, &scan, &mut smallest)?;
+        page.documents += documents;
+        if let Some(pause) = pause {
+            page.state.pause = Some(Pause { best: context.best_rows(&smallest), ..pause });
+            return Ok(page.finish(true));
+        }
     }
-    let has_others = smallest.is_full;
+    let has_others = pause.is_some_and(|pause| !pause.best.is_empty());
+    Ok(finish(context, page, smallest, has_others, sure_up_to))
+}
+
+/// Fills the page. After a pause, only the rows up to `sure_up_to` are surely the smallest, and
+/// `has_others` says that there may be rows that are not in memory.
+fn finish(
+    context: &Context<'_>,
+    mut page: Page,
+    smallest: SmallestRows,
+    has_others: bool,
+    sure_up_to: Option<SortKey>,
+) -> PageRows {
+    let has_others = smallest.is_full || has_others;
     let mut rows = smallest.rows.into_iter().peekable();
-    while let Some((key, (range, row))) = rows.next() {
+    while let Some((key, row)) = rows.next() {
         // If there are rows that are not in memory, the last row in memory stays for the next
         // page, because the cursor may need the row after it.
-        let is_kept = has_others && rows.peek().is_none() && page.has_advanced();
-        if is_kept || !page.try_push(&row, context.cursor(range, key.clone())) {
+        let is_kept = smallest.is_full && rows.peek().is_none() && page.has_advanced();
+        let is_unsure = sure_up_to.as_ref().is_some_and(|last| key > *last);
+        if is_unsure {
+            page.bound_last_cursor();
+            return page.finish(true);
+        }
+        if is_kept || !page.try_push(&row.output, context.cursor(row.range, key.clone())) {
             page.bound_cursor(&key.order, |last| NextRow::Document {
                 rid: context.rid_order(key.rid),
                 row: key.row,
                 hash: hash_of(&key.order),
                 last_hash: hash_of(last),
             });
-            return Ok(page.finish(true));
+            return page.finish(true);
         }
     }
-    if has_others {
-        // Only one row, a large one, was in memory. The row after it is not known.
+    // If a pause came before the first row, all rows were read, and there was none.
+    let has_more = has_others && page.has_advanced();
+    if has_more {
+        // The row after the last one in memory is not known.
         page.bound_last_cursor();
     }
-    Ok(page.finish(has_others))
+    page.finish(has_more)
 }
 
 /// The encoded order keys of a row, each in its direction.
@@ -109,6 +106,14 @@ pub(super) fn encode_order(keys: &[Option<Value>], directions: &[Direction]) -> 
         index::encode(&mut order, value.as_ref(), *direction == Direction::Descending);
     }
     order
+}
+
+/// Where the scan of a range begins.
+struct RangeScan<'a> {
+    /// The last row of the last page.
+    after: Option<&'a SortKey>,
+    /// Where the last page ended, if that was in this range.
+    pause: Option<&'a Pause>,
 }
 
 impl Context<'_> {
@@ -159,16 +164,33 @@ impl Context<'_> {
     /// The encoded order keys of a row, if the document still has that row and the keys have
     /// that hash.
     fn find_order(&self, rid: u64, row: u64, hash: u64) -> Result<Option<Vec<u8>>, Refusal> {
+        let found = self.find_row(rid, &RowPlace::default(), row, hash)?;
+        Ok(found.map(|(_, _, order)| order))
+    }
+
+    /// A row of a document, if the document still has that row and its order keys have that
+    /// hash. The search begins at a place among the rows of the document.
+    fn find_row(
+        &self,
+        rid: u64,
+        start: &RowPlace,
+        row: u64,
+        hash: u64,
+    ) -> Result<Option<(RangeId, DocumentRow, Vec<u8>)>, Refusal> {
         let mut found = None;
         for range in &sources::scan_ranges(self.container, &self.request.scope) {
-            self.scan(range).visit_rid(rid, &mut |rid, document| {
-                let mut rows = self.rows_of(range.id, rid, &document)?;
-                let order = rows.find(|(_, cursor)| cursor.row == row);
-                found = order.map(|(row, _)| self.encode_order(&row.order_keys));
+            self.scan(range).visit_rid(rid, &mut |_, document| {
+                self.each_row_of(&document, start, &mut |number, _, found_row| {
+                    if number == row {
+                        let order = self.encode_order(&found_row.order_keys);
+                        found = Some((range.id, found_row, order));
+                    }
+                    number < row
+                })?;
                 Ok(ControlFlow::Break(()))
             })?;
         }
-        Ok(found.filter(|order| hash_of(order) == hash))
+        Ok(found.filter(|(_, _, order)| hash_of(order) == hash))
     }
 
     /// The encoded order keys of a row, without the keys that an equality fixes.
@@ -183,52 +205,145 @@ impl Context<'_> {
         order
     }
 
-    /// Adds the rows of a range to `smallest`. Leaves out the rows up to `after`, the last row of
-    /// the last page. Returns how many documents were read.
+    /// The pause at which this page goes on, if it can. Adds the smallest rows of the pages
+    /// before to `smallest`. If one of them has changed, or if the page uses another index than
+    /// the page before, everything is read again.
+    fn take_pause(
+        &self,
+        continuation: &mut Continuation,
+        smallest: &mut SmallestRows,
+    ) -> Result<Option<Pause>, Refusal> {
+        let has_ordering_index = self.plan.index.as_ref().is_some_and(|used| used.gives_order);
+        let pause = continuation.pause.take();
+        let Some(pause) = pause.filter(|pause| pause.index_key.is_some() == has_ordering_index) else {
+            return Ok(None);
+        };
+        let mut rows = Vec::with_capacity(pause.best.len());
+        for best in &pause.best {
+            let Some((range, row, order)) =
+                self.find_row(best.rid, &best.place, best.place.row, best.hash)?
+            else {
+                return Ok(None);
+            };
+            let key = SortKey { order, rid: self.rid_order(best.rid), row: best.place.row };
+            let elements = best.place.elements.clone();
+            rows.push((key, HeldRow { range, elements, output: row.output }));
+        }
+        rows.into_iter().for_each(|(key, row)| smallest.insert(key, row));
+        Ok(Some(pause))
+    }
+
+    /// The smallest rows so far, for the continuation.
+    fn best_rows(&self, smallest: &SmallestRows) -> Vec<BestRow> {
+        let rows = smallest.rows.iter().map(|(key, row)| BestRow {
+            rid: self.rid_order(key.rid),
+            place: RowPlace { row: key.row, elements: row.elements.clone() },
+            hash: hash_of(&key.order),
+        });
+        BestRow::first_of(rows)
+    }
+
+    /// Adds the rows of a range to `smallest`. Leaves out the rows up to the last row of the last
+    /// page. Returns how many documents were read, and where the time was over.
     fn collect_smallest(
         &self,
         range: &ScanRange<'_>,
+        from: &RangeScan<'_>,
+        smallest: &mut SmallestRows,
+    ) -> Result<(u64, Option<Pause>), Refusal> {
+        let mut documents = 0;
+        let mut paused_within = None;
+        let ordering_index = self.plan.index.as_ref().filter(|used| used.gives_order);
+        let mut held = self.pace.held_memory();
+        let mut consume = |rid: u64, document: StoredDocument| {
+            documents += 1;
+            let start = from.pause.filter(|pause| pause.rid == rid).map(|pause| pause.place.clone());
+            let read = self.add_rows((range.id, rid), &document, start, from.after, smallest)?;
+            held.set_text_bytes(smallest.bytes)?;
+            let ends = match read {
+                // An index returns rows in order, so the first row after the page ends the scan.
+                RowsRead::All { has_row_after_page } => has_row_after_page && ordering_index.is_some(),
+                RowsRead::Until(place) => {
+                    paused_within = Some(Pause { place, ..Pause::before(range.id, rid) });
+                    true
+                }
+            };
+            Ok(if ends { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        };
+        let pause = self.scan_in_order(range, from, &mut consume)?;
+        Ok((documents, pause.or(paused_within)))
+    }
+
+    /// Visits the documents of a range by the index that gives the order, or by `_rid`. Returns
+    /// where the time was over.
+    fn scan_in_order(
+        &self,
+        range: &ScanRange<'_>,
+        from: &RangeScan<'_>,
+        consume: &mut sources::Consumer<'_>,
+    ) -> Result<Option<Pause>, Refusal> {
+        let scan = self.paced_scan(range, PageEnd::Costly);
+        let Some(used) = self.plan.index.as_ref().filter(|used| used.gives_order) else {
+            let first = from.pause.map_or(0, |pause| pause.rid);
+            let end = scan.visit_by_rid(self.plan.index.as_ref(), first, consume)?;
+            return Ok(match end {
+                ScanEnd::Paused(rid) => Some(Pause::before(range.id, rid)),
+                ScanEnd::Stopped | ScanEnd::Complete => None,
+            });
+        };
+        let after = from.after.map(|after| self.index_start(used.is_backward, after));
+        let paused = from.pause.and_then(|pause| pause.index_key.as_deref());
+        let end = scan.visit_by_index(used, sources::later_start(used, after, paused), consume)?;
+        Ok(match end {
+            ScanEnd::Paused((rid, key)) => {
+                Some(Pause { index_key: Some(key), ..Pause::before(range.id, rid) })
+            }
+            ScanEnd::Stopped | ScanEnd::Complete => None,
+        })
+    }
+
+    /// Adds the rows of a document to `smallest`, from a place on.
+    fn add_rows(
+        &self,
+        (range, rid): (RangeId, u64),
+        document: &StoredDocument,
+        start: Option<RowPlace>,
         after: Option<&SortKey>,
         smallest: &mut SmallestRows,
-    ) -> Result<u64, Refusal> {
-        let mut documents = 0;
+    ) -> Result<RowsRead, Refusal> {
         let ordering_index = self.plan.index.as_ref().filter(|used| used.gives_order);
         // An index whose first column is declared descending is scanned forwards for a
         // descending order. The scan then returns the keys in order, but rows with equal
         // keys by ascending `_rid`, where the query wants them by descending `_rid`.
         let orders_equal_keys = ordering_index.is_some_and(|used| used.is_backward == self.is_reversed());
-        let mut consume = |rid: u64, document: StoredDocument| {
-            documents += 1;
-            let mut is_after_page = false;
-            for (row, cursor) in self.rows_of(range.id, rid, &document)? {
-                let cursor = RowCursor { order: Some(self.encode_order(&row.order_keys)), ..cursor };
-                let key = self.sort_key(&cursor);
+        let mut has_row_after_page = false;
+        let mut place = start.unwrap_or_default();
+        for part in 0.. {
+            let left = self.each_row_of(document, &place, &mut |number, elements, row| {
+                let order = self.encode_order(&row.order_keys);
+                let key = SortKey { order, rid: self.rid_order(rid), row: number };
                 if after.is_some_and(|after| key <= *after) {
-                    continue;
+                    return true;
                 }
                 if let Some(end) = smallest.end().filter(|end| **end < key) {
-                    is_after_page |= orders_equal_keys || end.order < key.order;
+                    has_row_after_page |= orders_equal_keys || end.order < key.order;
                     smallest.is_full = true;
-                    continue;
+                    return true;
                 }
-                smallest.insert(key, range.id, row.output);
+                smallest.insert(key, HeldRow { range, elements: elements.to_vec(), output: row.output });
+                true
+            })?;
+            match left {
+                None => return Ok(RowsRead::All { has_row_after_page }),
+                Some(next) if self.pace.is_over() && ordering_index.is_none() => {
+                    return Ok(RowsRead::Until(next));
+                }
+                // The place in an index does not say which documents with equal keys were read.
+                Some(_) if part >= PARTS_MAX && ordering_index.is_some() => break,
+                Some(next) => place = next,
             }
-            // An index returns rows in order, so the first row after the page ends the
-            // scan.
-            Ok(if is_after_page && ordering_index.is_some() {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            })
-        };
-        match ordering_index {
-            Some(used) => {
-                let start = after.map(|after| self.index_start(used.is_backward, after));
-                self.scan(range).visit_by_index(used, start.as_deref(), &mut consume)?;
-            }
-            None => self.scan(range).visit_by_rid(self.plan.index.as_ref(), 0, &mut consume)?,
         }
-        Ok(documents)
+        Err(evaluation_refusal(EvaluationError::TooMuchWork))
     }
 
     /// Where an index scan continues: at the encoded order keys of the row `after`. The bytes
@@ -236,4 +351,17 @@ impl Context<'_> {
     fn index_start(&self, is_backward: bool, after: &SortKey) -> Vec<u8> {
         if is_backward { after.order.iter().map(|byte| !byte).collect() } else { after.order.clone() }
     }
+}
+
+/// In how many parts the rows of one document are read at most, if an index gives the order. Each
+/// part is the work that one evaluation may do, about a second.
+const PARTS_MAX: u32 = 8;
+
+/// Which rows of a document were read.
+enum RowsRead {
+    All {
+        has_row_after_page: bool,
+    },
+    /// Those before this place. Then the time was over.
+    Until(RowPlace),
 }

@@ -1,25 +1,23 @@
 //! Turning documents into the rows of a page.
 //!
 //! There are three methods:
-//! - *stream*, without ORDER BY: documents in `_rid` order, range after range;
+//! - [*stream*](super::stream), without ORDER BY: documents in `_rid` order, range after range;
 //! - [*merge*](super::ordered), with ORDER BY: the smallest rows after the last page;
 //! - [*gather*](super::gather), for rows that do not belong to one document each.
 
-use std::ops::ControlFlow;
-
 use perihelion_model::json::{self, Style, Value};
-use perihelion_query::{Program, Row};
+use perihelion_query::{Row, RowPlace};
 
 use perihelion_wire::status;
 
 use super::access::Plan;
-use super::continuation::{Continuation, NextRow, RowCursor, Watermark, hash_of};
+use super::continuation::{Continuation, NextRow, RowCursor, hash_of};
 use super::output::Output;
-use super::sources::{self, Scan, ScanRange};
-use super::{PAGE_BYTES_MAX, QueryRequest, gather, ordered};
+use super::sources::{Scan, ScanRange};
+use super::{PAGE_BYTES_MAX, QueryRequest, gather, ordered, stream};
 use crate::catalog::Container;
 use crate::documents::StoredDocument;
-use crate::keys::RangeId;
+use crate::pace::{Pace, PageEnd};
 use crate::refusal::{Layer, Refusal};
 use crate::storage::View;
 
@@ -29,6 +27,7 @@ pub(super) struct Context<'a> {
     pub(super) container: &'a Container,
     pub(super) request: &'a QueryRequest,
     pub(super) plan: &'a Plan,
+    pub(super) pace: &'a Pace<'a>,
     pub(super) now: u64,
 }
 
@@ -58,7 +57,7 @@ pub(super) fn produce(context: &Context<'_>, continuation: Continuation) -> Resu
     if context.plan.is_ordered {
         ordered::merge(context, continuation)
     } else {
-        stream(context, continuation)
+        stream::stream(context, continuation)
     }
 }
 
@@ -174,127 +173,59 @@ impl Page {
     }
 }
 
-/// Makes a page of a query without order.
-fn stream(context: &Context<'_>, continuation: Continuation) -> Result<PageRows, Refusal> {
-    let ranges = sources::scan_ranges(context.container, &context.request.scope);
-    let watermarks = watermarks(&continuation);
-    let mut at = first_scan_range(context.container, &ranges, continuation.after.as_ref())?;
-    let mut page = Page::new(context, continuation);
-    let mut has_more = false;
-    while let Some(range) = ranges.get(at) {
-        let watermark = watermark_of(context.container, range.id, &watermarks);
-        let first = watermark.map_or(0, |(rid, _)| rid);
-        context.scan(range).visit_by_rid(context.plan.index.as_ref(), first, &mut |rid, document| {
-            page.documents += 1;
-            for (row, cursor) in context.rows_of(range.id, rid, &document)? {
-                if watermark.is_some_and(|watermark| (rid, cursor.row) <= watermark) {
-                    continue;
-                }
-                if !page.try_push(&row.output, cursor) {
-                    has_more = true;
-                    return Ok(ControlFlow::Break(()));
-                }
-            }
-            Ok(ControlFlow::Continue(()))
-        })?;
-        if has_more || page.is_exhausted() {
-            break;
-        }
-        at += 1;
-    }
-    // The next page starts in the range of the last row, which may be before the range whose
-    // first row did not fit.
-    let resumes_at = first_scan_range(context.container, &ranges, page.state.after.as_ref())?;
-    let unread = ranges.get(resumes_at..).unwrap_or_default();
-    page.state.watermarks = watermarks;
-    page.state.watermarks.retain(|watermark| {
-        let is_split = context.container.range(watermark.range).is_none();
-        is_split
-            && unread.iter().any(|range| is_or_descends_from(context.container, range.id, watermark.range))
-    });
-    Ok(page.finish(has_more))
-}
-
-/// The watermarks of a continuation, and a watermark for the last row of the last page.
-fn watermarks(continuation: &Continuation) -> Vec<Watermark> {
-    let last = continuation.after.as_ref();
-    let last = last.map(|cursor| Watermark { range: cursor.range, rid: cursor.rid, row: cursor.row });
-    continuation.watermarks.iter().copied().chain(last).collect()
-}
-
-/// The `_rid` counter and row number of the last row that was read in this range, or in a
-/// range from which this range was split.
-fn watermark_of(container: &Container, range: RangeId, watermarks: &[Watermark]) -> Option<(u64, u64)> {
-    let own = watermarks.iter().filter(|watermark| is_or_descends_from(container, range, watermark.range));
-    own.map(|watermark| (watermark.rid, watermark.row)).max()
-}
-
-/// The index of the range in which a page continues after the row `after`. The children of
-/// a split range take its place in the list.
-fn first_scan_range(
-    container: &Container,
-    ranges: &[ScanRange<'_>],
-    after: Option<&RowCursor>,
-) -> Result<usize, Refusal> {
-    let Some(cursor) = after else { return Ok(0) };
-    let continues = |range: &ScanRange<'_>| is_or_descends_from(container, range.id, cursor.range);
-    ranges.iter().position(continues).ok_or_else(Refusal::range_gone)
-}
-
-/// Whether a range is `ancestor` or was split from it.
-fn is_or_descends_from(container: &Container, range: RangeId, ancestor: RangeId) -> bool {
-    container.range(range).map_or(range == ancestor, |range| range.descends_from(ancestor))
-}
-
 /// One row of a document.
 pub(super) struct DocumentRow {
     pub(super) output: Output,
     pub(super) order_keys: Vec<Option<Value>>,
 }
 
-/// The rows of a document; `None` for an undefined row, or for a whole document that the
-/// filter drops. If the program selects every document, a document is parsed only if it
-/// must be printed again.
-fn document_rows(program: &Program, document: &StoredDocument) -> Result<Vec<Option<DocumentRow>>, Refusal> {
-    if program.selects_every_document() {
-        return Ok(vec![Some(DocumentRow {
-            output: Output::of(document, || document.value()),
-            order_keys: Vec::new(),
-        })]);
+impl DocumentRow {
+    /// `None` for a row whose value is undefined.
+    fn of(row: Row) -> Option<Self> {
+        Some(DocumentRow { output: Output::Value(row.output?), order_keys: row.order_keys })
     }
-    let value = document.value();
-    if program.selects_whole_document() {
-        let keys = program.document_keys(&value).map_err(evaluation_refusal)?;
-        let row = keys.map(|order_keys| DocumentRow { output: Output::of(document, || value), order_keys });
-        return Ok(vec![row]);
-    }
-    let mut rows = Vec::new();
-    program.rows(&value, &mut rows).map_err(evaluation_refusal)?;
-    let defined = |row: Row| {
-        let output = Output::Value(row.output?);
-        Some(DocumentRow { output, order_keys: row.order_keys })
-    };
-    Ok(rows.into_iter().map(defined).collect())
 }
 
 impl Context<'_> {
+    /// A scan that does not end when the time of the page is over.
     pub(super) fn scan<'b>(&'b self, range: &'b ScanRange<'b>) -> Scan<'b> {
-        Scan { view: self.view, container: self.container, range, now: self.now }
+        Scan { view: self.view, container: self.container, range, pace: None, now: self.now }
     }
 
-    /// The rows of a document, each with its cursor.
-    pub(super) fn rows_of(
+    /// A scan that ends when the time of the page is over.
+    pub(super) fn paced_scan<'b>(&'b self, range: &'b ScanRange<'b>, end: PageEnd) -> Scan<'b> {
+        Scan { pace: Some((self.pace, end)), ..self.scan(range) }
+    }
+
+    /// Calls `visit` with the rows of a document, from a place on, until `visit` returns false.
+    /// Each row comes with its number and the elements of its place. Returns the place of the first row that was not taken, because
+    /// `visit` returned false or because the rows before it took a lot of work; `None` if no row
+    /// is left. If the program selects every document, a document is parsed only if it must be
+    /// printed again.
+    pub(super) fn each_row_of(
         &self,
-        range: RangeId,
-        rid: u64,
         document: &StoredDocument,
-    ) -> Result<impl Iterator<Item = (DocumentRow, RowCursor)> + use<>, Refusal> {
-        let rows = document_rows(&self.request.program, document)?;
-        Ok((0..).zip(rows).filter_map(move |(number, row)| {
-            row.map(|row| {
-                (row, RowCursor { range, rid, row: number, order: None, position: None, next: None })
-            })
-        }))
+        start: &RowPlace,
+        visit: &mut dyn FnMut(u64, &[u32], DocumentRow) -> bool,
+    ) -> Result<Option<RowPlace>, Refusal> {
+        let program = &self.request.program;
+        if !program.selects_whole_document() {
+            let mut visit_defined = |number: u64, elements: &[u32], row: Row| {
+                DocumentRow::of(row).is_none_or(|row| visit(number, elements, row))
+            };
+            return program
+                .rows_from(&document.value(), start, &mut visit_defined)
+                .map_err(evaluation_refusal);
+        }
+        let row = if program.selects_every_document() {
+            Some(DocumentRow { output: Output::of(document, || document.value()), order_keys: Vec::new() })
+        } else {
+            let value = document.value();
+            let keys = program.document_keys(&value).map_err(evaluation_refusal)?;
+            keys.map(|order_keys| DocumentRow { output: Output::of(document, || value), order_keys })
+        };
+        let is_taken = start.row > 0 || row.is_none_or(|row| visit(0, &[], row));
+        Ok((!is_taken).then(RowPlace::default))
     }
 }
 

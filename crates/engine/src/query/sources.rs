@@ -1,15 +1,18 @@
 //! Scanning the keys that a plan chose. A scan visits documents one by one, in
-//! `_rid` order or in the order of an index, from the end of the last page on.
+//! `_rid` order or in the order of an index, from the end of the last page on. It ends
+//! when its consumer breaks, or when the time of the page is over.
 //! In this file `rid` is the counter in the `_rid` of a document.
 
 use std::ops::{Bound, ControlFlow};
 
 use crate::catalog::{Container, PartitionRange};
-use crate::documents::{StoredDocument, contains};
+use crate::documents::{StoredDocument, contains, keep_refusal};
 use crate::index::IndexGroup;
 use crate::keys::{self, LogicalPartition, OwnedKeyRange, RangeId, SegmentId};
+use crate::pace::{Pace, PageEnd};
 use crate::query::QueryScope;
 use crate::query::access::IndexUse;
+use crate::query::pause::INDEX_KEY_BYTES_MAX;
 use crate::refusal::Refusal;
 use crate::storage::{Direction, View};
 
@@ -71,8 +74,28 @@ pub(super) struct Scan<'a> {
     pub(super) view: &'a dyn View,
     pub(super) container: &'a Container,
     pub(super) range: &'a ScanRange<'a>,
+    /// Ends the scan when the time of the page is over; `None` for a scan that must not end.
+    pub(super) pace: Option<(&'a Pace<'a>, PageEnd)>,
     pub(super) now: u64,
 }
+
+/// How a scan ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ScanEnd<P> {
+    /// Every document was visited.
+    Complete,
+    /// The consumer ended it.
+    Stopped,
+    /// The time of the page was over before this entry.
+    Paused(P),
+}
+
+/// The `_rid` counter of an index entry, and the beginning of its key without the prefix.
+pub(super) type IndexPlace = (u64, Vec<u8>);
+
+/// The most `_rid` counters that are sorted in memory at once. Index entries of several values
+/// are not in `_rid` order; with more of them, their documents are visited in several parts.
+const RIDS_IN_MEMORY_MAX: usize = 64 * 1024;
 
 impl Scan<'_> {
     /// Visits documents in the order of their `_rid`, from the counter `first` on: the
@@ -82,17 +105,16 @@ impl Scan<'_> {
         index: Option<&IndexUse>,
         first: u64,
         consume: &mut Consumer<'_>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<ScanEnd<u64>, Refusal> {
         match (index, &self.range.filter) {
             (Some(used), _) if used.is_by_rid => {
                 let prefix = self.index_prefix(used, only_prefix(used));
                 self.visit_prefix(&prefix, first, &mut self.with_levels(consume))
             }
             (Some(used), _) => {
-                let mut rids = self.index_entry_rids(used)?;
-                rids.retain(|rid| *rid >= first);
-                rids.sort_unstable();
-                self.visit_all(rids, &mut self.with_levels(consume))
+                let key_ranges: Vec<OwnedKeyRange> =
+                    used.prefixes.iter().map(|prefix| self.index_key_range(used, prefix, None)).collect();
+                self.visit_in_parts(&key_ranges, first, &mut self.with_levels(consume))
             }
             (None, ScanFilter::Keys(_)) => self.visit_segment(first, consume),
             (None, ScanFilter::Partition(partition)) => self.visit_prefix(
@@ -101,25 +123,53 @@ impl Scan<'_> {
                 consume,
             ),
             (None, ScanFilter::Prefix(levels, _)) => {
-                let mut rids = self.member_rids(&LogicalPartition::of(levels).0)?;
-                rids.retain(|rid| *rid >= first);
-                rids.sort_unstable();
-                self.visit_all(rids, consume)
+                let prefix =
+                    keys::partition_member_prefix(self.container.number(), &LogicalPartition::of(levels).0);
+                self.visit_in_parts(&[OwnedKeyRange::prefix(&prefix)], first, consume)
             }
         }
     }
 
     /// Visits the documents that an index selects, in the order of the index. `start` is
-    /// the encoded key, without the prefix, at which the scan begins.
+    /// the encoded key, without the prefix, at which the scan begins. The scan does not pause
+    /// among entries whose keys begin as its start does, so that the next page begins later.
     pub(super) fn visit_by_index(
         &self,
         used: &IndexUse,
-        start: Option<&[u8]>,
+        start: Option<Vec<u8>>,
         consume: &mut Consumer<'_>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<ScanEnd<IndexPlace>, Refusal> {
         let direction = if used.is_backward { Direction::Backward } else { Direction::Forward };
-        let key_range = self.index_key_range(used, only_prefix(used), start);
-        self.visit_keys(&key_range, direction, &mut self.with_levels(consume))
+        let key_range = self.index_key_range(used, only_prefix(used), start.as_deref());
+        let prefix_length = self.index_prefix(used, only_prefix(used)).len();
+        let consume = &mut self.with_levels(consume);
+        let (mut outcome, mut end) = (Ok(()), ScanEnd::Complete);
+        self.view.scan(key_range.as_range(), direction, &mut |key, _| {
+            let Some(rid) = keys::last_u64(key) else { return ControlFlow::Continue(()) };
+            let values = key.get(prefix_length..key.len() - 8).unwrap_or_default();
+            let values = &values[..values.len().min(INDEX_KEY_BYTES_MAX)];
+            let has_advanced = start.as_deref().is_none_or(|start| !start.starts_with(values));
+            if self.ends_before_entry(&mut outcome) && (outcome.is_err() || has_advanced) {
+                end = ScanEnd::Paused((rid, values.to_vec()));
+                return ControlFlow::Break(());
+            }
+            let flow = self.visit(rid, consume, &mut outcome);
+            if flow.is_break() {
+                end = ScanEnd::Stopped;
+            }
+            flow
+        })?;
+        outcome.map(|()| end)
+    }
+
+    /// Counts an entry that is about to be visited. Whether the scan ends before it: the time of
+    /// the page is over, or the page is refused. A refusal is stored in `outcome`.
+    fn ends_before_entry(&self, outcome: &mut Result<(), Refusal>) -> bool {
+        let Some((pace, end)) = self.pace else { return false };
+        pace.ends_before_entry(end).unwrap_or_else(|refusal| {
+            *outcome = Err(refusal);
+            true
+        })
     }
 
     /// Passes on only the documents whose key begins with the levels of the scope, if it has
@@ -138,73 +188,88 @@ impl Scan<'_> {
     }
 
     /// Visits the documents of the segment, from the `_rid` counter `first` on.
-    fn visit_segment(&self, first: u64, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
+    fn visit_segment(&self, first: u64, consume: &mut Consumer<'_>) -> Result<ScanEnd<u64>, Refusal> {
         let number = self.container.number();
         let prefix = keys::document_prefix(number, self.range.segment);
         let from = keys::document(number, self.range.segment, first);
         let key_range = OwnedKeyRange::between(&from, &keys::after_prefix(&prefix));
-        let mut outcome = Ok(());
+        let (mut outcome, mut end) = (Ok(()), ScanEnd::Complete);
         self.view.scan(key_range.as_range(), Direction::Forward, &mut |key, record| {
-            let document = StoredDocument::decode(&bytes::Bytes::copy_from_slice(record));
-            match (keys::last_u64(key), document) {
-                (Some(rid), Some(document)) if self.is_in_scope(&document) => {
-                    keep_refusal(consume(rid, document), &mut outcome)
+            let Some(rid) = keys::last_u64(key) else { return ControlFlow::Continue(()) };
+            if self.ends_before_entry(&mut outcome) {
+                end = ScanEnd::Paused(rid);
+                return ControlFlow::Break(());
+            }
+            match StoredDocument::decode(&bytes::Bytes::copy_from_slice(record)) {
+                Some(document) if self.is_in_scope(&document) => {
+                    let flow = keep_refusal(consume(rid, document), &mut outcome);
+                    if flow.is_break() {
+                        end = ScanEnd::Stopped;
+                    }
+                    flow
                 }
                 _ => ControlFlow::Continue(()),
             }
         })?;
-        outcome
+        outcome.map(|()| end)
     }
 
     /// Visits the documents of the keys with a prefix, from the `_rid` counter `first` on.
     /// These keys are the prefix and the `_rid` counter, with nothing between or after them.
-    fn visit_prefix(&self, prefix: &[u8], first: u64, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
-        let from = [prefix, &first.to_be_bytes()].concat();
-        self.visit_keys(
-            &OwnedKeyRange::between(&from, &keys::after_prefix(prefix)),
-            Direction::Forward,
-            consume,
-        )
-    }
-
-    /// Visits the documents whose `_rid` counters are the last bytes of the keys in a range.
-    fn visit_keys(
+    fn visit_prefix(
         &self,
-        key_range: &OwnedKeyRange,
-        direction: Direction,
+        prefix: &[u8],
+        first: u64,
         consume: &mut Consumer<'_>,
-    ) -> Result<(), Refusal> {
-        let mut outcome = Ok(());
-        self.view.scan(key_range.as_range(), direction, &mut |key, _| {
-            let Some(rid) = keys::last_u64(key) else { return ControlFlow::Continue(()) };
-            self.visit(rid, consume, &mut outcome)
-        })?;
-        outcome
-    }
-
-    /// The `_rid` counters of the entries that an index use selects, in the order of the
-    /// index.
-    fn index_entry_rids(&self, used: &IndexUse) -> Result<Vec<u64>, Refusal> {
-        let mut rids = Vec::new();
-        for prefix in &used.prefixes {
-            rids.append(&mut self.rids_in(&self.index_key_range(used, prefix, None))?);
-        }
-        Ok(rids)
-    }
-
-    /// The `_rid` counters of the documents whose logical partition begins with `prefix`.
-    fn member_rids(&self, prefix: &[u8]) -> Result<Vec<u64>, Refusal> {
-        self.rids_in(&OwnedKeyRange::prefix(&keys::partition_member_prefix(self.container.number(), prefix)))
-    }
-
-    /// The `_rid` counters at the end of the keys in a range.
-    fn rids_in(&self, key_range: &OwnedKeyRange) -> Result<Vec<u64>, Refusal> {
-        let mut rids = Vec::new();
+    ) -> Result<ScanEnd<u64>, Refusal> {
+        let from = [prefix, &first.to_be_bytes()].concat();
+        let key_range = OwnedKeyRange::between(&from, &keys::after_prefix(prefix));
+        let (mut outcome, mut end) = (Ok(()), ScanEnd::Complete);
         self.view.scan(key_range.as_range(), Direction::Forward, &mut |key, _| {
-            rids.extend(keys::last_u64(key));
-            ControlFlow::Continue(())
+            let Some(rid) = keys::last_u64(key) else { return ControlFlow::Continue(()) };
+            self.visit_next(rid, consume, &mut outcome, &mut end)
         })?;
-        Ok(rids)
+        outcome.map(|()| end)
+    }
+
+    /// Visits the documents whose `_rid` counters, `first` or later ones, are the last bytes of
+    /// the keys in these ranges, in the order of the counters.
+    fn visit_in_parts(
+        &self,
+        key_ranges: &[OwnedKeyRange],
+        mut first: u64,
+        consume: &mut Consumer<'_>,
+    ) -> Result<ScanEnd<u64>, Refusal> {
+        loop {
+            let (rids, is_last_part) = self.smallest_rids(key_ranges, first)?;
+            let last = rids.last().copied();
+            match self.visit_all(rids, consume)? {
+                ScanEnd::Complete if !is_last_part => first = last.map_or(first, |rid| rid.saturating_add(1)),
+                end => return Ok(end),
+            }
+        }
+    }
+
+    /// The smallest `_rid` counters, from `first` on, at the end of the keys in these ranges, and
+    /// whether these are all.
+    fn smallest_rids(&self, key_ranges: &[OwnedKeyRange], first: u64) -> Result<(Vec<u64>, bool), Refusal> {
+        let mut rids: Vec<u64> = Vec::new();
+        let mut is_last_part = true;
+        for key_range in key_ranges {
+            self.view.scan(key_range.as_range(), Direction::Forward, &mut |key, _| {
+                rids.extend(keys::last_u64(key).filter(|rid| *rid >= first));
+                if rids.len() >= 2 * RIDS_IN_MEMORY_MAX {
+                    rids.select_nth_unstable(RIDS_IN_MEMORY_MAX);
+                    rids.truncate(RIDS_IN_MEMORY_MAX);
+                    is_last_part = false;
+                }
+                ControlFlow::Continue(())
+            })?;
+        }
+        rids.sort_unstable();
+        is_last_part &= rids.len() <= RIDS_IN_MEMORY_MAX;
+        rids.truncate(RIDS_IN_MEMORY_MAX);
+        Ok((rids, is_last_part))
     }
 
     /// Visits the document with this `_rid` counter, if it is in this part of the scope. The
@@ -216,18 +281,41 @@ impl Scan<'_> {
             }
             ScanFilter::Prefix(..) | ScanFilter::Keys(_) => true,
         };
-        if is_member { self.visit_all(vec![rid], &mut self.with_levels(consume)) } else { Ok(()) }
+        if is_member {
+            self.visit_all(vec![rid], &mut self.with_levels(consume))?;
+        }
+        Ok(())
     }
 
     /// Visits the documents with these `_rid` counters, in this order.
-    fn visit_all(&self, rids: Vec<u64>, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
-        let mut outcome = Ok(());
+    fn visit_all(&self, rids: Vec<u64>, consume: &mut Consumer<'_>) -> Result<ScanEnd<u64>, Refusal> {
+        let (mut outcome, mut end) = (Ok(()), ScanEnd::Complete);
         for rid in rids {
-            if self.visit(rid, consume, &mut outcome).is_break() {
+            if self.visit_next(rid, consume, &mut outcome, &mut end).is_break() {
                 break;
             }
         }
-        outcome
+        outcome.map(|()| end)
+    }
+
+    /// Visits a document of a scan by `_rid`, unless the time of the page is over. Sets how the
+    /// scan ended if it breaks.
+    fn visit_next(
+        &self,
+        rid: u64,
+        consume: &mut Consumer<'_>,
+        outcome: &mut Result<(), Refusal>,
+        end: &mut ScanEnd<u64>,
+    ) -> ControlFlow<()> {
+        if self.ends_before_entry(outcome) {
+            *end = ScanEnd::Paused(rid);
+            return ControlFlow::Break(());
+        }
+        let flow = self.visit(rid, consume, outcome);
+        if flow.is_break() {
+            *end = ScanEnd::Stopped;
+        }
+        flow
     }
 
     /// Reads a document, and passes it to `consume` if it belongs to this part of the scope.
@@ -298,20 +386,25 @@ impl Scan<'_> {
     }
 }
 
+/// The later one of two starts of an index scan, in the direction of the scan.
+pub(super) fn later_start(used: &IndexUse, one: Option<Vec<u8>>, other: Option<&[u8]>) -> Option<Vec<u8>> {
+    let Some(one) = one else { return other.map(<[u8]>::to_vec) };
+    let Some(other) = other else { return Some(one) };
+    // A scan includes all entries that begin with its start. If one start begins with the other,
+    // the longer one selects fewer entries.
+    let is_one = if other.starts_with(&one) {
+        false
+    } else if one.starts_with(other) {
+        true
+    } else {
+        (one.as_slice() > other) != used.is_backward
+    };
+    Some(if is_one { one } else { other.to_vec() })
+}
+
 /// The prefix of an index use with exactly one prefix. An index use has exactly one prefix
 /// if its scan is in `_rid` order or in the order of the query.
 fn only_prefix(used: &IndexUse) -> &[u8] {
     debug_assert_eq!(used.prefixes.len(), 1);
     used.prefixes.first().map_or(&[], Vec::as_slice)
-}
-
-/// Ends a scan on a refusal and stores the refusal in `outcome`.
-fn keep_refusal(
-    flow: Result<ControlFlow<()>, Refusal>,
-    outcome: &mut Result<(), Refusal>,
-) -> ControlFlow<()> {
-    flow.unwrap_or_else(|refusal| {
-        *outcome = Err(refusal);
-        ControlFlow::Break(())
-    })
 }

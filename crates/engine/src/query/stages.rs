@@ -3,8 +3,8 @@
 //!
 //! A program in stages is evaluated from the inside out: the rows of the inner program, after
 //! its ORDER BY, OFFSET, LIMIT and TOP, are the documents of the outer program. At most two
-//! stages are in memory at a time, each within [`ROWS_IN_MEMORY_MAX`] and
-//! [`BYTES_IN_MEMORY_MAX`].
+//! stages are in memory at a time, each within [`ROWS_IN_MEMORY_MAX`] and the memory that a page
+//! may hold.
 //!
 //! Each row has a place, by which pages continue: its order keys, followed by those of the
 //! row of the inner stage that it was made from, and a position. The position is that of the
@@ -14,17 +14,16 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use perihelion_model::json::Value;
-use perihelion_query::{Accumulator, GroupWindow, Program, Row, canonical_key};
+use perihelion_query::{Accumulator, GroupWindow, Program, Row, RowPlace, canonical_key};
 
 use super::gathered_page::GatheredRow;
 use super::ordered::encode_order;
 use super::output::{Output, approximate_length};
 use super::rows::{Context, ROWS_IN_MEMORY_MAX, evaluation_refusal, too_many_rows};
 use super::value_position;
+use crate::pace::Pace;
+use crate::page_memory::HeldMemory;
 use crate::refusal::Refusal;
-
-/// The most bytes of rows in one stage. `perihelion-query` limits groups to as many bytes.
-const BYTES_IN_MEMORY_MAX: usize = 256 * 1024 * 1024;
 
 /// A row of a stage and its place.
 pub(super) struct StageRow {
@@ -48,7 +47,7 @@ impl Context<'_> {
         rows_needed: usize,
         documents: &mut u64,
     ) -> Result<Vec<StageRow>, Refusal> {
-        let mut collector = Collector::new(program, rows_needed);
+        let mut collector = Collector::new(program, rows_needed, self.pace);
         match program.inner() {
             Some(inner) => {
                 let rows = self.stage_rows(inner, rows_needed_by(inner), documents)?;
@@ -114,11 +113,13 @@ struct Collector<'p> {
     indexes: HashMap<Vec<u8>, usize>,
     /// The approximate size of the rows.
     bytes: usize,
+    held: HeldMemory<'p>,
+    pace: &'p Pace<'p>,
     rows_needed: usize,
 }
 
 impl<'p> Collector<'p> {
-    fn new(program: &'p Program, rows_needed: usize) -> Self {
+    fn new(program: &'p Program, rows_needed: usize, pace: &'p Pace<'p>) -> Self {
         let all_groups = GroupWindow {
             position_of: value_position::of_group,
             after: Vec::new(),
@@ -126,21 +127,31 @@ impl<'p> Collector<'p> {
             bytes_max: usize::MAX,
         };
         let groups = program.is_grouped().then(|| program.groups_after(all_groups));
-        Collector { program, groups, rows: Vec::new(), indexes: HashMap::new(), bytes: 0, rows_needed }
+        let (rows, indexes, held) = (Vec::new(), HashMap::new(), pace.held_memory());
+        Collector { program, groups, rows, indexes, bytes: 0, held, pace, rows_needed }
     }
 
     /// Adds the rows of a document, or of an inner stage's row with this order and position.
     fn add(&mut self, document: &Value, place: Option<(&[u8], &[u8])>) -> Result<(), Refusal> {
         if let Some(groups) = &mut self.groups {
-            return groups.add(document).map_err(evaluation_refusal);
+            groups.add(document).map_err(evaluation_refusal)?;
+            return self.held.set(groups.bytes());
         }
-        let mut rows = Vec::new();
-        self.program.rows(document, &mut rows).map_err(evaluation_refusal)?;
-        for (number, row) in (0..).zip(rows) {
-            let mut order = encode_order(&row.order_keys, self.program.directions());
-            order.extend_from_slice(place.map_or(&[], |(order, _)| order));
-            let position = place.map(|(_, position)| value_position::of_outer_row(position, number));
-            self.push(row, order, position)?;
+        let program = self.program;
+        let mut start = Some(RowPlace::default());
+        while let Some(from) = start {
+            self.pace.check_gathering()?;
+            let mut outcome = Ok(());
+            let mut push = |number: u64, _: &[u32], row: Row| {
+                let mut order = encode_order(&row.order_keys, program.directions());
+                order.extend_from_slice(place.map_or(&[], |(order, _)| order));
+                let number = u32::try_from(number).unwrap_or(u32::MAX);
+                let position = place.map(|(_, position)| value_position::of_outer_row(position, number));
+                outcome = self.push(row, order, position);
+                outcome.is_ok()
+            };
+            start = program.rows_from(document, &from, &mut push).map_err(evaluation_refusal)?;
+            outcome?;
         }
         Ok(())
     }
@@ -164,10 +175,10 @@ impl<'p> Collector<'p> {
         }
         self.bytes += approximate_length(&output) + order.len() + position.len();
         self.rows.push(StageRow { order, position, output });
-        if self.rows.len() > ROWS_IN_MEMORY_MAX || self.bytes > BYTES_IN_MEMORY_MAX {
+        if self.rows.len() > ROWS_IN_MEMORY_MAX {
             return Err(too_many_rows());
         }
-        Ok(())
+        self.held.set_text_bytes(self.bytes)
     }
 
     /// Whether there are enough rows, so that no further document has to be read.
@@ -177,6 +188,7 @@ impl<'p> Collector<'p> {
 
     fn finish(mut self) -> Result<Vec<StageRow>, Refusal> {
         if let Some(groups) = self.groups.take() {
+            // The rows take the place of the groups.
             let groups = groups.finish_window().map_err(evaluation_refusal)?;
             if !groups.is_whole {
                 return Err(too_many_rows());

@@ -1,7 +1,7 @@
 //! The handle through which the engine and its maintenance use the store:
 //! snapshots for reads, the group-commit writer for writes.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, RwLock};
 
 use super::{Shared, Writer};
@@ -36,6 +36,7 @@ impl StoreHandle {
             clock,
             failure: OnceLock::new(),
             is_full: AtomicBool::new(false),
+            parsed_bytes: AtomicU64::new(0),
             replication: replication.map(Arc::new),
         });
         let writer = Writer::start(&shared).map_err(|error| StoreError {
@@ -70,6 +71,11 @@ impl StoreHandle {
     /// Whether the disk had no room for the last commit.
     pub(crate) fn is_full(&self) -> bool {
         self.shared.is_full.load(Ordering::SeqCst)
+    }
+
+    /// How many bytes of documents the writer has parsed since the store was opened.
+    pub(crate) fn parsed_bytes(&self) -> u64 {
+        self.shared.parsed_bytes.load(Ordering::Relaxed)
     }
 
     /// The counters of a container.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use perihelion_engine::{
-    Batch, BatchOperation, BatchScope, Container, Engine, EngineOptions, ItemOperation, NewBody, NewPatch,
-    Precondition,
+    ApiVersion, Batch, BatchOperation, BatchScope, Container, Engine, EngineOptions, ItemOperation, NewBody,
+    NewPatch, ParsedDefinition, Precondition, Target,
 };
 use perihelion_model::json::Value;
 use perihelion_model::partition_key::PartitionKey;
@@ -125,4 +125,145 @@ async fn a_large_partition_is_deleted_by_several_writes() {
     let missing = support::missing(&engine, &created, 1010, 2);
     assert!(missing.iter().all(|n| n % 2 == 0) && missing.len() == 505, "{}", missing.len());
     assert_eq!(engine.delete_partition(&created, key("k0")).await.unwrap(), 0);
+}
+
+/// A container with a unique key and an index, so that every write has to know the contents of the
+/// document before and after it.
+async fn indexed_container(engine: &Engine) -> Arc<Container> {
+    let body = object(
+        r#"{"id":"u","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},
+            "uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/items","/id"]}]},
+            "indexingPolicy":{"compositeIndexes":[[{"path":"/n"},{"path":"/_ts"}]]}}"#,
+    );
+    let definition = ParsedDefinition::parse(body, ApiVersion::Current).unwrap();
+    engine.create_container("d", definition, None).await.unwrap()
+}
+
+/// A document of about this many bytes, most of them numbers in an array.
+fn large(id: &str, n: u32, bytes: usize) -> String {
+    let numbers: Vec<String> = (0..bytes / 6).map(|n| (10_000 + n % 80_000).to_string()).collect();
+    format!(r#"{{"id":"{id}","pk":"a","n":{n},"items":[{}]}}"#, numbers.join(","))
+}
+
+fn increment(id: &str) -> ItemOperation {
+    let body = object(r#"{"operations":[{"op":"incr","path":"/n","value":1}]}"#);
+    let patch = NewPatch::new(Patch::parse(&Value::Object(body)).unwrap(), 0);
+    ItemOperation::Patch { id: id.to_owned(), patch }
+}
+
+async fn write(
+    engine: &Engine,
+    container: &Arc<Container>,
+    operation: ItemOperation,
+) -> Result<perihelion_engine::ItemOutcome, perihelion_engine::Refusal> {
+    engine.write_item(container, key("a"), operation, Precondition::default()).await
+}
+
+fn number(engine: &Engine, container: &Arc<Container>, id: &str) -> i64 {
+    let target = Target::resolve(container, key("a")).unwrap();
+    let read = engine.read_item(&target, id, &Precondition::default(), &[]).unwrap();
+    perihelion_model::json::parse(&read.body).unwrap().get("n").unwrap().as_i64().unwrap()
+}
+
+/// Story of a bug: the writer parsed the old version of every document with index entries or
+/// unique keys, and applied and printed patches, while all other writes waited.
+#[tokio::test]
+async fn the_writer_parses_no_document_that_was_prepared() {
+    let engine = support::engine(EngineOptions::default()).await;
+    let created = indexed_container(&engine).await;
+    let new_body = |text: &str| NewBody::new(object(text), &created).unwrap();
+    for id in ["1", "2", "3"] {
+        let body = new_body(&large(id, 1, 1_500_000));
+        write(&engine, &created, ItemOperation::Create { body }).await.unwrap();
+    }
+    let body = new_body(&large("1", 5, 1_600_000));
+    write(&engine, &created, ItemOperation::Upsert { body }).await.unwrap();
+    let body = new_body(&large("2", 7, 1_600_000));
+    write(&engine, &created, ItemOperation::Replace { id: "2".to_owned(), body }).await.unwrap();
+    let many: Vec<String> =
+        (0..10).map(|n| format!(r#"{{"op":"add","path":"/items/{n}","value":{n}}}"#)).collect();
+    let patched = patch("1", &format!(r#"{{"operations":[{}]}}"#, many.join(","))).operation.unwrap();
+    write(&engine, &created, patched).await.unwrap();
+    write(&engine, &created, increment("1")).await.unwrap();
+    let operations = ["1", "2", "3"].map(|id| BatchOperation {
+        operation: Ok(increment(id)),
+        precondition: Precondition::default(),
+        partition_key: None,
+    });
+    assert_eq!(statuses(&engine, &created, operations.into()).await, [200; 3]);
+    assert_eq!((number(&engine, &created, "1"), number(&engine, &created, "2")), (7, 8));
+    let body = new_body(&large("2", 1, 1_600_000));
+    let conflict = write(&engine, &created, ItemOperation::Create { body }).await.unwrap_err();
+    assert_eq!(conflict.status, 409);
+    write(&engine, &created, ItemOperation::Delete { id: "2".to_owned() }).await.unwrap();
+    assert_eq!(engine.bytes_parsed_by_writer(), 0);
+}
+
+/// Concurrent patches of one large document are prepared again when they meet, and none is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_patches_of_a_large_document_are_all_applied_or_refused() {
+    let engine = support::engine(EngineOptions::default()).await;
+    let created = indexed_container(&engine).await;
+    let body = NewBody::new(object(&large("1", 0, 400_000)), &created).unwrap();
+    write(&engine, &created, ItemOperation::Create { body }).await.unwrap();
+    let writers: Vec<_> = (0..4)
+        .map(|_| {
+            let (engine, created) = (Arc::clone(&engine), Arc::clone(&created));
+            tokio::spawn(async move {
+                let mut applied = 0;
+                for _ in 0..10 {
+                    match write(&engine, &created, increment("1")).await {
+                        Ok(_) => applied += 1,
+                        Err(refusal) => assert_eq!(refusal.status, 449),
+                    }
+                }
+                applied
+            })
+        })
+        .collect();
+    let mut applied = 0;
+    for writer in writers {
+        applied += writer.await.unwrap();
+    }
+    assert!(applied > 10, "{applied}");
+    assert_eq!(number(&engine, &created, "1"), applied);
+    assert_eq!(engine.bytes_parsed_by_writer(), 0);
+}
+
+#[tokio::test]
+async fn a_request_may_change_a_document_again_within_bounds() {
+    let engine = support::engine(EngineOptions::default()).await;
+    let created = indexed_container(&engine).await;
+    let batch = |bytes: usize| {
+        let body = NewBody::new(object(&large("1", 0, bytes)), &created).unwrap();
+        let operations = [ItemOperation::Upsert { body }, increment("1"), increment("1")];
+        let operations = operations.map(|operation| BatchOperation {
+            operation: Ok(operation),
+            precondition: Precondition::default(),
+            partition_key: None,
+        });
+        let scope = BatchScope::Partition(key("a"));
+        Batch { scope, operations: operations.into(), is_atomic: true, continues_on_error: false }
+    };
+    assert!(!engine.batch(&created, batch(500_000)).await.unwrap().has_failed());
+    assert_eq!(number(&engine, &created, "1"), 2);
+    assert_eq!(engine.batch(&created, batch(1_500_000)).await.unwrap_err().status, 413);
+}
+
+/// Story of a bug: a read before a costly patch of the same document made the writer evaluate the
+/// condition, which refused it.
+#[tokio::test]
+async fn a_costly_condition_after_a_read_of_its_document_is_evaluated() {
+    let engine = support::engine(EngineOptions::default()).await;
+    let created = container(&engine, "c").await;
+    let items: Vec<String> = (0..300).map(|n| n.to_string()).collect();
+    let text = format!(r#"{{"id":"1","pk":"a","items":[{}]}}"#, items.join(","));
+    upsert(&engine, &created, key("a"), &text).await;
+    let costly = r#"{"operations":[{"op":"set","path":"/n","value":1}],"condition":"from c where exists(select value 1 from x in c.items join y in c.items where x + y = 598)"}"#;
+    let read = BatchOperation {
+        operation: Ok(ItemOperation::Read { id: "1".to_owned() }),
+        precondition: Precondition::default(),
+        partition_key: None,
+    };
+    assert_eq!(statuses(&engine, &created, vec![read, patch("1", costly)]).await, [200, 200]);
 }

@@ -11,6 +11,8 @@ mod engine_model;
 mod engine_power_cuts;
 mod failed_reads;
 mod full_disk;
+mod page_memory;
+mod page_time;
 mod purge;
 mod query_pages;
 mod replication;

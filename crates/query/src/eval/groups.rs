@@ -187,6 +187,11 @@ impl GroupTable {
         if self.bytes > GROUP_BYTES_MAX { Err(EvaluationError::TooMuchWork) } else { Ok(()) }
     }
 
+    /// About how many bytes the groups take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Whether no group was left out because the window was full.
     pub(crate) fn is_whole(&self) -> bool {
         self.window.as_ref().is_none_or(|window| !window.is_full)

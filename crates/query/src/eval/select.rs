@@ -19,6 +19,10 @@ use crate::order::{canonical_key, compare_order};
 /// A callback for each row. It returns `false` to skip the remaining rows.
 type Visit<'v> = dyn FnMut(&Frame<'_>) -> Evaluated<bool> + 'v;
 
+/// A callback for each row and its place: the elements of [`JoinWalk`]. It returns `false` to
+/// skip the remaining rows.
+type VisitPlace<'v> = dyn FnMut(&Frame<'_>, &[u32]) -> Evaluated<bool> + 'v;
+
 /// Calls `visit` for every row of FROM that passes WHERE. Returns `false` if `visit`
 /// skipped the remaining rows.
 pub(crate) fn each_row(
@@ -27,7 +31,45 @@ pub(crate) fn each_row(
     context: &Context,
     visit: &mut Visit<'_>,
 ) -> Evaluated<bool> {
-    join(&select.sources, select.filter.as_ref(), frame, context, visit)
+    each_row_from(select, frame, context, &mut JoinWalk::default(), &mut |row, _| visit(row))
+}
+
+/// Like [`each_row`], but begins at the place of the walk. If the visit ends early, or if the
+/// budget is spent, the walk is at the row that comes next.
+pub(crate) fn each_row_from(
+    select: &SelectNode,
+    frame: &Frame<'_>,
+    context: &Context,
+    walk: &mut JoinWalk,
+    visit: &mut VisitPlace<'_>,
+) -> Evaluated<bool> {
+    join(&select.sources, select.filter.as_ref(), frame, context, walk, visit)
+}
+
+/// Where the rows of FROM are visited: the number of the element to which each array or
+/// subquery of FROM is bound, outermost first.
+#[derive(Debug, Default)]
+pub(crate) struct JoinWalk {
+    /// The elements that are bound now.
+    elements: Vec<u32>,
+    /// Where the walk begins; empty once the first row was reached.
+    start: Vec<u32>,
+}
+
+impl JoinWalk {
+    pub(crate) fn from(start: Vec<u32>) -> Self {
+        JoinWalk { elements: Vec::new(), start }
+    }
+
+    /// The elements that are bound now. After an early end, those of the row that comes next.
+    pub(crate) fn elements(&self) -> &[u32] {
+        &self.elements
+    }
+
+    /// The element at which the next source begins.
+    fn first_element(&self) -> usize {
+        self.start.get(self.elements.len()).map_or(0, |element| *element as usize)
+    }
 }
 
 /// Binds the first source to each of its values, one after the other. Each value has a
@@ -38,46 +80,58 @@ fn join(
     filter: Option<&Node>,
     frame: &Frame<'_>,
     context: &Context,
-    visit: &mut Visit<'_>,
+    walk: &mut JoinWalk,
+    visit: &mut VisitPlace<'_>,
 ) -> Evaluated<bool> {
     let Some((source, rest)) = sources.split_first() else {
+        walk.start.clear();
         context.budget.spend_steps(1)?;
         return match filter {
             Some(filter) if truth(filter, frame, context)? != Some(true) => Ok(true),
-            _ => visit(frame),
+            _ => visit(frame, &walk.elements),
         };
     };
-    let mut bind = |value: &Value| {
+    let mut bind = |value: &Value, walk: &mut JoinWalk| {
         let inner = Frame::inner(Binding::Value(Some(value)), frame);
-        join(rest, filter, &inner, context, visit)
+        join(rest, filter, &inner, context, walk, visit)
     };
     match source {
         SourceNode::Value(node) => match evaluate(node, frame, context)? {
-            Some(value) => bind(&value),
+            Some(value) => bind(&value, walk),
             None => Ok(true),
         },
         SourceNode::Elements(node) => match evaluate(node, frame, context)?.as_deref() {
-            Some(Value::Array(items)) => bind_each(items, context, &mut bind),
+            Some(Value::Array(items)) => bind_each(items, context, walk, &mut bind),
             _ => Ok(true),
         },
         SourceNode::Rows(select) => {
             let values = values_of(select, frame, context, usize::MAX)?;
-            bind_each(&values, context, &mut bind)
+            bind_each(&values, context, walk, &mut bind)
         }
     }
 }
 
+/// Binds a source to its elements. After an early end the walk keeps the elements of the row
+/// that comes next.
 fn bind_each(
     items: &[Value],
     context: &Context,
-    bind: &mut dyn FnMut(&Value) -> Evaluated<bool>,
+    walk: &mut JoinWalk,
+    bind: &mut dyn FnMut(&Value, &mut JoinWalk) -> Evaluated<bool>,
 ) -> Evaluated<bool> {
-    for item in items {
+    let first = walk.first_element();
+    for (number, item) in items.iter().enumerate().skip(first) {
+        if number > first {
+            walk.start.clear();
+        }
+        walk.elements.push(u32::try_from(number).unwrap_or(u32::MAX));
         context.budget.spend_steps(1)?;
-        if !bind(item)? {
+        if !bind(item, walk)? {
             return Ok(false);
         }
+        walk.elements.pop();
     }
+    walk.start.clear();
     Ok(true)
 }
 

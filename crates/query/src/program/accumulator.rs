@@ -28,6 +28,11 @@ impl Accumulator<'_> {
         Ok(())
     }
 
+    /// About how many bytes the groups take.
+    pub fn bytes(&self) -> usize {
+        self.table.as_ref().map_or(0, GroupTable::bytes)
+    }
+
     /// Returns one row per group, in the order in which the groups appeared.
     pub fn finish(self) -> Result<Vec<Row>, EvaluationError> {
         Ok(self.finish_window()?.rows.into_iter().map(|(_, row)| row).collect())

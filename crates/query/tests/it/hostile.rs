@@ -1,6 +1,7 @@
 //! Hostile input is refused, or evaluated within the limits of time and memory.
 
-use perihelion_query::{EvaluationError, Parameters, PatchCondition, compile, parse, plan};
+use perihelion_model::json::Value;
+use perihelion_query::{EvaluationError, Parameters, PatchCondition, Row, RowPlace, compile, parse, plan};
 use perihelion_testkit::Random;
 
 use crate::support::{Failure, json, now, run};
@@ -388,4 +389,80 @@ fn a_fusion_of_many_scores_or_long_keywords_is_refused() {
     for query in [fusion(33, "x"), fusion(2, &"x".repeat(5000))] {
         assert!(matches!(run(&query, "[]", &[]), Err(Failure::Invalid(_))));
     }
+}
+
+/// The rows of a document, read in parts of at most `part` rows.
+fn rows_in_parts(program: &perihelion_query::Program, document: &Value, part: u64) -> Vec<(u64, Row)> {
+    let mut rows = Vec::new();
+    let mut start = Some(RowPlace::default());
+    while let Some(place) = start {
+        let mut left = part;
+        start = program
+            .rows_from(document, &place, &mut |number, _, row| {
+                let is_taken = left > 0;
+                if is_taken {
+                    left -= 1;
+                    rows.push((number, row));
+                }
+                is_taken
+            })
+            .expect("it runs");
+    }
+    rows
+}
+
+#[test]
+fn the_rows_of_a_document_are_the_same_in_parts() {
+    let document = json(r#"{"a":[1,[2,3],[],{"b":[4,5]},[6]],"n":[7,8,9]}"#);
+    for text in [
+        "SELECT VALUE x FROM x IN c.a",
+        "SELECT x, y FROM c JOIN x IN c.a JOIN y IN c.n",
+        "SELECT x, y FROM c JOIN x IN c.a JOIN y IN x",
+        "SELECT x, y, z FROM c JOIN x IN c.a JOIN y IN x.b JOIN z IN c.n WHERE z != 8",
+        "SELECT VALUE [x, s] FROM c JOIN x IN c.n JOIN (SELECT VALUE y FROM y IN c.n WHERE y > x) AS s",
+        "SELECT VALUE x.b FROM c JOIN x IN c.a",
+        "SELECT * FROM c",
+        "SELECT VALUE x FROM x IN c.nothing",
+    ] {
+        let program = compile(&parse(text).expect(text), &Parameters::none(), now()).expect(text);
+        let mut whole = Vec::new();
+        program.rows(&document, &mut whole).expect(text);
+        for part in 1..5 {
+            let parts = rows_in_parts(&program, &document, part);
+            assert!(parts.iter().map(|(number, _)| *number).eq(0..whole.len() as u64), "{text}");
+            assert!(parts.iter().map(|(_, row)| row).eq(&whole), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_place_that_the_document_does_not_have_any_more_ends_the_rows() {
+    let document = json(r#"{"a":[[1,2],[3]]}"#);
+    let text = "SELECT VALUE y FROM c JOIN x IN c.a JOIN y IN x";
+    let program = compile(&parse(text).expect(text), &Parameters::none(), now()).expect(text);
+    for (elements, expected) in [
+        (vec![0, 7], vec![3]),
+        (vec![0, 1, 9, 9], vec![2, 3]),
+        (vec![1], vec![3]),
+        (vec![2], vec![]),
+        (vec![u32::MAX, u32::MAX], vec![]),
+    ] {
+        let mut values = Vec::new();
+        let start = RowPlace { row: 0, elements };
+        let end = program.rows_from(&document, &start, &mut |_, _, row| {
+            values.push(row.output.and_then(|value| value.as_i64()).expect("a number"));
+            true
+        });
+        assert_eq!((end, values), (Ok(None), expected), "{start:?}");
+    }
+}
+
+#[test]
+fn a_single_row_that_needs_too_much_work_is_an_error() {
+    let items: Vec<String> = (0..4000).map(|n| n.to_string()).collect();
+    let document = json(&format!(r#"{{"items":[{}]}}"#, items.join(",")));
+    let text = "SELECT VALUE (SELECT VALUE COUNT(1) FROM x IN c.items JOIN y IN c.items) FROM c";
+    let program = compile(&parse(text).expect(text), &Parameters::none(), now()).expect(text);
+    let outcome = program.rows_from(&document, &RowPlace::default(), &mut |_, _, _| true);
+    assert_eq!(outcome, Err(EvaluationError::TooMuchWork));
 }

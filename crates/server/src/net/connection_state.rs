@@ -81,7 +81,8 @@ impl ConnectionState {
         let key = responses.next_key;
         responses.next_key += 1;
         responses.bytes += bytes;
-        responses.pending.insert(key, (Instant::now(), bytes));
+        let response = WaitingResponse { since: Instant::now(), bytes, bytes_until: responses.bytes };
+        responses.pending.insert(key, response);
         PendingResponse { state: Arc::clone(state), key }
     }
 
@@ -97,8 +98,9 @@ impl ConnectionState {
         }
     }
 
-    /// Whether a response has been pending for longer than `timeout`, plus the time that its
-    /// bytes take at `bytes_per_second`.
+    /// Whether a response has been pending for longer than `timeout`, plus the time that its bytes
+    /// and those of the responses before it take at `bytes_per_second`. A client that asks for many
+    /// pages at once takes them one after the other.
     pub(super) fn has_overdue_response(
         &self,
         now: Instant,
@@ -106,9 +108,9 @@ impl ConnectionState {
         bytes_per_second: usize,
     ) -> bool {
         let responses = lock(&self.responses);
-        responses.pending.values().any(|(since, bytes)| {
-            let time = Duration::from_secs_f64(*bytes as f64 / bytes_per_second.max(1) as f64);
-            now.saturating_duration_since(*since) > timeout + time
+        responses.pending.values().any(|response| {
+            let time = Duration::from_secs_f64(response.bytes_until as f64 / bytes_per_second.max(1) as f64);
+            now.saturating_duration_since(response.since) > timeout + time
         })
     }
 
@@ -186,10 +188,20 @@ impl Drop for InFlight<'_> {
 /// the number of streams.
 #[derive(Debug, Default)]
 struct PendingResponses {
-    /// By a key of its own: when each response was ready, and its bytes.
-    pending: HashMap<u64, (Instant, usize)>,
+    /// The responses, each by a key of its own.
+    pending: HashMap<u64, WaitingResponse>,
     next_key: u64,
     bytes: usize,
+}
+
+/// A response that waits for the client.
+#[derive(Debug)]
+struct WaitingResponse {
+    /// When it was ready.
+    since: Instant,
+    bytes: usize,
+    /// Its bytes, and those of the responses that were pending when it was ready.
+    bytes_until: usize,
 }
 
 /// A response that the client has not taken yet; see [`ConnectionState::begin_response`].
@@ -202,8 +214,8 @@ pub(super) struct PendingResponse {
 impl Drop for PendingResponse {
     fn drop(&mut self) {
         let mut responses = lock(&self.state.responses);
-        if let Some((_, bytes)) = responses.pending.remove(&self.key) {
-            responses.bytes -= bytes;
+        if let Some(response) = responses.pending.remove(&self.key) {
+            responses.bytes -= response.bytes;
         }
         drop(responses);
         // Every waiting request checks again; at most as many wait as there are streams.
@@ -241,4 +253,30 @@ pub(super) async fn run_supervised<F: Future<Output = ()>>(state: &ConnectionSta
 /// and has changed the data only in part, so a poisoned lock still guards sound data.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Story of a bug: each page had only the time for its own bytes, so a client that asked for
+    /// forty large pages on one connection was disconnected although it took them at full rate.
+    #[tokio::test(start_paused = true)]
+    async fn a_response_has_time_for_the_responses_before_it() {
+        let state = Arc::new(ConnectionState::new());
+        let timeout = Duration::from_secs(1);
+        let is_overdue = || state.has_overdue_response(Instant::now(), timeout, 1000);
+        let mut pages: Vec<PendingResponse> =
+            (0..40).map(|_| ConnectionState::begin_response(&state, 10_000)).collect();
+        while !pages.is_empty() {
+            tokio::time::advance(Duration::from_secs(10)).await;
+            assert!(!is_overdue(), "{} pages left", pages.len());
+            pages.remove(0);
+        }
+        let slow = ConnectionState::begin_response(&state, 10_000);
+        tokio::time::advance(Duration::from_millis(11_001)).await;
+        assert!(is_overdue());
+        drop(slow);
+        assert!(!is_overdue());
+    }
 }

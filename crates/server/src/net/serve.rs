@@ -32,10 +32,13 @@ pub(super) async fn serve<H: Handler>(
     let version = request.version();
     let mut share = context.memory.new_share();
     context.state.wait_for_taken_responses(context.limits.response_bytes_per_connection).await;
-    let response = match receive(request, &context.limits, &mut share).await {
+    let response = match receive(&context, request, &mut share).await {
         Ok(request) => context.handler.handle(request, context.peer).await?,
-        Err(BodyError::Rejected(rejection)) => rejection_response(&context, rejection, version),
-        Err(BodyError::Gone) => return Err(Hangup::Unserved),
+        Err(Unreceived::Refused(response)) => closing(&context, response, version),
+        Err(Unreceived::Body(BodyError::Rejected(rejection))) => {
+            closing(&context, context.handler.reject(rejection), version)
+        }
+        Err(Unreceived::Body(BodyError::Gone)) => return Err(Hangup::Unserved),
     };
     Ok(BufferedBody::response(response, |bytes| {
         let mut share = context.memory.new_share();
@@ -46,17 +49,33 @@ pub(super) async fn serve<H: Handler>(
     }))
 }
 
-async fn receive(
+/// A body of which the first bytes are read before anything else is known about the request.
+const PROMPT_BODY_BYTES: u64 = 64 * 1024;
+
+/// Why a request does not reach the handler.
+enum Unreceived {
+    Body(BodyError),
+    /// Its head alone shows that it is refused.
+    Refused(Response<Bytes>),
+}
+
+async fn receive<H: Handler>(
+    context: &Context<H>,
     request: Request<Incoming>,
-    limits: &Limits,
     share: &mut MemoryShare,
-) -> Result<Request<Bytes>, BodyError> {
+) -> Result<Request<Bytes>, Unreceived> {
     let (head, body) = request.into_parts();
-    check_head(&head, limits).map_err(BodyError::Rejected)?;
+    check_head(&head, &context.limits)
+        .map_err(|rejection| Unreceived::Body(BodyError::Rejected(rejection)))?;
     if body.is_end_stream() {
         return Ok(Request::from_parts(head, Bytes::new()));
     }
-    let bytes = body::read(body, limits, share).await?;
+    // The length of a body is known, or it may be of any length.
+    let is_large = body.size_hint().upper().is_none_or(|bytes| bytes > PROMPT_BODY_BYTES);
+    if is_large && let Some(response) = context.handler.refuse_head(&head) {
+        return Err(Unreceived::Refused(response));
+    }
+    let bytes = body::read(body, &context.limits, share).await.map_err(Unreceived::Body)?;
     Ok(Request::from_parts(head, bytes))
 }
 
@@ -71,15 +90,13 @@ fn check_head(head: &http::request::Parts, limits: &Limits) -> Result<(), Reject
     Ok(())
 }
 
-/// The response to a rejected request. Part of the request may be unread, so an
-/// HTTP/1.1 connection cannot serve another request. It stays open a little longer, so
-/// that its client can read the response.
-fn rejection_response<H: Handler>(
+/// The response to a request that was not read to its end. So an HTTP/1.1 connection cannot serve
+/// another request. It stays open a little longer, so that its client can read the response.
+fn closing<H: Handler>(
     context: &Context<H>,
-    rejection: Rejection,
+    mut response: Response<Bytes>,
     version: Version,
 ) -> Response<Bytes> {
-    let mut response = context.handler.reject(rejection);
     if version < Version::HTTP_2 {
         context.state.set_lingering();
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use perihelion_engine::{Container, FeedMode, FeedPage, FeedRequest, FeedStart, RangeId, Refusal};
+use perihelion_engine::{
+    Container, FeedMode, FeedPage, FeedRequest, FeedStart, PageLimits, RangeId, Refusal,
+};
 use perihelion_model::partition_key::EffectiveRange;
 use perihelion_wire::{date, headers, status};
 
@@ -22,7 +24,8 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     let request = FeedRequest { range, keys, partition_key, start, mode, items_max: call.page_rows()? };
     let bucket = service.engine.admit(&container, range)?;
     let session = call.session()?;
-    let read = || service.engine.change_feed(&container, &request, &session);
+    let read =
+        |limits: PageLimits<'_>| service.engine.change_feed_within(&container, &request, &session, limits);
     let page = service.account.long_reads.run(read).await?;
     service.engine.spend(bucket, page.charge);
     Ok(answer(&page, &container).with_content_path(&database, &container))
@@ -72,7 +75,14 @@ fn parse_scope(call: &Call, container: &Arc<Container>) -> Result<(RangeId, Effe
     let mut ranges = container.ranges.iter().filter(|range| range.keys.overlaps(&keys));
     match (ranges.next(), ranges.next()) {
         (Some(only), None) => Ok((only.id, keys)),
-        _ => Err(Refusal::gateway(
+        // An interval without keys, such as `[x, x)`, has no changes. The range in which it lies
+        // says so.
+        (None, _) => {
+            let range = container.ranges.iter().find(|range| keys.min < range.keys.max);
+            let range = range.or(container.ranges.last()).ok_or_else(Refusal::range_gone)?;
+            Ok((range.id, EffectiveRange { min: keys.min.clone(), max: keys.min }))
+        }
+        (Some(_), Some(_)) => Err(Refusal::gateway(
             status::BAD_REQUEST,
             "The change feed of several ranges is read range by range: send x-ms-documentdb-partitionkeyrangeid.",
         )),
@@ -115,7 +125,8 @@ fn check_start(start: &FeedStart) -> Result<(), Refusal> {
 
 fn answer(page: &FeedPage, container: &Container) -> Answer {
     let etag = format!("\"{}\"", page.continuation);
-    if page.items.is_empty() {
+    // A page that ended before it found an item is not the end of the feed.
+    if page.items.is_empty() && page.is_at_end {
         return Answer::empty(status::NOT_MODIFIED)
             .charged(page.charge)
             .at(page.position.clone())

@@ -12,7 +12,7 @@ mod hybrid;
 
 use std::sync::Arc;
 
-use perihelion_engine::{Container, Layer, QueryPage, QueryRequest, QueryScope, Refusal, Target};
+use perihelion_engine::{Container, Layer, PageLimits, QueryPage, QueryRequest, QueryScope, Refusal, Target};
 use perihelion_model::json::{self, Style, Value};
 use perihelion_model::partition_key::{EffectiveRange, PartitionKey};
 use perihelion_query::{
@@ -71,7 +71,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
         continuation,
     };
     let page = if request.program.is_ranked() {
-        hybrid::serve(service, &container, &statement, &request.scope, call)?
+        hybrid::serve(service, &container, &statement, &request.scope, call).await?
     } else {
         run(service, &container, &request, call).await?
     };
@@ -345,22 +345,8 @@ async fn run(
     let session = call.session()?;
     let first = request.scope.range_ids(container).first().copied().unwrap_or_default();
     let bucket = service.engine.admit(container, first)?;
-    let page = service.account.long_reads.run(|| service.engine.query(container, request, &session)).await;
-    service.engine.spend(bucket, page.as_ref().map_or_else(|refusal| refusal.charge, |page| page.charge));
-    page
-}
-
-/// Runs a page of one part of a hybrid search at once, on a blocking thread.
-fn run_at_once(
-    service: &RegionService,
-    container: &Arc<Container>,
-    request: &QueryRequest,
-    call: &Call,
-) -> Result<QueryPage, Refusal> {
-    let session = call.session()?;
-    let first = request.scope.range_ids(container).first().copied().unwrap_or_default();
-    let bucket = service.engine.admit(container, first)?;
-    let page = perihelion_engine::blocking::run(|| service.engine.query(container, request, &session));
+    let read = |limits: PageLimits<'_>| service.engine.query_within(container, request, &session, limits);
+    let page = service.account.long_reads.run(read).await;
     service.engine.spend(bucket, page.as_ref().map_or_else(|refusal| refusal.charge, |page| page.charge));
     page
 }

@@ -148,3 +148,24 @@ async fn malformed_queries_and_containers_are_refused() {
     }
     world.stop().await;
 }
+
+/// Story of a bug: the body of a request was read before its signature was checked, so anyone
+/// could fill the memory for bodies, and the requests of all others were refused.
+#[tokio::test]
+async fn a_large_body_without_a_valid_signature_is_refused_unread() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let world = World::new(PLAIN_CONTAINER).await;
+    let mut stream = tokio::net::TcpStream::connect(world.address()).await.unwrap();
+    // Only the head is sent, and then one byte of the body.
+    let head = "POST /dbs/d/colls/c/docs HTTP/1.1\r\nhost: localhost\r\nx-ms-version: 2020-07-15\r\n\
+        x-ms-date: Tue, 17 Nov 2026 05:00:00 GMT\r\nauthorization: type%3Dmaster%26ver%3D1.0%26sig%3Dbad\r\n\
+        content-length: 3000000\r\n\r\n{";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut start = [0; 12];
+    stream.read_exact(&mut start).await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&start), "HTTP/1.1 401");
+    drop(stream);
+    let created = world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
+    assert_eq!(created.status, 201);
+    world.stop().await;
+}

@@ -158,6 +158,14 @@ async fn a_query_over_an_empty_interval_of_keys_is_compiled_and_returns_no_rows(
     }
     let count = world.send(over_nothing(query("SELECT VALUE COUNT(1) FROM c"))).await;
     assert_eq!(documents(&count), [Value::from(0i64)]);
+    let feed = || docs("GET", "", "").header("a-im", "Incremental feed");
+    let changes = world.send(over_nothing(feed())).await;
+    assert_eq!((changes.status, changes.body.len()), (304, 0), "{}", changes.text());
+    let etag = changes.header("etag").unwrap();
+    let later = world.send(over_nothing(feed()).header("if-none-match", etag)).await;
+    assert_eq!(later.status, 304, "{}", later.text());
+    let reversed = feed().header("x-ms-start-epk", "FF").header("x-ms-end-epk", "");
+    assert_eq!(world.send(reversed).await.status, 304);
     let unknown_function = world.send(over_nothing(query("SELECT VALUE NOPE(c.n) FROM c"))).await;
     assert_eq!(unknown_function.status, 400, "{}", unknown_function.text());
     world.stop().await;

@@ -46,6 +46,11 @@ impl World {
         self.client.send(&call).await.unwrap_or_else(|error| panic!("{call:?}: {error}"))
     }
 
+    /// The address of the server.
+    pub(crate) fn address(&self) -> std::net::SocketAddr {
+        self.server.address()
+    }
+
     /// Sends a request that may get no response.
     pub(crate) async fn try_send(&self, call: HttpRequest) -> Result<HttpResponse, String> {
         self.client.send(&call.header("x-ms-version", CURRENT_VERSION)).await

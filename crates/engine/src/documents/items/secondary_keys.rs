@@ -3,28 +3,19 @@
 //! counters, the version log. Writes of this region and changes of other regions
 //! use the same functions.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use perihelion_model::json::Value;
-use perihelion_model::partition_key::KeyPath;
 
 use super::WriteStamp;
 use super::write::ItemWrite;
 use crate::charge;
+use crate::documents::content::Contents;
 use crate::documents::stored::StoredDocument;
 use crate::documents::version_log::{self, FeedOperation};
-use crate::index::{encode_whole, find};
 use crate::keys;
+use crate::prepared::{DocumentVersion, KnownDocument};
 use crate::refusal::Refusal;
-
-/// The values of a unique key in a document. A missing value counts as null, so two
-/// documents without the value conflict. Arrays and objects are compared whole.
-pub(crate) fn unique_values(document: &Value, paths: &[KeyPath]) -> Vec<u8> {
-    let mut values = Vec::new();
-    for path in paths {
-        encode_whole(&mut values, find(document, &path.steps).unwrap_or(&Value::Null));
-    }
-    values
-}
 
 impl ItemWrite<'_, '_> {
     /// The LSN and ordinal of the next change of this write.
@@ -35,8 +26,7 @@ impl ItemWrite<'_, '_> {
     /// Whether the container needs the parsed document: for unique keys or
     /// indexes.
     pub(crate) fn needs_value(&self) -> bool {
-        let container = &self.target.container;
-        !container.unique_keys.is_empty() || !container.indexes.is_empty()
+        self.target.container.needs_contents()
     }
 
     /// Adds the id key and the partition member key of a new document.
@@ -52,7 +42,7 @@ impl ItemWrite<'_, '_> {
     }
 
     /// Writes a version of a document and updates index entries, feed entry, expiry
-    /// entry, counters and version log. `value` is the parsed document, if
+    /// entry, counters and version log. `contents` are those of the new version, if
     /// [`ItemWrite::needs_value`]. The caller writes the id, the partition member and the
     /// unique keys.
     pub(crate) fn put_document(
@@ -60,11 +50,11 @@ impl ItemWrite<'_, '_> {
         rid: u64,
         old: Option<&StoredDocument>,
         stored: &StoredDocument,
-        value: Option<&Value>,
-    ) {
-        if let Some(value) = value {
-            let old_value = old.map(StoredDocument::value);
-            self.replace_index_entries(rid, old_value.as_ref(), Some(value));
+        contents: Option<Contents<'_>>,
+    ) -> Result<(), Refusal> {
+        if contents.is_some() {
+            let old = old.map(|old| self.known_or_parsed(rid, old)).transpose()?;
+            self.replace_index_entries(rid, old.as_deref().map(Contents::of_known), contents);
         }
         self.replace_feed_and_expiry_entries(rid, old, Some(stored));
         self.update_counters(old, Some(stored));
@@ -73,6 +63,21 @@ impl ItemWrite<'_, '_> {
         version_log::append(self.transaction, self.target, operation, old, stamp, Some(stored));
         let key = keys::document(self.target.container.number(), self.target.range.segment, rid);
         self.transaction.put(key, stored.encode());
+        Ok(())
+    }
+
+    /// The contents of a stored version: as they were parsed before the write reached the writer,
+    /// or, if this is another version, parsed now.
+    fn known_or_parsed(&mut self, rid: u64, old: &StoredDocument) -> Result<Arc<KnownDocument>, Refusal> {
+        let version = DocumentVersion::of(rid, old);
+        let number = self.target.container.number();
+        match self.transaction.prepared.document(number, rid).filter(|known| known.version == version) {
+            Some(known) => Ok(Arc::clone(known)),
+            None => {
+                self.transaction.spend_parsing(old.text.len())?;
+                Ok(Arc::new(KnownDocument { version, value: old.value(), unique_values: None }))
+            }
+        }
     }
 
     /// Removes a document and every key that points at it.
@@ -86,9 +91,9 @@ impl ItemWrite<'_, '_> {
     ) -> Result<(), Refusal> {
         let number = self.target.container.number();
         if self.needs_value() {
-            let value = old.value();
-            self.release_unique_keys(rid, &value)?;
-            self.replace_index_entries(rid, Some(&value), None);
+            let known = self.known_or_parsed(rid, old)?;
+            self.release_unique_keys(rid, Contents::of_known(&known))?;
+            self.replace_index_entries(rid, Some(Contents::of_known(&known)), None);
         }
         self.replace_feed_and_expiry_entries(rid, Some(old), None);
         self.update_counters(Some(old), None);
@@ -100,12 +105,12 @@ impl ItemWrite<'_, '_> {
     }
 
     /// The store's keys for the unique keys of a document, one for each constraint.
-    fn unique_keys_of(&self, document: &Value) -> Vec<Vec<u8>> {
+    fn unique_keys_of(&self, contents: Contents<'_>) -> Vec<Vec<u8>> {
         let container = &self.target.container;
         let constraints = container.unique_keys.iter().enumerate();
         constraints
             .map(|(constraint, paths)| {
-                let values = unique_values(document, paths);
+                let values = contents.unique_values(constraint, paths);
                 keys::unique_key(container.number(), &self.target.partition, constraint as u16, &values)
             })
             .collect()
@@ -117,7 +122,7 @@ impl ItemWrite<'_, '_> {
         &mut self,
         rid: u64,
         old: Option<&StoredDocument>,
-        new: &Value,
+        new: Contents<'_>,
     ) -> Result<(), Refusal> {
         self.release_old_unique_keys(rid, old)?;
         for key in self.unique_keys_of(new) {
@@ -138,7 +143,7 @@ impl ItemWrite<'_, '_> {
         &mut self,
         rid: u64,
         old: Option<&StoredDocument>,
-        new: &Value,
+        new: Contents<'_>,
     ) -> Result<(), Refusal> {
         self.release_old_unique_keys(rid, old)?;
         for key in self.unique_keys_of(new) {
@@ -151,14 +156,15 @@ impl ItemWrite<'_, '_> {
     fn release_old_unique_keys(&mut self, rid: u64, old: Option<&StoredDocument>) -> Result<(), Refusal> {
         match old {
             Some(old) if !self.target.container.unique_keys.is_empty() => {
-                self.release_unique_keys(rid, &old.value())
+                let known = self.known_or_parsed(rid, old)?;
+                self.release_unique_keys(rid, Contents::of_known(&known))
             }
             _ => Ok(()),
         }
     }
 
     /// Releases the unique keys that this document owns.
-    fn release_unique_keys(&mut self, rid: u64, old: &Value) -> Result<(), Refusal> {
+    fn release_unique_keys(&mut self, rid: u64, old: Contents<'_>) -> Result<(), Refusal> {
         for key in self.unique_keys_of(old) {
             if self.owner_of_unique_key(&key)? == Some(rid) {
                 self.transaction.remove(key);
@@ -182,11 +188,13 @@ impl ItemWrite<'_, '_> {
     }
 
     /// Replaces the index entries of the old version by those of the new version.
-    fn replace_index_entries(&mut self, rid: u64, old: Option<&Value>, new: Option<&Value>) {
+    fn replace_index_entries(&mut self, rid: u64, old: Option<Contents<'_>>, new: Option<Contents<'_>>) {
         let container = &self.target.container;
         for index in &container.indexes {
-            let entry =
-                |document| index.entry_key(container.number(), self.target.index_group(), document, rid);
+            let group = self.target.index_group();
+            let entry = |contents: Contents<'_>| {
+                index.entry_key_by(container.number(), group, |path| contents.find(path), rid)
+            };
             let (old_entry, new_entry) = (old.map(entry), new.map(entry));
             if old_entry == new_entry {
                 continue;

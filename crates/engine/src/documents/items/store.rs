@@ -8,7 +8,8 @@ use super::WriteStamp;
 use super::write::{ItemWrite, Written};
 use crate::charge;
 use crate::documents::ITEM_BYTES_MAX;
-use crate::documents::body::{Content, NewBody, SystemMembers};
+use crate::documents::body::{NewBody, SystemMembers};
+use crate::documents::content::{Content, Contents};
 use crate::documents::stored::StoredDocument;
 use crate::documents::version_log::FeedOperation;
 use crate::refusal::Refusal;
@@ -58,8 +59,8 @@ impl ItemWrite<'_, '_> {
         let timestamp = self.write_time(id.as_deref(), old)?;
         let system = SystemMembers::new(&self.target.container, rid, etag_counter, timestamp);
         let container = &self.target.container;
-        let terms = content.terms(container);
-        let (text, value) = system.complete(content, self.needs_value());
+        let terms = content.terms();
+        let text = content.text(&system);
         let mut stored = StoredDocument {
             lsn: stamp.lsn,
             ordinal: stamp.ordinal,
@@ -76,10 +77,11 @@ impl ItemWrite<'_, '_> {
         if stored.text.len() > ITEM_BYTES_MAX {
             return Err(Refusal::too_large());
         }
-        if let Some(value) = &value {
-            self.claim_unique_keys(rid, old, value)?;
+        let contents = self.needs_value().then_some(Contents::New(&content, &system));
+        if let Some(contents) = contents {
+            self.claim_unique_keys(rid, old, contents)?;
         }
-        self.put_document(rid, old, &stored, value.as_ref());
+        self.put_document(rid, old, &stored, contents)?;
         if let Some(id) = id {
             let (created_lsn, text) = (stored.created_lsn, stored.text.clone());
             let operation = ChangeOperation::Put { created_lsn, ttl, terms, text };

@@ -9,10 +9,12 @@ use perihelion_wire::status;
 
 use super::{Precondition, Target, WriteStamps, lookup, lookup_any};
 use crate::charge;
-use crate::documents::body::{Content, NewBody};
-use crate::documents::patch::{DocumentVersion, NewPatch, Undecided};
+use crate::documents::body::NewBody;
+use crate::documents::content::Content;
+use crate::documents::patch::{NewPatch, Undecided};
 use crate::documents::stored::StoredDocument;
 use crate::documents::version_log::FeedOperation;
+use crate::prepared::DocumentVersion;
 use crate::refusal::{Layer, Refusal};
 use crate::state::ContainerState;
 use crate::transaction::Transaction;
@@ -94,21 +96,21 @@ impl ItemWrite<'_, '_> {
     pub(super) fn patch(&mut self, id: &str, patch: &NewPatch) -> Result<Written, Refusal> {
         let (rid, old) = self.find_existing(id)?;
         self.check_preconditions(&old)?;
-        let value = old.value();
         let version = DocumentVersion::of(rid, &old);
-        check_patch_condition(patch, version, &value, &mut self.transaction.condition_work_left)?;
-        for path in &self.target.container.partition_key.paths {
-            let steps: Vec<&str> = path.steps.iter().map(String::as_str).collect();
-            if patch.changes.touches(&steps) {
-                let text = &path.text;
-                return Err(bad_document(format!(
-                    "Cannot patch '{text}': it is part of the document's partition key."
-                )));
-            }
-        }
-        let Value::Object(mut document) = value else { return Err(Refusal::no_such_document()) };
-        patch.changes.apply(&mut document).map_err(|error| bad_document(error.to_string()))?;
-        self.store_over(rid, &old, Content::Patched(document), charge::patch)
+        let known = if patch.is_ready_for(version) { None } else { Some(self.parse_now(&old)?) };
+        check_patch_condition(patch, version, known.as_ref(), &mut self.transaction.condition_work_left)?;
+        let content = match known {
+            None => patch.prepared_content(version),
+            Some(value) => Some(patch.apply(value, &self.target.container)),
+        };
+        let content = content.unwrap_or_else(|| Err(Refusal::no_such_document()))?;
+        self.store_over(rid, &old, Content::Patched(content), charge::patch)
+    }
+
+    /// Parses a document that was not parsed before the write reached the writer.
+    fn parse_now(&mut self, document: &StoredDocument) -> Result<Value, Refusal> {
+        self.transaction.spend_parsing(document.text.len())?;
+        Ok(document.value())
     }
 
     pub(super) fn delete(&mut self, id: &str) -> Result<Written, Refusal> {
@@ -171,7 +173,7 @@ impl ItemWrite<'_, '_> {
 fn check_patch_condition(
     patch: &NewPatch,
     version: DocumentVersion,
-    document: &Value,
+    document: Option<&Value>,
     work_left: &mut u64,
 ) -> Result<(), Refusal> {
     use perihelion_query::ConditionError::{Evaluation, Invalid};
@@ -193,6 +195,6 @@ fn check_patch_condition(
     }
 }
 
-fn bad_document(message: String) -> Refusal {
+pub(in crate::documents) fn bad_document(message: String) -> Refusal {
     Refusal::bad_request(message).with_charge(charge::BAD_DOCUMENT)
 }

@@ -10,18 +10,20 @@ use perihelion_engine::{Container, QueryPage, QueryRequest, QueryScope, Refusal}
 use perihelion_model::json::{self, Style, Value};
 use perihelion_query::merge::{HybridSearch, MergeError};
 
-use super::{ALL_FEATURES, Statement, compile, compile_refusal, plan_of, run_at_once};
+use super::{ALL_FEATURES, Statement, compile, compile_refusal, plan_of, run};
 use crate::call::Call;
 use crate::routes::RegionService;
 
 /// The most rows in a page of a component query: as many as may be fused.
 const PAGE_ROWS_MAX: usize = 50_000;
 
-/// The most pages of one component query, which are at most 4 MB each. A query with more cannot be
-/// ranked in memory.
-const PAGES_MAX: usize = 16;
+/// The most bytes of the rows of one component query. A query with more cannot be ranked in memory.
+const BYTES_MAX: usize = 64 * 1024 * 1024;
 
-pub(super) fn serve(
+/// The most pages of one component query. A page has up to 4 MB, and fewer if other reads wait.
+const PAGES_MAX: usize = 1000;
+
+pub(super) async fn serve(
     service: &RegionService,
     container: &Arc<Container>,
     statement: &Statement,
@@ -34,10 +36,13 @@ pub(super) fn serve(
     let search = HybridSearch::from_json(&plan).map_err(refuse)?;
     let search = search.ok_or_else(|| Refusal::bad_request("ORDER BY RANK needs a plan."))?;
     let mut runner = Runner { service, container, statement, scope, call, page: None };
-    let statistics = search.statistics_query().map(|query| runner.rows(query)).transpose()?;
+    let statistics = match search.statistics_query() {
+        Some(query) => Some(runner.rows(query).await?),
+        None => None,
+    };
     let mut rows = Vec::new();
     for query in search.component_queries(&statistics.unwrap_or_default()).map_err(refuse)? {
-        rows.extend(runner.rows(&query)?);
+        rows.extend(runner.rows(&query).await?);
     }
     let rows = search.fuse(rows).map_err(refuse)?;
     let text: Vec<String> = rows.iter().map(|row| json::to_text(row, Style::Query)).collect();
@@ -58,19 +63,23 @@ struct Runner<'a> {
 
 impl Runner<'_> {
     /// All rows of a statement.
-    fn rows(&mut self, text: &str) -> Result<Vec<Value>, Refusal> {
+    async fn rows(&mut self, text: &str) -> Result<Vec<Value>, Refusal> {
         let query = perihelion_query::parse(text).map_err(|errors| compile_refusal(&errors))?;
         let statement = Statement { query, parameters: self.statement.parameters.clone() };
-        let mut rows = Vec::new();
+        let (mut rows, mut bytes) = (Vec::new(), 0);
         let mut continuation = None;
         for _ in 0..PAGES_MAX {
+            if bytes > BYTES_MAX {
+                break;
+            }
             let request = QueryRequest {
                 program: compile(self.service, &statement, &self.container.computed)?,
                 scope: self.scope.clone(),
                 rows_max: PAGE_ROWS_MAX,
                 continuation,
             };
-            let page = run_at_once(self.service, self.container, &request, self.call)?;
+            let page = run(self.service, self.container, &request, self.call).await?;
+            bytes += page.rows_text.len();
             match json::parse_str(&format!("[{}]", page.rows_text)) {
                 Ok(Value::Array(more)) => rows.extend(more),
                 _ => return Err(Refusal::bad_request("A component of ORDER BY RANK returned no rows.")),

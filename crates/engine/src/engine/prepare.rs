@@ -1,0 +1,253 @@
+//! Preparing writes on a snapshot before they reach the writer: the documents that they change are
+//! parsed, conditions of patches are evaluated, and patches are applied.
+//!
+//! All writes wait for the one writer. What is prepared holds for the versions of the snapshot.
+//! When the writer finds another version, because of a concurrent write, it does the work itself if
+//! it is little, or refuses with 449. A write of one item or a batch is then prepared again. When
+//! an earlier operation of the same request changes a document, the writer has to do the work.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use perihelion_model::json::Value;
+use perihelion_model::partition_key::PartitionKey;
+use perihelion_wire::status;
+
+use super::Engine;
+use crate::blocking;
+use crate::catalog::Container;
+use crate::distributed::{DOCUMENT_BYTES_MAX, DistributedWrite};
+use crate::documents::{
+    self, Batch, BatchScope, ITEM_BYTES_MAX, ItemOperation, JUDGED_WORK_MAX, StoredDocument, Target,
+};
+use crate::keys::{ContainerNumber, LogicalPartition};
+use crate::prepared::{DocumentVersion, KnownDocument, PreparedDocuments};
+use crate::refusal::Refusal;
+use crate::storage::View;
+use crate::transaction::Transaction;
+
+/// How often a write is prepared, if its documents change meanwhile.
+pub(super) const PREPARATIONS_MAX: u32 = 8;
+
+/// The bytes of documents that the writer may parse for one request because of concurrent writes:
+/// less than a millisecond.
+const PARSED_BYTES_MAX: usize = 64 * 1024;
+
+/// The bytes of documents that the writer may parse for one item or batch because its earlier
+/// operations change them. A distributed transaction has a bound of its own,
+/// [`DOCUMENT_BYTES_MAX`].
+const CHAINED_BYTES_MAX: usize = ITEM_BYTES_MAX;
+
+/// A larger document is parsed on a blocking thread: it takes milliseconds.
+const PROMPT_BYTES_MAX: usize = 256 * 1024;
+
+/// What is prepared for one job of the writer.
+#[derive(Debug, Clone)]
+pub(super) struct Prepared {
+    documents: Arc<PreparedDocuments>,
+    parsed_bytes_max: usize,
+}
+
+impl Prepared {
+    /// Gives the job what was prepared for it.
+    pub(super) fn give_to(&self, transaction: &mut Transaction<'_>) {
+        transaction.use_prepared(Arc::clone(&self.documents), self.parsed_bytes_max);
+    }
+}
+
+impl Engine {
+    /// Prepares an operation on one item. A key that does not fit the container is refused later,
+    /// by the operation.
+    pub(super) fn prepare_item(
+        &self,
+        container: &Arc<Container>,
+        key: &PartitionKey,
+        operation: &mut ItemOperation,
+    ) -> Result<Prepared, Refusal> {
+        let view = self.store.view()?;
+        let mut preparation = Preparation::new(&*view, self.clock().seconds());
+        if let Ok(target) = Target::resolve(container, key.clone()) {
+            preparation.add(&target, operation)?;
+        }
+        preparation.finish(CHAINED_BYTES_MAX)
+    }
+
+    /// Prepares a batch, and refuses a batch that patches too many bytes of documents.
+    pub(super) fn prepare_batch(
+        &self,
+        container: &Arc<Container>,
+        batch: &mut Batch,
+    ) -> Result<Prepared, Refusal> {
+        let view = self.store.view()?;
+        let mut preparation = Preparation::new(&*view, self.clock().seconds());
+        for item in &mut batch.operations {
+            let key = match (&batch.scope, &item.partition_key) {
+                (BatchScope::Partition(key), _) => key,
+                (BatchScope::Range(_), Some(key)) => key,
+                (BatchScope::Range(_), None) => continue,
+            };
+            if let (Ok(target), Ok(operation)) =
+                (Target::resolve(container, key.clone()), &mut item.operation)
+            {
+                preparation.add(&target, operation)?;
+            }
+        }
+        preparation.finish(CHAINED_BYTES_MAX)
+    }
+
+    /// Prepares a distributed transaction.
+    pub(super) fn prepare_distributed(&self, write: &mut DistributedWrite) -> Result<Prepared, Refusal> {
+        let view = self.store.view()?;
+        let mut preparation = Preparation::new(&*view, self.clock().seconds());
+        for one in &mut write.operations {
+            let (Ok(container), Ok(operation)) = (&one.container, &mut one.operation) else { continue };
+            if let Ok(target) = Target::resolve(container, one.partition_key.clone()) {
+                preparation.add(&target, operation)?;
+            }
+        }
+        preparation.finish(DOCUMENT_BYTES_MAX)
+    }
+}
+
+/// The operations of one request, while they are prepared one after the other.
+struct Preparation<'a> {
+    view: &'a dyn View,
+    /// Seconds since 1970.
+    now: u64,
+    /// The work that is left for conditions.
+    work_left: u64,
+    documents: PreparedDocuments,
+    /// The documents that the operations so far change, and about how many bytes they then have.
+    changed: BTreeMap<(ContainerNumber, LogicalPartition, String), usize>,
+    /// The bytes of the documents that are patched.
+    patched_bytes: usize,
+    /// The bytes of the documents that the writer has to parse, because earlier operations of the
+    /// request change them.
+    chained_bytes: usize,
+}
+
+impl<'a> Preparation<'a> {
+    fn new(view: &'a dyn View, now: u64) -> Self {
+        Preparation {
+            view,
+            now,
+            work_left: JUDGED_WORK_MAX,
+            documents: PreparedDocuments::default(),
+            changed: BTreeMap::new(),
+            patched_bytes: 0,
+            chained_bytes: 0,
+        }
+    }
+
+    /// Prepares the next operation.
+    fn add(&mut self, target: &Target, operation: &mut ItemOperation) -> Result<(), Refusal> {
+        let (id, bytes_after) = match operation {
+            ItemOperation::Read { .. } => return Ok(()),
+            ItemOperation::Create { body } | ItemOperation::Upsert { body } => {
+                (body.id.clone(), body.text_bytes())
+            }
+            ItemOperation::Replace { id, body } => (id.clone(), body.text_bytes()),
+            ItemOperation::Patch { id, patch } => (id.clone(), patch.changes.added_bytes_max()),
+            ItemOperation::Delete { id } => (id.clone(), 0),
+        };
+        let is_patch = matches!(operation, ItemOperation::Patch { .. });
+        if !is_patch && !target.container.needs_contents() {
+            // The writer parses nothing, unless a later operation patches the document.
+            self.changed.insert(place(target, id), bytes_after);
+            return Ok(());
+        }
+        let place_of_document = place(target, id);
+        let bytes_before = match self.changed.get(&place_of_document) {
+            Some(bytes) => {
+                self.chained_bytes += bytes;
+                *bytes
+            }
+            None => self.prepare_stored(target, &place_of_document.2, operation)?,
+        };
+        if let ItemOperation::Replace { id, body } = operation
+            && body.id != *id
+        {
+            // An expired document may have the new id.
+            let new_id = body.id.clone();
+            self.prepare_stored(target, &new_id, operation)?;
+            self.changed.insert(place(target, new_id), bytes_after);
+        }
+        let bytes_after = if is_patch { bytes_before + bytes_after } else { bytes_after };
+        self.patched_bytes += if is_patch { bytes_before } else { 0 };
+        self.changed.insert(place_of_document, bytes_after);
+        Ok(())
+    }
+
+    /// Prepares an operation on the stored version of a document, if there is one. Returns the
+    /// bytes of that version.
+    fn prepare_stored(
+        &mut self,
+        target: &Target,
+        id: &str,
+        operation: &mut ItemOperation,
+    ) -> Result<usize, Refusal> {
+        let Some((rid, document)) = documents::lookup_any(self.view, target, id)? else { return Ok(0) };
+        let (version, container) = (DocumentVersion::of(rid, &document), &target.container);
+        let bytes = document.text.len();
+        let is_expired = document.is_expired(container.default_ttl, self.now);
+        if bytes > PROMPT_BYTES_MAX {
+            blocking::run(|| self.prepare_version(container, version, &document, is_expired, operation));
+        } else {
+            self.prepare_version(container, version, &document, is_expired, operation);
+        }
+        Ok(bytes)
+    }
+
+    fn prepare_version(
+        &mut self,
+        container: &Container,
+        version: DocumentVersion,
+        document: &StoredDocument,
+        is_expired: bool,
+        operation: &mut ItemOperation,
+    ) {
+        let value = document.value();
+        let add_known = |documents: &mut PreparedDocuments, value: Value| {
+            let unique_values = Some(documents::unique_values_of(&value, container));
+            documents.add(container.number(), KnownDocument { version, value, unique_values });
+        };
+        let ItemOperation::Patch { patch, .. } = operation else {
+            return add_known(&mut self.documents, value);
+        };
+        if is_expired {
+            return;
+        }
+        if patch.has_condition() {
+            patch.judge(version, &value, &mut self.work_left);
+        }
+        if container.needs_contents() {
+            add_known(&mut self.documents, value.clone());
+        }
+        patch.prepare(version, value, container);
+    }
+
+    /// Ends the preparation. Refuses a request with too many bytes of documents.
+    fn finish(self, chained_bytes_max: usize) -> Result<Prepared, Refusal> {
+        let refuse = |what: String| Err(Refusal::gateway(status::TOO_LARGE, what));
+        if self.patched_bytes > DOCUMENT_BYTES_MAX {
+            return refuse(format!(
+                "The batch patches more than {DOCUMENT_BYTES_MAX} bytes of documents. Divide it into several."
+            ));
+        }
+        if self.chained_bytes > chained_bytes_max {
+            return refuse(format!(
+                "The request changes documents again that it has changed before, in all more than {chained_bytes_max} bytes. Divide it into several."
+            ));
+        }
+        let parsed_bytes_max = PARSED_BYTES_MAX + self.chained_bytes * PARSES_PER_OPERATION;
+        Ok(Prepared { documents: Arc::new(self.documents), parsed_bytes_max })
+    }
+}
+
+/// How often the writer may parse one version of a document: for a patch, for unique keys, and for
+/// index entries.
+const PARSES_PER_OPERATION: usize = 3;
+
+fn place(target: &Target, id: String) -> (ContainerNumber, LogicalPartition, String) {
+    (target.container.number(), target.partition.clone(), id)
+}

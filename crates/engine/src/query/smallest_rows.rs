@@ -1,0 +1,67 @@
+//! `SmallestRows`: the rows of a query with ORDER BY that come next, while documents are read.
+
+use std::collections::BTreeMap;
+
+use super::PAGE_BYTES_MAX;
+use super::output::Output;
+use crate::keys::RangeId;
+
+/// The sort key of a row in an ordered query. The range is not part of it, because
+/// a split changes the range, and the next page must continue after a split.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SortKey {
+    pub(super) order: Vec<u8>,
+    /// The `_rid` counter. It is inverted when the first key is descending, because an
+    /// index that is scanned backwards returns descending `_rid`s.
+    pub(super) rid: u64,
+    pub(super) row: u64,
+}
+
+/// A row in memory.
+pub(super) struct HeldRow {
+    pub(super) range: RangeId,
+    /// The elements of the arrays in FROM from which the row was made.
+    pub(super) elements: Vec<u32>,
+    pub(super) output: Output,
+}
+
+/// The rows with the smallest sort keys.
+pub(super) struct SmallestRows {
+    pub(super) rows: BTreeMap<SortKey, HeldRow>,
+    rows_max: usize,
+    /// The approximate size of the rows as text.
+    pub(super) bytes: usize,
+    /// Whether a row was left out because there were too many.
+    pub(super) is_full: bool,
+}
+
+/// About the most bytes of the rows of one page in memory: more than the text of a page, so
+/// that a page is not cut short.
+const BYTES_IN_MEMORY_MAX: usize = 4 * PAGE_BYTES_MAX;
+
+impl SmallestRows {
+    pub(super) fn new(rows_max: usize) -> Self {
+        SmallestRows { rows: BTreeMap::new(), rows_max: rows_max.max(1), bytes: 0, is_full: false }
+    }
+
+    /// The largest key, if no row after it is needed.
+    pub(super) fn end(&self) -> Option<&SortKey> {
+        let is_full = self.is_full || self.rows.len() >= self.rows_max;
+        self.rows.last_key_value().map(|(last, _)| last).filter(|_| is_full)
+    }
+
+    /// Adds a row that is not after the end. A row may come twice, if a scan goes on a little
+    /// before the place where it ended.
+    pub(super) fn insert(&mut self, key: SortKey, row: HeldRow) {
+        if self.rows.contains_key(&key) {
+            return;
+        }
+        self.bytes += row.output.approximate_length() + key.order.len();
+        self.rows.insert(key, row);
+        while self.rows.len() > self.rows_max || (self.bytes > BYTES_IN_MEMORY_MAX && self.rows.len() > 1) {
+            let Some((key, row)) = self.rows.pop_last() else { break };
+            self.bytes -= row.output.approximate_length() + key.order.len();
+            self.is_full = true;
+        }
+    }
+}

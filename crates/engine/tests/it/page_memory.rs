@@ -1,0 +1,125 @@
+//! Tests of the memory that queries hold while a page is made: it is counted, bounded, and given
+//! back however the page ends.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use perihelion_engine::{
+    Container, Engine, EngineOptions, ItemOperation, NewBody, PageLimits, PageMemory, Precondition,
+    QueryPage, QueryRequest, QueryScope, Refusal,
+};
+use perihelion_model::partition_key::PartitionKey;
+use perihelion_query::{Now, Parameters};
+
+use crate::support;
+
+/// A budget that remembers how much was taken at most.
+struct Budget {
+    left: Cell<usize>,
+    total: usize,
+    least_left: Cell<usize>,
+}
+
+impl Budget {
+    fn new(total: usize) -> Self {
+        Budget { left: Cell::new(total), total, least_left: Cell::new(total) }
+    }
+
+    fn most_taken(&self) -> usize {
+        self.total - self.least_left.get()
+    }
+}
+
+impl PageMemory for Budget {
+    fn take(&self, bytes: usize) -> Result<(), Refusal> {
+        let left = self.left.get().checked_sub(bytes).ok_or_else(|| Refusal::throttled(1))?;
+        self.left.set(left);
+        self.least_left.set(left.min(self.least_left.get()));
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.left.set(self.left.get() + bytes);
+    }
+}
+
+/// Documents of 20 KB with different texts, and one with an array of many texts.
+async fn filled_engine() -> (Arc<Engine>, Arc<Container>) {
+    let engine = support::engine(EngineOptions::default()).await;
+    let container = support::container(&engine, "c").await;
+    let items: Vec<String> = (0..1000).map(|n| format!("\"item {n}\"")).collect();
+    for n in 0..200 {
+        let text = format!(
+            r#"{{"id":"{n}","pk":"k","text":"{n}-{}","items":[{}]}}"#,
+            "x".repeat(10_000),
+            if n == 7 { items.join(",") } else { String::new() }
+        );
+        let body = NewBody::new(support::object(&text), &container).unwrap();
+        let key = PartitionKey::from_header(r#"["k"]"#).unwrap();
+        let operation = ItemOperation::Upsert { body };
+        engine.write_item(&container, key, operation, Precondition::default()).await.unwrap();
+    }
+    (engine, container)
+}
+
+fn page(
+    engine: &Engine,
+    container: &Arc<Container>,
+    text: &str,
+    budget: &Budget,
+) -> Result<QueryPage, Refusal> {
+    let query = perihelion_query::parse(text).unwrap();
+    let now = Now::from_unix_milliseconds(1_700_000_000_000);
+    let program = perihelion_query::compile(&query, &Parameters::none(), now).unwrap();
+    let request = QueryRequest { program, scope: QueryScope::All, rows_max: 1000, continuation: None };
+    let limits = PageLimits { memory: budget, ..PageLimits::default() };
+    engine.query_within(container, &request, &[], limits)
+}
+
+const HOLDING: [&str; 7] = [
+    "SELECT DISTINCT c.text FROM c",
+    "SELECT DISTINCT c.text FROM c ORDER BY c.text",
+    "SELECT c.text, COUNT(1) AS n FROM c GROUP BY c.text",
+    "SELECT c.text FROM c ORDER BY c.id",
+    "SELECT * FROM c ORDER BY c.text",
+    "SELECT VALUE COUNT(1) FROM (SELECT DISTINCT c.text FROM c) AS d",
+    "SELECT x.text FROM (SELECT TOP 150 c.text FROM c) AS x ORDER BY x.text",
+];
+
+#[tokio::test]
+async fn what_a_page_holds_is_counted_and_given_back() {
+    let (engine, container) = filled_engine().await;
+    for text in HOLDING {
+        let budget = Budget::new(64 * 1024 * 1024);
+        page(&engine, &container, text, &budget).unwrap();
+        assert!(budget.most_taken() > 1_000_000, "{text}: {}", budget.most_taken());
+        assert_eq!(budget.left.get(), budget.total, "{text}");
+    }
+    // The rows of a scan are printed one by one.
+    let budget = Budget::new(64 * 1024 * 1024);
+    page(&engine, &container, "SELECT c.text FROM c", &budget).unwrap();
+    assert_eq!(budget.most_taken(), 0);
+}
+
+#[tokio::test]
+async fn a_page_that_finds_too_little_memory_is_refused_and_gives_back_what_it_has() {
+    let (engine, container) = filled_engine().await;
+    for text in HOLDING {
+        let budget = Budget::new(500_000);
+        let refused = page(&engine, &container, text, &budget).unwrap_err();
+        assert_eq!(refused.status, 429, "{text}: {}", refused.message);
+        assert_eq!(budget.left.get(), budget.total, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_needs_more_than_one_page_may_hold_is_refused_for_good() {
+    let (engine, container) = filled_engine().await;
+    // A million rows with a long text each, all different.
+    let text = "SELECT VALUE COUNT(1) FROM (SELECT DISTINCT c.text, x, y FROM c JOIN x IN c.items JOIN y IN c.items) AS d";
+    let budget = Budget::new(usize::MAX / 2);
+    let refused = page(&engine, &container, text, &budget).unwrap_err();
+    assert_eq!(refused.status, 400);
+    assert!(refused.message.contains("maximum allowed memory usage"), "{}", refused.message);
+    assert_eq!(budget.left.get(), budget.total);
+}

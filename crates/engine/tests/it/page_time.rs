@@ -1,0 +1,257 @@
+//! Pages of queries and change feeds that end because their time is over. The clock of these
+//! tests moves on by a second whenever it is read, so a page has time for a few documents.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use perihelion_engine::{
+    Clock, Column, Container, Engine, EngineOptions, FeedMode, FeedPage, FeedRequest, FeedStart, IndexScope,
+    IndexShape, ItemOperation, NewBody, Precondition, QueryPage, QueryRequest, QueryScope, Refusal,
+};
+use perihelion_model::json::{Value, parse_str};
+use perihelion_model::partition_key::{EffectiveRange, PartitionKey};
+use perihelion_query::{Now, Parameters};
+
+use crate::support;
+
+/// An engine with a container and a clock that moves by a second whenever it is read.
+async fn slow_engine(partitions: u32) -> (Arc<Engine>, Arc<Container>) {
+    let milliseconds = AtomicU64::new(1_700_000_000_000);
+    let clock =
+        Clock::from_fn(move || Duration::from_millis(milliseconds.fetch_add(1000, Ordering::Relaxed)));
+    let options = EngineOptions::default().with_partitions(partitions).with_clock(clock);
+    let engine = support::engine(options).await;
+    let container = support::container(&engine, "c").await;
+    (engine, container)
+}
+
+fn key(n: usize) -> PartitionKey {
+    PartitionKey::from_header(&format!("[\"k{}\"]", n % 7)).unwrap()
+}
+
+/// Creates documents with a number `v` that is not in the order of their creation, a long text
+/// and an array.
+async fn fill(engine: &Engine, container: &Arc<Container>, documents: usize) {
+    for n in 0..documents {
+        let (v, w) = ((n * 37) % documents, n % 3);
+        let text = format!(
+            r#"{{"id":"{n}","pk":"k{}","v":{v},"w":{w},"long":"{}{v:05}","items":[{n},0]}}"#,
+            n % 7,
+            "x".repeat(300)
+        );
+        let operation =
+            ItemOperation::Create { body: NewBody::new(support::object(&text), container).unwrap() };
+        engine.write_item(container, key(n), operation, Precondition::default()).await.unwrap();
+    }
+}
+
+fn page(engine: &Engine, text: &str, rows: usize, token: Option<String>) -> Result<QueryPage, Refusal> {
+    let container = engine.catalog().container("d", "c").unwrap().clone();
+    let query = perihelion_query::parse(text).unwrap();
+    let now = Now::from_unix_milliseconds(1_700_000_000_000);
+    let program = perihelion_query::compile(&query, &Parameters::none(), now).unwrap();
+    let request = QueryRequest { program, scope: QueryScope::All, rows_max: rows, continuation: token };
+    engine.query(&container, &request, &[])
+}
+
+/// What the pages of a query had together.
+#[derive(Default)]
+struct Pages {
+    rows: Vec<Value>,
+    pages: usize,
+    /// The pages without rows, except the last one.
+    empty_pages: usize,
+    documents: u64,
+}
+
+/// Reads all pages of a query. Splits the first range after the first pages.
+async fn read(engine: &Engine, text: &str, rows_max: usize, split_after: Option<usize>) -> Pages {
+    let (mut all, mut token) = (Pages::default(), None);
+    loop {
+        let page = page(engine, text, rows_max, token).unwrap();
+        let Value::Array(rows) = parse_str(&format!("[{}]", page.rows_text)).unwrap() else { panic!() };
+        all.rows.extend(rows);
+        all.pages += 1;
+        all.documents += page.work.documents;
+        token = page.continuation;
+        let Some(next) = &token else { return all };
+        assert!(next.len() <= 1024, "{} bytes: {next}", next.len());
+        all.empty_pages += usize::from(page.rows == 0);
+        if Some(all.pages) == split_after {
+            let container = engine.catalog().container("d", "c").unwrap().clone();
+            engine.split(&container, container.ranges[0].id).await.unwrap();
+        }
+        assert!(all.pages < 5000, "{text} does not end");
+    }
+}
+
+fn values(rows: &[Value], member: &str) -> Vec<i64> {
+    rows.iter().map(|row| row.get(member).unwrap().as_i64().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_scan_without_a_matching_row_ends_its_pages_and_reads_every_document_once() {
+    for partitions in [1, 4] {
+        let (engine, container) = slow_engine(partitions).await;
+        fill(&engine, &container, 100).await;
+        let all = read(&engine, "SELECT * FROM c WHERE c.v = -1", 100, None).await;
+        assert_eq!((all.rows.len(), all.documents), (0, 100));
+        assert!(all.empty_pages > 10, "{}", all.empty_pages);
+    }
+}
+
+#[tokio::test]
+async fn a_scan_in_short_pages_returns_every_row_once_also_across_a_split() {
+    for text in [
+        "SELECT c.v FROM c",
+        "SELECT c.v FROM c WHERE c.w = 1",
+        "SELECT c.v FROM c JOIN x IN c.items WHERE x > 0",
+        "SELECT c.v FROM c OFFSET 20 LIMIT 30",
+    ] {
+        let quick = support::engine(EngineOptions::default()).await;
+        let plain = support::container(&quick, "c").await;
+        fill(&quick, &plain, 100).await;
+        let mut expected = values(&read(&quick, text, 1000, None).await.rows, "v");
+        for (partitions, split_after) in [(1, None), (1, Some(3)), (3, Some(2))] {
+            let (engine, container) = slow_engine(partitions).await;
+            fill(&engine, &container, 100).await;
+            let all = read(&engine, text, 10, split_after).await;
+            let mut found = values(&all.rows, "v");
+            if text.contains("OFFSET") {
+                // Which rows are in the window depends on the ranges.
+                assert_eq!(found.len(), expected.len());
+                continue;
+            }
+            found.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(found, expected, "{text} over {partitions}, split after {split_after:?}");
+        }
+    }
+}
+
+fn index(paths: &[&str]) -> IndexShape {
+    let column = |path: &&str| Column { path: vec![(*path).to_owned()], is_descending: false };
+    IndexShape { scope: IndexScope::Segment, columns: paths.iter().map(column).collect() }
+}
+
+#[tokio::test]
+async fn order_by_in_short_pages_returns_every_row_once_in_order() {
+    for (text, is_descending) in [
+        ("SELECT c.v FROM c ORDER BY c.v", false),
+        ("SELECT c.v FROM c ORDER BY c.v DESC", true),
+        ("SELECT c.v FROM c ORDER BY c.long", false),
+        ("SELECT c.v FROM c ORDER BY c.long DESC", true),
+        ("SELECT c.v FROM c JOIN x IN c.items WHERE x = 0 AND c.v > 0 ORDER BY c.v", false),
+        ("SELECT c.v FROM c WHERE c.v % 10 = 3 ORDER BY c.v", false),
+    ] {
+        for indexes in [&[][..], &["v", "long"]] {
+            for (partitions, split_after) in [(1, None), (1, Some(4)), (3, None)] {
+                let (engine, container) = slow_engine(partitions).await;
+                fill(&engine, &container, 40).await;
+                for path in indexes {
+                    engine.build_index(&container, index(&[path])).await.unwrap();
+                }
+                let all = read(&engine, text, 100, split_after).await;
+                let mut expected: Vec<i64> = match text {
+                    text if text.contains('%') => vec![3, 13, 23, 33],
+                    text if text.contains("c.v > 0") => (1..40).collect(),
+                    _ => (0..40).collect(),
+                };
+                if is_descending {
+                    expected.reverse();
+                }
+                let context = format!("{text}, {indexes:?}, {partitions} ranges, split {split_after:?}");
+                assert_eq!(values(&all.rows, "v"), expected, "{context}");
+                // A token has the first bytes of an index key. Among entries that begin alike, a
+                // page does not end.
+                let can_end = indexes.is_empty() || !text.contains("long");
+                assert!(all.pages > 5 || !can_end, "{context}: {}", all.pages);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_paused_order_by_goes_on_when_its_smallest_row_is_deleted() {
+    let (engine, container) = slow_engine(1).await;
+    fill(&engine, &container, 20).await;
+    let first = page(&engine, "SELECT c.v FROM c ORDER BY c.v", 100, None).unwrap();
+    assert_eq!((first.rows, first.continuation.is_some()), (0, true));
+    // The document 0 has the smallest value, and was read.
+    let operation = ItemOperation::Delete { id: "0".to_owned() };
+    engine.write_item(&container, key(0), operation, Precondition::default()).await.unwrap();
+    let (mut token, mut found) = (first.continuation, Vec::new());
+    while let Some(next) = token {
+        let page = page(&engine, "SELECT c.v FROM c ORDER BY c.v", 100, Some(next)).unwrap();
+        let Value::Array(rows) = parse_str(&format!("[{}]", page.rows_text)).unwrap() else { panic!() };
+        found.extend(values(&rows, "v"));
+        token = page.continuation;
+    }
+    assert_eq!(found, (1..20).collect::<Vec<i64>>());
+}
+
+#[tokio::test]
+async fn an_aggregate_that_takes_too_long_is_refused_as_a_timeout() {
+    let (engine, container) = slow_engine(1).await;
+    fill(&engine, &container, 20).await;
+    let count = |engine: &Engine| page(engine, "SELECT VALUE COUNT(1) FROM c", 10, None);
+    assert_eq!(count(&engine).unwrap().rows_text, "20");
+    let (engine, container) = slow_engine(1).await;
+    fill(&engine, &container, 80).await;
+    assert_eq!(count(&engine).unwrap_err().status, 408);
+    assert_eq!(page(&engine, "SELECT DISTINCT c.v FROM c", 10, None).unwrap_err().status, 408);
+}
+
+fn feed(engine: &Engine, mode: FeedMode, start: FeedStart) -> FeedPage {
+    let container = engine.catalog().container("d", "c").unwrap().clone();
+    let request = FeedRequest {
+        range: container.ranges[0].id,
+        keys: EffectiveRange::whole(),
+        partition_key: Some(key(6)),
+        start,
+        mode,
+        items_max: 100,
+    };
+    engine.change_feed(&container, &request, &[]).unwrap()
+}
+
+#[tokio::test]
+async fn a_change_feed_without_an_item_goes_on_where_its_time_was_over() {
+    for mode in [FeedMode::LatestVersion, FeedMode::AllVersionsAndDeletes] {
+        let (engine, container) = slow_engine(1).await;
+        engine.log_versions(&container).await.unwrap();
+        let start = engine.state(&container).unwrap().lsn(container.ranges[0].id);
+        fill(&engine, &container, 70).await;
+        let (mut after, mut items, mut pages) = (start, 0, 0);
+        loop {
+            let page = feed(&engine, mode, FeedStart::After(after));
+            pages += 1;
+            items += page.items.len();
+            assert!(page.is_at_end || page.continuation > after, "{mode:?}: page {pages} makes progress");
+            after = page.continuation;
+            if page.is_at_end {
+                break;
+            }
+        }
+        assert_eq!((items, after), (10, start + 70), "{mode:?}");
+        assert!(pages > 8, "{mode:?}: {pages}");
+    }
+}
+
+#[tokio::test]
+async fn a_change_feed_since_a_time_never_returns_older_documents() {
+    let (engine, container) = slow_engine(1).await;
+    fill(&engine, &container, 70).await;
+    let now = engine.clock().seconds();
+    fill_later(&engine, &container).await;
+    let page = feed(&engine, FeedMode::LatestVersion, FeedStart::Since(now));
+    assert_eq!(page.items.len(), 1, "the page reads past the older documents");
+}
+
+/// Creates one more document with the key of the feed.
+async fn fill_later(engine: &Engine, container: &Arc<Container>) {
+    let body = support::object(r#"{"id":"later","pk":"k6"}"#);
+    let operation = ItemOperation::Create { body: NewBody::new(body, container).unwrap() };
+    engine.write_item(container, key(6), operation, Precondition::default()).await.unwrap();
+}

@@ -1,0 +1,111 @@
+//! `LongTurns`: the turns of reads that have run for long and cannot end.
+//!
+//! Few of them run at once. The others wait on their threads, because a read in the middle of a
+//! scan cannot leave its thread. So their number is bounded too, and those beyond it are refused.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The most reads that wait for a long turn. Each of them holds a thread, of which the runtime
+/// has 512, and its rows.
+const WAITING_MAX: usize = 16;
+/// How long a read may wait for a long turn. Clients give up soon after.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// The long turns.
+#[derive(Debug)]
+pub(super) struct LongTurns {
+    counts: Mutex<Counts>,
+    turn_ended: Condvar,
+}
+
+#[derive(Debug)]
+struct Counts {
+    free: usize,
+    waiting: usize,
+}
+
+/// A long turn, until it is dropped.
+#[derive(Debug)]
+pub(super) struct LongTurn<'a> {
+    turns: &'a LongTurns,
+}
+
+impl LongTurns {
+    pub(super) fn new(turns: usize) -> LongTurns {
+        LongTurns { counts: Mutex::new(Counts { free: turns, waiting: 0 }), turn_ended: Condvar::new() }
+    }
+
+    /// Blocks until a long turn is free. `None` if too many reads wait, or if it takes too long.
+    pub(super) fn wait(&self) -> Option<LongTurn<'_>> {
+        self.wait_for(WAIT_MAX)
+    }
+
+    fn wait_for(&self, time_max: Duration) -> Option<LongTurn<'_>> {
+        let until = Instant::now() + time_max;
+        let mut counts = self.lock();
+        if counts.free == 0 && counts.waiting >= WAITING_MAX {
+            return None;
+        }
+        counts.waiting += 1;
+        while counts.free == 0 {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                counts.waiting -= 1;
+                return None;
+            }
+            counts = self.turn_ended.wait_timeout(counts, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        counts.waiting -= 1;
+        counts.free -= 1;
+        Some(LongTurn { turns: self })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for LongTurn<'_> {
+    fn drop(&mut self) {
+        self.turns.lock().free += 1;
+        self.turns.turn_ended.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_turn_is_waited_for_and_given_back() {
+        let turns = LongTurns::new(1);
+        let first = turns.wait().unwrap();
+        assert!(turns.wait_for(Duration::from_millis(5)).is_none());
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| turns.wait().is_some());
+            while turns.lock().waiting == 0 {
+                std::thread::yield_now();
+            }
+            drop(first);
+            assert!(second.join().unwrap());
+        });
+        let counts = turns.lock();
+        assert_eq!((counts.free, counts.waiting), (1, 0));
+    }
+
+    #[test]
+    fn no_more_reads_wait_than_there_is_room_for() {
+        let turns = LongTurns::new(1);
+        let first = turns.wait().unwrap();
+        std::thread::scope(|scope| {
+            let waiting: Vec<_> = (0..WAITING_MAX).map(|_| scope.spawn(|| turns.wait().is_some())).collect();
+            while turns.lock().waiting < WAITING_MAX {
+                std::thread::yield_now();
+            }
+            assert!(turns.wait().is_none());
+            drop(first);
+            assert!(waiting.into_iter().all(|read| read.join().unwrap()));
+        });
+    }
+}
