@@ -6,8 +6,8 @@
 //! queries of one whole partition key, and most queries over the whole container that
 //! need no merging (`direct`). Any other query runs on each physical partition of its
 //! scope, and the client merges the rows (`merged`). For ORDER BY, TOP, OFFSET LIMIT,
-//! DISTINCT, aggregates and GROUP BY the client follows the service's query plan. For
-//! ORDER BY RANK it runs several statements and fuses their ranks (`hybrid`).
+//! DISTINCT, aggregates and GROUP BY the client follows a query plan, its own or the service's
+//! (`plan`). For ORDER BY RANK it runs several statements and fuses their ranks (`hybrid`).
 //!
 //! No request is sent before the caller asks for the first page. At most `parallel_max`
 //! requests are under way at the same time. No request outlives the feed.
@@ -18,6 +18,7 @@ mod hybrid;
 mod merged;
 mod metrics;
 mod page;
+mod plan;
 mod route;
 mod statement;
 mod streams;
@@ -39,6 +40,8 @@ use crate::page_stream::PageFeed;
 use direct::Direct;
 use hybrid::Hybrid;
 use merged::Merged;
+use plan::Plan;
+use route::Decision;
 
 /// The result of a query, page by page.
 ///
@@ -60,6 +63,9 @@ pub struct QueryFeed<T> {
     container: ContainerHandle,
     query: Query,
     execution: Execution,
+    /// The client's own plan, until the first page is received: the service may refuse its
+    /// statement.
+    own_plan: Option<Plan>,
     /// When the whole query must end; `None` before the first page, and without a limit.
     deadline: Option<Instant>,
     rows: PhantomData<fn() -> T>,
@@ -84,6 +90,7 @@ impl<T> QueryFeed<T> {
             container: container.clone(),
             query,
             execution: Execution::Unsent,
+            own_plan: None,
             deadline: None,
             rows: PhantomData,
         }
@@ -116,19 +123,32 @@ impl<T: DeserializeOwned> QueryFeed<T> {
     }
 
     async fn request_page(&mut self) -> Result<Option<Page<T>>, Error> {
-        let QueryFeed { container, query, execution, .. } = self;
+        let QueryFeed { container, query, execution, own_plan, .. } = self;
         loop {
-            match execution {
-                Execution::Unsent => *execution = route::decide(container, query).await?,
-                Execution::Direct(direct) => match direct.next_page(container, query).await {
-                    Err(error) if direct.is_at_first_page() => {
-                        *execution = route::decide_after_refusal(container, query, error).await?;
-                    }
-                    outcome => return outcome,
-                },
-                Execution::Merged(merged) => return merged.next_page(container, query).await,
-                Execution::Hybrid(hybrid) => return hybrid.next_page(container, query).await,
-            }
+            let outcome = match execution {
+                Execution::Unsent => {
+                    Decision { execution: *execution, own_plan: *own_plan } =
+                        route::decide(container, query).await?;
+                    continue;
+                }
+                Execution::Direct(direct) => direct.next_page(container, query).await,
+                Execution::Merged(merged) => merged.next_page(container, query).await,
+                Execution::Hybrid(hybrid) => hybrid.next_page(container, query).await,
+            };
+            let error = match outcome {
+                Ok(page) => {
+                    *own_plan = None;
+                    return Ok(page);
+                }
+                Err(error) => error,
+            };
+            let is_direct = matches!(execution, Execution::Direct(direct) if direct.is_at_first_page());
+            let decision = match own_plan {
+                _ if is_direct => route::decide_after_refusal(container, query, error).await?,
+                Some(plan) => route::decide_after_refused_plan(container, query, plan, error).await?,
+                None => return Err(error),
+            };
+            Decision { execution: *execution, own_plan: *own_plan } = decision;
         }
     }
 

@@ -269,7 +269,7 @@ impl Merge {
         let contents = TokenContents::parse(token)?;
         let mut merge = Merge::empty(plan, query, settings);
         if contents.fingerprint != merge.fingerprint {
-            return Err(MergeError::InvalidToken("it belongs to another query"));
+            return Err(MergeError::TokenOfAnotherQuery);
         }
         merge.check_token(&contents)?;
         merge.filter.restore(contents.skip_left, contents.take_left, contents.last_value);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use perihelion_driver::ContainerMetadata;
 use perihelion_model::json::Value;
-use perihelion_query::merge::{HybridSearch, MergePlan};
+use perihelion_query::merge::{HybridSearch, MergeError, MergePlan};
 use serde::de::DeserializeOwned;
 
 use super::merged::{Merged, PAGE_ROWS, client_error};
@@ -36,9 +36,9 @@ impl Hybrid {
         search: HybridSearch,
         range: FeedRange,
         metadata: Arc<ContainerMetadata>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, MergeError> {
         if query.continuation.is_some() {
-            return Err(Error::input(
+            return Err(MergeError::InvalidToken(
                 "a query with ORDER BY RANK cannot be continued; run it from its beginning",
             ));
         }
@@ -94,7 +94,7 @@ impl Hybrid {
         range: &FeedRange,
     ) -> Result<Vec<Value>, Error> {
         let statement = Query { text: text.into(), max_items: Some(ROWS_PER_REQUEST), ..query.clone() };
-        let mut merged = Merged::new(&statement, plan, range.ends(), &self.metadata)?;
+        let mut merged = Merged::new(&statement, plan, range.ends(), &self.metadata).map_err(client_error)?;
         let mut rows = Vec::new();
         while let Some(page) = merged.next_page::<Value>(container, &statement).await? {
             let (more, cost) = page.into_parts();

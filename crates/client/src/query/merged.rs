@@ -77,7 +77,7 @@ impl Merged {
         plan: MergePlan,
         keys: (&str, &str),
         metadata: &ContainerMetadata,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, MergeError> {
         let parallel_max = if plan.needs_every_partition() { PARALLEL_MAX } else { 1 };
         let settings = Settings::default()
             .with_page_rows(query.max_items.map_or(PAGE_ROWS, |rows| rows as usize))
@@ -86,8 +86,7 @@ impl Merged {
         let merge = match &query.continuation {
             Some(token) => Merge::resume(plan, &query.text, &ranges, settings, token),
             None => Merge::within(plan, &query.text, keys, &ranges, settings),
-        };
-        let merge = merge.map_err(client_error)?;
+        }?;
         let (rid, cost) = (metadata.rid.clone(), PageCost::default());
         Ok(Merged { merge, pending: Vec::new(), refused: Vec::new(), rid, body: None, cost })
     }
@@ -301,9 +300,10 @@ fn effective_range(min: &str, max: &str) -> Result<EffectiveRange, Error> {
 pub(super) fn client_error(error: MergeError) -> Error {
     let text = error.to_string();
     match error {
-        MergeError::Unsupported(_) | MergeError::InvalidToken(_) | MergeError::TooLarge(_) => {
-            Error::input(text)
-        }
+        MergeError::Unsupported(_)
+        | MergeError::InvalidToken(_)
+        | MergeError::TokenOfAnotherQuery
+        | MergeError::TooLarge(_) => Error::input(text),
         MergeError::InvalidPlan(_)
         | MergeError::UnexpectedRow(_)
         | MergeError::UnknownFetch

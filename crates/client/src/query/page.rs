@@ -41,7 +41,8 @@ impl<T> Page<T> {
 
     /// Request units of the responses that were received since the previous page. They
     /// include responses without rows and responses for later pages. They do not include
-    /// failed requests and the request for a query plan.
+    /// failed requests, the request for a query plan, and responses to a statement that was
+    /// given up because the service refused it in another partition.
     pub fn charge(&self) -> f64 {
         self.cost.charge
     }

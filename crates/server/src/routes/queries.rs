@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 use perihelion_engine::{Container, Layer, QueryPage, QueryRequest, QueryScope, Refusal, Target};
 use perihelion_model::json::{self, Style, Value};
-use perihelion_model::partition_key::{EffectiveRange, PartitionKey};
+use perihelion_model::partition_key::PartitionKey;
 use perihelion_query::{
     ComputedProperties, FILTER_PLACEHOLDER, GatewayVerdict, Now, Parameters, PartitionKeyFilter, Program,
-    Query, QueryRange,
+    Query,
 };
 use perihelion_wire::{headers, status};
 
@@ -291,46 +291,8 @@ fn plan_of(
     statement: &Statement,
     features: Option<&str>,
 ) -> Result<Value, perihelion_query::PlanError> {
-    let paths = key_paths(container);
-    let plan = perihelion_query::plan(&statement.query, &statement.parameters, features, &paths)?;
-    let keys = match plan.partition_keys() {
-        PartitionKeyFilter::Keys(keys) => Some(keys.clone()),
-        PartitionKeyFilter::All => key_prefixes(statement, &paths),
-        PartitionKeyFilter::Nothing => None,
-    };
-    Ok(match keys.and_then(|keys| key_ranges(container, &keys)) {
-        Some(ranges) => plan.to_json_with_ranges(&ranges),
-        None => plan.to_json(),
-    })
-}
-
-/// The longest prefixes of a hierarchical key that a filter names, if it names any.
-fn key_prefixes(statement: &Statement, paths: &[&str]) -> Option<Vec<Vec<Value>>> {
-    (1..paths.len()).rev().find_map(|levels| {
-        match perihelion_query::partition_keys(&statement.query, &statement.parameters, &paths[..levels]) {
-            Ok(PartitionKeyFilter::Keys(prefixes)) => Some(prefixes),
-            Ok(PartitionKeyFilter::All | PartitionKeyFilter::Nothing) | Err(_) => None,
-        }
-    })
-}
-
-/// The points of partition keys in the hash space, in order; for prefixes of hierarchical
-/// keys, the ranges of all keys with the prefix. `None` when a key is not a
-/// scalar: the plan is then about all ranges.
-fn key_ranges(container: &Container, keys: &[Vec<Value>]) -> Option<Vec<QueryRange>> {
-    let definition = &container.partition_key;
-    let ranges = keys.iter().map(|values| {
-        let key = PartitionKey::from_json(&Value::Array(values.clone()))?;
-        Some((definition.effective_range(&key), definition.is_prefix(&key)))
-    });
-    let mut ranges = ranges.collect::<Option<Vec<_>>>()?;
-    ranges.sort_by(|(one, _), (other, _)| one.min.cmp(&other.min));
-    ranges.dedup();
-    let query_range = |(range, is_prefix): &(EffectiveRange, bool)| match is_prefix {
-        true => QueryRange::between(&range.min.to_hex(), &range.max.to_hex()),
-        false => QueryRange::point(&range.min.to_hex()),
-    };
-    Some(ranges.iter().map(query_range).collect())
+    let Statement { query, parameters } = statement;
+    perihelion_query::plan_for_container(query, parameters, features, &container.partition_key)
 }
 
 /// Runs a page of a query. Its whole charge is spent by the first range of the scope, or
