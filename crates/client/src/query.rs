@@ -19,11 +19,10 @@ mod merged;
 mod metrics;
 mod page;
 mod plan;
+mod received;
 mod route;
 mod statement;
 mod streams;
-
-use std::marker::PhantomData;
 
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
@@ -41,6 +40,7 @@ use direct::Direct;
 use hybrid::Hybrid;
 use merged::Merged;
 use plan::Plan;
+use received::ReceivedPage;
 use route::Decision;
 
 /// The result of a query, page by page.
@@ -66,9 +66,10 @@ pub struct QueryFeed<T> {
     /// The client's own plan, until the first page is received: the service may refuse its
     /// statement.
     own_plan: Option<Plan>,
+    /// The rest of a page with a row that could not be parsed.
+    received: Option<ReceivedPage<T>>,
     /// When the whole query must end; `None` before the first page, and without a limit.
     deadline: Option<Instant>,
-    rows: PhantomData<fn() -> T>,
 }
 
 /// How a query is run.
@@ -91,8 +92,8 @@ impl<T> QueryFeed<T> {
             query,
             execution: Execution::Unsent,
             own_plan: None,
+            received: None,
             deadline: None,
-            rows: PhantomData,
         }
     }
 
@@ -110,8 +111,8 @@ impl<T> QueryFeed<T> {
 impl<T: DeserializeOwned> QueryFeed<T> {
     /// The next page, which is never empty; `None` after the last one. After a failed
     /// request the next call continues at the same row. When a row cannot be parsed as
-    /// `T`, the call fails. If the client merges the query, the rows of that page are
-    /// then lost; otherwise the next call requests the page again. Dropping the future of
+    /// `T`, the call fails and that row is skipped: the next call returns the other rows of its
+    /// page, with the page's continuation token and charge. Dropping the future of
     /// a call loses no rows.
     pub async fn next_page(&mut self) -> Result<Option<Page<T>>, Error> {
         if self.deadline.is_none() {
@@ -119,10 +120,24 @@ impl<T: DeserializeOwned> QueryFeed<T> {
         }
         // Boxed, because the futures of the callers would contain it twice.
         let deadline = self.deadline;
-        deadline::within(deadline, "the query", Box::pin(self.request_page())).await
+        deadline::within(deadline, "the query", Box::pin(self.parsed_page())).await
     }
 
-    async fn request_page(&mut self) -> Result<Option<Page<T>>, Error> {
+    async fn parsed_page(&mut self) -> Result<Option<Page<T>>, Error> {
+        loop {
+            if self.received.is_none() {
+                self.received = self.request_page().await?;
+            }
+            let Some(received) = &mut self.received else { return Ok(None) };
+            received.parse()?;
+            // A page whose only row was skipped is not returned.
+            if let Some(page) = self.received.take().and_then(ReceivedPage::into_page) {
+                return Ok(Some(page));
+            }
+        }
+    }
+
+    async fn request_page(&mut self) -> Result<Option<ReceivedPage<T>>, Error> {
         let QueryFeed { container, query, execution, own_plan, .. } = self;
         loop {
             let outcome = match execution {

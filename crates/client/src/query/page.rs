@@ -5,6 +5,7 @@ use perihelion_driver::Response;
 use perihelion_driver::diagnostics::Diagnostics;
 
 use super::metrics::{IndexMetrics, QueryMetrics};
+use crate::Error;
 
 /// The most responses whose diagnostics and headers a page keeps. A page seldom takes more
 /// than one request per physical partition. Of further responses the page has the number, the
@@ -16,12 +17,28 @@ const DIAGNOSTICS_MAX: usize = 64;
 pub struct Page<T> {
     /// The rows.
     pub items: Vec<T>,
-    continuation: Option<String>,
+    continuation: Continuation,
     cost: PageCost,
 }
 
+/// How a query continues after a page.
+#[derive(Debug, Clone)]
+pub(super) enum Continuation {
+    Token(String),
+    /// At the end of the result, or where a result cannot be continued.
+    None,
+    /// A merge cannot be continued here, because its token would have this many bytes.
+    TooLong(usize),
+}
+
+impl From<Option<String>> for Continuation {
+    fn from(token: Option<String>) -> Self {
+        token.map_or(Continuation::None, Continuation::Token)
+    }
+}
+
 impl<T> Page<T> {
-    pub(super) fn new(items: Vec<T>, continuation: Option<String>, cost: PageCost) -> Self {
+    pub(super) fn new(items: Vec<T>, continuation: Continuation, cost: PageCost) -> Self {
         Page { items, continuation, cost }
     }
 
@@ -35,8 +52,19 @@ impl<T> Page<T> {
     /// of the result. Also `None` for results that the client merges and cannot resume:
     /// aggregates, groups, and DISTINCT unless it is sorted by the distinct value. When
     /// only pages without rows follow, the last page has a token too.
-    pub fn continuation(&self) -> Option<&str> {
-        self.continuation.as_deref()
+    ///
+    /// The token of a query that the client merges has at most 256 KiB. An error if it would be
+    /// longer, because of long values of ORDER BY or very many partitions. The feed itself can
+    /// go on, and a later page may have a token.
+    pub fn continuation(&self) -> Result<Option<&str>, Error> {
+        match &self.continuation {
+            Continuation::Token(token) => Ok(Some(token)),
+            Continuation::None => Ok(None),
+            Continuation::TooLong(bytes) => Err(Error::input(format!(
+                "the query has no continuation token after this page: the token would have {bytes} bytes, and \
+                 262144 are allowed. Sort by shorter values, query single feed ranges, or read on with this feed"
+            ))),
+        }
     }
 
     /// Request units of the responses that were received since the previous page. They

@@ -177,7 +177,7 @@ async fn a_language_feature_that_only_the_service_knows_is_planned_by_the_servic
     }
     assert_eq!(server.requests("query_plan").await, 1);
     let page = orders.query::<u64>(sorted.clone()).next_page().await.unwrap().unwrap();
-    let rest = sorted.with_continuation(page.continuation().unwrap());
+    let rest = sorted.with_continuation(page.continuation().unwrap().unwrap());
     assert_eq!(orders.query::<u64>(rest).collect().await.unwrap(), (6..20).collect::<Vec<_>>());
     // A statement that nobody understands gets the error of the service.
     for scope in ["", "-FF"] {
@@ -201,11 +201,11 @@ async fn a_rewritten_statement_that_the_service_refuses_is_planned_by_the_servic
     let page = orders.query::<u64>(sorted.clone()).next_page().await.unwrap().unwrap();
     assert_eq!((page.items.as_slice(), server.requests("query_plan").await), (&[0, 1, 2, 3, 4, 5][..], 1));
     // The token belongs to the service's statement.
-    let rest = sorted.clone().with_continuation(page.continuation().unwrap());
+    let rest = sorted.clone().with_continuation(page.continuation().unwrap().unwrap());
     assert_eq!(orders.query::<u64>(rest).collect().await.unwrap(), (6..20).collect::<Vec<_>>());
     assert_eq!(server.requests("query_plan").await, 2);
-    let other =
-        Query::new("SELECT VALUE c.n FROM c ORDER BY c.id").with_continuation(page.continuation().unwrap());
+    let other = Query::new("SELECT VALUE c.n FROM c ORDER BY c.id")
+        .with_continuation(page.continuation().unwrap().unwrap());
     let error = orders.query::<u64>(other).collect().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Input, "{error}");
     assert!(error.to_string().contains("it belongs to another query"), "{error}");

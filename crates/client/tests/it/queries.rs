@@ -286,7 +286,7 @@ async fn page_by_page(orders: &Container, query: Query, mut between: impl AsyncF
         let query = token.iter().fold(query.clone(), |query, token| query.with_continuation(token.as_str()));
         let Some(page) = orders.query::<Value>(query).next_page().await.unwrap() else { break };
         assert!(page.charge() > 0.0 && page.requests() > 0 && !page.diagnostics().is_empty());
-        token = page.continuation().map(str::to_owned);
+        token = page.continuation().unwrap().map(str::to_owned);
         rows.extend(page);
         if token.is_none() {
             break;
@@ -423,7 +423,7 @@ async fn errors_name_the_cause() {
 
     let sort = Query::new("SELECT * FROM c ORDER BY c.total").with_max_items(5);
     let page = orders.query::<Value>(sort.clone()).next_page().await.unwrap().unwrap();
-    let token = page.continuation().unwrap();
+    let token = page.continuation().unwrap().unwrap();
     let other = Query::new("SELECT * FROM c ORDER BY c.id").with_continuation(token);
     let error = orders.query::<Value>(other).next_page().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Input);
@@ -442,6 +442,83 @@ async fn errors_name_the_cause() {
     world.delete_container(&orders).await;
     let error = orders.query::<Value>("SELECT * FROM c ORDER BY c.id").collect().await.unwrap_err();
     assert!(error.is_not_found(), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_that_cannot_be_parsed_costs_only_itself() {
+    let (_world, orders) = orders_in_four_partitions().await;
+    // Every seventh order has no weight, which becomes a text.
+    let weights = "SELECT VALUE c.weight ?? 'none' FROM c";
+    let good = (0..ORDERS).filter(|number| !number.is_multiple_of(7)).count();
+    for query in [
+        Query::new(weights).with_max_items(10),
+        Query::new(weights).in_partition("customer-7"),
+        Query::new(format!("{weights} ORDER BY c.total")).with_max_items(10),
+        Query::new(format!("{weights} ORDER BY c.total")).with_max_items(1),
+    ] {
+        let all = orders.query::<Value>(query.clone()).collect().await.unwrap();
+        let mut feed = orders.query::<u64>(query.clone());
+        let (mut found, mut errors, mut tokens) = (Vec::new(), 0, 0);
+        loop {
+            match feed.next_page().await {
+                Ok(Some(page)) => {
+                    assert!(!page.items.is_empty());
+                    tokens += usize::from(page.continuation().unwrap().is_some());
+                    found.extend(page.items);
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Answer, "{error}");
+                    assert!(error.to_string().contains("a row of the query result cannot be parsed as u64"));
+                    errors += 1;
+                }
+            }
+        }
+        let expected: Vec<u64> = all.iter().filter_map(Value::as_u64).collect();
+        assert_eq!((found, errors), (expected, all.len() - all.iter().filter(|row| row.is_u64()).count()));
+        assert!(errors > 0 && (all.len() < 100 || (tokens > 0 && all.len() - errors == good)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_continuation_token_that_would_be_too_long_is_an_error_where_it_is_asked_for() {
+    let world = World::new(2).await;
+    let notes = world.container("notes", r#"{"paths":["/pk"],"kind":"Hash","version":2}"#).await;
+    for number in 0..8 {
+        let text = format!("{number}{}", "x".repeat(300_000));
+        notes
+            .create(number.to_string().as_str(), &json!({"id": "a", "pk": number.to_string(), "text": text}))
+            .await
+            .unwrap();
+    }
+    let query = Query::new("SELECT VALUE LEFT(c.text, 1) FROM c ORDER BY c.text").with_max_items(3);
+    let mut feed = notes.query::<String>(query);
+    let page = feed.next_page().await.unwrap().unwrap();
+    assert_eq!(page.items, ["0", "1", "2"]);
+    let error = page.continuation().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Input);
+    assert!(error.to_string().contains("no continuation token after this page"), "{error}");
+    let mut rest = Vec::new();
+    while let Some(page) = feed.next_page().await.unwrap() {
+        rest.extend(page.items);
+    }
+    assert_eq!(rest, ["3", "4", "5", "6", "7"], "the feed itself goes on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_continuation_token_of_another_range_is_refused() {
+    let (_world, orders) = orders_in_four_partitions().await;
+    let sorted = |range: &str| {
+        Query::new("SELECT VALUE c.id FROM c ORDER BY c.total")
+            .in_range(range.parse().unwrap())
+            .with_max_items(5)
+    };
+    let page = orders.query::<String>(sorted("-20")).next_page().await.unwrap().unwrap();
+    let token = page.continuation().unwrap().unwrap();
+    assert!(orders.query::<String>(sorted("-20").with_continuation(token)).collect().await.is_ok());
+    let error = orders.query::<String>(sorted("20-FF").with_continuation(token)).collect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Input);
+    assert!(error.to_string().contains("outside of the query's scope"), "{error}");
 }
 
 /// The vector and the text of an order. Each order has another angle, so that ranks are unique.
@@ -481,7 +558,7 @@ async fn vector_and_hybrid_queries_are_merged_over_partitions() {
     assert_eq!(orders.query::<String>(hybrid.clone()).collect().await.unwrap(), expected);
     let mut pages = orders.query::<String>(hybrid.clone().with_max_items(3));
     let first = pages.next_page().await.unwrap().unwrap();
-    assert!(first.items.len() == 3 && first.continuation().is_none() && first.charge() > 0.0);
+    assert!(first.items.len() == 3 && first.continuation().unwrap().is_none() && first.charge() > 0.0);
     assert_eq!(pages.next_page().await.unwrap().unwrap().items.len(), 1);
     assert!(pages.next_page().await.unwrap().is_none());
     // In one partition the service answers alone.

@@ -177,7 +177,7 @@ fn a_token_of_another_query_or_a_damaged_token_is_refused() {
     for end in (0..token.len()).filter(|end| token.is_char_boundary(*end)) {
         assert_refused(QUERY, PLAN, &token[..end]);
     }
-    for name in ["query", "skip", "take", "ranges", "min", "max", "taken"] {
+    for name in ["query", "skip", "take", "keys", "ranges", "min", "max", "taken"] {
         assert_refused(QUERY, PLAN, &token.replace(&format!("\"{name}\""), "\"other\""));
     }
 }
