@@ -12,7 +12,9 @@ mod hybrid;
 
 use std::sync::Arc;
 
-use perihelion_engine::{Container, Layer, QueryPage, QueryRequest, QueryScope, Refusal, Target};
+use perihelion_engine::{
+    Container, Layer, QueryPage, QueryRequest, QueryScope, Refusal, ResumeFilter, Target,
+};
 use perihelion_model::json::{self, Style, Value};
 use perihelion_model::partition_key::PartitionKey;
 use perihelion_query::{
@@ -30,6 +32,8 @@ use crate::call::Call;
 struct Statement {
     query: Query,
     parameters: Parameters,
+    /// The member `resumeFilter` of the body.
+    resume: Option<Value>,
 }
 
 impl Statement {
@@ -69,6 +73,11 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
         program,
         scope: scope.unwrap_or(QueryScope::All),
         continuation,
+        resume: statement
+            .resume
+            .as_ref()
+            .map(|filter| ResumeFilter::from_json(filter, &container))
+            .transpose()?,
     };
     let page = if request.program.is_ranked() {
         hybrid::serve(service, &container, &statement, &request.scope, call)?
@@ -133,12 +142,13 @@ fn key_paths(container: &Container) -> Vec<&str> {
 pub(super) async fn read_feed(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
     let query = perihelion_query::parse("SELECT * FROM c").map_err(|errors| compile_refusal(&errors))?;
-    let statement = Statement { query, parameters: Parameters::none() };
+    let statement = Statement { query, parameters: Parameters::none(), resume: None };
     let request = QueryRequest {
         program: compile(service, &statement, &container.computed)?,
         scope: scope(call, &container)?.unwrap_or(QueryScope::All),
         rows_max: call.page_rows()?,
         continuation: call.continuation(),
+        resume: None,
     };
     let page = run(service, &container, &request, call).await?;
     Ok(page_answer(&page, &container).with_content_path(&database, &container))
@@ -170,9 +180,9 @@ pub(super) fn run_over_metadata(
 /// Parses the query in the body: `{"query","parameters"}`, or bare SQL.
 fn parse(call: &Call) -> Result<Statement, Refusal> {
     let is_bare = call.header(&headers::CONTENT_TYPE).is_some_and(|kind| kind.starts_with("application/sql"));
-    let (text, parameters) = if is_bare {
+    let (text, parameters, resume) = if is_bare {
         let text = std::str::from_utf8(&call.body).map_err(|_| invalid_query_body())?;
-        (text.to_owned(), Parameters::none())
+        (text.to_owned(), Parameters::none(), None)
     } else {
         let Ok(Value::Object(mut body)) = json::parse(&call.body) else { return Err(invalid_query_body()) };
         let Some(Value::String(text)) = body.remove("query") else { return Err(invalid_query_body()) };
@@ -181,12 +191,12 @@ fn parse(call: &Call) -> Result<Statement, Refusal> {
             Some(list) => Parameters::from_json(list)
                 .map_err(|error| Refusal::gateway(status::BAD_REQUEST, error.to_string()))?,
         };
-        (text, parameters)
+        (text, parameters, body.remove("resumeFilter").filter(|filter| *filter != Value::Null))
     };
     // The Python SDK forgets to replace the placeholder in component queries without statistics.
     let text = text.replace(FILTER_PLACEHOLDER, "true");
     let query = perihelion_query::parse(&text).map_err(|errors| compile_refusal(&errors))?;
-    Ok(Statement { query, parameters })
+    Ok(Statement { query, parameters, resume })
 }
 
 fn invalid_query_body() -> Refusal {
@@ -291,7 +301,7 @@ fn plan_of(
     statement: &Statement,
     features: Option<&str>,
 ) -> Result<Value, perihelion_query::PlanError> {
-    let Statement { query, parameters } = statement;
+    let Statement { query, parameters, .. } = statement;
     perihelion_query::plan_for_container(query, parameters, features, &container.partition_key)
 }
 

@@ -60,7 +60,7 @@ impl Runner<'_> {
     /// All rows of a statement.
     fn rows(&mut self, text: &str) -> Result<Vec<Value>, Refusal> {
         let query = perihelion_query::parse(text).map_err(|errors| compile_refusal(&errors))?;
-        let statement = Statement { query, parameters: self.statement.parameters.clone() };
+        let statement = Statement { query, parameters: self.statement.parameters.clone(), resume: None };
         let mut rows = Vec::new();
         let mut continuation = None;
         for _ in 0..PAGES_MAX {
@@ -69,6 +69,7 @@ impl Runner<'_> {
                 scope: self.scope.clone(),
                 rows_max: PAGE_ROWS_MAX,
                 continuation,
+                resume: None,
             };
             let page = run_at_once(self.service, self.container, &request, self.call)?;
             match json::parse_str(&format!("[{}]", page.rows_text)) {
