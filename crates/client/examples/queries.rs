@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // A page at a time; another process can use the continuation token.
     let paged = Query::new("SELECT VALUE c.total FROM c ORDER BY c.total").with_max_items(20);
     let first = orders.query::<f64>(paged.clone()).next_page().await?;
-    if let Some(token) = first.as_ref().and_then(|page| page.continuation()) {
+    if let Some(token) = first.as_ref().map_or(Ok(None), |page| page.continuation())? {
         let second = orders.query::<f64>(paged.with_continuation(token)).next_page().await?;
         println!("second page begins with {:?}", second.and_then(|page| page.items.first().copied()));
     }

@@ -6,8 +6,8 @@
 //! queries of one whole partition key, and most queries over the whole container that
 //! need no merging (`direct`). Any other query runs on each physical partition of its
 //! scope, and the client merges the rows (`merged`). For ORDER BY, TOP, OFFSET LIMIT,
-//! DISTINCT, aggregates and GROUP BY the client follows the service's query plan. For
-//! ORDER BY RANK it runs several statements and fuses their ranks (`hybrid`).
+//! DISTINCT, aggregates and GROUP BY the client follows a query plan, its own or the service's
+//! (`plan`). For ORDER BY RANK it runs several statements and fuses their ranks (`hybrid`).
 //!
 //! No request is sent before the caller asks for the first page. At most `parallel_max`
 //! requests are under way at the same time. No request outlives the feed.
@@ -18,11 +18,11 @@ mod hybrid;
 mod merged;
 mod metrics;
 mod page;
+mod plan;
+mod received;
 mod route;
 mod statement;
 mod streams;
-
-use std::marker::PhantomData;
 
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
@@ -32,7 +32,7 @@ pub use page::Page;
 pub use statement::Query;
 pub use streams::{Pages, Rows};
 
-pub(crate) use route::read_plan;
+pub(crate) use plan::read_plan;
 
 use crate::Error;
 use crate::deadline;
@@ -41,6 +41,9 @@ use crate::page_stream::PageFeed;
 use direct::Direct;
 use hybrid::Hybrid;
 use merged::Merged;
+use plan::Plan;
+use received::ReceivedPage;
+use route::Decision;
 
 /// The result of a query, page by page.
 ///
@@ -62,9 +65,13 @@ pub struct QueryFeed<T> {
     container: ContainerHandle,
     query: Query,
     execution: Execution,
+    /// The client's own plan, until the first page is received: the service may refuse its
+    /// statement.
+    own_plan: Option<Plan>,
+    /// The rest of a page with a row that could not be parsed.
+    received: Option<ReceivedPage<T>>,
     /// When the whole query must end; `None` before the first page, and without a limit.
     deadline: Option<Instant>,
-    rows: PhantomData<fn() -> T>,
 }
 
 /// How a query is run.
@@ -86,8 +93,9 @@ impl<T> QueryFeed<T> {
             container: container.clone(),
             query,
             execution: Execution::Unsent,
+            own_plan: None,
+            received: None,
             deadline: None,
-            rows: PhantomData,
         }
     }
 
@@ -105,8 +113,8 @@ impl<T> QueryFeed<T> {
 impl<T: DeserializeOwned> QueryFeed<T> {
     /// The next page, which is never empty; `None` after the last one. After a failed
     /// request the next call continues at the same row. When a row cannot be parsed as
-    /// `T`, the call fails. If the client merges the query, the rows of that page are
-    /// then lost; otherwise the next call requests the page again. Dropping the future of
+    /// `T`, the call fails and that row is skipped: the next call returns the other rows of its
+    /// page, with the page's continuation token and charge. Dropping the future of
     /// a call loses no rows.
     pub async fn next_page(&mut self) -> Result<Option<Page<T>>, Error> {
         if self.deadline.is_none() {
@@ -114,23 +122,50 @@ impl<T: DeserializeOwned> QueryFeed<T> {
         }
         // Boxed, because the futures of the callers would contain it twice.
         let deadline = self.deadline;
-        deadline::within(deadline, "the query", Box::pin(self.request_page())).await
+        deadline::within(deadline, "the query", Box::pin(self.parsed_page())).await
     }
 
-    async fn request_page(&mut self) -> Result<Option<Page<T>>, Error> {
-        let QueryFeed { container, query, execution, .. } = self;
+    async fn parsed_page(&mut self) -> Result<Option<Page<T>>, Error> {
         loop {
-            match execution {
-                Execution::Unsent => *execution = route::decide(container, query).await?,
-                Execution::Direct(direct) => match direct.next_page(container, query).await {
-                    Err(error) if direct.is_at_first_page() => {
-                        *execution = route::decide_after_refusal(container, query, error).await?;
-                    }
-                    outcome => return outcome,
-                },
-                Execution::Merged(merged) => return merged.next_page(container, query).await,
-                Execution::Hybrid(hybrid) => return hybrid.next_page(container, query).await,
+            if self.received.is_none() {
+                self.received = self.request_page().await?;
             }
+            let Some(received) = &mut self.received else { return Ok(None) };
+            received.parse()?;
+            // A page whose only row was skipped is not returned.
+            if let Some(page) = self.received.take().and_then(ReceivedPage::into_page) {
+                return Ok(Some(page));
+            }
+        }
+    }
+
+    async fn request_page(&mut self) -> Result<Option<ReceivedPage<T>>, Error> {
+        let QueryFeed { container, query, execution, own_plan, .. } = self;
+        loop {
+            let outcome = match execution {
+                Execution::Unsent => {
+                    Decision { execution: *execution, own_plan: *own_plan } =
+                        route::decide(container, query).await?;
+                    continue;
+                }
+                Execution::Direct(direct) => direct.next_page(container, query).await,
+                Execution::Merged(merged) => merged.next_page(container, query).await,
+                Execution::Hybrid(hybrid) => hybrid.next_page(container, query).await,
+            };
+            let error = match outcome {
+                Ok(page) => {
+                    *own_plan = None;
+                    return Ok(page);
+                }
+                Err(error) => error,
+            };
+            let is_direct = matches!(execution, Execution::Direct(direct) if direct.is_at_first_page());
+            let decision = match own_plan {
+                _ if is_direct => route::decide_after_refusal(container, query, error).await?,
+                Some(plan) => route::decide_after_refused_plan(container, query, plan, error).await?,
+                None => return Err(error),
+            };
+            Decision { execution: *execution, own_plan: *own_plan } = decision;
         }
     }
 

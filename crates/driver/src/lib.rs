@@ -52,7 +52,7 @@ pub use connection_string::ConnectionString;
 pub use credential::Credential;
 pub use driver::{AccountView, Driver, DriverRuntime, DriverStatistics};
 pub use error::{Error, ErrorKind};
-pub use metadata::{Container, ContainerMetadata};
+pub use metadata::{Container, ContainerMetadata, VectorPath};
 pub use operation::Operation;
 pub use options::{DriverOptions, OperationOptions};
 pub use perihelion_wire::status;

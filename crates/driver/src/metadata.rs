@@ -31,7 +31,7 @@ use crate::response::Response;
 use crate::routing::account::Location;
 
 pub(crate) use account::{AccountReader, probe};
-pub use container::{Container, ContainerMetadata};
+pub use container::{Container, ContainerMetadata, VectorPath};
 pub(crate) use refresh::{load, refresh, try_refresh};
 pub(crate) use sessions::TokenTooLong;
 

@@ -76,7 +76,7 @@ pub use keys::{ContainerNumber, RangeId};
 pub use ledger::{LedgerLimits, LedgerUse, RecordedAnswer};
 pub use pace::{Checked, PageEnd, PageLimits};
 pub use page_memory::PageMemory;
-pub use query::{QueryPage, QueryRequest, QueryScope, compile_time_of};
+pub use query::{QueryPage, QueryRequest, QueryScope, ResumeFilter, compile_time_of};
 pub use refusal::{Layer, Refusal};
 pub use region::{REGIONS_MAX, RegionId, Replica};
 pub use replication::{OutboxEntry, RangeKey, Role};

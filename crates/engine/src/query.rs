@@ -20,6 +20,7 @@ mod gathered_page;
 mod ordered;
 mod output;
 mod pause;
+mod resume_filter;
 mod rows;
 mod smallest_rows;
 mod sources;
@@ -41,6 +42,7 @@ use crate::state::{ContainerState, Position};
 use crate::storage::View;
 
 use continuation::Continuation;
+pub use resume_filter::ResumeFilter;
 
 /// A request for a page.
 pub struct QueryRequest {
@@ -52,6 +54,8 @@ pub struct QueryRequest {
     pub rows_max: usize,
     /// The continuation of the page before; `None` for the first page.
     pub continuation: Option<String>,
+    /// Where the first page begins; `None` for the beginning of the result.
+    pub resume: Option<ResumeFilter>,
 }
 
 /// The documents that a query reads.
@@ -131,6 +135,9 @@ pub(crate) fn execute(
         Some(text) => Continuation::parse(text, container)?,
         None => Continuation::start(&request.program),
     };
+    if let Some(resume) = &request.resume {
+        resume.check(&request.program)?;
+    }
     let plan = access::choose(container, request);
     let context = rows::Context { view, container, request, plan: &plan, pace, now };
     let produced = rows::produce(&context, continuation)?;

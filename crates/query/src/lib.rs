@@ -19,7 +19,8 @@
 //!   and [`DistinctValues`] instead. A subquery in FROM that needs all documents at
 //!   once is a program of its own, [`Program::inner`], and runs first.
 //!   [`Program::run`] does all of this for documents in memory.
-//! * [`plan`] makes the response to a query-plan request;
+//! * [`plan`] makes the response to a query-plan request, [`plan_for_container`] with the
+//!   ranges of a container's partition key;
 //!   [`Program::gateway_verdict`] says what the service's gateway would do with
 //!   the statement across partitions.
 //! * [`merge`] is the client's side of a plan: it merges the partitions' pages
@@ -88,6 +89,7 @@ pub use parameters::{DistanceFunction, Now, ParameterError, Parameters, VectorEm
 pub use patch_condition::{ConditionError, PatchCondition, evaluate_condition};
 pub use plan::{
     FILTER_PLACEHOLDER, PartitionKeyFilter, PlanError, QueryPlan, QueryRange, partition_keys, plan,
+    plan_for_container,
 };
 pub use program::{
     Accumulator, DistinctValues, GroupRows, OrderKey, Program, Row, RowPlace, compile, compile_with,

@@ -169,6 +169,12 @@ pub enum MergeToken {
     /// There is no token at this row. There may be one at a later row, or none before
     /// the end.
     Unavailable,
+    /// The token at this row would be longer than a token may be (256 KiB), because of long
+    /// sort keys or very many ranges. There may be one at a later row.
+    TooLong {
+        /// How long the token would be.
+        bytes: usize,
+    },
 }
 
 /// A merge in progress; see the [module's documentation](self).
@@ -266,12 +272,29 @@ impl Merge {
         settings: Settings,
         token: &str,
     ) -> Result<Self, MergeError> {
+        Merge::resume_within(plan, query, ("", "FF"), ranges, settings, token)
+    }
+
+    /// Resumes a query over the effective keys from `min` (inclusive) to `max` (exclusive). A
+    /// token that continues with other keys is refused.
+    pub fn resume_within(
+        plan: MergePlan,
+        query: &str,
+        (min, max): (&str, &str),
+        ranges: &[KeyRange],
+        settings: Settings,
+        token: &str,
+    ) -> Result<Self, MergeError> {
         let contents = TokenContents::parse(token)?;
         let mut merge = Merge::empty(plan, query, settings);
         if contents.fingerprint != merge.fingerprint {
-            return Err(MergeError::InvalidToken("it belongs to another query"));
+            return Err(MergeError::TokenOfAnotherQuery);
         }
         merge.check_token(&contents)?;
+        let mut intervals = contents.resume_points.iter().map(|(interval, _)| interval);
+        if !intervals.all(|interval| min <= interval.min.as_str() && interval.max.as_str() <= max) {
+            return Err(MergeError::InvalidToken("it is about keys outside of the query's scope"));
+        }
         merge.filter.restore(contents.skip_left, contents.take_left, contents.last_value);
         for (interval, resume_point) in contents.resume_points {
             for slice in slice_interval(&interval, ranges)? {
@@ -318,9 +341,9 @@ impl Merge {
         };
         let positions =
             contents.resume_points.iter().filter_map(|(_, resume_point)| resume_point.position.as_ref());
-        let fits = self.filter.is_resumable()
-            && self.filter.take_left.is_some() == contents.take_left.is_some()
-            && positions.into_iter().all(|position| Some(position.keys.len()) == key_count);
+        let fits =
+            self.filter.can_have_been(contents.skip_left, contents.take_left, contents.last_value.as_ref())
+                && positions.into_iter().all(|position| Some(position.keys.len()) == key_count);
         if fits { Ok(()) } else { Err(MergeError::InvalidToken("it does not fit the query")) }
     }
 

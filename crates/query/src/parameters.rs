@@ -11,6 +11,8 @@ use perihelion_model::json::Value;
 pub struct Parameters {
     values: HashMap<String, Option<Value>>,
     embeddings: Vec<VectorEmbedding>,
+    /// Whether `embeddings` may lack a path of the container.
+    may_lack_embeddings: bool,
     is_planar: bool,
 }
 
@@ -121,7 +123,20 @@ impl Parameters {
     /// function uses the function of its path.
     #[must_use]
     pub fn with_embeddings(self, embeddings: Vec<VectorEmbedding>) -> Self {
-        Parameters { embeddings, ..self }
+        Parameters { embeddings, may_lack_embeddings: false, ..self }
+    }
+
+    /// The same parameters for a container that has at least these vectors, and may have got
+    /// others since. A statement that sorts by the distance of another path is refused, because
+    /// the order depends on the distance function.
+    #[must_use]
+    pub fn with_known_embeddings(self, embeddings: Vec<VectorEmbedding>) -> Self {
+        Parameters { embeddings, may_lack_embeddings: true, ..self }
+    }
+
+    /// Whether the container may have vectors that are not known here.
+    pub(crate) fn may_lack_embeddings(&self) -> bool {
+        self.may_lack_embeddings
     }
 
     /// The same parameters for a container whose `geospatialConfig` is *Geometry* (`true`), or

@@ -5,16 +5,18 @@
 //! because clients send the rewritten statement back and read the other members by
 //! name. The list of partition keys may be longer than the service's. [`rewrite`] makes
 //! the statement for one partition, [`features`] lists the features that the client
-//! must support, [`keys`] finds the partition keys that can hold a result, [`hybrid`] plans
-//! ORDER BY RANK.
+//! must support, [`keys`] finds the partition keys that can hold a result, [`for_container`] adds
+//! the ranges of these keys, [`hybrid`] plans ORDER BY RANK.
 
 mod distinct_count;
 mod features;
+mod for_container;
 mod hybrid;
 mod json;
 mod keys;
 mod rewrite;
 
+pub use for_container::plan_for_container;
 use hybrid::HybridPlan;
 pub(crate) use hybrid::{DOCUMENT_COUNT_PLACEHOLDER, hit_counts_placeholder, word_count_placeholder};
 pub use json::QueryRange;

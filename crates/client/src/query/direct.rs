@@ -3,10 +3,12 @@
 
 use bytes::Bytes;
 use perihelion_driver::operation::Scope;
+use perihelion_model::json::{self, Value};
 use serde::de::DeserializeOwned;
 
 use super::exchange::{PageRequest, fetch_page};
-use super::page::{Page, PageCost};
+use super::page::PageCost;
+use super::received::ReceivedPage;
 use super::statement::Query;
 use crate::Error;
 use crate::feed;
@@ -46,13 +48,14 @@ impl Direct {
         matches!(self.next, NextRequest::FirstPage)
     }
 
-    /// The next page that has rows; `None` after the last one. After an error the next
-    /// call requests the same page.
+    /// The next page that has rows; `None` after the last one. After a failed request the next
+    /// call requests the same page. The rows are parsed directly from the answer, unless one of
+    /// them cannot be parsed.
     pub(super) async fn next_page<T: DeserializeOwned>(
         &mut self,
         container: &ContainerHandle,
         query: &Query,
-    ) -> Result<Option<Page<T>>, Error> {
+    ) -> Result<Option<ReceivedPage<T>>, Error> {
         loop {
             let continuation = match &self.next {
                 NextRequest::FirstPage => None,
@@ -63,14 +66,39 @@ impl Direct {
             let request =
                 PageRequest { scope, body, continuation, rows_max: query.max_items, metrics: query.metrics };
             let response = fetch_page(container, request, &query.operation).await?;
-            let page: feed::Page<T> = decode(&response.body, &"a row of the query result")
-                .map_err(|error| error.with_diagnostics(response.diagnostics.clone()))?;
             let token = response.continuation().map(str::to_owned);
-            self.cost.add(response);
-            self.next = token.clone().map_or(NextRequest::Nothing, NextRequest::After);
-            if !page.items.is_empty() {
-                return Ok(Some(Page::new(page.items, token, std::mem::take(&mut self.cost))));
+            let next = token.clone().map_or(NextRequest::Nothing, NextRequest::After);
+            let page = match decode::<feed::Page<T>>(&response.body, &"a row of the query result") {
+                Ok(page) => {
+                    self.cost.add(response);
+                    let has_rows = !page.items.is_empty();
+                    has_rows.then(|| {
+                        ReceivedPage::parsed(page.items, token.into(), std::mem::take(&mut self.cost))
+                    })
+                }
+                Err(error) => {
+                    let rows = rows_of(&response.body)
+                        .ok_or_else(|| error.with_diagnostics(response.diagnostics.clone()))?;
+                    self.cost.add(response);
+                    Some(ReceivedPage::new(rows, token.into(), std::mem::take(&mut self.cost)))
+                }
+            };
+            self.next = next;
+            if page.is_some() {
+                return Ok(page);
             }
         }
+    }
+}
+
+/// The rows of a page, before they are parsed as the caller's type; `None` when the page itself
+/// cannot be read.
+fn rows_of(body: &[u8]) -> Option<Vec<Value>> {
+    match json::parse(body).ok()? {
+        Value::Object(mut page) => match page.remove("Documents")? {
+            Value::Array(rows) => Some(rows),
+            _ => None,
+        },
+        _ => None,
     }
 }

@@ -11,11 +11,9 @@ use crate::handle::ContainerHandle;
 
 /// The query features that the client's merge supports. The service refuses to plan a
 /// query that needs another feature.
-const SUPPORTED_FEATURES: HeaderValue = HeaderValue::from_static(
-    "Aggregate,CompositeAggregate,CountIf,DCount,Distinct,GroupBy,HybridSearch,ListAndSetAggregate,\
+pub(super) const SUPPORTED_FEATURES: &str = "Aggregate,CompositeAggregate,CountIf,DCount,Distinct,GroupBy,HybridSearch,ListAndSetAggregate,\
      MultipleAggregates,MultipleOrderBy,NonStreamingOrderBy,NonValueAggregate,OffsetAndLimit,OrderBy,Top,\
-     WeightedRankFusion",
-);
+     WeightedRankFusion";
 
 /// The version of query plans that the client requests.
 const QUERY_VERSION: HeaderValue = HeaderValue::from_static("1.4");
@@ -69,7 +67,7 @@ pub(super) async fn fetch_plan(
 ) -> Result<Response, Error> {
     let target = Target::items(container.driver_container());
     let operation = Operation::new(Verb::QueryPlan, target, Scope::Everywhere, body)
-        .with_header(headers::SUPPORTED_QUERY_FEATURES, SUPPORTED_FEATURES)
+        .with_header(headers::SUPPORTED_QUERY_FEATURES, HeaderValue::from_static(SUPPORTED_FEATURES))
         .with_header(headers::QUERY_VERSION, QUERY_VERSION);
     container.execute(&operation, options).await
 }

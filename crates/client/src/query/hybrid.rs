@@ -9,14 +9,13 @@ use std::sync::Arc;
 
 use perihelion_driver::ContainerMetadata;
 use perihelion_model::json::Value;
-use perihelion_query::merge::{HybridSearch, MergePlan};
-use serde::de::DeserializeOwned;
+use perihelion_query::merge::{HybridSearch, MergeError, MergePlan};
 
 use super::merged::{Merged, PAGE_ROWS, client_error};
-use super::page::{Page, PageCost};
+use super::page::{Continuation, PageCost};
+use super::received::ReceivedPage;
 use super::statement::Query;
 use crate::handle::ContainerHandle;
-use crate::response::decode_value;
 use crate::{Error, FeedRange};
 
 /// A hybrid query, while its pages are read.
@@ -36,9 +35,9 @@ impl Hybrid {
         search: HybridSearch,
         range: FeedRange,
         metadata: Arc<ContainerMetadata>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, MergeError> {
         if query.continuation.is_some() {
-            return Err(Error::input(
+            return Err(MergeError::InvalidToken(
                 "a query with ORDER BY RANK cannot be continued; run it from its beginning",
             ));
         }
@@ -46,11 +45,11 @@ impl Hybrid {
     }
 
     /// The next page; `None` after the last one.
-    pub(super) async fn next_page<T: DeserializeOwned>(
+    pub(super) async fn next_page<T>(
         &mut self,
         container: &ContainerHandle,
         query: &Query,
-    ) -> Result<Option<Page<T>>, Error> {
+    ) -> Result<Option<ReceivedPage<T>>, Error> {
         let rows = match &mut self.rows {
             Some(rows) => rows,
             None => {
@@ -62,9 +61,8 @@ impl Hybrid {
         if count == 0 {
             return Ok(None);
         }
-        let read = |row: Value| decode_value(row, &"a row of the query result");
-        let items = rows.drain(..count).map(read).collect::<Result<Vec<T>, Error>>()?;
-        Ok(Some(Page::new(items, None, std::mem::take(&mut self.cost))))
+        let rows = rows.drain(..count).collect();
+        Ok(Some(ReceivedPage::new(rows, Continuation::None, std::mem::take(&mut self.cost))))
     }
 
     /// Runs all statements of the plan.
@@ -94,7 +92,7 @@ impl Hybrid {
         range: &FeedRange,
     ) -> Result<Vec<Value>, Error> {
         let statement = Query { text: text.into(), max_items: Some(ROWS_PER_REQUEST), ..query.clone() };
-        let mut merged = Merged::new(&statement, plan, range.ends(), &self.metadata)?;
+        let mut merged = Merged::new(&statement, plan, range.ends(), &self.metadata).map_err(client_error)?;
         let mut rows = Vec::new();
         while let Some(page) = merged.next_page::<Value>(container, &statement).await? {
             let (more, cost) = page.into_parts();

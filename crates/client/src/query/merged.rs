@@ -19,14 +19,13 @@ use perihelion_model::partition_key::{EffectiveKey, EffectiveRange};
 use perihelion_query::merge::{
     Fetch, FetchId, KeyRange, Merge, MergeError, MergePlan, MergeToken, NextPage, Settings,
 };
-use serde::de::DeserializeOwned;
 
 use super::exchange::{PageRequest, fetch_page};
-use super::page::{Page, PageCost};
+use super::page::{Continuation, PageCost};
+use super::received::ReceivedPage;
 use super::statement::Query;
 use crate::Error;
 use crate::handle::{ContainerHandle, is_status_gone};
-use crate::response::decode_value;
 
 /// Rows per page when the caller sets no limit.
 pub(super) const PAGE_ROWS: usize = 100;
@@ -70,39 +69,37 @@ pub(super) struct Merged {
 impl Merged {
     /// Starts the query, or continues it at its continuation token. `keys` are the ends
     /// of the query's range, in hexadecimal: the first effective partition key of the
-    /// range, and the first one after the range. With a continuation token, `keys` are
-    /// not used, because the token has the ends.
+    /// range, and the first one after the range. A continuation token of another range is
+    /// refused.
     pub(super) fn new(
         query: &Query,
         plan: MergePlan,
         keys: (&str, &str),
         metadata: &ContainerMetadata,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, MergeError> {
         let parallel_max = if plan.needs_every_partition() { PARALLEL_MAX } else { 1 };
         let settings = Settings::default()
             .with_page_rows(query.max_items.map_or(PAGE_ROWS, |rows| rows as usize))
             .with_parallel_max(query.parallel_max.unwrap_or(parallel_max));
         let ranges = key_ranges(metadata);
         let merge = match &query.continuation {
-            Some(token) => Merge::resume(plan, &query.text, &ranges, settings, token),
+            Some(token) => Merge::resume_within(plan, &query.text, keys, &ranges, settings, token),
             None => Merge::within(plan, &query.text, keys, &ranges, settings),
-        };
-        let merge = merge.map_err(client_error)?;
+        }?;
         let (rid, cost) = (metadata.rid.clone(), PageCost::default());
         Ok(Merged { merge, pending: Vec::new(), refused: Vec::new(), rid, body: None, cost })
     }
 
     /// The next page; `None` after the last one. After a failed request the next call
-    /// continues at the same row. When a row cannot be parsed as `T`, the page of that
-    /// row is lost.
-    pub(super) async fn next_page<T: DeserializeOwned>(
+    /// continues at the same row.
+    pub(super) async fn next_page<T>(
         &mut self,
         container: &ContainerHandle,
         query: &Query,
-    ) -> Result<Option<Page<T>>, Error> {
+    ) -> Result<Option<ReceivedPage<T>>, Error> {
         loop {
             match self.merge.next_page().map_err(client_error)? {
-                NextPage::Page(rows) => return self.make_page(rows).map(Some),
+                NextPage::Page(rows) => return Ok(Some(self.make_page(rows))),
                 NextPage::Done => return Ok(None),
                 NextPage::Pending => {}
             }
@@ -123,14 +120,13 @@ impl Merged {
     }
 
     /// Makes a page of these rows, with the continuation token after them.
-    fn make_page<T: DeserializeOwned>(&mut self, rows: Vec<Value>) -> Result<Page<T>, Error> {
-        let read = |row: Value| decode_value(row, &"a row of the query result");
-        let rows = rows.into_iter().map(read).collect::<Result<Vec<T>, Error>>()?;
+    fn make_page<T>(&mut self, rows: Vec<Value>) -> ReceivedPage<T> {
         let continuation = match self.merge.token() {
-            MergeToken::Resume(token) => Some(token),
-            MergeToken::Finished | MergeToken::Unavailable => None,
+            MergeToken::Resume(token) => Continuation::Token(token),
+            MergeToken::Finished | MergeToken::Unavailable => Continuation::None,
+            MergeToken::TooLong { bytes } => Continuation::TooLong(bytes),
         };
-        Ok(Page::new(rows, continuation, std::mem::take(&mut self.cost)))
+        ReceivedPage::new(rows, continuation, std::mem::take(&mut self.cost))
     }
 
     /// Makes the request of a fetch. The request is sent when its future is first polled.
@@ -301,9 +297,10 @@ fn effective_range(min: &str, max: &str) -> Result<EffectiveRange, Error> {
 pub(super) fn client_error(error: MergeError) -> Error {
     let text = error.to_string();
     match error {
-        MergeError::Unsupported(_) | MergeError::InvalidToken(_) | MergeError::TooLarge(_) => {
-            Error::input(text)
-        }
+        MergeError::Unsupported(_)
+        | MergeError::InvalidToken(_)
+        | MergeError::TokenOfAnotherQuery
+        | MergeError::TooLarge(_) => Error::input(text),
         MergeError::InvalidPlan(_)
         | MergeError::UnexpectedRow(_)
         | MergeError::UnknownFetch

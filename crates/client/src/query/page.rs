@@ -5,6 +5,7 @@ use perihelion_driver::Response;
 use perihelion_driver::diagnostics::Diagnostics;
 
 use super::metrics::{IndexMetrics, QueryMetrics};
+use crate::Error;
 
 /// The most responses whose diagnostics and headers a page keeps. A page seldom takes more
 /// than one request per physical partition. For further responses the page keeps only their
@@ -16,32 +17,55 @@ const DIAGNOSTICS_MAX: usize = 64;
 pub struct Page<T> {
     /// The rows.
     pub items: Vec<T>,
-    continuation: Option<String>,
+    continuation: Continuation,
     cost: PageCost,
 }
 
-impl<T> Page<T> {
-    pub(super) fn new(items: Vec<T>, continuation: Option<String>, cost: PageCost) -> Self {
-        Page { items, continuation, cost }
-    }
+/// How a query continues after a page.
+#[derive(Debug, Clone)]
+pub(super) enum Continuation {
+    Token(String),
+    /// At the end of the result, or where a result cannot be continued.
+    None,
+    /// A merge cannot be continued here, because its token would have this many bytes.
+    TooLong(usize),
+}
 
-    /// The rows and their cost.
-    pub(super) fn into_parts(self) -> (Vec<T>, PageCost) {
-        (self.items, self.cost)
+impl From<Option<String>> for Continuation {
+    fn from(token: Option<String>) -> Self {
+        token.map_or(Continuation::None, Continuation::Token)
+    }
+}
+
+impl<T> Page<T> {
+    pub(super) fn new(items: Vec<T>, continuation: Continuation, cost: PageCost) -> Self {
+        Page { items, continuation, cost }
     }
 
     /// The continuation token for
     /// [`Query::with_continuation`](crate::Query::with_continuation). `None` at the end
     /// of the result. Also `None` for results that the client merges and cannot resume:
-    /// aggregates, groups, and DISTINCT unless it is sorted by the distinct value. The last
-    /// page can have a token too: then a query that continues from it finds no rows.
-    pub fn continuation(&self) -> Option<&str> {
-        self.continuation.as_deref()
+    /// aggregates, groups, and DISTINCT unless it is sorted by the distinct value. When
+    /// only pages without rows follow, the last page has a token too.
+    ///
+    /// The token of a query that the client merges has at most 256 KiB. An error if it would be
+    /// longer, because of long values of ORDER BY or very many partitions. The feed itself can
+    /// go on, and a later page may have a token.
+    pub fn continuation(&self) -> Result<Option<&str>, Error> {
+        match &self.continuation {
+            Continuation::Token(token) => Ok(Some(token)),
+            Continuation::None => Ok(None),
+            Continuation::TooLong(bytes) => Err(Error::input(format!(
+                "the query has no continuation token after this page: the token would have {bytes} bytes, and \
+                 262144 are allowed. Sort by shorter values, query single feed ranges, or read on with this feed"
+            ))),
+        }
     }
 
     /// Request units of the responses that were received since the previous page. They
     /// include responses without rows and responses for later pages. They do not include
-    /// failed requests and the request for a query plan.
+    /// failed requests, the request for a query plan, and responses to a statement that was
+    /// given up because the service refused it in another partition.
     pub fn charge(&self) -> f64 {
         self.cost.charge
     }

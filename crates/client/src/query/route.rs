@@ -1,34 +1,36 @@
 //! Decides how a query is run: by the service alone, or on each partition with a
 //! merge by the client.
 //!
-//! The service alone answers a query of one whole partition key, even if only the filter names the
-//! key. The service alone also answers a query over the whole container that needs no merging,
-//! unless the container has very many ranges or the caller asks for parallel requests or for no
-//! plan. The client merges all other queries, and every query of a range or of a key prefix.
+//! The service alone answers a query of one whole partition key, even if only the filter
+//! names the key. The service alone also answers a query over the whole container that
+//! needs no merging, unless the container has very many ranges or the caller asks for
+//! parallel requests or for no plan. The client merges all other queries, and every query of
+//! a range or of a key prefix.
 //!
 //! The parser of `perihelion-query` tells whether a query needs merging, and finds a
 //! filter that allows only one partition key. A statement over the whole container
 //! that the parser does not understand is sent to the service unchanged. When the
 //! service refuses the statement because it needs a plan, the plan is taken from the
 //! refusal, or fetched. For a range or a key prefix the plan of a statement that the
-//! parser does not understand is fetched first.
+//! parser does not understand is fetched first. All other plans are the client's own (`plan`).
+//!
+//! The service's plan replaces the client's own plan in two cases: the service refuses the
+//! statement that the client has rewritten, or the continuation token belongs to another
+//! statement, which can be that of the service's plan.
 
 use std::sync::Arc;
 
 use perihelion_driver::ContainerMetadata;
 use perihelion_driver::operation::{KeyScope, Scope};
 use perihelion_driver::status;
-use perihelion_model::json::{self, Value};
-use perihelion_model::partition_key::PartitionKey;
-use perihelion_query::merge::{HybridSearch, MergeError, MergePlan};
-use perihelion_query::{GatewayVerdict, Now, Parameters, PartitionKeyFilter, compile, parse, partition_keys};
-use serde::Deserialize;
+use perihelion_query::GatewayVerdict;
+use perihelion_query::merge::MergeError;
 
 use super::Execution;
 use super::direct::Direct;
-use super::exchange;
 use super::hybrid::Hybrid;
 use super::merged::{Merged, client_error};
+use super::plan::{ParsedQuery, Plan, fetch_plan, plan_in_refusal};
 use super::statement::{Query, QueryScope};
 use crate::handle::ContainerHandle;
 use crate::{Error, FeedRange};
@@ -41,37 +43,48 @@ const DIRECT_RANGES_MAX: usize = 256;
 /// begin with it.
 const MERGE_TOKEN_PREFIX: &str = "{\"perihelion\":";
 
+/// How a query is run, and by which plan.
+#[derive(Debug)]
+pub(super) struct Decision {
+    pub(super) execution: Execution,
+    /// The plan, if the client has made it and has changed the statement by it. The service may
+    /// refuse the statement of such a plan.
+    pub(super) own_plan: Option<Plan>,
+}
+
 /// Decides how to run a query before its feed requests the first page. A query with a
 /// continuation token is run in the way that produced the token.
-pub(super) async fn decide(container: &ContainerHandle, query: &Query) -> Result<Execution, Error> {
+pub(super) async fn decide(container: &ContainerHandle, query: &Query) -> Result<Decision, Error> {
     let metadata = container.metadata().await?;
     let parsed = ParsedQuery::of(query);
-    let range = match &query.scope {
-        QueryScope::Range(range) => range.clone(),
-        QueryScope::Partition(key) if metadata.partition_key.is_prefix(key) => {
-            FeedRange::of(&metadata.partition_key.effective_range(key))
-        }
+    match &query.scope {
+        QueryScope::Range(_) => {}
+        QueryScope::Partition(key) if metadata.partition_key.is_prefix(key) => {}
         QueryScope::Partition(key) => return direct_execution(query, Scope::Key(KeyScope::new(key.clone()))),
         QueryScope::Everywhere => match parsed.as_ref().and_then(|parsed| parsed.only_key(&metadata)) {
             Some(key) => return direct_execution(query, Scope::Key(KeyScope::new(key))),
-            None if query.is_unplanned || is_merged(query, parsed.as_ref()) => FeedRange::whole(),
+            None if query.is_unplanned || is_merged(query, parsed.as_ref()) => {}
             None if query.continuation.is_none()
                 && parsed.is_some()
-                && metadata.ranges.iter().count() > DIRECT_RANGES_MAX =>
-            {
-                FeedRange::whole()
-            }
+                && metadata.ranges.iter().count() > DIRECT_RANGES_MAX => {}
             None => return direct_execution(query, Scope::Everywhere),
         },
+    }
+    let own_plan = match &parsed {
+        _ if query.is_unplanned => Some(Plan::concatenation()),
+        Some(parsed) => match parsed.verdict {
+            GatewayVerdict::Served => Some(Plan::concatenation()),
+            GatewayVerdict::NeedsPlan | GatewayVerdict::AggregateNotValue if query.is_planned_by_service => {
+                None
+            }
+            GatewayVerdict::NeedsPlan | GatewayVerdict::AggregateNotValue => parsed.plan(&metadata),
+        },
+        None => None,
     };
-    let plan = match parsed.map(|parsed| parsed.verdict) {
-        _ if query.is_unplanned => Plan::Merge(MergePlan::concatenation()),
-        Some(GatewayVerdict::Served) => Plan::Merge(MergePlan::concatenation()),
-        Some(GatewayVerdict::NeedsPlan | GatewayVerdict::AggregateNotValue) | None => {
-            fetch_plan(container, query).await?
-        }
-    };
-    planned_execution(query, plan, range, &metadata)
+    match own_plan {
+        Some(plan) => own_execution(container, query, plan, &metadata).await,
+        None => service_execution(query, fetch_plan(container, query).await?, &metadata),
+    }
 }
 
 /// Whether the client merges a query over the whole container. `parsed` is `None`
@@ -95,7 +108,7 @@ pub(super) async fn decide_after_refusal(
     container: &ContainerHandle,
     query: &Query,
     error: Error,
-) -> Result<Execution, Error> {
+) -> Result<Decision, Error> {
     if error.status() != Some(status::CROSS_PARTITION_QUERY_NOT_SERVABLE) {
         return Err(error);
     }
@@ -104,35 +117,69 @@ pub(super) async fn decide_after_refusal(
         Some(plan) => plan?,
         None => fetch_plan(container, query).await?,
     };
-    planned_execution(query, plan, FeedRange::whole(), &metadata)
+    service_execution(query, plan, &metadata)
 }
 
-fn direct_execution(query: &Query, scope: Scope) -> Result<Execution, Error> {
-    Direct::new(query, scope).map(Execution::Direct)
-}
-
-/// What the client does with the rows of the partitions.
-enum Plan {
-    Merge(MergePlan),
-    Fuse(HybridSearch),
-}
-
-impl Plan {
-    fn parse(text: &str) -> Result<Self, MergeError> {
-        let body = json::parse_str(text).map_err(|_| MergeError::InvalidPlan("it is not valid JSON"))?;
-        match HybridSearch::from_json(&body)? {
-            Some(search) => Ok(Plan::Fuse(search)),
-            None => MergePlan::from_json(&body).map(Plan::Merge),
-        }
+/// Decides how to run a query when the service has refused the first page of a statement that
+/// the client rewrote by its own plan. The client or the caller made the mistake; the service's
+/// plan tells which. If the service cannot plan the query, its error is about the caller's own
+/// text, and is returned. If its plan has the same statements, the first error is returned. If
+/// not, the query starts again by the service's plan.
+pub(super) async fn decide_after_refused_plan(
+    container: &ContainerHandle,
+    query: &Query,
+    own_plan: &Plan,
+    error: Error,
+) -> Result<Decision, Error> {
+    if error.status().map(|status| status.code) != Some(status::BAD_REQUEST.code) {
+        return Err(error);
     }
+    let plan = fetch_plan(container, query).await?;
+    if plan.statements(query) == own_plan.statements(query) {
+        return Err(error);
+    }
+    let metadata = container.metadata().await?;
+    service_execution(query, plan, &metadata)
+}
+
+fn direct_execution(query: &Query, scope: Scope) -> Result<Decision, Error> {
+    let execution = Execution::Direct(Direct::new(query, scope)?);
+    Ok(Decision { execution, own_plan: None })
+}
+
+/// Runs a query by the client's own plan. If the continuation token belongs to another
+/// statement, it may come from a feed that had the service's plan.
+async fn own_execution(
+    container: &ContainerHandle,
+    query: &Query,
+    plan: Plan,
+    metadata: &Arc<ContainerMetadata>,
+) -> Result<Decision, Error> {
+    let is_rewritten = plan.statements(query) != [&*query.text];
+    match planned_execution(query, plan.clone(), metadata) {
+        Ok(execution) => Ok(Decision { execution, own_plan: is_rewritten.then_some(plan) }),
+        Err(MergeError::TokenOfAnotherQuery) if is_rewritten => {
+            service_execution(query, fetch_plan(container, query).await?, metadata)
+        }
+        Err(error) => Err(client_error(error)),
+    }
+}
+
+fn service_execution(
+    query: &Query,
+    plan: Plan,
+    metadata: &Arc<ContainerMetadata>,
+) -> Result<Decision, Error> {
+    let execution = planned_execution(query, plan, metadata).map_err(client_error)?;
+    Ok(Decision { execution, own_plan: None })
 }
 
 fn planned_execution(
     query: &Query,
     plan: Plan,
-    range: FeedRange,
     metadata: &Arc<ContainerMetadata>,
-) -> Result<Execution, Error> {
+) -> Result<Execution, MergeError> {
+    let range = range_of(query, metadata);
     Ok(match plan {
         Plan::Merge(plan) => Execution::Merged(Box::new(Merged::new(query, plan, range.ends(), metadata)?)),
         Plan::Fuse(search) => {
@@ -141,58 +188,11 @@ fn planned_execution(
     })
 }
 
-/// The service's plan, as it is written.
-pub(crate) async fn read_plan(
-    container: &ContainerHandle,
-    query: &Query,
-) -> Result<serde_json::Value, Error> {
-    let response = exchange::fetch_plan(container, query.body(&query.text)?, &query.operation).await?;
-    crate::response::decode(&response.body, &"the query plan")
-}
-
-async fn fetch_plan(container: &ContainerHandle, query: &Query) -> Result<Plan, Error> {
-    let response = exchange::fetch_plan(container, query.body(&query.text)?, &query.operation).await?;
-    let text =
-        std::str::from_utf8(&response.body).map_err(|_| Error::answer("the query plan is not UTF-8 text"))?;
-    Plan::parse(text).map_err(|error| client_error(error).with_diagnostics(response.diagnostics))
-}
-
-/// The plan in a refusal: `None` when the refusal contains no plan, an error when the
-/// plan cannot be read.
-fn plan_in_refusal(error: &Error) -> Option<Result<Plan, Error>> {
-    let body = json::parse(error.body()).ok()?;
-    let text = body.get("additionalErrorInfo")?.as_str()?;
-    Some(Plan::parse(text).map_err(client_error))
-}
-
-/// A statement that `perihelion-query` has parsed and compiled, with its parameters.
-struct ParsedQuery {
-    query: perihelion_query::Query,
-    parameters: Parameters,
-    /// Whether the service alone answers the query over the whole container.
-    verdict: GatewayVerdict,
-}
-
-impl ParsedQuery {
-    /// `None` when the statement cannot be parsed or compiled, or the parameters cannot
-    /// be read.
-    fn of(query: &Query) -> Option<Self> {
-        let parsed = parse(&query.text).ok()?;
-        let list = Value::deserialize(serde_json::to_value(&query.parameters).ok()?).ok()?;
-        let parameters = Parameters::from_json(list).ok()?;
-        // The verdict does not depend on the time.
-        let program = compile(&parsed, &parameters, Now::from_unix_ticks(0)).ok()?;
-        Some(ParsedQuery { query: parsed, parameters, verdict: program.gateway_verdict() })
-    }
-
-    /// The whole partition key of all results, when the filter allows only one.
-    fn only_key(&self, metadata: &ContainerMetadata) -> Option<PartitionKey> {
-        let paths: Vec<&str> = metadata.partition_key.paths.iter().map(|path| path.text.as_str()).collect();
-        match partition_keys(&self.query, &self.parameters, &paths).ok()? {
-            PartitionKeyFilter::Keys(mut keys) if keys.len() == 1 => {
-                PartitionKey::from_json(&Value::Array(keys.pop()?))
-            }
-            PartitionKeyFilter::Keys(_) | PartitionKeyFilter::All | PartitionKeyFilter::Nothing => None,
-        }
+/// The range of effective keys that a merged query reads.
+fn range_of(query: &Query, metadata: &ContainerMetadata) -> FeedRange {
+    match &query.scope {
+        QueryScope::Range(range) => range.clone(),
+        QueryScope::Partition(key) => FeedRange::of(&metadata.partition_key.effective_range(key)),
+        QueryScope::Everywhere => FeedRange::whole(),
     }
 }

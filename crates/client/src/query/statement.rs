@@ -35,6 +35,8 @@ pub struct Query {
     /// Whether each partition runs the statement unchanged: see
     /// [`Query::without_plan`].
     pub(super) is_unplanned: bool,
+    /// Whether the service plans the query: see [`Query::with_service_plan`].
+    pub(super) is_planned_by_service: bool,
     pub(super) continuation: Option<String>,
     pub(super) total_timeout: Option<Duration>,
     pub(super) metrics: WantedMetrics,
@@ -73,6 +75,7 @@ impl Query {
             max_items: None,
             parallel_max: None,
             is_unplanned: false,
+            is_planned_by_service: false,
             continuation: None,
             total_timeout: None,
             metrics: WantedMetrics::default(),
@@ -136,6 +139,15 @@ impl Query {
     /// affected.
     pub fn without_plan(mut self) -> Self {
         self.is_unplanned = true;
+        self
+    }
+
+    /// Fetches the query plan from the service, with one request more. By default the client
+    /// plans a query that it merges, and fetches the service's plan only when it cannot plan the
+    /// statement, or when the service refuses what the client made of it. Use this if the client
+    /// and the service understand a statement in different ways.
+    pub fn with_service_plan(mut self) -> Self {
+        self.is_planned_by_service = true;
         self
     }
 

@@ -20,7 +20,7 @@ struct Order {
 
 /// A server with 120 orders of 20 customers in four physical partitions. Totals are
 /// unique, so that every ORDER BY has one correct result.
-async fn world() -> (World, Container) {
+pub(crate) async fn orders_in_four_partitions() -> (World, Container) {
     let world = World::new(4).await;
     let orders = world.container("orders", r#"{"paths":["/customer"],"kind":"Hash","version":2}"#).await;
     for number in 0..ORDERS {
@@ -67,7 +67,7 @@ fn expected_rows(statement: &str) -> Vec<Value> {
 }
 
 /// The rows as sorted texts, to compare two results whose order may differ.
-fn sorted_texts(mut rows: Vec<Value>) -> Vec<String> {
+pub(crate) fn sorted_texts(mut rows: Vec<Value>) -> Vec<String> {
     let mut texts: Vec<String> = rows.drain(..).map(|row| canonical(&row).to_string()).collect();
     texts.sort();
     texts
@@ -91,7 +91,7 @@ async fn ids(feed: QueryFeed<Order>) -> Vec<String> {
 
 /// Statements whose result has a fixed order. Aggregates, which have no continuation
 /// tokens, come last.
-const IN_ORDER: &[&str] = &[
+pub(crate) const IN_ORDER: &[&str] = &[
     "SELECT VALUE c.id FROM c ORDER BY c.total",
     "SELECT c.id, c.total FROM c ORDER BY c.total DESC",
     "SELECT VALUE c.id FROM c WHERE c.state = 'open' ORDER BY c.state, c.total DESC",
@@ -110,7 +110,7 @@ const IN_ORDER: &[&str] = &[
 ];
 
 /// Statements whose result may have any order.
-const IN_ANY_ORDER: &[&str] = &[
+pub(crate) const IN_ANY_ORDER: &[&str] = &[
     "SELECT VALUE c.id FROM c",
     "SELECT c.id, c.weight FROM c WHERE c.total > 60",
     "SELECT DISTINCT VALUE c.state FROM c",
@@ -123,7 +123,7 @@ const IN_ANY_ORDER: &[&str] = &[
 
 #[tokio::test(start_paused = true)]
 async fn every_kind_of_statement_runs_across_partitions() {
-    let (_world, orders) = world().await;
+    let (_world, orders) = orders_in_four_partitions().await;
     for statement in IN_ORDER {
         for max_items in [3, 1000] {
             let query = Query::new(*statement).with_max_items(max_items);
@@ -149,18 +149,18 @@ async fn every_kind_of_statement_runs_across_partitions() {
 
 #[tokio::test(start_paused = true)]
 async fn a_query_without_merging_needs_no_plan() {
-    let (world, orders) = world().await;
+    let (world, orders) = orders_in_four_partitions().await;
     let query = Query::new("SELECT * FROM c WHERE c.total > @least").with_parameter("@least", 60);
     assert_eq!(ids(orders.query(query)).await.len(), 60);
     assert_eq!(world.requests("query_plan").await, 0);
     let count: Option<u64> = orders.query("SELECT VALUE COUNT(1) FROM c").first().await.unwrap();
     assert_eq!(count, Some(ORDERS));
-    assert_eq!(world.requests("query_plan").await, 1);
+    assert_eq!(world.requests("query_plan").await, 0, "the client plans the statement itself");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_query_of_one_partition_needs_no_plan() {
-    let (world, orders) = world().await;
+    let (world, orders) = orders_in_four_partitions().await;
     let queries_before = world.requests("query").await;
     let query = Query::new("SELECT * FROM c ORDER BY c.total DESC").in_partition("customer-3");
     let found = ids(orders.query(query)).await;
@@ -175,7 +175,7 @@ async fn a_query_of_one_partition_needs_no_plan() {
 
 #[tokio::test(start_paused = true)]
 async fn a_filter_on_one_partition_key_queries_only_that_partition() {
-    let (world, orders) = world().await;
+    let (world, orders) = orders_in_four_partitions().await;
     let query = Query::new("SELECT VALUE c.total FROM c WHERE c.customer = @who ORDER BY c.total")
         .with_parameter("@who", "customer-3")
         .with_max_items(2);
@@ -196,7 +196,7 @@ async fn a_filter_on_one_partition_key_queries_only_that_partition() {
 
 #[tokio::test(start_paused = true)]
 async fn a_query_ends_with_an_error_when_its_container_is_created_again() {
-    let (world, orders) = world().await;
+    let (world, orders) = orders_in_four_partitions().await;
     let mut feed = orders.query::<Value>(Query::new("SELECT * FROM c ORDER BY c.total").with_max_items(5));
     assert!(feed.next_page().await.unwrap().is_some());
     world.delete_container(&orders).await;
@@ -216,7 +216,7 @@ async fn a_query_ends_with_an_error_when_its_container_is_created_again() {
 /// own order.
 #[tokio::test(start_paused = true)]
 async fn without_a_plan_each_partition_runs_the_statement_as_it_is() {
-    let (world, orders) = world().await;
+    let (world, orders) = orders_in_four_partitions().await;
     let first = Query::new("SELECT TOP 5 * FROM c ORDER BY c.total");
     for range in orders.feed_ranges().await.unwrap() {
         let planned = ids(orders.query(first.clone().in_range(range.clone()))).await;
@@ -232,7 +232,7 @@ async fn without_a_plan_each_partition_runs_the_statement_as_it_is() {
 
 #[tokio::test(start_paused = true)]
 async fn feed_ranges_divide_the_container() {
-    let (_world, orders) = world().await;
+    let (_world, orders) = orders_in_four_partitions().await;
     let ranges = orders.feed_ranges().await.unwrap();
     assert_eq!(ranges.len(), 4);
     let (mut all, mut counted) = (Vec::new(), 0);
@@ -286,7 +286,7 @@ async fn page_by_page(orders: &Container, query: Query, mut between: impl AsyncF
         let query = token.iter().fold(query.clone(), |query, token| query.with_continuation(token.as_str()));
         let Some(page) = orders.query::<Value>(query).next_page().await.unwrap() else { break };
         assert!(page.charge() > 0.0 && page.requests() > 0 && !page.diagnostics().is_empty());
-        token = page.continuation().map(str::to_owned);
+        token = page.continuation().unwrap().map(str::to_owned);
         rows.extend(page);
         if token.is_none() {
             break;
@@ -298,7 +298,7 @@ async fn page_by_page(orders: &Container, query: Query, mut between: impl AsyncF
 
 #[tokio::test(start_paused = true)]
 async fn a_continuation_token_continues_in_another_process() {
-    let (_world, orders) = world().await;
+    let (_world, orders) = orders_in_four_partitions().await;
     for statement in &IN_ORDER[..7] {
         let query = Query::new(*statement).with_max_items(9);
         let rows = page_by_page(&orders, query, async |_| {}).await;
@@ -314,7 +314,7 @@ async fn a_continuation_token_continues_in_another_process() {
 
 #[tokio::test(start_paused = true)]
 async fn splits_between_pages_lose_and_repeat_no_row() {
-    let (world, orders) = world().await;
+    let (world, orders) = orders_in_four_partitions().await;
     for (round, statement) in IN_ORDER[..5].iter().enumerate() {
         let query = Query::new(*statement).with_max_items(8);
         // Each of the first four rounds splits one of the initial ranges.
@@ -332,7 +332,7 @@ async fn splits_between_pages_lose_and_repeat_no_row() {
 #[tokio::test(start_paused = true)]
 async fn splits_during_a_query_lose_and_repeat_no_row() {
     for statement in IN_ORDER.iter().chain(IN_ANY_ORDER) {
-        let (world, orders) = world().await;
+        let (world, orders) = orders_in_four_partitions().await;
         // The client caches four ranges. The split removes one of them.
         orders.feed_ranges().await.unwrap();
         world.split("orders", "1").await;
@@ -350,7 +350,7 @@ async fn splits_during_a_query_lose_and_repeat_no_row() {
 
 #[tokio::test(start_paused = true)]
 async fn rows_come_as_a_stream() {
-    let (_world, orders) = world().await;
+    let (_world, orders) = orders_in_four_partitions().await;
     let mut rows = orders.query::<Order>("SELECT * FROM c ORDER BY c.total").into_stream();
     let mut totals = Vec::new();
     while let Some(order) = rows.next().await {
@@ -367,7 +367,7 @@ async fn rows_come_as_a_stream() {
 
 #[tokio::test(start_paused = true)]
 async fn the_query_continues_after_a_failed_request() {
-    let (world, orders) = world().await;
+    let (world, orders) = orders_in_four_partitions().await;
     let mut feed = orders.query::<Order>(Query::new("SELECT * FROM c ORDER BY c.total").with_max_items(10));
     let mut found = Vec::new();
     let mut failures = 0;
@@ -390,7 +390,7 @@ async fn the_query_continues_after_a_failed_request() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_call_loses_no_row() {
-    let (world, orders) = world().await;
+    let (world, orders) = orders_in_four_partitions().await;
     world.fault(r#"{"operation":"query","probability":0.5,"delayMs":300}"#).await;
     let mut feed = orders.query::<Order>(Query::new("SELECT * FROM c ORDER BY c.total").with_max_items(10));
     let (mut found, mut dropped_calls) = (Vec::new(), 0);
@@ -410,7 +410,7 @@ async fn a_dropped_call_loses_no_row() {
 
 #[tokio::test(start_paused = true)]
 async fn errors_name_the_cause() {
-    let (world, orders) = world().await;
+    let (world, orders) = orders_in_four_partitions().await;
     let error = orders.query::<Value>("SELEC * FROM c").collect().await.unwrap_err();
     assert_eq!(error.status().map(|status| status.code), Some(400), "{error}");
     assert!(error.to_string().contains("SC1001"), "{error}");
@@ -423,7 +423,7 @@ async fn errors_name_the_cause() {
 
     let sort = Query::new("SELECT * FROM c ORDER BY c.total").with_max_items(5);
     let page = orders.query::<Value>(sort.clone()).next_page().await.unwrap().unwrap();
-    let token = page.continuation().unwrap();
+    let token = page.continuation().unwrap().unwrap();
     let other = Query::new("SELECT * FROM c ORDER BY c.id").with_continuation(token);
     let error = orders.query::<Value>(other).next_page().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Input);
@@ -444,8 +444,85 @@ async fn errors_name_the_cause() {
     assert!(error.is_not_found(), "{error}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_row_that_cannot_be_parsed_costs_only_itself() {
+    let (_world, orders) = orders_in_four_partitions().await;
+    // Every seventh order has no weight, which becomes a text.
+    let weights = "SELECT VALUE c.weight ?? 'none' FROM c";
+    let good = (0..ORDERS).filter(|number| !number.is_multiple_of(7)).count();
+    for query in [
+        Query::new(weights).with_max_items(10),
+        Query::new(weights).in_partition("customer-7"),
+        Query::new(format!("{weights} ORDER BY c.total")).with_max_items(10),
+        Query::new(format!("{weights} ORDER BY c.total")).with_max_items(1),
+    ] {
+        let all = orders.query::<Value>(query.clone()).collect().await.unwrap();
+        let mut feed = orders.query::<u64>(query.clone());
+        let (mut found, mut errors, mut tokens) = (Vec::new(), 0, 0);
+        loop {
+            match feed.next_page().await {
+                Ok(Some(page)) => {
+                    assert!(!page.items.is_empty());
+                    tokens += usize::from(page.continuation().unwrap().is_some());
+                    found.extend(page.items);
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Answer, "{error}");
+                    assert!(error.to_string().contains("a row of the query result cannot be parsed as u64"));
+                    errors += 1;
+                }
+            }
+        }
+        let expected: Vec<u64> = all.iter().filter_map(Value::as_u64).collect();
+        assert_eq!((found, errors), (expected, all.len() - all.iter().filter(|row| row.is_u64()).count()));
+        assert!(errors > 0 && (all.len() < 100 || (tokens > 0 && all.len() - errors == good)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_continuation_token_that_would_be_too_long_is_an_error_where_it_is_asked_for() {
+    let world = World::new(2).await;
+    let notes = world.container("notes", r#"{"paths":["/pk"],"kind":"Hash","version":2}"#).await;
+    for number in 0..8 {
+        let text = format!("{number}{}", "x".repeat(300_000));
+        notes
+            .create(number.to_string().as_str(), &json!({"id": "a", "pk": number.to_string(), "text": text}))
+            .await
+            .unwrap();
+    }
+    let query = Query::new("SELECT VALUE LEFT(c.text, 1) FROM c ORDER BY c.text").with_max_items(3);
+    let mut feed = notes.query::<String>(query);
+    let page = feed.next_page().await.unwrap().unwrap();
+    assert_eq!(page.items, ["0", "1", "2"]);
+    let error = page.continuation().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Input);
+    assert!(error.to_string().contains("no continuation token after this page"), "{error}");
+    let mut rest = Vec::new();
+    while let Some(page) = feed.next_page().await.unwrap() {
+        rest.extend(page.items);
+    }
+    assert_eq!(rest, ["3", "4", "5", "6", "7"], "the feed itself goes on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_continuation_token_of_another_range_is_refused() {
+    let (_world, orders) = orders_in_four_partitions().await;
+    let sorted = |range: &str| {
+        Query::new("SELECT VALUE c.id FROM c ORDER BY c.total")
+            .in_range(range.parse().unwrap())
+            .with_max_items(5)
+    };
+    let page = orders.query::<String>(sorted("-20")).next_page().await.unwrap().unwrap();
+    let token = page.continuation().unwrap().unwrap();
+    assert!(orders.query::<String>(sorted("-20").with_continuation(token)).collect().await.is_ok());
+    let error = orders.query::<String>(sorted("20-FF").with_continuation(token)).collect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Input);
+    assert!(error.to_string().contains("outside of the query's scope"), "{error}");
+}
+
 /// The vector and the text of an order. Each order has another angle, so that ranks are unique.
-fn searchable(number: u64) -> Value {
+pub(crate) fn searchable(number: u64) -> Value {
     let angle = total(number) / ORDERS as f64;
     let words = if number.is_multiple_of(40) { "a blue lamp" } else { "a chair" };
     json!({
@@ -481,7 +558,7 @@ async fn vector_and_hybrid_queries_are_merged_over_partitions() {
     assert_eq!(orders.query::<String>(hybrid.clone()).collect().await.unwrap(), expected);
     let mut pages = orders.query::<String>(hybrid.clone().with_max_items(3));
     let first = pages.next_page().await.unwrap().unwrap();
-    assert!(first.items.len() == 3 && first.continuation().is_none() && first.charge() > 0.0);
+    assert!(first.items.len() == 3 && first.continuation().unwrap().is_none() && first.charge() > 0.0);
     assert_eq!(pages.next_page().await.unwrap().unwrap().items.len(), 1);
     assert!(pages.next_page().await.unwrap().is_none());
     // In one partition the service answers alone.

@@ -54,12 +54,24 @@ pub struct ContainerMetadata {
     pub(crate) rid_header: HeaderValue,
     /// How the container is partitioned.
     pub partition_key: PartitionKeyDefinition,
+    /// The vectors of the container when its properties were read. Vectors can be added to a
+    /// container later, but a vector does not change.
+    pub vectors: Vec<VectorPath>,
     /// The container's physical partitions.
     pub ranges: RangeMap,
     /// How far this client has seen the writes of each range. The sessions belong to
     /// this `_rid`: a late answer from a deleted container does not count for the
     /// container that replaced it.
     pub(crate) sessions: Arc<Sessions>,
+}
+
+/// A vector in the container's vector embedding policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VectorPath {
+    /// The path, such as `/text/vector`.
+    pub path: String,
+    /// The name of its distance function, such as `cosine`.
+    pub distance_function: String,
 }
 
 impl Container {

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
-use perihelion_model::json;
+use perihelion_model::json::{self, Value};
 use perihelion_model::partition_key::PartitionKeyDefinition;
 use perihelion_wire::headers;
 use tokio::time::Instant;
 
 use super::MetadataRequests;
-use super::container::{Container, ContainerMetadata};
+use super::container::{Container, ContainerMetadata, VectorPath};
 use super::learning::{LearningResult, Share, UnderWay};
 use crate::error::{Error, ErrorKind};
 use crate::pulse;
@@ -143,15 +143,16 @@ async fn fetch(
         fetch_ranges(requests, container, deadline)
     )
     .map_err(|error| name_missing_container(error, container))?;
-    let (rid, partition_key) = parse_properties(&response.body).ok_or_else(|| {
+    let properties = parse_properties(&response.body).ok_or_else(|| {
         Error::answer(format!("the properties of container {:?} cannot be read", container.name()))
     })?;
+    let Properties { rid, partition_key, vectors } = properties;
     let rid_header =
         HeaderValue::from_str(&rid).map_err(|_| Error::answer("the container's _rid is not ASCII"))?;
     let sessions = container.sessions_of(&rid);
     let metadata =
-        Arc::new(ContainerMetadata { rid: rid.into(), rid_header, partition_key, ranges, sessions });
-    Ok(container.publish(metadata, read_at))
+        ContainerMetadata { rid: rid.into(), rid_header, partition_key, vectors, ranges, sessions };
+    Ok(container.publish(Arc::new(metadata), read_at))
 }
 
 /// The error of a read of the metadata. If the container does not exist, the error says so,
@@ -192,10 +193,30 @@ async fn fetch_ranges(
     })
 }
 
-/// Parses `_rid` and `partitionKey` of a container's properties.
-fn parse_properties(body: &[u8]) -> Option<(String, PartitionKeyDefinition)> {
+/// What the driver reads of a container's properties.
+struct Properties {
+    rid: String,
+    partition_key: PartitionKeyDefinition,
+    vectors: Vec<VectorPath>,
+}
+
+/// Parses a container's properties.
+fn parse_properties(body: &[u8]) -> Option<Properties> {
     let text = std::str::from_utf8(body).ok()?;
     let value = json::parse_str(text).ok()?;
     let rid = value.get("_rid")?.as_str()?.to_owned();
-    Some((rid, PartitionKeyDefinition::from_json(value.get("partitionKey")?)?))
+    let partition_key = PartitionKeyDefinition::from_json(value.get("partitionKey")?)?;
+    Some(Properties { rid, partition_key, vectors: vectors(&value) })
+}
+
+/// The vectors of the vector embedding policy. Entries without a path or a distance function
+/// are left out.
+fn vectors(properties: &Value) -> Vec<VectorPath> {
+    let policy = properties.get("vectorEmbeddingPolicy");
+    let entries = policy.and_then(|policy| policy.get("vectorEmbeddings")?.as_array()).unwrap_or_default();
+    let text = |entry: &Value, name: &str| entry.get(name)?.as_str().map(str::to_owned);
+    let vector = |entry: &Value| {
+        Some(VectorPath { path: text(entry, "path")?, distance_function: text(entry, "distanceFunction")? })
+    };
+    entries.iter().filter_map(vector).collect()
 }

@@ -18,6 +18,7 @@ use perihelion_query::{Direction, EvaluationError, RowPlace};
 use super::continuation::{Continuation, NextRow, RowCursor, hash_of};
 use super::gather;
 use super::pause::{BestRow, Pause};
+use super::resume_filter::ResumeFilter;
 use super::rows::{Context, DocumentRow, Page, PageRows, evaluation_refusal};
 use super::smallest_rows::{HeldRow, SmallestRows, SortKey};
 use super::sources::{self, ScanEnd, ScanRange};
@@ -32,7 +33,7 @@ use crate::refusal::Refusal;
 pub(super) fn merge(context: &Context<'_>, mut continuation: Continuation) -> Result<PageRows, Refusal> {
     let after = match &continuation.after {
         Some(cursor) => Some(context.last_key(cursor)?),
-        None => None,
+        None => context.request.resume.as_ref().map(|resume| context.resume_key(resume)),
     };
     let mut smallest = SmallestRows::new(gather::rows_wanted(context, &continuation));
     let ranges = sources::scan_ranges(context.container, &context.request.scope);
@@ -159,6 +160,17 @@ impl Context<'_> {
             Some(order) => SortKey { order, ..key },
             None => SortKey { rid: 0, row: 0, ..key },
         })
+    }
+
+    /// The sort key just before the first row that a resume filter leaves.
+    fn resume_key(&self, resume: &ResumeFilter) -> SortKey {
+        let order = self.encode_order(&resume.values);
+        match (resume.rid.map(|rid| self.rid_order(rid)), resume.exclude) {
+            (Some(rid), true) => SortKey { order, rid, row: u64::MAX },
+            (Some(rid), false) => SortKey { order, rid: rid.saturating_sub(1), row: u64::MAX },
+            (None, true) => SortKey { order, rid: u64::MAX, row: u64::MAX },
+            (None, false) => SortKey { order, rid: 0, row: 0 },
+        }
     }
 
     /// The encoded order keys of a row, if the document still has that row and the keys have

@@ -95,7 +95,7 @@ fn rows(engine: &Engine, name: &str, header: &str, text: &str) -> (usize, bool) 
     let statement = perihelion_query::parse(text).unwrap();
     let now = Now::from_unix_milliseconds(0);
     let program = perihelion_query::compile(&statement, &Parameters::none(), now).unwrap();
-    let request = QueryRequest { program, scope, rows_max: usize::MAX, continuation: None };
+    let request = QueryRequest { program, scope, rows_max: usize::MAX, continuation: None, resume: None };
     let page = engine.query(&container, &request, &[]).unwrap();
     (page.rows, page.used_index)
 }

@@ -71,7 +71,8 @@ fn page(
     let query = perihelion_query::parse(text).unwrap();
     let now = Now::from_unix_milliseconds(1_700_000_000_000);
     let program = perihelion_query::compile(&query, &Parameters::none(), now).unwrap();
-    let request = QueryRequest { program, scope: QueryScope::All, rows_max: 1000, continuation: None };
+    let request =
+        QueryRequest { program, scope: QueryScope::All, rows_max: 1000, continuation: None, resume: None };
     let limits = PageLimits { memory: budget, ..PageLimits::default() };
     engine.query_within(container, &request, &[], limits)
 }

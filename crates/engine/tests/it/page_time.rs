@@ -51,7 +51,8 @@ fn page(engine: &Engine, text: &str, rows: usize, token: Option<String>) -> Resu
     let query = perihelion_query::parse(text).unwrap();
     let now = Now::from_unix_milliseconds(1_700_000_000_000);
     let program = perihelion_query::compile(&query, &Parameters::none(), now).unwrap();
-    let request = QueryRequest { program, scope: QueryScope::All, rows_max: rows, continuation: token };
+    let request =
+        QueryRequest { program, scope: QueryScope::All, rows_max: rows, continuation: token, resume: None };
     engine.query(&container, &request, &[])
 }
 

@@ -64,7 +64,7 @@ impl<'q> Binder<'q> {
         Box::new(self.expr(expr))
     }
 
-    fn list(&mut self, exprs: &'q [Expr]) -> Vec<Node> {
+    pub(super) fn list(&mut self, exprs: &'q [Expr]) -> Vec<Node> {
         exprs.iter().map(|expr| self.expr(expr)).collect()
     }
 

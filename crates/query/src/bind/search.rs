@@ -15,6 +15,9 @@ const SCORES: [&str; 3] = [VECTOR_DISTANCE, "_VectorScore", "_FullTextScore"];
 
 pub(super) const VECTOR_DISTANCE: &str = "VectorDistance";
 
+/// The code of the error for an order by a vector whose distance function is not known.
+const UNKNOWN_DISTANCE: &str = "UnknownDistance";
+
 /// Whether a key of ORDER BY is a distance or a score. A client cannot continue such a query in
 /// the middle, so a partition returns all its rows at once.
 pub(crate) fn sorts_by_score(order_by: &OrderBy) -> bool {
@@ -39,12 +42,17 @@ impl<'q> Binder<'q> {
     /// The distance function of a call: the option `distanceFunction` of the fourth argument, or
     /// the function that the container's policy has for one of the vectors, or the cosine.
     fn distance_function(&self, arguments: &[Node]) -> DistanceFunction {
+        self.named_distance_function(arguments).unwrap_or_default()
+    }
+
+    /// The distance function that the call or the container's policy names.
+    fn named_distance_function(&self, arguments: &[Node]) -> Option<DistanceFunction> {
         let option = match arguments.get(3) {
             Some(Node::Constant(Some(options))) => options.get("distanceFunction").and_then(Value::as_str),
             _ => None,
         };
         let by_policy = || arguments.iter().take(2).find_map(|argument| self.policy_function(argument));
-        option.and_then(DistanceFunction::by_name).or_else(by_policy).unwrap_or_default()
+        option.and_then(DistanceFunction::by_name).or_else(by_policy)
     }
 
     fn policy_function(&self, vector: &Node) -> Option<DistanceFunction> {
@@ -73,6 +81,9 @@ impl<'q> Binder<'q> {
                 "Specifying a sorting order (ASC or DESC) with VectorDistance function is not supported.";
             self.report("SC2230", message, item.expr.span);
         }
+        if !may_choose {
+            self.check_distance_is_known(&item.expr);
+        }
         // A path to a computed property is bound to its expression.
         let is_path = matches!(item.expr.kind, ExprKind::Member(..) | ExprKind::Index(..));
         let may_be_computed = is_path && !self.computed.is_empty();
@@ -81,6 +92,24 @@ impl<'q> Binder<'q> {
             self.report("SC2206", message, item.expr.span);
         }
         OrderNode { node, direction: item.direction.unwrap_or(best_first) }
+    }
+
+    /// Refuses an order by a distance whose function may be in a policy that is not known here.
+    /// Only a client plans with such parameters. It then asks the service for the plan, so the
+    /// error has no code of the service.
+    fn check_distance_is_known(&mut self, distance: &'q Expr) {
+        let ExprKind::Call { arguments, .. } = &distance.kind else { return };
+        if !self.parameters.may_lack_embeddings() {
+            return;
+        }
+        let arguments = self.list(arguments);
+        if self.named_distance_function(&arguments).is_none() {
+            self.report(
+                UNKNOWN_DISTANCE,
+                "The distance function of this vector is not known.",
+                distance.span,
+            );
+        }
     }
 
     /// The filter of a select, and for each ascending order by distance the condition that

@@ -7,8 +7,10 @@ pub enum MergeError {
     InvalidPlan(&'static str),
     /// The plan needs a feature that the merge does not support.
     Unsupported(String),
-    /// The continuation token is malformed or belongs to another query.
+    /// The continuation token is malformed, or no merge with this plan can have made it.
     InvalidToken(&'static str),
+    /// The continuation token belongs to another query, or to another statement for it.
+    TokenOfAnotherQuery,
     /// A row does not have the form of the rows of the plan's statement.
     UnexpectedRow(&'static str),
     /// The reported fetch is not in flight.
@@ -40,6 +42,9 @@ impl std::fmt::Display for MergeError {
                 write!(f, "the query needs {what}, which cannot be merged across partitions here")
             }
             MergeError::InvalidToken(what) => write!(f, "the continuation token cannot be used: {what}"),
+            MergeError::TokenOfAnotherQuery => {
+                f.write_str("the continuation token cannot be used: it belongs to another query")
+            }
             MergeError::UnexpectedRow(what) => {
                 write!(f, "a partition returned a row that does not fit the query plan: {what}")
             }

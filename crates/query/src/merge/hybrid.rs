@@ -82,6 +82,11 @@ impl HybridSearch {
         self.statistics_query.as_deref()
     }
 
+    /// All statements of the plan, with the placeholders for the statistics.
+    pub fn statements(&self) -> impl Iterator<Item = &str> {
+        self.statistics_query().into_iter().chain(self.components.iter().map(|component| &*component.query))
+    }
+
     /// The effective partition keys that can hold a result.
     pub fn ranges(&self) -> &[QueryRange] {
         &self.ranges

@@ -2,7 +2,7 @@
 
 use perihelion_model::json::Value;
 
-use super::token::TokenContents;
+use super::token::{TokenContents, share_keys};
 use super::{Merge, MergeError, MergeToken, Mode, NextPage, NextRow};
 
 /// The next step of a merge, before DISTINCT, OFFSET and LIMIT.
@@ -150,19 +150,20 @@ impl Merge {
         let resume_points = unread.filter(|reader| !reader.is_finished()).map(|reader| {
             reader.resume_point(directions).map(|resume_point| (reader.slice.interval.clone(), resume_point))
         });
-        let Ok(resume_points) = resume_points.collect::<Result<Vec<_>, _>>() else {
+        let Ok(mut resume_points) = resume_points.collect::<Result<Vec<_>, _>>() else {
             return MergeToken::Unavailable;
         };
         if resume_points.is_empty() {
             return MergeToken::Finished;
         }
+        share_keys(&mut resume_points, directions);
         let contents = TokenContents {
             fingerprint: self.fingerprint,
             skip_left: self.filter.skip_left,
             take_left: self.filter.take_left,
-            last_value: self.filter.last_value().cloned(),
+            last_value: self.filter.last_value(),
             resume_points,
         };
-        MergeToken::Resume(contents.print())
+        contents.print().map_or_else(|bytes| MergeToken::TooLong { bytes }, MergeToken::Resume)
     }
 }

@@ -129,7 +129,7 @@ impl MergePlan {
 
     /// The statement for one partition: the rewritten one, or the query when the plan
     /// has none. The placeholder for a filter becomes `true`.
-    pub(super) fn statement(&self, query: &str) -> String {
+    pub fn statement(&self, query: &str) -> String {
         let text = if self.rewritten_query.is_empty() { query } else { &self.rewritten_query };
         text.replace(FILTER_PLACEHOLDER, "true")
     }

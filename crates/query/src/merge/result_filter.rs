@@ -5,13 +5,17 @@ use perihelion_model::json::{Object, Value};
 
 use super::MergeError;
 use super::plan::MergePlan;
-use crate::order::equal;
+use crate::order::{canonical_key, equal};
 use crate::plan::DistinctType;
 use crate::program::DistinctValues;
 
 /// The most bytes of values that an unordered DISTINCT may remember; groups have the
 /// same limit.
 const DISTINCT_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// The longest value of an ordered DISTINCT that a token has itself. Of a longer one it has the
+/// hash: the next value is only compared for equality.
+const LAST_VALUE_BYTES_MAX: usize = 1024;
 
 /// The filter and its state after the rows that it has seen.
 #[derive(Debug)]
@@ -30,7 +34,38 @@ enum Distinct {
     None,
     Unordered(DistinctValues),
     /// Equal values are neighbours, so the last value is enough.
-    Ordered(Option<Value>),
+    Ordered(Option<LastValue>),
+}
+
+/// The last value of an ordered DISTINCT.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum LastValue {
+    Value(Value),
+    /// The hash of a long value, from a token.
+    Hash(u128),
+}
+
+impl LastValue {
+    fn is_equal(&self, row: &Value) -> bool {
+        match self {
+            LastValue::Value(last) => equal(last, row),
+            LastValue::Hash(hash) => *hash == hash_of(&canonical_key(Some(row))),
+        }
+    }
+
+    /// The same value for a token.
+    fn shortened(&self) -> LastValue {
+        let LastValue::Value(value) = self else { return self.clone() };
+        let key = canonical_key(Some(value));
+        if key.len() > LAST_VALUE_BYTES_MAX { LastValue::Hash(hash_of(&key)) } else { self.clone() }
+    }
+}
+
+/// The hash of a value's key (FNV-1a, 128 bits).
+fn hash_of(key: &[u8]) -> u128 {
+    const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    key.iter().fold(OFFSET, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME))
 }
 
 /// Counts the rows that DISTINCT leaves. They are not returned.
@@ -78,15 +113,31 @@ impl ResultFilter {
     }
 
     /// The last value of an ordered DISTINCT, for the token.
-    pub(super) fn last_value(&self) -> Option<&Value> {
+    pub(super) fn last_value(&self) -> Option<LastValue> {
         match &self.distinct {
-            Distinct::Ordered(last) => last.as_ref(),
+            Distinct::Ordered(last) => last.as_ref().map(LastValue::shortened),
             Distinct::None | Distinct::Unordered(_) => None,
         }
     }
 
+    /// Whether this filter, which has seen no row, can come into the state of a token.
+    pub(super) fn can_have_been(
+        &self,
+        skip_left: u64,
+        take_left: Option<u64>,
+        last: Option<&LastValue>,
+    ) -> bool {
+        let take_fits = match (self.take_left, take_left) {
+            (None, None) => true,
+            (Some(all), Some(left)) => left <= all,
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        let last_fits = last.is_none() || matches!(self.distinct, Distinct::Ordered(_));
+        self.is_resumable() && skip_left <= self.skip_left && take_fits && last_fits
+    }
+
     /// Restores the state from a token.
-    pub(super) fn restore(&mut self, skip_left: u64, take_left: Option<u64>, last: Option<Value>) {
+    pub(super) fn restore(&mut self, skip_left: u64, take_left: Option<u64>, last: Option<LastValue>) {
         self.skip_left = skip_left;
         self.take_left = take_left;
         if let Distinct::Ordered(known) = &mut self.distinct {
@@ -125,9 +176,9 @@ impl ResultFilter {
                 }
             }
             Distinct::Ordered(last) => {
-                let is_new = !last.as_ref().is_some_and(|last| equal(last, row));
+                let is_new = !last.as_ref().is_some_and(|last| last.is_equal(row));
                 if is_new {
-                    *last = Some(row.clone());
+                    *last = Some(LastValue::Value(row.clone()));
                 }
                 Ok(is_new)
             }

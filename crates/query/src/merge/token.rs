@@ -2,9 +2,15 @@
 //!
 //! The text is JSON with a version. It has intervals of effective keys and not range
 //! ids, so that it stays valid after splits and merges of ranges. For each interval
-//! that is not at its end, the token has the continuation of the page, and for a sorted
-//! query the position within the page. The token may come from outside the program, so
-//! the form of all its parts is checked.
+//! that is not at its end, the token has the continuation of the page. The token of a sorted
+//! query also has the position within the pages: the sort keys of the last row, once for all
+//! intervals, and for each interval the documents with these keys whose rows were taken.
+//!
+//! The token may come from outside the program, so the form of all its parts is checked. It
+//! is never longer than [`TOKEN_BYTES_MAX`]: neighbouring intervals of which no row was
+//! returned are one interval, intervals at their end are left out, and of a long value of
+//! DISTINCT the token has the hash. Sort keys cannot be replaced by a hash, because rows are
+//! compared with them. If they or the continuations are too long, there is no token.
 
 use perihelion_model::json::{Object, Style, Value, object, parse_str, to_text};
 
@@ -12,9 +18,19 @@ use super::MergeError;
 use super::position::RowPosition;
 use super::range::Interval;
 use super::range_reader::ResumePoint;
+use super::result_filter::LastValue;
+use crate::ast::Direction;
+use crate::order::compare_order;
 
 /// The version of the text. It is raised whenever the meaning of a member changes.
 const VERSION: i64 = 1;
+
+/// The longest token. A sorted query over 500 ranges with a continuation of 400 bytes each
+/// still has one, and a program can store it as a value of its own.
+pub(super) const TOKEN_BYTES_MAX: usize = 256 * 1024;
+
+/// The longest effective key in hexadecimal: three levels of a hierarchical key have 96 digits.
+const EFFECTIVE_KEY_DIGITS_MAX: usize = 128;
 
 /// The contents of a token.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,7 +42,7 @@ pub(super) struct TokenContents {
     /// How many rows TOP or LIMIT still allows; `None` without either.
     pub(super) take_left: Option<u64>,
     /// The last value of an ordered DISTINCT.
-    pub(super) last_value: Option<Value>,
+    pub(super) last_value: Option<LastValue>,
     /// The intervals that are not at their end, in the order of their keys.
     pub(super) resume_points: Vec<(Interval, ResumePoint)>,
 }
@@ -40,27 +56,57 @@ pub(super) fn fingerprint(texts: [&str; 2]) -> u64 {
 }
 
 impl TokenContents {
-    pub(super) fn print(&self) -> String {
+    /// The text; the number of its bytes when it is too long. All positions must have the same
+    /// sort keys.
+    pub(super) fn print(&self) -> Result<String, usize> {
         let resume_points = join_unread(&self.resume_points);
         let mut token = object([
             ("perihelion", VERSION.into()),
             ("query", format!("{:016x}", self.fingerprint).into()),
             ("skip", self.skip_left.into()),
             ("take", self.take_left.map_or(Value::Null, Value::from)),
-            ("ranges", Value::Array(resume_points.iter().map(print_resume_point).collect())),
         ]);
-        if let (Value::Object(members), Some(last)) = (&mut token, &self.last_value) {
-            members.set("last", last.clone());
+        if let Value::Object(members) = &mut token {
+            let mut positions = resume_points.iter().filter_map(|(_, point)| point.position.as_ref());
+            if let Some(position) = positions.next() {
+                debug_assert!(positions.all(|other| other.keys == position.keys));
+                members.set("keys", print_keys(&position.keys));
+            }
+            members.set("ranges", Value::Array(resume_points.iter().map(print_resume_point).collect()));
+            match &self.last_value {
+                Some(LastValue::Value(last)) => members.set("last", last.clone()),
+                Some(LastValue::Hash(hash)) => members.set("lastHash", format!("{hash:032x}").into()),
+                None => {}
+            }
         }
-        to_text(&token, Style::Point)
+        let text = to_text(&token, Style::Point);
+        if text.len() > TOKEN_BYTES_MAX { Err(text.len()) } else { Ok(text) }
     }
 
     pub(super) fn parse(text: &str) -> Result<Self, MergeError> {
+        if text.len() > TOKEN_BYTES_MAX {
+            return Err(MergeError::InvalidToken("it is longer than any token"));
+        }
         let token = parse_str(text).map_err(|_| MergeError::InvalidToken("it is not valid JSON"))?;
         if token.get("perihelion").and_then(Value::as_i64) != Some(VERSION) {
             return Err(MergeError::InvalidToken("another program or version wrote it"));
         }
         read_contents(&token).ok_or(MergeError::InvalidToken("a part is missing or has the wrong form"))
+    }
+}
+
+/// Gives all positions the sort keys of the last row of the result. The rows before it were
+/// taken from every interval, so an interval whose own last row has smaller keys continues at
+/// the first row with the keys of the last row.
+pub(super) fn share_keys(resume_points: &mut [(Interval, ResumePoint)], directions: &[Direction]) {
+    let positions = resume_points.iter().filter_map(|(_, point)| point.position.as_ref());
+    let last = positions.map(|position| &position.keys).max_by(|a, b| compare_order(a, b, directions));
+    let Some(last) = last.cloned() else { return };
+    for position in resume_points.iter_mut().filter_map(|(_, point)| point.position.as_mut()) {
+        if compare_order(&position.keys, &last, directions).is_lt() {
+            position.ties.clear();
+        }
+        position.keys.clone_from(&last);
     }
 }
 
@@ -93,16 +139,20 @@ fn print_resume_point((interval, resume_point): &(Interval, ResumePoint)) -> Val
         members.set("next", continuation.as_str().into());
     }
     if let Some(position) = &resume_point.position {
-        let key = |key: &Option<Value>| Value::Array(key.iter().cloned().collect());
-        members.set("keys", Value::Array(position.keys.iter().map(key).collect()));
         let tie = |(rid, rows): &(String, u64)| Value::Array(vec![rid.as_str().into(), (*rows).into()]);
         members.set("taken", Value::Array(position.ties.iter().map(tie).collect()));
     }
     Value::Object(members)
 }
 
+/// The sort keys: `[value]`, or `[]` for undefined.
+fn print_keys(keys: &[Option<Value>]) -> Value {
+    Value::Array(keys.iter().map(|key| Value::Array(key.iter().cloned().collect())).collect())
+}
+
 fn read_contents(token: &Value) -> Option<TokenContents> {
-    let resume_points = token.get("ranges")?.as_array()?.iter().map(read_resume_point);
+    let keys = token.get("keys");
+    let resume_points = token.get("ranges")?.as_array()?.iter().map(|item| read_resume_point(item, keys));
     let resume_points = resume_points.collect::<Option<Vec<_>>>()?;
     let mut neighbours = resume_points.iter().zip(resume_points.iter().skip(1));
     if !neighbours.all(|((before, _), (after, _))| before.max <= after.min) {
@@ -115,14 +165,26 @@ fn read_contents(token: &Value) -> Option<TokenContents> {
             Value::Null => None,
             take => Some(count(take)?),
         },
-        last_value: token.get("last").cloned(),
+        last_value: match (token.get("last"), token.get("lastHash")) {
+            (Some(last), None) => Some(LastValue::Value(last.clone())),
+            (None, Some(hash)) => Some(LastValue::Hash(u128::from_str_radix(hash.as_str()?, 16).ok()?)),
+            (None, None) => None,
+            (Some(_), Some(_)) => return None,
+        },
         resume_points,
     })
 }
 
-fn read_resume_point(item: &Value) -> Option<(Interval, ResumePoint)> {
+/// Reads one interval. Tokens of earlier versions have sort keys for each interval; otherwise
+/// `shared_keys` are those of all intervals.
+fn read_resume_point(item: &Value, shared_keys: Option<&Value>) -> Option<(Interval, ResumePoint)> {
+    const MEMBERS: [&str; 5] = ["min", "max", "next", "keys", "taken"];
+    // Without a member that was renamed, rows would be returned twice.
+    if !item.as_object()?.iter().all(|(name, _)| MEMBERS.contains(&name)) {
+        return None;
+    }
     let interval =
-        Interval { min: item.get("min")?.as_str()?.to_owned(), max: item.get("max")?.as_str()?.to_owned() };
+        Interval { min: read_effective_key(item.get("min")?)?, max: read_effective_key(item.get("max")?)? };
     let continuation = match item.get("next") {
         None => None,
         Some(next) => Some(next.as_str()?.to_owned()),
@@ -130,11 +192,19 @@ fn read_resume_point(item: &Value) -> Option<(Interval, ResumePoint)> {
     let position = match (item.get("keys"), item.get("taken")) {
         (None, None) => None,
         (keys, ties) => Some(RowPosition {
-            keys: keys?.as_array()?.iter().map(read_key).collect::<Option<_>>()?,
+            keys: keys.or(shared_keys)?.as_array()?.iter().map(read_key).collect::<Option<_>>()?,
             ties: ties?.as_array()?.iter().map(read_tie).collect::<Option<_>>()?,
         }),
     };
     (interval.min < interval.max).then_some((interval, ResumePoint { continuation, position }))
+}
+
+/// Reads an end of an interval: capital hexadecimal digits, whose texts sort like the keys.
+fn read_effective_key(key: &Value) -> Option<String> {
+    let text = key.as_str()?;
+    let is_hex = text.bytes().all(|byte| byte.is_ascii_digit() || (b'A'..=b'F').contains(&byte));
+    let fits = is_hex && text.len() <= EFFECTIVE_KEY_DIGITS_MAX && text.len().is_multiple_of(2);
+    fits.then(|| text.to_owned())
 }
 
 /// Reads a sort key: `[value]`, or `[]` for undefined.

@@ -6,6 +6,7 @@
 mod backend;
 mod random;
 mod refusals;
+mod tokens;
 
 use perihelion_model::json::{Style, Value, parse_str, to_text};
 use perihelion_query::merge::{Fetch, KeyRange, Merge, MergePlan, MergeToken, NextPage, NextRow, Settings};

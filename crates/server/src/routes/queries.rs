@@ -12,12 +12,14 @@ mod hybrid;
 
 use std::sync::Arc;
 
-use perihelion_engine::{Container, Layer, PageLimits, QueryPage, QueryRequest, QueryScope, Refusal, Target};
+use perihelion_engine::{
+    Container, Layer, PageLimits, QueryPage, QueryRequest, QueryScope, Refusal, ResumeFilter, Target,
+};
 use perihelion_model::json::{self, Style, Value};
-use perihelion_model::partition_key::{EffectiveRange, PartitionKey};
+use perihelion_model::partition_key::PartitionKey;
 use perihelion_query::{
     ComputedProperties, FILTER_PLACEHOLDER, GatewayVerdict, Now, Parameters, PartitionKeyFilter, Program,
-    Query, QueryRange,
+    Query,
 };
 use perihelion_wire::{headers, status};
 
@@ -30,6 +32,8 @@ use crate::call::Call;
 struct Statement {
     query: Query,
     parameters: Parameters,
+    /// The member `resumeFilter` of the body.
+    resume: Option<Value>,
 }
 
 impl Statement {
@@ -69,6 +73,11 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
         program,
         scope: scope.unwrap_or(QueryScope::All),
         continuation,
+        resume: statement
+            .resume
+            .as_ref()
+            .map(|filter| ResumeFilter::from_json(filter, &container))
+            .transpose()?,
     };
     let page = if request.program.is_ranked() {
         hybrid::serve(service, &container, &statement, &request.scope, call).await?
@@ -133,12 +142,13 @@ fn key_paths(container: &Container) -> Vec<&str> {
 pub(super) async fn read_feed(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
     let query = perihelion_query::parse("SELECT * FROM c").map_err(|errors| compile_refusal(&errors))?;
-    let statement = Statement { query, parameters: Parameters::none() };
+    let statement = Statement { query, parameters: Parameters::none(), resume: None };
     let request = QueryRequest {
         program: compile(service, &statement, &container.computed)?,
         scope: scope(call, &container)?.unwrap_or(QueryScope::All),
         rows_max: call.page_rows()?,
         continuation: call.continuation(),
+        resume: None,
     };
     let page = run(service, &container, &request, call).await?;
     Ok(page_answer(&page, &container).with_content_path(&database, &container))
@@ -170,9 +180,9 @@ pub(super) fn run_over_metadata(
 /// Parses the query in the body: `{"query","parameters"}`, or bare SQL.
 fn parse(call: &Call) -> Result<Statement, Refusal> {
     let is_bare = call.header(&headers::CONTENT_TYPE).is_some_and(|kind| kind.starts_with("application/sql"));
-    let (text, parameters) = if is_bare {
+    let (text, parameters, resume) = if is_bare {
         let text = std::str::from_utf8(&call.body).map_err(|_| invalid_query_body())?;
-        (text.to_owned(), Parameters::none())
+        (text.to_owned(), Parameters::none(), None)
     } else {
         let Ok(Value::Object(mut body)) = json::parse(&call.body) else { return Err(invalid_query_body()) };
         let Some(Value::String(text)) = body.remove("query") else { return Err(invalid_query_body()) };
@@ -181,13 +191,13 @@ fn parse(call: &Call) -> Result<Statement, Refusal> {
             Some(list) => Parameters::from_json(list)
                 .map_err(|error| Refusal::gateway(status::BAD_REQUEST, error.to_string()))?,
         };
-        (text, parameters)
+        (text, parameters, body.remove("resumeFilter").filter(|filter| *filter != Value::Null))
     };
     // In a hybrid search that needs no statistics, the Python SDK sends the component queries
     // with the placeholder still in them.
     let text = text.replace(FILTER_PLACEHOLDER, "true");
     let query = perihelion_query::parse(&text).map_err(|errors| compile_refusal(&errors))?;
-    Ok(Statement { query, parameters })
+    Ok(Statement { query, parameters, resume })
 }
 
 fn invalid_query_body() -> Refusal {
@@ -292,46 +302,8 @@ fn plan_of(
     statement: &Statement,
     features: Option<&str>,
 ) -> Result<Value, perihelion_query::PlanError> {
-    let paths = key_paths(container);
-    let plan = perihelion_query::plan(&statement.query, &statement.parameters, features, &paths)?;
-    let keys = match plan.partition_keys() {
-        PartitionKeyFilter::Keys(keys) => Some(keys.clone()),
-        PartitionKeyFilter::All => key_prefixes(statement, &paths),
-        PartitionKeyFilter::Nothing => None,
-    };
-    Ok(match keys.and_then(|keys| key_ranges(container, &keys)) {
-        Some(ranges) => plan.to_json_with_ranges(&ranges),
-        None => plan.to_json(),
-    })
-}
-
-/// The longest prefixes of a hierarchical key that a filter names, if it names any.
-fn key_prefixes(statement: &Statement, paths: &[&str]) -> Option<Vec<Vec<Value>>> {
-    (1..paths.len()).rev().find_map(|levels| {
-        match perihelion_query::partition_keys(&statement.query, &statement.parameters, &paths[..levels]) {
-            Ok(PartitionKeyFilter::Keys(prefixes)) => Some(prefixes),
-            Ok(PartitionKeyFilter::All | PartitionKeyFilter::Nothing) | Err(_) => None,
-        }
-    })
-}
-
-/// The points of partition keys in the hash space, in order; for prefixes of hierarchical
-/// keys, the ranges of all keys with the prefix. `None` when a key is not a
-/// scalar: the plan is then about all ranges.
-fn key_ranges(container: &Container, keys: &[Vec<Value>]) -> Option<Vec<QueryRange>> {
-    let definition = &container.partition_key;
-    let ranges = keys.iter().map(|values| {
-        let key = PartitionKey::from_json(&Value::Array(values.clone()))?;
-        Some((definition.effective_range(&key), definition.is_prefix(&key)))
-    });
-    let mut ranges = ranges.collect::<Option<Vec<_>>>()?;
-    ranges.sort_by(|(one, _), (other, _)| one.min.cmp(&other.min));
-    ranges.dedup();
-    let query_range = |(range, is_prefix): &(EffectiveRange, bool)| match is_prefix {
-        true => QueryRange::between(&range.min.to_hex(), &range.max.to_hex()),
-        false => QueryRange::point(&range.min.to_hex()),
-    };
-    Some(ranges.iter().map(query_range).collect())
+    let Statement { query, parameters, .. } = statement;
+    perihelion_query::plan_for_container(query, parameters, features, &container.partition_key)
 }
 
 /// Runs a page of a query. Its whole charge is spent by the first range of the scope, or

@@ -19,6 +19,7 @@ mod partitions;
 mod queries;
 mod range_faults;
 mod regions;
+mod resume_filters;
 mod search;
 mod service_answers;
 mod transactions;

@@ -51,7 +51,7 @@ pub(crate) async fn scenario(account: &TestAccount) {
     let mut pages = container.query::<Value>(Query::new("SELECT * FROM c ORDER BY c.n").with_max_items(25));
     let first = pages.next_page().await.unwrap().unwrap();
     assert!(first.items.len() == 25 && first.charge() > 0.0);
-    let token = first.continuation().unwrap();
+    let token = first.continuation().unwrap().unwrap();
     let rest = Query::new("SELECT * FROM c ORDER BY c.n").with_continuation(token);
     assert_eq!(container.query::<Value>(rest).collect().await.unwrap().len(), 35);
     assert_eq!(container.read_all::<Value>().collect().await.unwrap().len(), 60);

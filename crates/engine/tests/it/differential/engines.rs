@@ -100,7 +100,8 @@ impl Engines {
             let now = Now::from_unix_milliseconds(0);
             let program = perihelion_query::compile(&statement, &Parameters::none(), now)
                 .map_err(|errors| format!("{errors:?}"))?;
-            let request = QueryRequest { program, scope: QueryScope::All, rows_max, continuation: None };
+            let request =
+                QueryRequest { program, scope: QueryScope::All, rows_max, continuation: None, resume: None };
             let partition = partition.map(key_of);
             Ok(Reading { request, partition, rows: Vec::new(), is_done: false })
         };

@@ -245,7 +245,7 @@ pub(crate) fn query_page(
     let now = Now::from_unix_milliseconds(0);
     let program = perihelion_query::compile(&statement, &Parameters::none(), now)
         .map_err(|errors| format!("{text}: {errors:?}"))?;
-    let request = QueryRequest { program, scope: scope.clone(), rows_max, continuation };
+    let request = QueryRequest { program, scope: scope.clone(), rows_max, continuation, resume: None };
     let page = engine.query(container, &request, &[]);
     page.map_err(|refusal| format!("{text}: {} {}", refusal.status, refusal.message))
 }

@@ -89,7 +89,8 @@ impl InstanceScan {
             }
             let page = store.container.query::<CountRow>(query).next_page().await?;
             charge += page.as_ref().map_or(0.0, |page| page.charge());
-            self.continuation = page.as_ref().and_then(|page| page.continuation().map(ToOwned::to_owned));
+            let continuation = page.as_ref().map_or(Ok(None), |page| page.continuation())?;
+            self.continuation = continuation.map(ToOwned::to_owned);
             page.into_iter().flat_map(|page| page.items).for_each(|row| add_row(&mut self.partial, row));
             if self.continuation.is_none() {
                 self.filter += 1;

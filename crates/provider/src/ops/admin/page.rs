@@ -73,7 +73,7 @@ async fn existing_page(
     let Some(page) = store.container.query::<ListedInstance>(query).next_page().await? else {
         return Ok((Vec::new(), None));
     };
-    let continuation = page.continuation().map(ToOwned::to_owned);
+    let continuation = page.continuation()?.map(ToOwned::to_owned);
     Ok((page.items, continuation))
 }
 

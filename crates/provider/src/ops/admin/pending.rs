@@ -41,7 +41,7 @@ pub(super) async fn page(
     let Some(page) = store.container.query::<Value>(query).next_page().await? else {
         return Ok(ListPage::default());
     };
-    let continuation = page.continuation().map(ToOwned::to_owned);
+    let continuation = page.continuation()?.map(ToOwned::to_owned);
     let mut instances: Vec<ListedInstance> = Vec::new();
     for row in page.items {
         // A message that this version cannot read is not listed.

@@ -279,7 +279,7 @@ impl RangePoller {
         let timeout = ANSWER_TIMEOUT * (1 << doublings);
         let page = tokio::time::timeout(timeout, feed.next_page()).await;
         let page = page.map_err(|_| no_answer("a poll of a partition", timeout))??;
-        let is_end = page.as_ref().is_none_or(|page| page.continuation().is_none());
+        let is_end = page.as_ref().is_none_or(|page| matches!(page.continuation(), Ok(None)));
         Ok((page.map(|page| page.items).unwrap_or_default(), is_end))
     }
 

@@ -165,7 +165,10 @@ fn a_token_of_another_query_or_a_damaged_token_is_refused() {
         let error = resume(query, plan, token).expect_err(token);
         assert!(matches!(error, MergeError::InvalidToken(_)), "{error}");
     };
-    assert_refused("SELECT * FROM c ORDER BY c.m", PLAN, &token);
+    let other = resume("SELECT * FROM c ORDER BY c.m", PLAN, &token);
+    assert_eq!(other, Err(MergeError::TokenOfAnotherQuery));
+    // The fingerprint is not the first thing that is checked.
+    assert_refused("SELECT * FROM c ORDER BY c.m", PLAN, "{}");
     assert_refused(QUERY, r#"{"queryInfo":{"aggregates":["Count"]}}"#, &token);
     assert_refused(QUERY, r#"{"queryInfo":{"orderBy":["Ascending"],"top":3}}"#, &token);
     assert_refused(QUERY, PLAN, "");
@@ -174,7 +177,7 @@ fn a_token_of_another_query_or_a_damaged_token_is_refused() {
     for end in (0..token.len()).filter(|end| token.is_char_boundary(*end)) {
         assert_refused(QUERY, PLAN, &token[..end]);
     }
-    for name in ["query", "skip", "take", "ranges", "min", "max", "taken"] {
+    for name in ["query", "skip", "take", "keys", "ranges", "min", "max", "taken"] {
         assert_refused(QUERY, PLAN, &token.replace(&format!("\"{name}\""), "\"other\""));
     }
 }

@@ -65,7 +65,7 @@ impl Runner<'_> {
     /// All rows of a statement.
     async fn rows(&mut self, text: &str) -> Result<Vec<Value>, Refusal> {
         let query = perihelion_query::parse(text).map_err(|errors| compile_refusal(&errors))?;
-        let statement = Statement { query, parameters: self.statement.parameters.clone() };
+        let statement = Statement { query, parameters: self.statement.parameters.clone(), resume: None };
         let (mut rows, mut bytes) = (Vec::new(), 0);
         let mut continuation = None;
         for _ in 0..PAGES_MAX {
@@ -77,6 +77,7 @@ impl Runner<'_> {
                 scope: self.scope.clone(),
                 rows_max: PAGE_ROWS_MAX,
                 continuation,
+                resume: None,
             };
             let page = run(self.service, self.container, &request, self.call).await?;
             bytes += page.rows_text.len();
