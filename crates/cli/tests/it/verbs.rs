@@ -71,7 +71,8 @@ fn every_verb_prints_what_its_transcript_says() {
             scope.spawn(|| {
                 loop {
                     let Some(path) = waiting.lock().expect("no panic").pop() else { return };
-                    differences.lock().expect("no panic").extend(check(&path));
+                    let difference = check(&path);
+                    differences.lock().expect("no panic").extend(difference);
                 }
             });
         }
