@@ -42,11 +42,6 @@ impl<T> Page<T> {
         Page { items, continuation, cost }
     }
 
-    /// The rows and their cost.
-    pub(super) fn into_parts(self) -> (Vec<T>, PageCost) {
-        (self.items, self.cost)
-    }
-
     /// The continuation token for
     /// [`Query::with_continuation`](crate::Query::with_continuation). `None` at the end
     /// of the result. Also `None` for results that the client merges and cannot resume:
