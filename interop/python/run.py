@@ -11,7 +11,7 @@ failed, and 2 if the suite could not run.
     PERIHELION_BIN              the binary to start [target/release or target/debug, the newer]
     PERIHELION_ENDPOINT         use this running server instead of starting one
     PERIHELION_ENDPOINT_FOUR    the same for the server with --partitions 4
-    PERIHELION_ENDPOINT_STRICT  the same for --partitions 4 --strict-gateway
+    PERIHELION_ENDPOINT_STRICT  the same for --partitions 4
     PERIHELION_KEY              the key of those servers [the emulators' well-known one]
 
 If any endpoint is given, the checks for servers without an endpoint are skipped.

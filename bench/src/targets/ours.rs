@@ -66,7 +66,8 @@ pub fn command(binary: &Path, port: u16, data: Option<&Path>) -> Command {
         }
     }
     command.env(format!("{VARIABLE_PREFIX}KEY"), KEY);
-    command.args(["server", "--host", "127.0.0.1", "--port", &port.to_string()]);
+    // Some of the measured clients cannot follow a query plan.
+    command.args(["server", "--host", "127.0.0.1", "--port", &port.to_string(), "--merge-in-gateway"]);
     if let Some(data) = data {
         command.arg("--data").arg(data);
     }

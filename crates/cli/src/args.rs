@@ -49,8 +49,14 @@ pub(crate) struct ServeArgs {
     #[arg(env = "PERIHELION_REPLICATION_DELAY", hide_env_values = true)]
     pub(crate) replication_delay: Option<Duration>,
 
+    /// Merge cross-partition queries in the server, for clients that cannot follow a
+    /// query plan. By default they get 400/1004, as from the service's gateway
+    #[arg(long, action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
+    #[arg(env = "PERIHELION_MERGE_IN_GATEWAY", hide_env_values = true)]
+    pub(crate) merge_in_gateway: bool,
+
     /// Refuse queries as the service's gateway does: cross-partition queries that
-    /// the SDK must merge get 400/1004
+    /// the SDK must merge get 400/1004. This is the default
     #[arg(long, action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
     #[arg(env = "PERIHELION_STRICT_GATEWAY", hide_env_values = true)]
     pub(crate) strict_gateway: bool,

@@ -68,6 +68,12 @@ impl Settings {
                 "use --auth key, or allow it with --allow-weak-auth (PERIHELION_ALLOW_WEAK_AUTH=1 in a test container)",
             ));
         }
+        if typed.strict_gateway && typed.merge_in_gateway {
+            return Err(Failure::usage(
+                "--strict-gateway and --merge-in-gateway contradict each other",
+                "give --merge-in-gateway if a client cannot merge partitions, and otherwise neither",
+            ));
+        }
         let log = typed.log.unwrap_or(match mode {
             Mode::Dev => Level::Warn,
             Mode::Server => Level::Info,
@@ -79,7 +85,7 @@ impl Settings {
             account: AccountOptions {
                 data: typed.data,
                 partitions: typed.partitions,
-                strict_gateway: typed.strict_gateway,
+                strict_gateway: !typed.merge_in_gateway,
                 strict_index: typed.strict_index,
                 throughput: typed.throughput,
                 regions: parse_regions(typed.regions.as_deref())?,
@@ -232,6 +238,22 @@ mod tests {
         assert!(settings.options.keys.primary.is_emulator_key());
         assert!(settings.options.management);
         assert!(!Settings::resolve(typed(), Mode::Server).expect("settings").options.management);
+    }
+
+    #[test]
+    fn queries_are_merged_in_the_server_only_if_asked_for() {
+        for mode in [Mode::Dev, Mode::Server] {
+            let is_strict =
+                |typed| Settings::resolve(typed, mode).expect("settings").options.account.strict_gateway;
+            assert!(is_strict(typed()), "as the service");
+            assert!(
+                is_strict(ServeArgs { strict_gateway: true, ..typed() }),
+                "the option of earlier versions"
+            );
+            assert!(!is_strict(ServeArgs { merge_in_gateway: true, ..typed() }));
+            let both = ServeArgs { strict_gateway: true, merge_in_gateway: true, ..typed() };
+            assert!(is_refused(both), "the two options contradict each other");
+        }
     }
 
     #[test]

@@ -37,7 +37,9 @@ pub struct AccountOptions {
     pub data: Option<PathBuf>,
     /// Physical partitions of a new container.
     pub partitions: u32,
-    /// Refuse the cross-partition queries that the service's gateway refuses.
+    /// Refuse the cross-partition queries that the service's gateway refuses. The default is
+    /// `false`; the programs `perihelion server` and `dev` set it unless `--merge-in-gateway` is
+    /// given.
     pub strict_gateway: bool,
     /// Refuse queries that need an index which the container's policy does not have.
     pub strict_index: bool,

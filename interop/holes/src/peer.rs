@@ -68,7 +68,7 @@ fn all_cases() -> Vec<Case> {
 
 /// Runs the cases whose name contains `wanted`.
 pub(crate) async fn run(wanted: &str) -> Result<Score, Problem> {
-    let server = Server::start(&[]).await?;
+    let server = Server::start(&["--merge-in-gateway"]).await?;
     let permits = Arc::new(Semaphore::new(PARALLEL_MAX));
     let mut running = JoinSet::new();
     for (number, case) in all_cases().into_iter().enumerate().filter(|(_, case)| case.name.contains(wanted)) {

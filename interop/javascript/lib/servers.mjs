@@ -12,11 +12,11 @@ import { promisify } from "node:util";
 // The servers: one with one range, one with several ranges, one that refuses what the real
 // gateway refuses, one with a small throughput, and one that accepts Entra ID tokens.
 const SERVERS = [
-  { name: "plain", options: [] },
-  { name: "ranges", options: ["--partitions", "4"] },
-  { name: "strict", options: ["--partitions", "4", "--strict-gateway"] },
-  { name: "throttled", options: ["--throughput", "100"] },
-  { name: "tokens", options: ["--auth", "any"] },
+  { name: "plain", options: ["--merge-in-gateway"] },
+  { name: "ranges", options: ["--partitions", "4", "--merge-in-gateway"] },
+  { name: "strict", options: ["--partitions", "4"] },
+  { name: "throttled", options: ["--throughput", "100", "--merge-in-gateway"] },
+  { name: "tokens", options: ["--auth", "any", "--merge-in-gateway"] },
 ];
 
 // The time limit of a start. Even a debug build on a busy machine starts in well under a

@@ -72,7 +72,7 @@ async fn main() -> ExitCode {
 }
 
 async fn write_container(file: &str) -> Result<usize, Problem> {
-    let server = Server::start(&[]).await?;
+    let server = Server::start(&["--merge-in-gateway"]).await?;
     let endpoint = format!("http://127.0.0.1:{}", server.port());
     run_until_waiting(&endpoint).await?;
     create_undelivered_messages(&endpoint).await?;

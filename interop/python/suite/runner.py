@@ -39,9 +39,9 @@ AREAS = [
 # For each server: its options, and the variable with the endpoint of a server that is
 # running already.
 SERVER_KINDS = {
-    "one": ([], "PERIHELION_ENDPOINT"),
-    "four": (["--partitions", "4"], "PERIHELION_ENDPOINT_FOUR"),
-    "strict": (["--partitions", "4", "--strict-gateway"], "PERIHELION_ENDPOINT_STRICT"),
+    "one": (["--merge-in-gateway"], "PERIHELION_ENDPOINT"),
+    "four": (["--partitions", "4", "--merge-in-gateway"], "PERIHELION_ENDPOINT_FOUR"),
+    "strict": (["--partitions", "4"], "PERIHELION_ENDPOINT_STRICT"),
 }
 
 

@@ -1,4 +1,4 @@
-"""The server with `--strict-gateway`: it refuses queries that the real gateway cannot
+"""The server without `--merge-in-gateway`: it refuses queries that the real gateway cannot
 merge, with 400/1004. Then the SDK fetches a plan and merges the four ranges itself."""
 
 from .harness import check, equal, expect_error, pages, rows, same_elements

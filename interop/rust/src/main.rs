@@ -2,7 +2,7 @@
 //! check makes requests through the SDK and compares the answers with what it expects.
 //!
 //! The checks run in several worlds: over TLS and in clear, with one physical partition and
-//! with four, and with the option `--strict-gateway`, with which our server refuses what the
+//! with four, and without the option `--merge-in-gateway`, so that our server refuses what the
 //! real gateway refuses. Each check has its own container, so that no check depends on
 //! another. The program prints a line per check and ends with `N passed, N failed, N
 //! skipped`. A failed check gives exit code 1.

@@ -67,8 +67,8 @@ pub(crate) fn item(pk: &str, id: &str, rank: i64) -> Item {
 impl World {
     pub(crate) async fn start(options: WorldOptions) -> Result<Self, Problem> {
         let partitions = options.partitions.to_string();
-        let strict: &[&str] = if options.is_strict { &["--strict-gateway"] } else { &[] };
-        let server = Server::start(&[&["--partitions", &partitions], strict].concat()).await?;
+        let merging: &[&str] = if options.is_strict { &[] } else { &["--merge-in-gateway"] };
+        let server = Server::start(&[&["--partitions", &partitions], merging].concat()).await?;
         let client = Connect::to(options.scheme, server.port()).client().await?;
         client.create_database("interop", None).await?;
         let database = client.database_client("interop");

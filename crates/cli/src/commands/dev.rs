@@ -14,7 +14,7 @@ Examples:
   perihelion dev                                   in memory, management on
   perihelion dev --data ./data --partitions 4      on disk, four ranges per container
   perihelion dev --regions 'West US,East US' --replication-delay 50ms
-  perihelion dev --strict-gateway                  refuse queries as the service's gateway does
+  perihelion dev --merge-in-gateway                for clients that cannot merge partitions
   perihelion dev --auth any                        for DefaultAzureCredential
 
 The banner on standard output ends with the line \"Started\" once the server

@@ -2,7 +2,7 @@
 
 use crate::program::{run, text};
 
-const SERVE_OPTIONS: [&str; 27] = [
+const SERVE_OPTIONS: [&str; 28] = [
     "--port",
     "--host",
     "--data",
@@ -10,6 +10,7 @@ const SERVE_OPTIONS: [&str; 27] = [
     "--regions",
     "--multi-write",
     "--replication-delay",
+    "--merge-in-gateway",
     "--strict-gateway",
     "--throughput",
     "--transaction-operations",

@@ -36,6 +36,7 @@ fn order(number: u64) -> Value {
         "customer": format!("customer-{}", number % 20),
         "total": total(number),
         "state": state,
+        "tags": [state, format!("customer-{}", number % 20)],
     });
     if !number.is_multiple_of(7) {
         order["weight"] = json!(number % 5);
@@ -119,6 +120,8 @@ pub(crate) const IN_ANY_ORDER: &[&str] = &[
     "SELECT VALUE COUNT(1) FROM c GROUP BY c.customer",
     "SELECT c.weight, MAX(c.total) AS most FROM c GROUP BY c.weight",
     "SELECT c.state, COUNT(1) AS n FROM c GROUP BY c.state ORDER BY c.state",
+    "SELECT t AS name, COUNT(1) AS n, MAX(c.total) AS most FROM c JOIN t IN c.tags GROUP BY t",
+    "SELECT TOP 3 1 AS one",
 ];
 
 #[tokio::test(start_paused = true)]

@@ -59,8 +59,9 @@ async fn options_of_items_and_queries_reach_every_request() {
     let expected = [texts(["Low", "3", "", "", "shop"]), texts(["Low", "3", "2000", "True", "shop"])];
     assert_eq!(std::mem::take(&mut *sent.lock().unwrap()), expected);
 
-    // A query of both partitions with its plan.
+    // A query of both partitions with the request for its plan.
     let query = Query::new("SELECT VALUE c.id FROM c ORDER BY c.id")
+        .with_service_plan()
         .with_priority(Priority::High)
         .with_throughput_bucket(5)
         .with_dedicated_gateway_staleness_max(Duration::from_millis(7))

@@ -45,6 +45,9 @@ fn required_features(select: &Select, shape: &ProjectionShape<'_>) -> Vec<&'stat
     let order_keys = select.order_by.as_ref().map_or(0, |order_by| order_by.items.len());
     need(!functions.is_empty(), "Aggregate");
     need(functions.contains(&AggregateFunction::CountIf), "CountIf");
+    let makes_lists =
+        functions.iter().any(|f| matches!(f, AggregateFunction::MakeList | AggregateFunction::MakeSet));
+    need(makes_lists, "ListAndSetAggregate");
     need(functions.len() > 1 && !has_group_by, "MultipleAggregates");
     need(!functions.is_empty() && !is_value && !has_group_by, "NonValueAggregate");
     need(select.distinct, "Distinct");

@@ -192,6 +192,10 @@ fn a_missing_parameter_is_undefined() {
     assert_eq!(result("SELECT VALUE c[@k] FROM c", ids), r#"["v"]"#);
     assert_eq!(result("SELECT TOP @n VALUE c.id FROM c", ids), r#"["d1"]"#);
     assert_eq!(result("SELECT VALUE c.id FROM c OFFSET @n LIMIT @n", ids), r#"["d2"]"#);
+    // Without FROM there is one row.
+    assert_eq!(result("SELECT TOP 3 1 AS one", ids), r#"[{"one":1}]"#);
+    assert_eq!(result("SELECT TOP @n VALUE @k", ids), r#"["k"]"#);
+    assert_eq!(result("SELECT TOP 0 VALUE 1", ids), "[]");
     assert_eq!(
         result("SELECT VALUE @p", r#"[{"name":"@p","value":9007199254740993}]"#),
         "[9007199254740993]"

@@ -274,3 +274,59 @@ fn distinct_rows_are_counted_by_the_client() {
         );
     }
 }
+
+/// The text of a plan, or of its refusal, with the parameters of this file.
+fn planned(query: &str, features: &str) -> Result<String, String> {
+    let parameters = r#"[{"name":"@skip","value":3},{"name":"@take","value":4},{"name":"@n","value":5}]"#;
+    let parameters = Parameters::from_json(json(parameters)).expect("good parameters");
+    plan(&parse(query).expect(query), &parameters, Some(features), &["/pk"])
+        .map(|plan| to_text(&plan.to_json(), Style::Query))
+        .map_err(|error| error.to_string())
+}
+
+#[test]
+fn lists_sets_and_conditional_counts_are_planned_for_clients_that_merge_them() {
+    for (function, plan_name, feature) in [
+        ("MAKELIST(c.a)", "MakeList", "ListAndSetAggregate"),
+        ("MAKESET(c.a)", "MakeSet", "ListAndSetAggregate"),
+        ("COUNTIF(c.a)", "CountIf", "CountIf"),
+    ] {
+        let query = format!("SELECT VALUE {function} FROM c");
+        let body = planned(&query, ALL_FEATURES).expect(&query);
+        assert!(body.contains(&format!(r#""aggregates":["{plan_name}"]"#)), "{body}");
+        let rewritten = format!(r#"SELECT VALUE [{{\"item\": {function}}}]\nFROM c"#);
+        assert!(body.contains(&rewritten), "{body}");
+        let grouped = planned(&format!("SELECT c.g, {function} AS x FROM c GROUP BY c.g"), ALL_FEATURES);
+        assert!(grouped.expect("a plan").contains(&format!(r#"{{"g":null,"x":"{plan_name}"}}"#)));
+        let refused = planned(&query, "Aggregate, Distinct, GroupBy, NonValueAggregate").expect_err(&query);
+        assert!(refused.contains(&format!("Query contained {feature}, which")), "{refused}");
+    }
+}
+
+#[test]
+fn counts_by_parameter_are_numbers_in_a_plan() {
+    let body = planned("SELECT c.a FROM c ORDER BY c.a OFFSET @skip LIMIT @take", ALL_FEATURES).unwrap();
+    assert!(body.contains(r#""offset":3,"limit":4"#) && body.contains("OFFSET 0 LIMIT 7"), "{body}");
+    let body = planned("SELECT TOP @n c.a FROM c ORDER BY c.a", ALL_FEATURES).unwrap();
+    assert!(body.contains(r#""top":5"#) && body.contains("SELECT TOP 5 c._rid"), "{body}");
+    // Without FROM one partition answers.
+    for query in ["SELECT TOP 2 1 AS one", "SELECT TOP @n VALUE 1"] {
+        let body = planned(query, ALL_FEATURES).expect(query);
+        assert!(body.contains(r#""queryRanges":[{"min":"","max":"","#), "{query}: {body}");
+    }
+}
+
+#[test]
+fn groups_of_joined_items_are_planned() {
+    let query = "SELECT t.name, COUNT(1) AS n, MAX(c.total) AS most FROM c JOIN t IN c.tags WHERE t.size > 1 GROUP BY t.name";
+    let body = planned(query, ALL_FEATURES).expect(query);
+    for part in [
+        r#""groupByExpressions":["t.name"]"#,
+        r#""groupByAliases":["name","n","most"]"#,
+        r#""groupByAliasToAggregateType":{"name":null,"n":"Count","most":"Max"}"#,
+        r#"SELECT [{\"item\": t.name}] AS groupByItems, {\"name\": t.name, \"n\": {\"item\": COUNT(1)}, "#,
+        r#"\nFROM c\nJOIN t IN c.tags\nWHERE (t.size > 1)\nGROUP BY t.name"#,
+    ] {
+        assert!(body.contains(part), "{part}\n{body}");
+    }
+}

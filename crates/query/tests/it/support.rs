@@ -10,7 +10,7 @@ pub(crate) const NOW_MILLISECONDS: i64 = 1_600_000_000_000;
 /// The header of a plan request in which the client lists every feature.
 pub(crate) const ALL_FEATURES: &str = "Aggregate, CompositeAggregate, CountIf, Distinct, GroupBy, \
     MultipleOrderBy, MultipleAggregates, OffsetAndLimit, OrderBy, Top, NonValueAggregate, DCount, \
-    NonStreamingOrderBy";
+    ListAndSetAggregate, NonStreamingOrderBy";
 
 /// Reads one file of `conformance/`, which is a list of cases.
 pub(crate) fn conformance(file: &str) -> Vec<Value> {

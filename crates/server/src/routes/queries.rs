@@ -4,9 +4,9 @@
 //! a range or an interval of effective keys. Otherwise the query is about all ranges.
 //! Across ranges the service's gateway serves only queries that each range can answer
 //! alone. The gateway refuses the other queries, nearly always with a plan by which the
-//! client merges the ranges. With `--strict-gateway` this server does the same. Without
-//! `--strict-gateway` it merges the ranges itself, which all SDKs accept
-//! (`docs/cosmos.md`, queries).
+//! client merges the ranges. The programs `perihelion server` and `dev` do the same
+//! (`strict_gateway`). With `--merge-in-gateway`, and as `Embedded` by default, this server
+//! merges the ranges itself, which all SDKs accept (`docs/cosmos.md`, queries).
 
 mod hybrid;
 

@@ -1,5 +1,5 @@
 //! Queries with ORDER BY RANK that this server runs itself: in one partition, which the service
-//! answers without a plan, and over all ranges without `--strict-gateway`.
+//! answers without a plan, and over all ranges without `strict_gateway`.
 //!
 //! The server follows the plan that it gives to clients: statistics of the scope, one query per
 //! score, fusion. The whole result is one page.
