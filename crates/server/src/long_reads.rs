@@ -17,21 +17,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use perihelion_engine::{Checked, PageEnd, PageLimits, PageMemory, Refusal, blocking};
+use perihelion_engine::{Checked, PAGE_BYTES_MAX, PageEnd, PageLimits, PageMemory, Refusal, blocking};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use self::long_turns::{LongTurn, LongTurns};
 use crate::memory::MemoryBudget;
 
-/// Reads that run at once for each processor. With two, a read that waits for the disk leaves no
-/// processor idle.
-const READS_PER_PROCESSOR: usize = 2;
+/// Reads that run at once for each processor. More would take the processors from the requests that
+/// need little, such as reads and writes of single documents.
+const READS_PER_PROCESSOR: usize = 1;
 /// The least number of reads that run at once.
-const READS_MIN: usize = 4;
+const READS_MIN: usize = 2;
 /// How long a read may wait for its turn. Clients give up soon after.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// How long a read may run while others wait: long enough for nearly all reads that use an index.
 const TURN_TIME: Duration = Duration::from_millis(50);
+/// A response that is not refused, however little memory is left.
+const SMALL_RESPONSE_BYTES: usize = 64 * 1024;
 /// When a refused client may try again, in milliseconds.
 const RETRY_AFTER_MS: u64 = 500;
 
@@ -71,13 +73,25 @@ impl LongReads {
             let turn =
                 Turn { reads: self, began_at: Instant::now(), kind: RefCell::new(TurnKind::Short(turn)) };
             let memory = QueryMemory { budget: &self.memory };
-            read(PageLimits { checkpoint: &|end| turn.check(end), memory: &memory, ..PageLimits::default() })
+            read(PageLimits {
+                checkpoint: &|end| turn.check(end),
+                bytes_max: self.memory.page_bytes_max().min(PAGE_BYTES_MAX),
+                memory: &memory,
+                ..PageLimits::default()
+            })
         })
     }
 
     /// Refuses a request while the memory is full.
     pub(crate) fn check_memory(&self) -> Result<(), Refusal> {
         if self.memory.is_exhausted() { Err(Refusal::throttled(RETRY_AFTER_MS)) } else { Ok(()) }
+    }
+
+    /// Refuses a large response to a read while little memory is left for others. A small one is
+    /// always let through.
+    pub(crate) fn check_response(&self, bytes: usize) -> Result<(), Refusal> {
+        let is_refused = bytes > SMALL_RESPONSE_BYTES && self.memory.is_crowded();
+        if is_refused { Err(Refusal::throttled(RETRY_AFTER_MS)) } else { Ok(()) }
     }
 
     async fn wait_for_turn(&self) -> Result<SemaphorePermit<'_>, Refusal> {
