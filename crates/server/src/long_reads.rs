@@ -28,6 +28,9 @@ use crate::memory::MemoryBudget;
 const READS_PER_PROCESSOR: usize = 1;
 /// The least number of reads that run at once.
 const READS_MIN: usize = 2;
+/// The most reads that wait for a turn. Most turns are much shorter than [`TURN_TIME`], so that the
+/// last of them waits for a second or two. Others are refused at once, and do not make everyone wait.
+const WAITING_MAX: usize = 128;
 /// How long a read may wait for its turn. Clients give up soon after.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// How long a read may run while others wait: long enough for nearly all reads that use an index.
@@ -59,7 +62,7 @@ impl LongReads {
     }
 
     /// Runs a read when it is its turn. It is refused with 429 when the responses that clients have
-    /// not taken fill the memory, or when its turn does not come in time.
+    /// not taken fill the memory, when too many reads wait, or when its turn does not come in time.
     pub(crate) async fn run<T>(
         &self,
         read: impl FnOnce(PageLimits<'_>) -> Result<T, Refusal>,
@@ -95,6 +98,9 @@ impl LongReads {
     }
 
     async fn wait_for_turn(&self) -> Result<SemaphorePermit<'_>, Refusal> {
+        if self.waiting.load(Ordering::Relaxed) >= WAITING_MAX {
+            return Err(Refusal::throttled(RETRY_AFTER_MS));
+        }
         let _waiting = Waiting::begin(&self.waiting);
         match tokio::time::timeout(WAIT_MAX, self.turns.acquire()).await {
             Ok(Ok(turn)) => Ok(turn),
@@ -214,6 +220,28 @@ mod tests {
         assert_eq!(reads.run(|_| Ok(())).await.unwrap_err().status, 429);
         drop(all);
         reads.run(|_| Ok(())).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_reads_wait_than_there_is_room_for() {
+        let reads = Arc::new(LongReads::new(MemoryBudget::new(100)));
+        let turns = reads.turns.available_permits();
+        let all = reads.turns.acquire_many(turns as u32).await.unwrap();
+        let waiting: Vec<_> = (0..WAITING_MAX)
+            .map(|_| {
+                let reads = Arc::clone(&reads);
+                tokio::spawn(async move { reads.run(|_| Ok(())).await })
+            })
+            .collect();
+        while reads.waiting.load(Ordering::Relaxed) < WAITING_MAX {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(reads.run(|_| Ok(())).await.unwrap_err().status, 429);
+        drop(all);
+        for read in waiting {
+            assert_eq!(read.await.unwrap(), Ok(()));
+        }
+        assert_eq!(reads.waiting.load(Ordering::Relaxed), 0);
     }
 
     /// A read that runs until `is_over`, with a checkpoint before each document.
