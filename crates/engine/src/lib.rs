@@ -74,7 +74,7 @@ pub use engine::{Engine, EngineOptions, Health};
 pub use index::{Column, IndexScope, IndexShape};
 pub use keys::{ContainerNumber, RangeId};
 pub use ledger::{LedgerLimits, LedgerUse, RecordedAnswer};
-pub use pace::{Checked, PageEnd, PageLimits};
+pub use pace::{Checked, PAGE_BYTES_MAX, PageEnd, PageLimits};
 pub use page_memory::PageMemory;
 pub use query::{QueryPage, QueryRequest, QueryScope, ResumeFilter, compile_time_of};
 pub use refusal::{Layer, Refusal};

@@ -21,6 +21,9 @@ const PAGE_TIME_MAX: Duration = Duration::from_secs(5);
 /// GROUP BY and statements in stages. Clients wait for an answer about this long.
 const GATHERING_TIME_MAX: Duration = Duration::from_secs(60);
 
+/// The most bytes of a page, as in the service.
+pub const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// What ends a page before it is full.
 #[derive(Clone, Copy)]
 pub struct PageLimits<'a> {
@@ -28,6 +31,9 @@ pub struct PageLimits<'a> {
     pub time_max: Duration,
     /// Called before each document. It may wait, and it may refuse the page.
     pub checkpoint: &'a dyn Fn(PageEnd) -> Result<Checked, Refusal>,
+    /// The most bytes of the rows or items of the page. A page has more only if its first row, or
+    /// the items of its first write, have more.
+    pub bytes_max: usize,
     /// The memory for rows and groups.
     pub memory: &'a dyn PageMemory,
 }
@@ -52,7 +58,12 @@ pub enum Checked {
 
 impl Default for PageLimits<'_> {
     fn default() -> Self {
-        PageLimits { time_max: PAGE_TIME_MAX, checkpoint: &|_| Ok(Checked::GoOn), memory: &Unlimited }
+        PageLimits {
+            time_max: PAGE_TIME_MAX,
+            checkpoint: &|_| Ok(Checked::GoOn),
+            bytes_max: PAGE_BYTES_MAX,
+            memory: &Unlimited,
+        }
     }
 }
 
@@ -81,6 +92,11 @@ impl<'a> Pace<'a> {
     /// The memory of the page, which holds nothing yet.
     pub(crate) fn held_memory(&self) -> HeldMemory<'a> {
         HeldMemory::new(self.limits.memory)
+    }
+
+    /// The most bytes of the page.
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.limits.bytes_max
     }
 
     /// Whether the time of the page is over.

@@ -36,7 +36,7 @@ use crate::charge::{self, QueryWork};
 use crate::documents::Target;
 use crate::index::IndexShape;
 use crate::keys::RangeId;
-use crate::pace::Pace;
+use crate::pace::{PAGE_BYTES_MAX, Pace};
 use crate::refusal::Refusal;
 use crate::state::{ContainerState, Position};
 use crate::storage::View;
@@ -117,10 +117,6 @@ pub struct QueryPage {
 pub fn compile_time_of(continuation: &str) -> Option<i64> {
     continuation::ticks_of(continuation)
 }
-
-/// The most bytes of the rows of a page. A page has more bytes only if its first row
-/// alone has more.
-const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Makes one page. `now` is in seconds since 1970.
 pub(crate) fn execute(

@@ -17,21 +17,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use perihelion_engine::{Checked, PageEnd, PageLimits, PageMemory, Refusal, blocking};
+use perihelion_engine::{Checked, PAGE_BYTES_MAX, PageEnd, PageLimits, PageMemory, Refusal, blocking};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use self::long_turns::{LongTurn, LongTurns};
 use crate::memory::MemoryBudget;
 
-/// Reads that run at once for each processor. With two, a read that waits for the disk leaves no
-/// processor idle.
-const READS_PER_PROCESSOR: usize = 2;
+/// Reads that run at once for each processor. More would take the processors from the requests that
+/// need little, such as reads and writes of single documents.
+const READS_PER_PROCESSOR: usize = 1;
 /// The least number of reads that run at once.
-const READS_MIN: usize = 4;
+const READS_MIN: usize = 2;
+/// The most reads that wait for a turn. Most turns are much shorter than [`TURN_TIME`], so that the
+/// last of them waits for a second or two. Others are refused at once, and do not make everyone wait.
+const WAITING_MAX: usize = 128;
 /// How long a read may wait for its turn. Clients give up soon after.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// How long a read may run while others wait: long enough for nearly all reads that use an index.
 const TURN_TIME: Duration = Duration::from_millis(50);
+/// A response that is not refused, however little memory is left.
+const SMALL_RESPONSE_BYTES: usize = 64 * 1024;
 /// When a refused client may try again, in milliseconds.
 const RETRY_AFTER_MS: u64 = 500;
 
@@ -57,7 +62,7 @@ impl LongReads {
     }
 
     /// Runs a read when it is its turn. It is refused with 429 when the responses that clients have
-    /// not taken fill the memory, or when its turn does not come in time.
+    /// not taken fill the memory, when too many reads wait, or when its turn does not come in time.
     pub(crate) async fn run<T>(
         &self,
         read: impl FnOnce(PageLimits<'_>) -> Result<T, Refusal>,
@@ -71,7 +76,12 @@ impl LongReads {
             let turn =
                 Turn { reads: self, began_at: Instant::now(), kind: RefCell::new(TurnKind::Short(turn)) };
             let memory = QueryMemory { budget: &self.memory };
-            read(PageLimits { checkpoint: &|end| turn.check(end), memory: &memory, ..PageLimits::default() })
+            read(PageLimits {
+                checkpoint: &|end| turn.check(end),
+                bytes_max: self.memory.page_bytes_max().min(PAGE_BYTES_MAX),
+                memory: &memory,
+                ..PageLimits::default()
+            })
         })
     }
 
@@ -80,7 +90,17 @@ impl LongReads {
         if self.memory.is_exhausted() { Err(Refusal::throttled(RETRY_AFTER_MS)) } else { Ok(()) }
     }
 
+    /// Refuses a large response to a read while little memory is left for others. A small one is
+    /// always let through.
+    pub(crate) fn check_response(&self, bytes: usize) -> Result<(), Refusal> {
+        let is_refused = bytes > SMALL_RESPONSE_BYTES && self.memory.is_crowded();
+        if is_refused { Err(Refusal::throttled(RETRY_AFTER_MS)) } else { Ok(()) }
+    }
+
     async fn wait_for_turn(&self) -> Result<SemaphorePermit<'_>, Refusal> {
+        if self.waiting.load(Ordering::Relaxed) >= WAITING_MAX {
+            return Err(Refusal::throttled(RETRY_AFTER_MS));
+        }
         let _waiting = Waiting::begin(&self.waiting);
         match tokio::time::timeout(WAIT_MAX, self.turns.acquire()).await {
             Ok(Ok(turn)) => Ok(turn),
@@ -200,6 +220,28 @@ mod tests {
         assert_eq!(reads.run(|_| Ok(())).await.unwrap_err().status, 429);
         drop(all);
         reads.run(|_| Ok(())).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_reads_wait_than_there_is_room_for() {
+        let reads = Arc::new(LongReads::new(MemoryBudget::new(100)));
+        let turns = reads.turns.available_permits();
+        let all = reads.turns.acquire_many(turns as u32).await.unwrap();
+        let waiting: Vec<_> = (0..WAITING_MAX)
+            .map(|_| {
+                let reads = Arc::clone(&reads);
+                tokio::spawn(async move { reads.run(|_| Ok(())).await })
+            })
+            .collect();
+        while reads.waiting.load(Ordering::Relaxed) < WAITING_MAX {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(reads.run(|_| Ok(())).await.unwrap_err().status, 429);
+        drop(all);
+        for read in waiting {
+            assert_eq!(read.await.unwrap(), Ok(()));
+        }
+        assert_eq!(reads.waiting.load(Ordering::Relaxed), 0);
     }
 
     /// A read that runs until `is_over`, with a checkpoint before each document.

@@ -9,6 +9,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// A new page may take this part of the memory that pages may still take. So the pages of clients that
+/// take them slowly become smaller and smaller, and never use up the memory.
+const PAGES_PER_REST: usize = 48;
+
+/// A page has at least this many bytes: with 4096 connections, 16 MiB.
+const PAGE_BYTES_MIN: usize = 4 * 1024;
+
 /// The bytes that may be held together.
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
@@ -37,6 +44,18 @@ impl MemoryBudget {
     /// Whether more than half of the budget is used.
     pub(crate) fn is_under_pressure(&self) -> bool {
         self.used_bytes() > self.total_bytes / 2
+    }
+
+    /// Whether more than three quarters of the budget are used. The rest is for small requests and
+    /// responses: a large response to a read is then refused.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.used_bytes() > self.total_bytes / 4 * 3
+    }
+
+    /// How many bytes a new page may have.
+    pub(crate) fn page_bytes_max(&self) -> usize {
+        let left = (self.total_bytes / 4 * 3).saturating_sub(self.used_bytes());
+        (left / PAGES_PER_REST).max(PAGE_BYTES_MIN)
     }
 
     pub(crate) fn is_exhausted(&self) -> bool {
@@ -82,5 +101,28 @@ impl Drop for MemoryShare {
         if self.bytes > 0 {
             self.budget.used_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Story of a bug: clients that took their pages slowly filled the memory, and every request
+    /// of the others was refused.
+    #[test]
+    fn pages_that_nobody_takes_leave_room_for_small_requests() {
+        let memory = MemoryBudget::new(256 * 1024 * 1024);
+        let mut pages = Vec::new();
+        for _ in 0..4096 {
+            let mut page = memory.new_share();
+            assert!(page.take(memory.page_bytes_max().min(4 * 1024 * 1024)).is_ok());
+            pages.push(page);
+        }
+        assert!(!memory.is_exhausted());
+        let left = memory.total_bytes - memory.used_bytes();
+        assert!(left > 40 * 1024 * 1024, "{left}");
+        drop(pages);
+        assert_eq!((memory.used_bytes(), memory.page_bytes_max()), (0, 4 * 1024 * 1024));
     }
 }

@@ -207,6 +207,15 @@ impl RegionService {
 
     async fn serve(&self, call: &Call) -> Result<Answer, Refusal> {
         self.account.long_reads.check_memory()?;
+        let answer = self.serve_resource(call).await?;
+        let is_of_documents = matches!(call.resource, Resource::Documents { .. } | Resource::Document { .. });
+        if is_of_documents && !operation_of(call).writes_documents() {
+            self.account.long_reads.check_response(answer.body.len())?;
+        }
+        Ok(answer)
+    }
+
+    async fn serve_resource(&self, call: &Call) -> Result<Answer, Refusal> {
         // A transaction has its own rules for consistency, triggers and regions.
         if call.resource != Resource::DistributedTransactions {
             check_consistency(call)?;

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use http::{HeaderMap, Request};
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use perihelion_model::json::{self, Style, Value};
@@ -49,6 +50,23 @@ pub struct HttpResponse {
     pub headers: HeaderMap,
     /// The whole body.
     pub body: Bytes,
+}
+
+/// A response whose body is still to be read. Its connection is closed on drop.
+pub struct UnreadResponse {
+    /// The HTTP status.
+    pub status: u16,
+    body: Incoming,
+    _connection: SendRequest<Full<Bytes>>,
+}
+
+impl UnreadResponse {
+    /// Reads the next part of the body. Returns its length; `None` at the end, also if the
+    /// server closed the connection before.
+    pub async fn read_some(&mut self) -> Option<usize> {
+        let frame = self.body.frame().await?.ok()?;
+        Some(frame.data_ref().map_or(0, Bytes::len))
+    }
 }
 
 impl HttpRequest {
@@ -136,6 +154,21 @@ impl HttpClient {
             .unwrap_or_else(|_| Err(format!("no response within {RESPONSE_TIMEOUT:?}")))?;
         *connection = Some(sender);
         Ok(response)
+    }
+
+    /// Sends a request on a connection of its own and leaves the body of the response unread.
+    pub async fn send_unread(&self, request: &HttpRequest) -> Result<UnreadResponse, String> {
+        let request = self.signed(request)?;
+        let mut sender = self.connect().await?;
+        let exchange = async {
+            sender.ready().await.map_err(|error| error.to_string())?;
+            sender.send_request(request).await.map_err(|error| error.to_string())
+        };
+        let response = tokio::time::timeout(RESPONSE_TIMEOUT, exchange)
+            .await
+            .unwrap_or_else(|_| Err(format!("no response within {RESPONSE_TIMEOUT:?}")))?;
+        let (parts, body) = response.into_parts();
+        Ok(UnreadResponse { status: parts.status.as_u16(), body, _connection: sender })
     }
 
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, String> {

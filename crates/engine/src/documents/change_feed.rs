@@ -80,9 +80,6 @@ pub struct FeedPage {
     pub charge: f64,
 }
 
-/// A page that has this many bytes takes no further write.
-const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
-
 /// Reads a page.
 pub(crate) fn read(
     view: &dyn View,
@@ -158,7 +155,7 @@ impl PageBuilder<'_> {
     fn ends_before(&mut self, lsn: u64) -> Result<bool, Refusal> {
         let is_new_write = lsn != self.last_lsn;
         let is_over = self.pace.ends_before_entry(PageEnd::Costly)?;
-        let is_full = self.items.len() >= self.request.items_max || self.bytes >= PAGE_BYTES_MAX;
+        let is_full = self.items.len() >= self.request.items_max || self.bytes >= self.pace.bytes_max();
         // A continuation does not have the time at which the feed starts. So a page reads on
         // until it has found the first document after that time, without parsing any.
         let is_before_start = matches!(self.request.start, FeedStart::Since(_)) && self.items.is_empty();

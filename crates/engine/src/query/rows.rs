@@ -14,7 +14,7 @@ use super::access::Plan;
 use super::continuation::{Continuation, NextRow, RowCursor, hash_of};
 use super::output::Output;
 use super::sources::{Scan, ScanRange};
-use super::{PAGE_BYTES_MAX, QueryRequest, gather, ordered, stream};
+use super::{QueryRequest, gather, ordered, stream};
 use crate::catalog::Container;
 use crate::documents::StoredDocument;
 use crate::pace::{Pace, PageEnd};
@@ -67,6 +67,7 @@ pub(super) struct Page {
     rows: usize,
     members: u64,
     pub(super) rows_max: usize,
+    bytes_max: usize,
     pub(super) state: Continuation,
     /// Whether the cursor was moved.
     has_advanced: bool,
@@ -76,7 +77,16 @@ pub(super) struct Page {
 impl Page {
     pub(super) fn new(context: &Context<'_>, state: Continuation) -> Self {
         let rows_max = context.request.rows_max;
-        Page { text: String::new(), rows: 0, members: 0, rows_max, state, has_advanced: false, documents: 0 }
+        Page {
+            text: String::new(),
+            rows: 0,
+            members: 0,
+            rows_max,
+            bytes_max: context.pace.bytes_max(),
+            state,
+            has_advanced: false,
+            documents: 0,
+        }
     }
 
     /// Whether TOP or LIMIT is reached.
@@ -138,7 +148,7 @@ impl Page {
             self.text.push(',');
         }
         row.print_into(&mut self.text);
-        let fits = self.rows == 0 || self.text.len() <= PAGE_BYTES_MAX;
+        let fits = self.rows == 0 || self.text.len() <= self.bytes_max;
         if !fits {
             self.text.truncate(end);
         }

@@ -15,6 +15,7 @@ mod former_containers;
 mod items;
 mod management;
 mod multi_region;
+mod overload;
 mod partitions;
 mod queries;
 mod range_faults;
