@@ -49,8 +49,8 @@ pub(crate) struct ServeArgs {
     #[arg(env = "PERIHELION_REPLICATION_DELAY", hide_env_values = true)]
     pub(crate) replication_delay: Option<Duration>,
 
-    /// Refuse queries as the service's gateway does: cross-partition queries that
-    /// the SDK must merge get 400/1004
+    /// Answer queries as the service's gateway does: cross-partition queries that
+    /// the SDK must merge get 400/1004, and a page has rows of one range only
     #[arg(long, action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
     #[arg(env = "PERIHELION_STRICT_GATEWAY", hide_env_values = true)]
     pub(crate) strict_gateway: bool,

@@ -7,6 +7,7 @@ mod distributed;
 mod options;
 mod replication;
 mod throughput;
+mod users;
 
 use std::sync::Arc;
 

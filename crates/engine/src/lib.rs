@@ -52,7 +52,7 @@ mod throttle;
 mod transaction;
 mod writer;
 
-pub use admin::ScriptKind;
+pub use admin::{AccessFeed, AccessWrite, ScriptKind};
 pub use catalog::{
     ApiVersion, Catalog, Container, Database, Offer, ParsedDefinition, PartitionRange, Throughput,
 };
@@ -71,7 +71,7 @@ pub use engine::{Engine, EngineOptions, Health};
 pub use index::{Column, IndexScope, IndexShape};
 pub use keys::{ContainerNumber, RangeId};
 pub use ledger::{LedgerLimits, LedgerUse, RecordedAnswer};
-pub use query::{QueryPage, QueryRequest, QueryScope, compile_time_of};
+pub use query::{Paging, QueryPage, QueryRequest, QueryScope, compile_time_of};
 pub use refusal::{Layer, Refusal};
 pub use region::{REGIONS_MAX, RegionId, Replica};
 pub use replication::{OutboxEntry, RangeKey, Role};

@@ -47,6 +47,18 @@ pub struct QueryRequest {
     pub rows_max: usize,
     /// The continuation of the page before; `None` for the first page.
     pub continuation: Option<String>,
+    /// Where a page ends.
+    pub paging: Paging,
+}
+
+/// Where a page of a query without order ends, if the rows fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Paging {
+    /// Where the rows end.
+    Whole,
+    /// Where a page of the service ends: with its physical partition, also if that has no rows.
+    /// A page that is full has a continuation, also if no row is left. So pages may be empty.
+    AsService,
 }
 
 /// The documents that a query reads.

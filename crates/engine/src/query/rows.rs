@@ -16,7 +16,7 @@ use super::access::Plan;
 use super::continuation::{Continuation, NextRow, RowCursor, Watermark, hash_of};
 use super::output::Output;
 use super::sources::{self, Scan, ScanRange};
-use super::{PAGE_BYTES_MAX, QueryRequest, gather, ordered};
+use super::{PAGE_BYTES_MAX, Paging, QueryRequest, gather, ordered};
 use crate::catalog::Container;
 use crate::documents::StoredDocument;
 use crate::keys::RangeId;
@@ -201,6 +201,15 @@ fn stream(context: &Context<'_>, continuation: Continuation) -> Result<PageRows,
             break;
         }
         at += 1;
+        if context.request.paging == Paging::AsService {
+            match ranges.get(at) {
+                Some(next) => page.set_cursor(RowCursor::before(next.id)),
+                None if page.rows < page.rows_max => break,
+                None => {}
+            }
+            has_more = true;
+            break;
+        }
     }
     // The next page starts in the range of the last row, which may be before the range whose
     // first row did not fit.

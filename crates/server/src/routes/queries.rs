@@ -12,7 +12,7 @@ mod hybrid;
 
 use std::sync::Arc;
 
-use perihelion_engine::{Container, Layer, QueryPage, QueryRequest, QueryScope, Refusal, Target};
+use perihelion_engine::{Container, Layer, Paging, QueryPage, QueryRequest, QueryScope, Refusal, Target};
 use perihelion_model::json::{self, Style, Value};
 use perihelion_model::partition_key::{EffectiveRange, PartitionKey};
 use perihelion_query::{
@@ -67,6 +67,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     let request = QueryRequest {
         rows_max: rows_max(call, &program)?,
         program,
+        paging: paging(service),
         scope: scope.unwrap_or(QueryScope::All),
         continuation,
     };
@@ -89,6 +90,10 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
         answer = answer.with_header(headers::INDEX_UTILIZATION, utilization);
     }
     Ok(answer)
+}
+
+fn paging(service: &RegionService) -> Paging {
+    if service.account.strict_gateway { Paging::AsService } else { Paging::Whole }
 }
 
 /// The most rows in a page. A query that sorts by a distance or a score returns all rows that TOP
@@ -136,6 +141,7 @@ pub(super) async fn read_feed(service: &RegionService, call: &Call) -> Result<An
     let statement = Statement { query, parameters: Parameters::none() };
     let request = QueryRequest {
         program: compile(service, &statement, &container.computed)?,
+        paging: paging(service),
         scope: scope(call, &container)?.unwrap_or(QueryScope::All),
         rows_max: call.page_rows()?,
         continuation: call.continuation(),

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use perihelion_engine::{Container, QueryPage, QueryRequest, QueryScope, Refusal};
+use perihelion_engine::{Container, Paging, QueryPage, QueryRequest, QueryScope, Refusal};
 use perihelion_model::json::{self, Style, Value};
 use perihelion_query::merge::{HybridSearch, MergeError};
 
@@ -69,6 +69,7 @@ impl Runner<'_> {
                 scope: self.scope.clone(),
                 rows_max: PAGE_ROWS_MAX,
                 continuation,
+                paging: Paging::Whole,
             };
             let page = run_at_once(self.service, self.container, &request, self.call)?;
             match json::parse_str(&format!("[{}]", page.rows_text)) {
