@@ -7,6 +7,7 @@ const AREAS = [
   "databases",
   "containers",
   "offers",
+  "users",
   "items",
   "preconditions",
   "patch",

@@ -56,7 +56,8 @@ pub(crate) struct ServeArgs {
     pub(crate) merge_in_gateway: bool,
 
     /// Refuse queries as the service's gateway does: cross-partition queries that
-    /// the SDK must merge get 400/1004. This is the default
+    /// the SDK must merge get 400/1004, and a page has rows of one range only. This
+    /// is the default
     #[arg(long, action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
     #[arg(env = "PERIHELION_STRICT_GATEWAY", hide_env_values = true)]
     pub(crate) strict_gateway: bool,

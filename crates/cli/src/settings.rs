@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(settings.options.account.regions.to_string(), "West US,North Europe");
         assert_eq!(
             Settings::resolve(typed(), Mode::Dev).expect("settings").options.account.regions.to_string(),
-            "West US"
+            "South Central US"
         );
         for bad in ["", "West US,West US", "a/b"] {
             assert!(is_refused(with(bad)), "{bad}");

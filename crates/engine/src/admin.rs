@@ -1,8 +1,9 @@
-//! Commands that change databases, containers, indexes, offers, scripts and ranges.
+//! Commands that change databases, containers, indexes, offers, scripts, users, permissions
+//! and ranges.
 //!
 //! Each command writes its records and puts a new catalog into the transaction.
-//! The writer publishes that catalog when the records are durable. Scripts are not part
-//! of the catalog, so the commands on scripts only write records.
+//! The writer publishes that catalog when the records are durable. Scripts, users and
+//! permissions are not part of the catalog, so the commands on them only write records.
 
 mod containers;
 mod copy_catalog;
@@ -11,6 +12,7 @@ mod indexes;
 mod offers;
 mod scripts;
 mod split;
+mod users;
 
 use std::sync::Arc;
 
@@ -24,6 +26,8 @@ pub(crate) use self::offers::replace_offer;
 pub use self::scripts::ScriptKind;
 pub(crate) use self::scripts::{delete_script, put_script, script, script_id, script_records, scripts};
 pub(crate) use self::split::split;
+pub use self::users::{AccessFeed, AccessWrite};
+pub(crate) use self::users::{access, access_records, delete_access, permission_of, put_access, user_of};
 use crate::catalog::{Catalog, Container};
 use crate::keys;
 use crate::transaction::Transaction;

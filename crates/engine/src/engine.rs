@@ -7,6 +7,7 @@ mod options;
 mod prepare;
 mod replication;
 mod throughput;
+mod users;
 
 use std::sync::Arc;
 

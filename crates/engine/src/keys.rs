@@ -42,6 +42,8 @@ enum KeyPrefix {
     PendingPurge = 0x06,
     PendingExpiryUpdate = 0x07,
     NamedValue = 0x08,
+    User = 0x09,
+    Permission = 0x0A,
     Document = 0x10,
     // 0x11, 0x12 and 0x15: ids, partition members and unique keys of layout 1 (`layout.rs`).
     FeedEntry = 0x13,
@@ -160,6 +162,42 @@ pub(crate) fn script_prefix(container: ContainerNumber, kind: u8) -> Vec<u8> {
 
 pub(crate) fn all_scripts_prefix() -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Script).done()
+}
+
+/// A user of a database.
+pub(crate) fn user(database: u32, id: &str) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::User).u32(database).bytes(id.as_bytes()).done()
+}
+
+pub(crate) fn user_prefix(database: u32) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::User).u32(database).done()
+}
+
+pub(crate) fn all_users_prefix() -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::User).done()
+}
+
+/// A permission of a user. The user has a number here, because its id can change.
+pub(crate) fn permission(database: u32, user: u32, id: &str) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Permission).u32(database).u32(user).bytes(id.as_bytes()).done()
+}
+
+pub(crate) fn permission_prefix(database: u32, user: u32) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Permission).u32(database).u32(user).done()
+}
+
+/// The permissions of all users of a database.
+pub(crate) fn database_permission_prefix(database: u32) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Permission).u32(database).done()
+}
+
+pub(crate) fn all_permissions_prefix() -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Permission).done()
+}
+
+/// The database of the key of a user or of a permission.
+pub(crate) fn parse_database(key: &[u8]) -> Option<u32> {
+    Some(number_at(key, 1, 4)? as u32)
 }
 
 pub(crate) fn document(container: ContainerNumber, segment: SegmentId, rid: u64) -> Vec<u8> {

@@ -55,7 +55,7 @@ mod throttle;
 mod transaction;
 mod writer;
 
-pub use admin::ScriptKind;
+pub use admin::{AccessFeed, AccessWrite, ScriptKind};
 pub use catalog::{
     ApiVersion, Catalog, Container, Database, Offer, ParsedDefinition, PartitionRange, Throughput,
 };
@@ -76,7 +76,7 @@ pub use keys::{ContainerNumber, RangeId};
 pub use ledger::{LedgerLimits, LedgerUse, RecordedAnswer};
 pub use pace::{Checked, PAGE_BYTES_MAX, PageEnd, PageLimits};
 pub use page_memory::PageMemory;
-pub use query::{QueryPage, QueryRequest, QueryScope, ResumeFilter, compile_time_of};
+pub use query::{Paging, QueryPage, QueryRequest, QueryScope, ResumeFilter, compile_time_of};
 pub use refusal::{Layer, Refusal};
 pub use region::{REGIONS_MAX, RegionId, Replica};
 pub use replication::{OutboxEntry, RangeKey, Role};

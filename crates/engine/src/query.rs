@@ -56,6 +56,18 @@ pub struct QueryRequest {
     pub continuation: Option<String>,
     /// Where the first page begins; `None` for the beginning of the result.
     pub resume: Option<ResumeFilter>,
+    /// Where a page ends.
+    pub paging: Paging,
+}
+
+/// Where a page of a query without order ends, if the rows fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Paging {
+    /// Where the rows end.
+    Whole,
+    /// Where a page of the service ends: with its physical partition, also if that has no rows.
+    /// A page that is full has a continuation, also if no row is left. So pages may be empty.
+    AsService,
 }
 
 /// The documents that a query reads.

@@ -65,6 +65,9 @@ const RESOURCE_EXISTS: &str = "Resource with specified id, name, or unique index
 const PRECONDITION: &str =
     "Operation cannot be performed because one of the specified precondition is not met.";
 
+/// The least ceiling of autoscale.
+pub(crate) const AUTOSCALE_MIN: u64 = 1_000;
+
 /// How long a client should wait when the disk is full.
 const FULL_DISK_RETRY_MS: u64 = 1000;
 
@@ -150,6 +153,13 @@ impl Refusal {
     pub fn invalid_name(name: &str, characters_max: usize) -> Self {
         Refusal::bad_request(format!(
             "The input name '{name}' is invalid. Ensure to provide a unique non-empty string less than '{characters_max}' characters."
+        ))
+    }
+
+    /// The ceiling of autoscale is below the service's minimum.
+    pub fn autoscale_too_small(requested: impl std::fmt::Display) -> Self {
+        Refusal::bad_request(format!(
+            "Requested throughput {requested} is less than required minimum throughput {AUTOSCALE_MIN}."
         ))
     }
 

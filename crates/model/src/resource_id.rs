@@ -23,6 +23,16 @@ pub struct ContainerRid {
     pub number: u32,
 }
 
+/// The id of a user, with the id of its database. It has 8 bytes like the id of a container,
+/// without the top bit of the last four.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UserRid {
+    /// The database of the user.
+    pub database: DatabaseRid,
+    /// The number of the user, below 2^31.
+    pub number: u32,
+}
+
 /// The type of a resource in a container: the top nibble of its counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChildKind {
@@ -97,6 +107,46 @@ impl ContainerRid {
     }
 }
 
+impl UserRid {
+    /// The id as text.
+    pub fn to_text(self) -> String {
+        encode(&self.bytes())
+    }
+
+    /// Parses the text of an id; `None` when it is not the id of a user.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::from_bytes(decode(text)?.try_into().ok()?)
+    }
+
+    /// The id of a permission of this user: 16 bytes, the user's id first.
+    pub fn permission(self, number: u32) -> String {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.bytes());
+        bytes[8..].copy_from_slice(&u64::from(number).to_le_bytes());
+        encode(&bytes)
+    }
+
+    /// The user in the id of a permission; `None` when it is not the id of a permission.
+    pub fn of_permission(text: &str) -> Option<Self> {
+        let bytes: [u8; 16] = decode(text)?.try_into().ok()?;
+        let [a, b, c, d, e, f, g, h, ..] = bytes;
+        Self::from_bytes([a, b, c, d, e, f, g, h])
+    }
+
+    fn bytes(self) -> [u8; 8] {
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&self.database.0.to_be_bytes());
+        bytes[4..].copy_from_slice(&(self.number & !CONTAINER_BIT).to_be_bytes());
+        bytes
+    }
+
+    fn from_bytes([a, b, c, d, e, f, g, h]: [u8; 8]) -> Option<Self> {
+        let number = u32::from_be_bytes([e, f, g, h]);
+        let database = DatabaseRid(u32::from_be_bytes([a, b, c, d]));
+        (number & CONTAINER_BIT == 0).then_some(UserRid { database, number })
+    }
+}
+
 impl ChildKind {
     fn nibble(self) -> u8 {
         match self {
@@ -148,5 +198,17 @@ mod tests {
         assert_eq!(container.parse_document("nonsense"), None);
         assert_eq!(database.to_text().len(), 8);
         assert_eq!(container.to_text().len(), 12);
+    }
+
+    #[test]
+    fn the_id_of_a_user_is_not_the_id_of_a_container() {
+        let user = UserRid { database: DatabaseRid(0x1234_5678), number: 7 };
+        assert_eq!(UserRid::parse(&user.to_text()), Some(user));
+        assert_eq!(UserRid::of_permission(&user.permission(9)), Some(user));
+        assert_ne!(user.permission(9), user.permission(10));
+        let container = ContainerRid { database: user.database, number: 7 };
+        assert_eq!(UserRid::parse(&container.to_text()), None);
+        assert_eq!(UserRid::of_permission(&container.child(ChildKind::Document, 1)), None);
+        assert_eq!(ContainerRid::parse(&user.to_text()), None);
     }
 }

@@ -1,5 +1,6 @@
 //! `Authenticator`: checks the signature of a request against the master keys. The
-//! signature is checked over the same parsed path that the request is routed by.
+//! signature is checked over the same parsed path that the request is routed by. A resource
+//! token is checked here too; what it permits is decided in `routes::permissions`.
 //!
 //! A request is refused unless a rule accepts it. The paths in
 //! `management::answer_unsigned` are answered before authentication. A refusal never says
@@ -12,6 +13,7 @@ use perihelion_wire::signature::{Credentials, MasterKey, SignedDate, SignedReque
 use perihelion_wire::{date, headers, status};
 
 use crate::options::AuthMode;
+use crate::resource_token::ResourceToken;
 
 /// The largest difference, in seconds, between the signed date and the server's clock.
 const SKEW_SECONDS_MAX: u64 = 15 * 60;
@@ -19,6 +21,15 @@ const SKEW_SECONDS_MAX: u64 = 15 * 60;
 const HEADER_MISSING: &str =
     "Required Header authorization is missing. Ensure a valid Authorization token is passed.";
 const WRONG_SIGNATURE: &str = "The input authorization token can't serve the request. The wrong key is being used or the expected payload is not built as per the protocol. For more info: https://aka.ms/cosmosdb-tsg-unauthorized.";
+
+/// What the sender of an accepted request may do.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Everything.
+    Account,
+    /// What the permission with this `_rid` says.
+    Permission(String),
+}
 
 /// Decides which requests are accepted.
 pub(crate) struct Authenticator {
@@ -38,29 +49,46 @@ impl Authenticator {
         resource: &Resource,
         map: &HeaderMap,
         now_seconds: u64,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Access, Refusal> {
         let is_allowed_unsigned =
             self.allows_unsigned_account_read && *resource == Resource::Account && method == Method::GET;
         let is_signed = map.contains_key(headers::AUTHORIZATION);
         if self.mode == AuthMode::Off || (is_allowed_unsigned && !is_signed) {
-            return Ok(());
+            return Ok(Access::Account);
         }
         match credentials(map)? {
             Credentials::MasterKey { signature } => {
                 let date = signed_date(map, now_seconds)?;
                 let request = SignedRequest { verb: method.as_str(), path, resource, date };
-                self.check_keys(|key| key.verify(&request, &signature))
+                self.check_keys(|key| key.verify(&request, &signature))?;
+                Ok(Access::Account)
             }
-            Credentials::EntraId(_) if self.mode == AuthMode::Any => Ok(()),
+            Credentials::EntraId(_) if self.mode == AuthMode::Any => Ok(Access::Account),
             Credentials::EntraId(_) => Err(Refusal::gateway(
                 status::UNAUTHORIZED,
                 "Entra ID tokens are not checked by this server. Start it with --auth any to accept any of them.",
             )),
-            Credentials::ResourceToken(_) => Err(Refusal::gateway(
-                status::UNAUTHORIZED,
-                "Resource tokens are not supported by this server; sign with its key.",
-            )),
+            Credentials::ResourceToken(text) => self.check_token(&text, now_seconds),
         }
+    }
+
+    /// Accepts a resource token that one of the keys signed and that has not expired.
+    fn check_token(&self, text: &str, now_seconds: u64) -> Result<Access, Refusal> {
+        let wrong = || Refusal::gateway(status::UNAUTHORIZED, WRONG_SIGNATURE);
+        let token = ResourceToken::parse(text).ok_or_else(wrong)?;
+        self.check_keys(|key| token.is_signed_with(key))?;
+        if token.expires_at <= now_seconds {
+            return Err(Refusal::gateway(
+                status::FORBIDDEN,
+                "The authorization token is not valid at the current time: it has expired. Read its permission again to get another.",
+            ));
+        }
+        Ok(Access::Permission(token.permission))
+    }
+
+    /// The token of a permission, signed with the first key; `None` if there is no key.
+    pub(crate) fn token(&self, permission: &str, expires_at: u64) -> Option<String> {
+        self.keys.first().map(|key| ResourceToken::print(permission, expires_at, key))
     }
 
     /// Accepts a management request that is signed with the account's key, in every mode: a

@@ -29,6 +29,7 @@ mod operation;
 mod options;
 mod pause;
 mod regions;
+mod resource_token;
 mod routes;
 mod runtime;
 mod server;

@@ -37,11 +37,13 @@ pub struct AccountOptions {
     pub data: Option<PathBuf>,
     /// Physical partitions of a new container.
     pub partitions: u32,
-    /// Refuse the cross-partition queries that the service's gateway refuses. The default is
+    /// Refuse the cross-partition queries that the service's gateway refuses, and end pages where the
+    /// service ends them. The default is
     /// `false`; the programs `perihelion server` and `dev` set it unless `--merge-in-gateway` is
     /// given.
     pub strict_gateway: bool,
-    /// Refuse queries that need an index which the container's policy does not have.
+    /// Refuse queries that need an index which the container's policy does not have. A missing
+    /// composite index for ORDER BY is refused without this option too.
     pub strict_index: bool,
     /// Switches throttling on. A container with an offer of its own, or in a database
     /// with an offer, gets the request units of that offer; any other container gets this

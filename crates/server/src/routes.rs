@@ -16,11 +16,13 @@ mod index_policy;
 mod items;
 mod offers;
 mod pages;
+mod permissions;
 mod queries;
 mod query_metrics;
 mod ranges;
 mod scripts;
 mod transactions;
+mod users;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -34,7 +36,7 @@ use perihelion_wire::{headers, status};
 use crate::activity_id::ActivityIds;
 use crate::addresses::Addresses;
 use crate::answer::{Answer, render_refusal};
-use crate::auth::Authenticator;
+use crate::auth::{Access, Authenticator};
 use crate::call::Call;
 use crate::counters::Counters;
 use crate::faults::{Fault, FaultRules};
@@ -123,26 +125,32 @@ impl RegionService {
             // An HTTP/2 request has its host in the URI.
             headers.insert(headers::HOST, host);
         }
-        let resource = match self.authenticate(&parts.method, &path, &headers) {
-            Ok(resource) => resource,
+        let (resource, access) = match self.authenticate(&parts.method, &path, &headers) {
+            Ok(accepted) => accepted,
             Err(refusal) => return Ok(self.refuse(&refusal, &activity_id)),
         };
         let call = Call { method: parts.method, path, resource, headers, body, scheme };
+        if let Access::Permission(permission) = access
+            && let Err(refusal) = permissions::check(self, &call, &permission)
+        {
+            return Ok(self.refuse_call(&call, &refusal, &activity_id));
+        }
         self.run(&call, &activity_id).await
     }
 
-    /// The resource of a request, if its path is valid and its signature too.
+    /// The resource of a request and what its sender may do, if its path is valid and its signature
+    /// too.
     pub(crate) fn authenticate(
         &self,
         method: &Method,
         path: &str,
         headers: &http::HeaderMap,
-    ) -> Result<Resource, Refusal> {
+    ) -> Result<(Resource, Access), Refusal> {
         let resource =
             path::parse(path).map_err(|_| Refusal::gateway(status::BAD_REQUEST, BadPath::MESSAGE))?;
         let now = self.engine.clock().seconds();
-        self.account.authenticator.check(method, path, &resource, headers, now)?;
-        Ok(resource)
+        let access = self.account.authenticator.check(method, path, &resource, headers, now)?;
+        Ok((resource, access))
     }
 
     /// Serves an authenticated request, with the faults that rules inject.
@@ -226,10 +234,10 @@ impl RegionService {
             Resource::Account => account::read(self, call),
             Resource::Databases => databases::serve_feed(self, call).await,
             Resource::Database { database } => databases::serve(self, call, database).await,
-            Resource::Users { database } => databases::serve_users(self, call, database),
-            Resource::User { .. } | Resource::Permissions { .. } | Resource::Permission { .. } => {
-                Err(unsupported("Users, permissions and resource tokens"))
-            }
+            Resource::Users { .. }
+            | Resource::User { .. }
+            | Resource::Permissions { .. }
+            | Resource::Permission { .. } => users::serve(self, call).await,
             Resource::Containers { database } => containers::serve_feed(self, call, database).await,
             Resource::Container { .. } => containers::serve(self, call).await,
             Resource::Documents { .. } => items::serve_feed(self, call).await,

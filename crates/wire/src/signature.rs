@@ -23,6 +23,10 @@ pub const EMULATOR_KEY: &str =
 /// resource of the service has this type, so no other signature opens the interface.
 pub const MANAGEMENT_TYPE: &str = "management";
 
+/// The resource type in the signature of a resource token. No resource of the service has this
+/// type, so no token is the signature of a request.
+const TOKEN_TYPE: &str = "resourcetoken";
+
 /// The longest Authorization value that is parsed. Entra ID tokens have a few
 /// kilobytes; the server limits all headers together to 64 KiB.
 pub const AUTHORIZATION_BYTES_MAX: usize = 32 * 1024;
@@ -157,6 +161,17 @@ impl MasterKey {
     /// type is [`MANAGEMENT_TYPE`], and its link is the path without the slashes at its ends.
     pub fn verify_management(&self, verb: &str, path: &str, date: SignedDate<'_>, signature: &[u8]) -> bool {
         let text = string_to_sign(verb, MANAGEMENT_TYPE, path.trim_matches('/'), date);
+        self.mac(&text).verify_slice(signature).is_ok()
+    }
+
+    /// The signature of a resource token with this content.
+    pub fn sign_token(&self, content: &str) -> [u8; 32] {
+        self.sign("", TOKEN_TYPE, content, SignedDate::MsDate(""))
+    }
+
+    /// Whether this key signed a resource token with this content.
+    pub fn verify_token(&self, content: &str, signature: &[u8]) -> bool {
+        let text = string_to_sign("", TOKEN_TYPE, content, SignedDate::MsDate(""));
         self.mac(&text).verify_slice(signature).is_ok()
     }
 

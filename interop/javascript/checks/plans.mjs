@@ -27,9 +27,12 @@ const items = Array.from({ length: COUNT }, (_, n) => ({
   list: [n % 2, n % 3],
 }));
 
+const compositeIndexes = [[{ path: "/colour", order: "ascending" }, { path: "/n", order: "descending" }]];
+
 const seeded = (server) =>
   shared(async () => {
-    const container = await freshContainer(server, { partitionKey: { paths: ["/pk"], version: 2 } });
+    const definition = { partitionKey: { paths: ["/pk"], version: 2 }, indexingPolicy: { compositeIndexes } };
+    const container = await freshContainer(server, definition);
     await createAll(container, items);
     return container;
   });
@@ -213,4 +216,12 @@ check("the request for a plan reports a syntax error too", async () => {
 check("a query in pages of one item finds every item once", async () => {
   const found = await queryAll(await strict(), "SELECT * FROM c", { maxItemCount: 1 });
   assert.deepEqual(ids(found).sort(), ids(items));
+});
+
+check("a full last page of the strict gateway is followed by an empty one", async () => {
+  const container = await freshContainer("strict");
+  for (const id of ["a", "b", "c", "d"]) await container.items.create({ id, pk: "p" });
+  const sizes = async (options) => (await pages(container, "SELECT * FROM c", options)).map((page) => page.length);
+  assert.deepEqual(await sizes({ maxItemCount: 2, partitionKey: "p" }), [2, 2, 0]);
+  assert.deepEqual(await sizes({ maxItemCount: 3, partitionKey: "p" }), [3, 1]);
 });

@@ -18,15 +18,17 @@ const PEOPLE = [
   { id: "eva", pk: "a", name: "Eva_1", age: 38, city: "Basel", active: true },
 ];
 
+const compositeIndexes = [[{ path: "/age", order: "descending" }, { path: "/name", order: "ascending" }]];
+
 const container = shared(async () => {
-  const target = await freshContainer("ranges");
+  const target = await freshContainer("ranges", { indexingPolicy: { compositeIndexes } });
   await createAll(target, PEOPLE);
   return target;
 });
 
 // A container with the same people, each with a partition key of its own.
 const spread = shared(async () => {
-  const target = await freshContainer("ranges");
+  const target = await freshContainer("ranges", { indexingPolicy: { compositeIndexes } });
   await createAll(target, PEOPLE.map((person) => ({ ...person, pk: person.id })));
   return target;
 });

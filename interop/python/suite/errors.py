@@ -81,9 +81,7 @@ def a_bad_container_definition_is_refused(world):
 
 
 @check
-def users_are_refused_and_conflicts_are_none(world):
+def a_container_without_conflicts_lists_none(world):
     container = world.container()
     equal(list(container.list_conflicts()), [])
-    equal(list(world.database.list_users()), [])
-    with expect_error(400, text="not supported by this server"):
-        world.database.create_user({"id": "u"})
+    equal(list(container.query_conflicts("SELECT * FROM c", enable_cross_partition_query=True)), [])

@@ -6,9 +6,9 @@ from .harness import check, equal, ids, pages, rows, same_elements
 ITEM_COUNT = 60
 
 
-def filled(world, count=ITEM_COUNT):
+def filled(world, count=ITEM_COUNT, **options):
     """A new container with `count` items, each in a partition of its own."""
-    container = world.container()
+    container = world.container(**options)
     for n in range(count):
         container.create_item({"id": f"{n:03}", "pk": f"p{n}", "n": n, "fifth": n % 5, "seventh": n % 7})
     return container

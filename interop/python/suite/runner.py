@@ -30,6 +30,7 @@ AREAS = [
     "sessions",
     "errors",
     "scripts",
+    "users",
     "partitions",
     "strict_gateway",
     "search",

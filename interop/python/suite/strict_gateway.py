@@ -41,8 +41,13 @@ def order_by_is_merged_by_the_sdk(world):
 
 @check(on="strict")
 def order_by_two_keys_is_merged_by_the_sdk(world):
-    container = shared(world)
-    found = with_plan(world, container, "SELECT VALUE [c.fifth, c.n] FROM c ORDER BY c.fifth ASC, c.n DESC")
+    statement = "SELECT VALUE [c.fifth, c.n] FROM c ORDER BY c.fifth ASC, c.n DESC"
+    with expect_error(400) as error:
+        rows(shared(world), statement)
+    assert "does not have a corresponding composite index" in str(error.value), error.value
+    columns = [{"path": "/fifth", "order": "ascending"}, {"path": "/n", "order": "descending"}]
+    container = filled(world, indexing_policy={"compositeIndexes": [columns]})
+    found = with_plan(world, container, statement)
     equal(found, sorted(([n % 5, n] for n in range(ITEM_COUNT)), key=lambda pair: (pair[0], -pair[1])))
 
 
@@ -197,3 +202,13 @@ def prefixes_of_hierarchical_keys_are_queried(world):
     equal(rows(container, "SELECT VALUE c.n FROM c WHERE c.a = 'a0' AND c.b = 'b0' ORDER BY c.n"), [0, 10, 20])
     container.delete_all_items_by_partition_key(["a0", "b0", "c0"])
     equal(rows(container, "SELECT VALUE c.n FROM c WHERE c.a = 'a0' AND c.b = 'b0' ORDER BY c.n"), [10, 20])
+
+
+@check(on="strict")
+def a_page_has_rows_of_one_range(world):
+    container = filled(world, 24)
+    found = [len(page) for page, _ in pages(container.query_items("SELECT * FROM c", enable_cross_partition_query=True))]
+    equal(sum(found), 24)
+    ranges = container.read_feed_ranges()
+    by_range = [len(list(container.query_items("SELECT * FROM c", feed_range=part))) for part in ranges]
+    equal([size for size in found if size], [size for size in by_range if size])

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use perihelion_client::{Container, ErrorKind, FeedRange, Query, QueryFeed};
+use perihelion_client::{Container, ErrorKind, FeedRange, IndexingPolicy, Query, QueryFeed, SortOrder};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -23,6 +23,11 @@ struct Order {
 pub(crate) async fn orders_in_four_partitions() -> (World, Container) {
     let world = World::new(4).await;
     let orders = world.container("orders", r#"{"paths":["/customer"],"kind":"Hash","version":2}"#).await;
+    let policy = IndexingPolicy::default()
+        .with_composite([("/state", SortOrder::Ascending), ("/total", SortOrder::Descending)])
+        .with_composite([("/weight", SortOrder::Descending), ("/total", SortOrder::Ascending)]);
+    let properties = orders.properties().await.unwrap().with_indexing_policy(policy);
+    orders.replace_properties(&properties).await.unwrap();
     for number in 0..ORDERS {
         orders.create(format!("customer-{}", number % 20), &order(number)).await.unwrap();
     }

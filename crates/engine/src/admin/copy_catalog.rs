@@ -1,5 +1,6 @@
 //! Copying the catalog of another region. Databases, containers, their ranges,
-//! offers and scripts belong to the account, so every region has the same ones.
+//! offers, scripts, users and permissions belong to the account, so every region has the
+//! same ones.
 //! Indexes and counters belong to a region. Copying the catalog keeps the indexes and
 //! counters of this region, adds the indexes that a new indexing policy declares, and
 //! divides the counters of a range that was split.
@@ -28,6 +29,7 @@ pub(crate) fn is_same_catalog(ours: &Catalog, theirs: &Catalog) -> bool {
     };
     databases(ours) == databases(theirs)
         && offers(ours) == offers(theirs)
+        && ours.account.user_next == theirs.account.user_next
         && ours.containers().count() == theirs.containers().count()
         && ours.containers().zip(theirs.containers()).all(|(ours, theirs)| is_same_version(ours, theirs))
 }
@@ -42,14 +44,14 @@ fn is_same_version(ours: &Container, theirs: &Container) -> bool {
         && ours.logs_versions == theirs.logs_versions
 }
 
-/// Makes the catalog equal to `source`, except for indexes. `scripts` are the keys and
-/// records of the source region's scripts.
+/// Makes the catalog equal to `source`, except for indexes. `records` are the keys and
+/// records of the source region's scripts, users and permissions, in the order of the keys.
 pub(crate) fn copy_catalog(
     transaction: &mut Transaction<'_>,
     source: &Catalog,
-    scripts: Vec<(Vec<u8>, Bytes)>,
+    records: Vec<(Vec<u8>, Bytes)>,
 ) -> Result<(), Refusal> {
-    copy_scripts(transaction, scripts)?;
+    copy_records(transaction, records)?;
     if is_same_catalog(&transaction.catalog, source) {
         return Ok(());
     }
@@ -148,16 +150,20 @@ fn split_counters(state: &mut ContainerState, container: &Container) {
     state.ranges = ranges;
 }
 
-/// Replaces all scripts if any script differs. Scripts are few and small.
-fn copy_scripts(transaction: &mut Transaction<'_>, scripts: Vec<(Vec<u8>, Bytes)>) -> Result<(), Refusal> {
-    let ours = transaction.entries(&OwnedKeyRange::prefix(&keys::all_scripts_prefix()), usize::MAX)?;
-    if ours == scripts {
+/// Replaces all scripts, users and permissions if any of them differs. They are few and
+/// small.
+fn copy_records(transaction: &mut Transaction<'_>, records: Vec<(Vec<u8>, Bytes)>) -> Result<(), Refusal> {
+    let mut ours = Vec::new();
+    for prefix in [keys::all_scripts_prefix(), keys::all_users_prefix(), keys::all_permissions_prefix()] {
+        ours.extend(transaction.entries(&OwnedKeyRange::prefix(&prefix), usize::MAX)?);
+    }
+    if ours == records {
         return Ok(());
     }
     for (key, _) in ours {
         transaction.remove(key);
     }
-    for (key, record) in scripts {
+    for (key, record) in records {
         transaction.put(key, record);
     }
     Ok(())

@@ -8,6 +8,7 @@ use perihelion_model::resource_id::DatabaseRid;
 use super::change_catalog;
 use super::containers::drop_container;
 use super::offers::{add_offer, check_throughput, drop_offer};
+use super::users::delete_access_of;
 use crate::catalog::{Container, Database, Throughput, resource_name};
 use crate::keys;
 use crate::refusal::Refusal;
@@ -38,10 +39,11 @@ pub(crate) fn create_database(
     }))
 }
 
-/// Deletes a database with its containers and offers.
+/// Deletes a database with its containers, offers, users and permissions.
 pub(crate) fn delete_database(transaction: &mut Transaction<'_>, name_or_rid: &str) -> Result<(), Refusal> {
     let database =
         transaction.catalog.database(name_or_rid).cloned().ok_or_else(Refusal::no_such_resource)?;
+    delete_access_of(transaction, database.rid)?;
     change_catalog(transaction, |transaction, catalog, _| {
         let containers: Vec<Arc<Container>> = catalog.containers_of(database.rid).cloned().collect();
         for container in containers {

@@ -8,14 +8,13 @@ use super::split::split;
 use super::{Revision, change_catalog};
 use crate::catalog::{Catalog, Container, Offer, PartitionRange, Throughput};
 use crate::keys::{self, RangeId};
-use crate::refusal::Refusal;
+use crate::refusal::{AUTOSCALE_MIN, Refusal};
 use crate::transaction::Transaction;
 
 /// The least manual throughput of an offer, and the number that it must be a multiple of.
 const MANUAL_MIN: u64 = 400;
 const MANUAL_STEP: u64 = 100;
-/// The least ceiling of autoscale, and the number that it must be a multiple of.
-const AUTOSCALE_MIN: u64 = 1_000;
+/// The steps of the ceiling of autoscale.
 const AUTOSCALE_STEP: u64 = 1_000;
 /// The most throughput of an offer. In the service a support request can raise it.
 const THROUGHPUT_MAX: u64 = 1_000_000;
@@ -149,6 +148,11 @@ pub(super) fn check_throughput(throughput: Option<Throughput>) -> Result<(), Ref
         Some(Throughput::Manual(units)) => (units, MANUAL_MIN, MANUAL_STEP),
         Some(Throughput::Autoscale { max, .. }) => (max, AUTOSCALE_MIN, AUTOSCALE_STEP),
     };
+    if let Some(Throughput::Autoscale { max, .. }) = throughput
+        && max < AUTOSCALE_MIN
+    {
+        return Err(Refusal::autoscale_too_small(max));
+    }
     if (min..=THROUGHPUT_MAX).contains(&units) && units.is_multiple_of(step) {
         return Ok(());
     }

@@ -17,6 +17,8 @@ pub struct AccountCounters {
     pub container_next: u32,
     /// The number of the next offer.
     pub offer_next: u32,
+    /// The number of the next user or permission.
+    pub user_next: u32,
     /// The number of changes of the catalog. It is the LSN of answers about the catalog, and
     /// the counter in the etags of databases, containers and offers.
     pub lsn: u64,
@@ -32,7 +34,14 @@ pub(crate) const LAYOUT: i64 = 2;
 
 impl Default for AccountCounters {
     fn default() -> Self {
-        AccountCounters { database_next: 1, container_next: 1, offer_next: 1, lsn: 0, lsn_floor: 0 }
+        AccountCounters {
+            database_next: 1,
+            container_next: 1,
+            offer_next: 1,
+            user_next: 1,
+            lsn: 0,
+            lsn_floor: 0,
+        }
     }
 }
 
@@ -75,6 +84,7 @@ impl AccountCounters {
             ("databaseNext", u64::from(self.database_next).into()),
             ("containerNext", u64::from(self.container_next).into()),
             ("offerNext", u64::from(self.offer_next).into()),
+            ("userNext", u64::from(self.user_next).into()),
             ("lsn", self.lsn.into()),
             ("lsnFloor", self.lsn_floor.into()),
             (LAYOUT_MEMBER, LAYOUT.into()),
@@ -86,6 +96,8 @@ impl AccountCounters {
             database_next: u32_member(record, "databaseNext")?,
             container_next: u32_member(record, "containerNext")?,
             offer_next: u32_member(record, "offerNext")?,
+            // Earlier versions had no users.
+            user_next: u32_member(record, "userNext").unwrap_or(1),
             lsn: u64_member(record, "lsn")?,
             // Earlier versions did not write it.
             lsn_floor: u64_member(record, "lsnFloor").unwrap_or(0),

@@ -210,7 +210,7 @@ fn parse_computed_properties(body: &Object) -> Result<ComputedProperties, Refusa
     let properties = match body.get("computedProperties") {
         None | Some(Value::Null) => return Ok(ComputedProperties::default()),
         Some(Value::Array(properties)) => properties,
-        Some(_) => return Err(invalid("they must be a list of objects with 'name' and 'query'.")),
+        Some(_) => return Err(Refusal::invalid_input()),
     };
     let text =
         |property: &'_ Value, name: &str| property.get(name).and_then(Value::as_str).map(str::to_owned);

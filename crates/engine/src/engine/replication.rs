@@ -82,11 +82,15 @@ impl Engine {
     }
 
     /// Copies the catalog of another region to this region: databases,
-    /// containers, ranges, offers and scripts. A second copy changes nothing.
+    /// containers, ranges, offers, scripts, users and permissions. A second copy changes
+    /// nothing.
     pub async fn copy_catalog_from(&self, source: &Engine) -> Result<(), Refusal> {
         let catalog = source.catalog();
-        let scripts = admin::script_records(&*source.store.view()?, &catalog)?;
-        self.store.write(move |transaction| admin::copy_catalog(transaction, &catalog, scripts)).await?;
+        let view = source.store.view()?;
+        let mut records = admin::script_records(&*view, &catalog)?;
+        records.extend(admin::access_records(&*view, &catalog)?);
+        drop(view);
+        self.store.write(move |transaction| admin::copy_catalog(transaction, &catalog, records)).await?;
         self.backlog.wake();
         Ok(())
     }

@@ -92,6 +92,11 @@ pub(super) enum NextRow {
 pub(super) const ORDER_BYTES_MAX: usize = 256;
 
 impl RowCursor {
+    /// The place before all rows of a range: the counters in `_rid`s begin with 1.
+    pub(super) fn before(range: RangeId) -> Self {
+        RowCursor { range, rid: 0, row: 0, order: None, position: None, next: None }
+    }
+
     /// Shortens long order keys, so that the token stays short. `next` are the order keys of
     /// the next row. If the two rows differ in the first bytes, these bytes are enough to say
     /// where the next page starts. If they do not, the cursor names the next row as well, and

@@ -64,7 +64,7 @@ pub(super) fn produce(context: &Context<'_>, continuation: Continuation) -> Resu
 /// Collects the rows of one page within OFFSET, LIMIT, TOP and the page's size.
 pub(super) struct Page {
     text: String,
-    rows: usize,
+    pub(super) rows: usize,
     members: u64,
     pub(super) rows_max: usize,
     bytes_max: usize,

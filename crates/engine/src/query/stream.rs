@@ -1,13 +1,14 @@
 //! Queries without ORDER BY: the rows of the documents in `_rid` order, range after range.
 //!
 //! A page ends after a row, within the rows of one document, or before a document when its time
-//! is over. The next page starts in the range of that place. Ranges may be split between two pages; their children then go on where
-//! their parent ended.
+//! is over. The next page starts in the range of that place. Ranges may be split between two
+//! pages; their children then go on where their parent ended.
 
 use std::ops::ControlFlow;
 
 use perihelion_query::RowPlace;
 
+use super::Paging;
 use super::continuation::{Continuation, RowCursor, Watermark};
 use super::pause::Pause;
 use super::rows::{Context, Page, PageRows};
@@ -51,6 +52,15 @@ pub(super) fn stream(context: &Context<'_>, mut continuation: Continuation) -> R
             break;
         }
         at += 1;
+        if context.request.paging == Paging::AsService {
+            match ranges.get(at) {
+                Some(next) => page.set_cursor(RowCursor::before(next.id)),
+                None if page.rows < page.rows_max => break,
+                None => {}
+            }
+            has_more = true;
+            break;
+        }
     }
     // The next page starts in the range of the last row, which may be before the range whose
     // first row did not fit.

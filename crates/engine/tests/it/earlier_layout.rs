@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use perihelion_engine::storage::{Direction, KeyRange, MemoryStore, Store, StoreError, View, Write};
 use perihelion_engine::{
-    Clock, Container, Engine, EngineOptions, ItemOperation, NewBody, Precondition, QueryRequest, QueryScope,
-    RegionId, Replica, Target,
+    Clock, Container, Engine, EngineOptions, ItemOperation, NewBody, Paging, Precondition, QueryRequest,
+    QueryScope, RegionId, Replica, Target,
 };
 use perihelion_model::partition_key::PartitionKey;
 use perihelion_query::{Now, Parameters};
@@ -95,7 +95,14 @@ fn rows(engine: &Engine, name: &str, header: &str, text: &str) -> (usize, bool) 
     let statement = perihelion_query::parse(text).unwrap();
     let now = Now::from_unix_milliseconds(0);
     let program = perihelion_query::compile(&statement, &Parameters::none(), now).unwrap();
-    let request = QueryRequest { program, scope, rows_max: usize::MAX, continuation: None, resume: None };
+    let request = QueryRequest {
+        program,
+        scope,
+        rows_max: usize::MAX,
+        continuation: None,
+        resume: None,
+        paging: Paging::Whole,
+    };
     let page = engine.query(&container, &request, &[]).unwrap();
     (page.rows, page.used_index)
 }

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use perihelion_engine::{
-    Container, Engine, EngineOptions, ItemOperation, NewBody, PageLimits, PageMemory, Precondition,
+    Container, Engine, EngineOptions, ItemOperation, NewBody, PageLimits, PageMemory, Paging, Precondition,
     QueryPage, QueryRequest, QueryScope, Refusal,
 };
 use perihelion_model::partition_key::PartitionKey;
@@ -71,8 +71,14 @@ fn page(
     let query = perihelion_query::parse(text).unwrap();
     let now = Now::from_unix_milliseconds(1_700_000_000_000);
     let program = perihelion_query::compile(&query, &Parameters::none(), now).unwrap();
-    let request =
-        QueryRequest { program, scope: QueryScope::All, rows_max: 1000, continuation: None, resume: None };
+    let request = QueryRequest {
+        program,
+        scope: QueryScope::All,
+        rows_max: 1000,
+        continuation: None,
+        resume: None,
+        paging: Paging::Whole,
+    };
     let limits = PageLimits { memory: budget, ..PageLimits::default() };
     engine.query_within(container, &request, &[], limits)
 }

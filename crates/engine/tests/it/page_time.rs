@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use perihelion_engine::{
     Clock, Column, Container, Engine, EngineOptions, FeedMode, FeedPage, FeedRequest, FeedStart, IndexScope,
-    IndexShape, ItemOperation, NewBody, Precondition, QueryPage, QueryRequest, QueryScope, Refusal,
+    IndexShape, ItemOperation, NewBody, Paging, Precondition, QueryPage, QueryRequest, QueryScope, Refusal,
 };
 use perihelion_model::json::{Value, parse_str};
 use perihelion_model::partition_key::{EffectiveRange, PartitionKey};
@@ -51,8 +51,14 @@ fn page(engine: &Engine, text: &str, rows: usize, token: Option<String>) -> Resu
     let query = perihelion_query::parse(text).unwrap();
     let now = Now::from_unix_milliseconds(1_700_000_000_000);
     let program = perihelion_query::compile(&query, &Parameters::none(), now).unwrap();
-    let request =
-        QueryRequest { program, scope: QueryScope::All, rows_max: rows, continuation: token, resume: None };
+    let request = QueryRequest {
+        program,
+        scope: QueryScope::All,
+        rows_max: rows,
+        continuation: token,
+        resume: None,
+        paging: Paging::Whole,
+    };
     engine.query(&container, &request, &[])
 }
 

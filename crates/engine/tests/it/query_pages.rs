@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use perihelion_engine::{
-    Container, Engine, EngineOptions, ItemOperation, NewBody, Precondition, QueryPage, QueryRequest,
+    Container, Engine, EngineOptions, ItemOperation, NewBody, Paging, Precondition, QueryPage, QueryRequest,
     QueryScope, Target,
 };
 use perihelion_model::json::{Value, parse_str};
@@ -50,7 +50,14 @@ fn page(engine: &Engine, text: &str, rows_max: usize, continuation: Option<Strin
     let first = continuation.as_deref().and_then(perihelion_engine::compile_time_of);
     let now = first.map_or(Now::from_unix_milliseconds(milliseconds), Now::from_unix_ticks);
     let program = perihelion_query::compile(&query, &Parameters::none(), now).unwrap();
-    let request = QueryRequest { program, scope: QueryScope::All, rows_max, continuation, resume: None };
+    let request = QueryRequest {
+        program,
+        scope: QueryScope::All,
+        rows_max,
+        continuation,
+        resume: None,
+        paging: Paging::Whole,
+    };
     engine.query(&container, &request, &[]).unwrap()
 }
 
@@ -269,7 +276,18 @@ async fn a_forged_token_cannot_read_a_document_of_another_partition() {
         let program = perihelion_query::compile(&query, &Parameters::none(), now).unwrap();
         let scope = QueryScope::Partition(Target::resolve(&container, key(n)).unwrap());
         engine
-            .query(&container, &QueryRequest { program, scope, rows_max: 1, continuation, resume: None }, &[])
+            .query(
+                &container,
+                &QueryRequest {
+                    program,
+                    scope,
+                    rows_max: 1,
+                    continuation,
+                    resume: None,
+                    paging: Paging::Whole,
+                },
+                &[],
+            )
             .unwrap()
     };
     // A token after the first long string of partition 1, for partition 2.

@@ -119,31 +119,48 @@ fn scoring<'q>(expr: &'q Expr, parameters: &Parameters) -> Result<Scoring<'q>, R
     }
 }
 
-/// The keywords of FullTextScore as texts of expressions. Statements from the preview of the
-/// service have one array instead of several keywords.
+/// The keywords of FullTextScore as texts of expressions. Each word of a keyword counts by
+/// itself: the service also ranks documents that have only one of them. Statements from the
+/// preview of the service have one array instead of several keywords.
 fn keyword_texts(keywords: &[Expr], parameters: &Parameters) -> Result<Vec<String>, RankError> {
     if let [only] = keywords {
         match &only.kind {
             ExprKind::Array(items) if !items.is_empty() => return keyword_texts(items, parameters),
             ExprKind::Parameter(name) => {
                 if let Some(Value::Array(values)) = parameters.get(name) {
-                    return Ok(values.iter().map(|value| to_text(value, Style::Query)).collect());
+                    let texts =
+                        |value| word_texts(value).unwrap_or_else(|| vec![to_text(value, Style::Query)]);
+                    return Ok(values.iter().flat_map(texts).collect());
                 }
             }
             _ => {}
         }
     }
-    let text = |keyword: &Expr| match &keyword.kind {
-        ExprKind::Literal(Some(Value::String(_))) | ExprKind::Parameter(_) | ExprKind::Object(_) => {
-            Ok(expr_text(keyword))
+    let texts = |keyword: &Expr| match &keyword.kind {
+        ExprKind::Literal(Some(value @ Value::String(_))) => {
+            Ok(word_texts(value).unwrap_or_else(|| vec![expr_text(keyword)]))
         }
+        ExprKind::Parameter(name) => {
+            let words = parameters.get(name).and_then(word_texts);
+            Ok(words.unwrap_or_else(|| vec![expr_text(keyword)]))
+        }
+        ExprKind::Object(_) => Ok(vec![expr_text(keyword)]),
         _ => {
             let message = "The second through last arguments of the 'FullTextScore' function must be strings, or \
                            objects with 'term' and 'distance' for a fuzzy search.";
             Err(("SC2241", message.to_owned(), keyword.span))
         }
     };
-    keywords.iter().map(text).collect()
+    let texts = keywords.iter().map(texts).collect::<Result<Vec<_>, RankError>>()?;
+    Ok(texts.concat())
+}
+
+/// The words of a keyword as texts of expressions; `None` for a keyword that is one word, or no
+/// text.
+fn word_texts(keyword: &Value) -> Option<Vec<String>> {
+    let words = keyword.as_str()?.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let texts: Vec<String> = words.map(|word| to_text(&Value::from(word), Style::Query)).collect();
+    (texts.len() > 1).then_some(texts)
 }
 
 /// The weights of RRF; `None` when the expression is not a list of numbers.

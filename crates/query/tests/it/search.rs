@@ -136,7 +136,7 @@ fn assert_contains(text: &str, part: &str) {
 
 #[test]
 fn a_plan_for_rank_has_statistics_and_one_query_per_score() {
-    for words in ["'lake', 'sea'", "['lake', 'sea']", "@words"] {
+    for words in ["'lake', 'sea'", "['lake', 'sea']", "'lake-sea'", "@words"] {
         let query =
             format!("SELECT TOP 10 c.id FROM c WHERE c.n > 1 ORDER BY RANK FullTextScore(c.t, {words})");
         let text = plan_text(&query, SEARCH_FEATURES);

@@ -5,8 +5,9 @@ use std::fmt;
 
 use perihelion_engine::REGIONS_MAX;
 
-/// The name of the only region of an account that names no regions.
-const DEFAULT_REGION: &str = "West US";
+/// The name of the only region of an account that names no regions: that of the official
+/// emulator, which programs write into their lists of preferred regions.
+const DEFAULT_REGION: &str = "South Central US";
 
 /// The longest name of a region. Its slug is a label of a host name, and a label has
 /// at most 63 bytes.

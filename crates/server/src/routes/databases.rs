@@ -55,20 +55,6 @@ pub(super) async fn serve(service: &RegionService, call: &Call, name: &str) -> R
     }
 }
 
-/// Answers an empty feed of users: the server has none. Other verbs are refused.
-pub(super) fn serve_users(service: &RegionService, call: &Call, name: &str) -> Result<Answer, Refusal> {
-    let catalog = service.engine.catalog();
-    let database = catalog.database(name).ok_or_else(Refusal::no_such_resource)?;
-    match call.method {
-        Method::GET => Ok(Answer::feed(&database.rid.to_text(), "Users", &[])
-            .charged(charge::FEED)
-            .at(account_position(service))
-            .with_header(headers::ALT_CONTENT_PATH, format!("dbs/{}", database.name))
-            .with_header(headers::CONTENT_PATH, database.rid.to_text())),
-        _ => Err(super::unsupported("Users, permissions and resource tokens")),
-    }
-}
-
 /// The position of the account's own partition, which holds the definitions of databases
 /// and containers.
 pub(super) fn account_position(service: &RegionService) -> Position {
@@ -81,6 +67,10 @@ pub(super) fn throughput_from_headers(call: &Call) -> Result<Option<Throughput>,
     let bad = |name: &str| Refusal::gateway(status::BAD_REQUEST, format!("The {name} header is invalid."));
     if let Some(settings) = call.header(&headers::OFFER_AUTOPILOT_SETTINGS) {
         let settings = perihelion_model::json::parse_str(settings).ok();
+        let max = settings.as_ref().and_then(|settings| settings.get("maxThroughput")?.as_i64());
+        if let Some(max) = max.filter(|max| *max < 0) {
+            return Err(Refusal::autoscale_too_small(max));
+        }
         let autoscale = settings.as_ref().and_then(Throughput::from_settings);
         return autoscale.map(Some).ok_or_else(|| bad("x-ms-cosmos-offer-autopilot-settings"));
     }

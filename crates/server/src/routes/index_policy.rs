@@ -2,7 +2,9 @@
 //! does not cover, and the report of the indexes that a query used and of those that would have
 //! helped it (`x-ms-cosmos-index-utilization`).
 //!
-//! The engine serves every query. The refusals need `--strict-index`.
+//! The engine serves every query. ORDER BY of several properties needs its composite index
+//! here too, because no container of the service can do without. The other refusals need
+//! `--strict-index`.
 
 use base64::Engine as _;
 use perihelion_engine::{Container, QueryScope, Refusal};
@@ -24,15 +26,15 @@ pub(super) fn check(
     is_strict: bool,
     allows_scan: bool,
 ) -> Result<(), Refusal> {
-    if !is_strict {
-        return Ok(());
-    }
     let order = order_columns(program);
     if order.len() > 1 && !composites(container).iter().any(|composite| serves_order(composite, &order)) {
         return Err(Refusal::bad_request(
             "The order by query does not have a corresponding composite index that it can be served from.",
         )
         .with_charge(REFUSAL_CHARGE));
+    }
+    if !is_strict {
+        return Ok(());
     }
     if order.len() == 1 && !container.indexes_path(&order[0].path) {
         return Err(Refusal::bad_request(

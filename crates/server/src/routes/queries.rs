@@ -13,7 +13,7 @@ mod hybrid;
 use std::sync::Arc;
 
 use perihelion_engine::{
-    Container, Layer, PageLimits, QueryPage, QueryRequest, QueryScope, Refusal, ResumeFilter, Target,
+    Container, Layer, PageLimits, Paging, QueryPage, QueryRequest, QueryScope, Refusal, ResumeFilter, Target,
 };
 use perihelion_model::json::{self, Style, Value};
 use perihelion_model::partition_key::PartitionKey;
@@ -71,6 +71,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     let request = QueryRequest {
         rows_max: rows_max(call, &program)?,
         program,
+        paging: paging(service),
         scope: scope.unwrap_or(QueryScope::All),
         continuation,
         resume: statement
@@ -98,6 +99,10 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
         answer = answer.with_header(headers::INDEX_UTILIZATION, utilization);
     }
     Ok(answer)
+}
+
+fn paging(service: &RegionService) -> Paging {
+    if service.account.strict_gateway { Paging::AsService } else { Paging::Whole }
 }
 
 /// The most rows in a page. A query that sorts by a distance or a score returns all rows that TOP
@@ -145,6 +150,7 @@ pub(super) async fn read_feed(service: &RegionService, call: &Call) -> Result<An
     let statement = Statement { query, parameters: Parameters::none(), resume: None };
     let request = QueryRequest {
         program: compile(service, &statement, &container.computed)?,
+        paging: paging(service),
         scope: scope(call, &container)?.unwrap_or(QueryScope::All),
         rows_max: call.page_rows()?,
         continuation: call.continuation(),

@@ -79,7 +79,6 @@ async fn computed_properties_can_be_replaced_and_invalid_ones_are_refused() {
         HttpRequest::new("PUT", "/dbs/d/colls/c").json(&json(&body))
     };
     for invalid in [
-        r#"{"name":"a"}"#,
         r#"[{"name":"a"}]"#,
         r#"[{"name":"id","query":"SELECT VALUE c.a FROM c"}]"#,
         r#"[{"name":"pk","query":"SELECT VALUE c.a FROM c"}]"#,
@@ -91,6 +90,9 @@ async fn computed_properties_can_be_replaced_and_invalid_ones_are_refused() {
         assert_eq!(refused.status, 400, "{invalid}");
         assert!(refused.text().contains("omputed propert"), "{}", refused.text());
     }
+    let not_a_list = world.send(put(r#"{"name":"a","query":"SELECT VALUE c.a FROM c"}"#)).await;
+    assert_eq!(not_a_list.status, 400);
+    assert!(not_a_list.text().contains("One of the specified inputs is invalid"), "{}", not_a_list.text());
     let upper = r#"[{"name":"cp","query":"SELECT VALUE UPPER(c.name) FROM c"}]"#;
     let replaced = world.send(put(upper)).await;
     assert_eq!(replaced.status, 200, "{}", replaced.text());

@@ -142,17 +142,28 @@ async fn a_catalog_change_is_in_every_region_when_it_is_acknowledged() {
     let script = json(r#"{"id":"s","body":"function(){}"}"#);
     let created = world.send(WEST, HttpRequest::new("POST", "/dbs/d/colls/c/sprocs").json(&script)).await;
     assert_eq!(created.status, 201, "{}", created.text());
-    for path in ["/dbs/d", "/dbs/d/colls/c", "/dbs/d/colls/c/pkranges", "/dbs/d/colls/c/sprocs/s", "/offers"]
-    {
+    let user = json(r#"{"id":"u"}"#);
+    assert_eq!(world.send(WEST, HttpRequest::new("POST", "/dbs/d/users").json(&user)).await.status, 201);
+    let paths = [
+        "/dbs/d",
+        "/dbs/d/colls/c",
+        "/dbs/d/colls/c/pkranges",
+        "/dbs/d/colls/c/sprocs/s",
+        "/dbs/d/users/u",
+        "/offers",
+    ];
+    for path in paths {
         let here = world.send(WEST, HttpRequest::new("GET", path)).await;
         for region in [EAST, NORTH] {
             let there = world.send(region, HttpRequest::new("GET", path)).await;
             assert_eq!((there.status, there.text()), (200, here.text()), "{path} in {}", NAMES[region]);
         }
     }
-    assert_eq!(world.send(WEST, HttpRequest::new("DELETE", "/dbs/d/colls/c")).await.status, 204);
-    for region in [WEST, EAST, NORTH] {
-        assert_eq!(world.send(region, HttpRequest::new("GET", "/dbs/d/colls/c")).await.status, 404);
+    for path in ["/dbs/d/colls/c", "/dbs/d/users/u"] {
+        assert_eq!(world.send(WEST, HttpRequest::new("DELETE", path)).await.status, 204);
+        for region in [WEST, EAST, NORTH] {
+            assert_eq!(world.send(region, HttpRequest::new("GET", path)).await.status, 404, "{path}");
+        }
     }
     world.stop().await;
 }

@@ -2,7 +2,9 @@
 
 mod containers;
 mod items;
+mod pages;
 mod pinned_keys;
 mod query_reports;
 mod refusals;
 mod throughput;
+mod users;

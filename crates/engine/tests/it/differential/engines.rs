@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use perihelion_engine::{
-    Container, Engine, EngineOptions, IndexScope, ItemOperation, NewBody, Precondition, QueryPage,
+    Container, Engine, EngineOptions, IndexScope, ItemOperation, NewBody, Paging, Precondition, QueryPage,
     QueryRequest, QueryScope, Target,
 };
 use perihelion_model::json::{Value, parse_str};
@@ -100,8 +100,14 @@ impl Engines {
             let now = Now::from_unix_milliseconds(0);
             let program = perihelion_query::compile(&statement, &Parameters::none(), now)
                 .map_err(|errors| format!("{errors:?}"))?;
-            let request =
-                QueryRequest { program, scope: QueryScope::All, rows_max, continuation: None, resume: None };
+            let request = QueryRequest {
+                program,
+                scope: QueryScope::All,
+                rows_max,
+                continuation: None,
+                resume: None,
+                paging: Paging::Whole,
+            };
             let partition = partition.map(key_of);
             Ok(Reading { request, partition, rows: Vec::new(), is_done: false })
         };

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use perihelion_engine::{
-    Container, Engine, FeedMode, FeedRequest, FeedStart, PartitionRange, Precondition, QueryRequest,
+    Container, Engine, FeedMode, FeedRequest, FeedStart, Paging, PartitionRange, Precondition, QueryRequest,
     QueryScope, Target,
 };
 use perihelion_model::json::{Value, parse, parse_str};
@@ -245,7 +245,14 @@ pub(crate) fn query_page(
     let now = Now::from_unix_milliseconds(0);
     let program = perihelion_query::compile(&statement, &Parameters::none(), now)
         .map_err(|errors| format!("{text}: {errors:?}"))?;
-    let request = QueryRequest { program, scope: scope.clone(), rows_max, continuation, resume: None };
+    let request = QueryRequest {
+        program,
+        scope: scope.clone(),
+        rows_max,
+        continuation,
+        resume: None,
+        paging: Paging::Whole,
+    };
     let page = engine.query(container, &request, &[]);
     page.map_err(|refusal| format!("{text}: {} {}", refusal.status, refusal.message))
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use perihelion_engine::{Container, QueryPage, QueryRequest, QueryScope, Refusal};
+use perihelion_engine::{Container, Paging, QueryPage, QueryRequest, QueryScope, Refusal};
 use perihelion_model::json::{self, Style, Value};
 use perihelion_query::merge::{HybridSearch, MergeError};
 
@@ -78,6 +78,7 @@ impl Runner<'_> {
                 rows_max: PAGE_ROWS_MAX,
                 continuation,
                 resume: None,
+                paging: Paging::Whole,
             };
             let page = run(self.service, self.container, &request, self.call).await?;
             bytes += page.rows_text.len();

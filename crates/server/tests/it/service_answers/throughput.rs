@@ -101,6 +101,16 @@ async fn a_throughput_below_the_minimum_is_refused_with_the_services_text() {
             r#"{"maxThroughput":1500}"#,
             "between 1000 and 1000000 inclusive in increments of 1000.",
         ),
+        (
+            "x-ms-cosmos-offer-autopilot-settings",
+            r#"{"maxThroughput":-200}"#,
+            "Requested throughput -200 is less than required minimum throughput 1000",
+        ),
+        (
+            "x-ms-cosmos-offer-autopilot-settings",
+            r#"{"maxThroughput":900}"#,
+            "Requested throughput 900 is less than required minimum throughput 1000",
+        ),
     ] {
         let create = HttpRequest::new("POST", "/dbs/d/colls")
             .json(&json(r#"{"id":"x","partitionKey":{"paths":["/pk"],"kind":"Hash"}}"#))

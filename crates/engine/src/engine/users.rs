@@ -1,0 +1,46 @@
+//! The engine's commands on users and permissions.
+
+use perihelion_model::json::{Object, Value};
+use perihelion_model::resource_id::DatabaseRid;
+
+use super::Engine;
+use crate::admin::{self, AccessFeed, AccessWrite};
+use crate::refusal::Refusal;
+
+impl Engine {
+    /// Writes a user or a permission. Returns its body, and whether it is new.
+    pub async fn put_access(
+        &self,
+        feed: AccessFeed,
+        write: AccessWrite,
+        body: Object,
+    ) -> Result<(Value, bool), Refusal> {
+        self.store.write(move |transaction| admin::put_access(transaction, &feed, &write, body)).await
+    }
+
+    /// Deletes a user with its permissions, or a permission.
+    pub async fn delete_access(&self, feed: AccessFeed, id: String) -> Result<(), Refusal> {
+        self.store.write(move |transaction| admin::delete_access(transaction, &feed, &id)).await
+    }
+
+    /// The bodies of all users of a database, or of all permissions of a user.
+    pub fn access(&self, feed: &AccessFeed) -> Result<Vec<Value>, Refusal> {
+        admin::access(&*self.store.view()?, feed)
+    }
+
+    /// The feed of a user's permissions. `name_or_rid` is the `_rid` of the user if the path of
+    /// the request consists of `_rid`s.
+    pub fn permissions_of(
+        &self,
+        database: DatabaseRid,
+        name_or_rid: &str,
+        is_rid: bool,
+    ) -> Result<AccessFeed, Refusal> {
+        admin::user_of(&*self.store.view()?, database, name_or_rid, is_rid)
+    }
+
+    /// The permission with this `_rid`; `None` if it was deleted.
+    pub fn permission(&self, rid: &str) -> Result<Option<Value>, Refusal> {
+        admin::permission_of(&*self.store.view()?, rid)
+    }
+}

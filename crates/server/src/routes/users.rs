@@ -1,0 +1,174 @@
+//! Users of a database and their permissions: create, upsert, read, replace, delete, list,
+//! query. A permission is answered with a token that expires.
+
+use http::Method;
+use perihelion_engine::{AccessFeed, AccessWrite, Refusal, charge};
+use perihelion_model::json::{Object, Value};
+use perihelion_wire::headers;
+use perihelion_wire::path::Resource;
+use perihelion_wire::status::{self, Status};
+
+use super::{RegionService, databases, items, method_not_allowed, queries};
+use crate::answer::Answer;
+use crate::call::Call;
+
+/// How long a token is valid, in seconds, unless the client says otherwise.
+const TOKEN_SECONDS_DEFAULT: u64 = 60 * 60;
+/// The bounds of the client's choice.
+const TOKEN_SECONDS_MIN: u64 = 10;
+const TOKEN_SECONDS_MAX: u64 = 24 * 60 * 60;
+
+/// A feed of users or permissions, and the id of the entry that a request addresses (`None` for
+/// the feed itself).
+struct Addressed {
+    feed: AccessFeed,
+    /// The `_rid` of the feed's parent, and the link of the parent with names.
+    parent_rid: String,
+    parent_link: String,
+    id: Option<String>,
+}
+
+pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
+    let Addressed { feed, parent_rid, parent_link, id } = addressed(service, call)?;
+    let token_seconds = token_seconds(call)?;
+    let with_token = |body: Value| match &feed {
+        AccessFeed::Users(_) => body,
+        AccessFeed::Permissions { .. } => add_token(service, body, token_seconds),
+    };
+    let is_read = matches!(call.method, Method::GET) || call.is_query();
+    let bodies = if is_read { service.engine.access(&feed)? } else { Vec::new() };
+    let answer = match (&call.method, id) {
+        (&Method::GET, None) => {
+            let bodies: Vec<Value> = bodies.into_iter().map(with_token).collect();
+            Answer::feed(&parent_rid, feed_name(&feed), &bodies).charged(charge::FEED)
+        }
+        (&Method::POST, None) if call.is_query() => {
+            let bodies = bodies.into_iter().map(with_token).collect();
+            let rows = queries::run_over_metadata(service, call, bodies)?;
+            Answer::feed(&parent_rid, feed_name(&feed), &rows).charged(charge::FEED)
+        }
+        (&Method::GET, Some(id)) => {
+            let body = bodies.into_iter().find(|body| text(body, "id") == Some(&id));
+            let body = body.map(with_token).ok_or_else(Refusal::no_such_resource)?;
+            body_answer(status::OK, &body, charge::METADATA_READ).with_content_location()
+        }
+        (&Method::POST, None) => {
+            let is_upsert = call.flag(&headers::IS_UPSERT);
+            let write = if is_upsert { AccessWrite::Upsert } else { AccessWrite::Create };
+            let (body, is_new) = put(service, &feed, write, call.object()?).await?;
+            let status = if is_new { status::CREATED } else { status::OK };
+            body_answer(status, &with_token(body), charge::SCRIPT_WRITE)
+        }
+        (&Method::PUT, Some(id)) => {
+            let (body, _) = put(service, &feed, AccessWrite::Replace(id), call.object()?).await?;
+            body_answer(status::OK, &with_token(body), charge::SCRIPT_WRITE).with_content_location()
+        }
+        (&Method::DELETE, Some(id)) => {
+            let feed = feed.clone();
+            service.change_catalog(move |engine| async move { engine.delete_access(feed, id).await }).await?;
+            Answer::empty(status::NO_CONTENT).charged(charge::SCRIPT_WRITE)
+        }
+        _ => return Err(method_not_allowed(&call.method)),
+    };
+    Ok(answer
+        .at(databases::account_position(service))
+        .with_header(headers::ALT_CONTENT_PATH, parent_link)
+        .with_header(headers::CONTENT_PATH, parent_rid))
+}
+
+async fn put(
+    service: &RegionService,
+    feed: &AccessFeed,
+    write: AccessWrite,
+    body: Object,
+) -> Result<(Value, bool), Refusal> {
+    let feed = feed.clone();
+    service.change_catalog(move |engine| async move { engine.put_access(feed, write, body).await }).await
+}
+
+/// The feed and the entry that a request addresses.
+fn addressed(service: &RegionService, call: &Call) -> Result<Addressed, Refusal> {
+    let (user, permission) = match &call.resource {
+        Resource::User { user, .. } | Resource::Permissions { user, .. } => (Some(user), None),
+        Resource::Permission { user, permission, .. } => (Some(user), Some(permission)),
+        _ => (None, None),
+    };
+    let name = call.resource.database().ok_or_else(Refusal::no_such_resource)?;
+    let catalog = service.engine.catalog();
+    let database = catalog.database(name).ok_or_else(Refusal::no_such_resource)?;
+    let is_rid = items::is_rid_path(service, call);
+    let users = AccessFeed::Users(database.rid);
+    let permissions =
+        user.map(|user| service.engine.permissions_of(database.rid, user, is_rid)).transpose()?;
+    let database_link = format!("dbs/{}", database.name);
+    Ok(match (permissions, &call.resource) {
+        (
+            Some(AccessFeed::Permissions { user, name }),
+            Resource::Permissions { .. } | Resource::Permission { .. },
+        ) => {
+            let parent_link = format!("{database_link}/users/{name}");
+            let feed = AccessFeed::Permissions { user, name };
+            let id = permission.map(|id| entry_id(service, &feed, id, is_rid)).transpose()?;
+            Addressed { feed, parent_rid: user.to_text(), parent_link, id }
+        }
+        (found, _) => {
+            let id = found.and_then(|found| match found {
+                AccessFeed::Permissions { name, .. } => Some(name),
+                AccessFeed::Users(_) => None,
+            });
+            Addressed { feed: users, parent_rid: database.rid.to_text(), parent_link: database_link, id }
+        }
+    })
+}
+
+/// The id of an entry that is addressed by its id or its `_rid`.
+fn entry_id(service: &RegionService, feed: &AccessFeed, id: &str, is_rid: bool) -> Result<String, Refusal> {
+    if !is_rid {
+        return Ok(id.to_owned());
+    }
+    let bodies = service.engine.access(feed)?;
+    let found = bodies.iter().find(|body| text(body, "_rid") == Some(id));
+    found.and_then(|body| text(body, "id")).map(str::to_owned).ok_or_else(Refusal::no_such_resource)
+}
+
+/// How long the tokens of an answer are valid, in seconds.
+fn token_seconds(call: &Call) -> Result<u64, Refusal> {
+    let Some(text) = call.header(&headers::RESOURCE_TOKEN_EXPIRY_SECONDS) else {
+        return Ok(TOKEN_SECONDS_DEFAULT);
+    };
+    let seconds = text.trim().parse().ok().filter(|s| (TOKEN_SECONDS_MIN..=TOKEN_SECONDS_MAX).contains(s));
+    seconds.ok_or_else(|| {
+        Refusal::gateway(
+            status::BAD_REQUEST,
+            format!("The value '{text}' of x-ms-documentdb-expiry-seconds is not between {TOKEN_SECONDS_MIN} and {TOKEN_SECONDS_MAX}."),
+        )
+    })
+}
+
+fn add_token(service: &RegionService, body: Value, seconds: u64) -> Value {
+    let expires_at = service.engine.clock().seconds() + seconds;
+    let token = text(&body, "_rid").and_then(|rid| service.account.authenticator.token(rid, expires_at));
+    match (body, token) {
+        (Value::Object(mut body), Some(token)) => {
+            body.set("_token", token.into());
+            Value::Object(body)
+        }
+        (body, _) => body,
+    }
+}
+
+fn body_answer(status: Status, body: &Value, charge: f64) -> Answer {
+    let etag = text(body, "_etag").unwrap_or_default().to_owned();
+    Answer::json(status, body).charged(charge).with_etag(&etag)
+}
+
+fn feed_name(feed: &AccessFeed) -> &'static str {
+    match feed {
+        AccessFeed::Users(_) => "Users",
+        AccessFeed::Permissions { .. } => "Permissions",
+    }
+}
+
+fn text<'a>(body: &'a Value, name: &str) -> Option<&'a str> {
+    body.get(name).and_then(Value::as_str)
+}
