@@ -1,8 +1,12 @@
 //! Compares distributed transactions of our server with the same writes as one batch for each
 //! partition: what does it cost that all writes are applied or none? Both ways of writing
 //! alternate on the same servers. The goal is at least half as many operations per second.
+//!
+//! Compares transactions of our client on our engine with those of the official SDK on the
+//! emulator inside it, all in one process. The goal is at least as many operations per second.
 
 mod client;
+mod emulator;
 mod keys;
 mod measure;
 mod report;
@@ -12,6 +16,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use clap::ValueEnum;
+use serde_json::{Value, json};
 
 use crate::output;
 use crate::targets::{Launcher, Target, server_program};
@@ -25,11 +31,24 @@ const SERVER_ARGUMENTS: &[&str] = &["--partitions", "16", "--management"];
 /// The physical partitions of `SERVER_ARGUMENTS`.
 const PARTITIONS_MAX: u64 = 16;
 
+/// What transactions are compared with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Peer {
+    /// The same writes as one batch for each partition.
+    Batches,
+    /// Transactions of the official SDK on the emulator inside it.
+    Emulator,
+}
+
 #[derive(clap::Args)]
 pub struct Options {
     /// Shorter windows and fewer repeats.
     #[arg(long)]
     quick: bool,
+    /// What transactions are compared with: by default both, and with --quick batches only,
+    /// because the SDK takes minutes to build.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    against: Vec<Peer>,
     /// Which servers to run: durable, memory.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Target::Durable, Target::Memory])]
     targets: Vec<Target>,
@@ -59,12 +78,19 @@ pub struct Options {
 
 /// What is measured, fixed before the run starts.
 struct Plan {
+    against: Vec<Peer>,
     targets: Vec<Target>,
+    /// As they were given, for the other program.
+    operations: Vec<u64>,
+    partitions: Vec<u64>,
     shapes: Vec<Shape>,
     clients: u64,
     repeats: usize,
     warm_up: Duration,
     window: Duration,
+    /// In one process there is less noise, and there are more rows.
+    emulator_warm_up: Duration,
+    emulator_window: Duration,
 }
 
 impl Plan {
@@ -87,19 +113,44 @@ impl Plan {
             options.partitions.iter().map(move |partitions| shape(operations, partitions))
         });
         let millis = |quick, long| Duration::from_millis(if options.quick { quick } else { long });
+        let against = match (&options.against[..], options.quick) {
+            ([], true) => vec![Peer::Batches],
+            ([], false) => vec![Peer::Batches, Peer::Emulator],
+            (given, _) => given.to_vec(),
+        };
         Ok(Plan {
+            against,
             targets: options.targets.clone(),
+            operations: options.operations.clone(),
+            partitions: options.partitions.clone(),
             shapes: shapes.collect(),
             clients: options.clients,
             repeats: options.repeats.unwrap_or(if options.quick { 3 } else { 5 }),
             warm_up: millis(200, 500),
             window: millis(1_000, 3_000),
+            emulator_warm_up: millis(100, 200),
+            emulator_window: millis(500, 1_000),
         })
     }
 }
 
 pub async fn run(options: Options) -> anyhow::Result<()> {
     let plan = Plan::new(&options)?;
+    let mut figures = json!({});
+    // The other program runs first: it is built before anything is measured, and fails early.
+    if plan.against.contains(&Peer::Emulator) {
+        let report = emulator::run(&plan).await?;
+        println!("{report}");
+        figures["emulator"] = report.json();
+    }
+    if plan.against.contains(&Peer::Batches) {
+        figures["batches"] = against_batches(&options, plan).await?;
+    }
+    output::write_json(options.json.as_deref(), || figures)
+}
+
+/// Measures and prints the comparison with batches. Returns the figures.
+async fn against_batches(options: &Options, plan: Plan) -> anyhow::Result<Value> {
     let launcher = Launcher {
         scratch: output::scratch_directory(options.scratch.as_deref())?,
         vercel: None,
@@ -109,6 +160,6 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let rows = measure::all(&launcher, &plan).await?;
     let report = Report { plan, rows };
     println!("{report}");
-    output::write_json(options.json.as_deref(), || report.json())?;
-    fs::remove_dir_all(&launcher.scratch).context("removing the servers' data")
+    fs::remove_dir_all(&launcher.scratch).context("removing the servers' data")?;
+    Ok(report.json())
 }

@@ -96,7 +96,7 @@ impl Report {
 }
 
 /// The ratios are near one, where a tenth is too coarse.
-fn spread_in_hundredths(ratios: &[f64]) -> String {
+pub(super) fn spread_in_hundredths(ratios: &[f64]) -> String {
     if ratios.iter().all(|ratio| *ratio >= 10.0) {
         return spread(ratios);
     }

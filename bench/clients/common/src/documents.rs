@@ -48,7 +48,7 @@ pub fn readable_id(number: u64) -> String {
 }
 
 /// The payload with which a document like this one has [`DOCUMENT_BYTES`] bytes.
-pub(crate) fn payload_for(document: NewDocument<'_>) -> Result<String, serde_json::Error> {
+pub fn payload_for(document: NewDocument<'_>) -> Result<String, serde_json::Error> {
     let bare = serde_json::to_vec(&NewDocument { payload: "", ..document })?.len();
     Ok(PADDING.chars().cycle().take(DOCUMENT_BYTES.saturating_sub(bare)).collect())
 }

@@ -24,7 +24,7 @@ pub use arguments::{Arguments, Operation, Span};
 pub use bulk::BulkDocument;
 pub use cpu::{children_cpu, cpu_of};
 pub use documents::{
-    DOCUMENT_BYTES, Document, NewDocument, PADDING, READ_KEYS, READABLE_DOCUMENTS, readable_id,
+    DOCUMENT_BYTES, Document, NewDocument, PADDING, READ_KEYS, READABLE_DOCUMENTS, payload_for, readable_id,
 };
 pub use histogram::Histogram;
 
