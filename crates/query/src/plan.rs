@@ -24,7 +24,7 @@ pub use keys::PartitionKeyFilter;
 pub use rewrite::FILTER_PLACEHOLDER;
 
 use crate::ast::{Count, Direction, Expr, Select, Selection};
-use crate::bind::{aggregate_call, bind, contains_aggregate, same_expr, select_names, sorts_by_score};
+use crate::bind::{Bound, aggregate_call, bind, contains_aggregate, same_expr, select_names, sorts_by_score};
 use crate::diagnostic::{Diagnostic, errors_to_json};
 use crate::node::{AggregateFunction, SelectNode};
 use crate::parameters::{Now, Parameters};
@@ -102,6 +102,8 @@ pub enum PlanError {
     Invalid(Vec<Diagnostic>),
     /// An aggregate inside another expression cannot be merged.
     Composition,
+    /// A subquery in FROM that only the rows of all partitions together can answer.
+    StageOverPartitions,
     /// The client did not list these features as supported.
     UnsupportedFeatures(Vec<&'static str>),
 }
@@ -120,13 +122,33 @@ pub fn plan(
     let bound = bind(&query.text, select, parameters, Now::from_unix_ticks(0)).map_err(PlanError::Invalid)?;
     let shape = ProjectionShape::of(select)?;
     let supported = features::Supported::new(supported_features);
-    let partition_keys = keys::possible_keys(&bound, partition_key_paths);
+    let partition_keys = keys::possible_keys(&bound, partition_key_paths, reads_clock(query));
     if let Some(plan) = distinct_count::plan(select, &bound, &supported, &partition_keys)? {
         return Ok(plan);
+    }
+    if bound.inner.as_deref().is_some_and(needs_all_documents) {
+        return Err(PlanError::StageOverPartitions);
     }
     supported.check(select, &shape)?;
     let hybrid = hybrid::plan(query, parameters, &bound.select, &supported)?;
     Ok(QueryPlan { hybrid, ..QueryPlan::new(select, &bound.select, &shape, partition_keys) })
+}
+
+/// Whether a statement depends on the time. The names of all functions that read the clock begin
+/// alike. A statement with such a text elsewhere counts too.
+fn reads_clock(query: &Query) -> bool {
+    query.text.to_ascii_lowercase().contains("getcurrent")
+}
+
+/// Whether the rows of a stage depend on the documents of all partitions, so that the stages of the
+/// partitions cannot be merged.
+fn needs_all_documents(stage: &Bound) -> bool {
+    let select = &stage.select;
+    let is_cut = select.top.is_some() || select.offset.is_some() || select.limit.is_some();
+    select.distinct
+        || select.grouping.is_some()
+        || is_cut
+        || stage.inner.as_deref().is_some_and(needs_all_documents)
 }
 
 /// The partition keys that can hold a result of a statement, whether or not the statement
@@ -137,7 +159,7 @@ pub fn partition_keys(
     partition_key_paths: &[&str],
 ) -> Result<PartitionKeyFilter, Vec<Diagnostic>> {
     let bound = bind(&query.text, &query.select, parameters, Now::from_unix_ticks(0))?;
-    Ok(keys::possible_keys(&bound, partition_key_paths))
+    Ok(keys::possible_keys(&bound, partition_key_paths, reads_clock(query)))
 }
 
 /// How the select list combines aggregates and group keys.
@@ -282,6 +304,9 @@ impl PlanError {
     pub fn message(&self) -> String {
         match self {
             PlanError::Invalid(diagnostics) => body_text(errors_to_json(diagnostics)),
+            PlanError::StageOverPartitions => errors_text(
+                "A subquery in FROM with DISTINCT, GROUP BY, an aggregate, TOP or OFFSET LIMIT cannot be merged across partitions. Query one partition key, or select without the subquery.",
+            ),
             PlanError::Composition => {
                 errors_text("Compositions of aggregates and other expressions are not allowed.")
             }

@@ -27,13 +27,17 @@ pub enum PartitionKeyFilter {
 }
 
 /// The partition keys that can hold a result of a statement. `paths` are the paths of the
-/// container's partition key.
-pub(super) fn possible_keys(bound: &Bound, paths: &[&str]) -> PartitionKeyFilter {
+/// container's partition key. `reads_clock` tells whether the statement depends on the time: then
+/// it was bound for another time than that at which it runs, and its constants say nothing.
+pub(super) fn possible_keys(bound: &Bound, paths: &[&str], reads_clock: bool) -> PartitionKeyFilter {
     // Only the innermost stage reads documents. The other stages read rows, which have no
     // partition key.
     let bound = bound.innermost();
     if bound.select.sources.is_empty() {
         return PartitionKeyFilter::Nothing;
+    }
+    if reads_clock {
+        return PartitionKeyFilter::All;
     }
     let Some(condition) = &bound.select.filter else { return PartitionKeyFilter::All };
     if matches!(condition, Node::Constant(value) if *value != Some(Value::Bool(true))) {

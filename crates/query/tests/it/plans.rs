@@ -3,7 +3,7 @@
 use perihelion_model::json::{Style, Value, to_text};
 use perihelion_query::{
     DistanceFunction, Parameters, PartitionKeyFilter, PlanError, QueryPlan, VectorEmbedding, errors_to_json,
-    parse, plan,
+    parse, partition_keys, plan,
 };
 
 use crate::support::{ALL_FEATURES, conformance, json, text};
@@ -328,5 +328,45 @@ fn groups_of_joined_items_are_planned() {
         r#"\nFROM c\nJOIN t IN c.tags\nWHERE (t.size > 1)\nGROUP BY t.name"#,
     ] {
         assert!(body.contains(part), "{part}\n{body}");
+    }
+}
+
+/// A plan is made at another time than the query runs, and a client may plan for a service whose clock
+/// differs. So a condition on the time narrows nothing.
+#[test]
+fn functions_that_read_the_clock_narrow_no_partitions() {
+    for text in [
+        "SELECT VALUE COUNT(1) FROM c WHERE GetCurrentTimestamp() > 5",
+        "SELECT * FROM c WHERE c.pk IN (LEFT(GetCurrentDateTime(), 10), '2026-11-16') ORDER BY c.n",
+        "SELECT * FROM c WHERE c.pk = 'a' OR getcurrentticks() > 5",
+    ] {
+        let query = parse(text).expect("a good statement");
+        let keys = partition_keys(&query, &Parameters::none(), &["/pk"]).expect("a good statement");
+        assert_eq!(keys, PartitionKeyFilter::All, "{text}");
+        let plan = plan(&query, &Parameters::none(), Some(ALL_FEATURES), &["/pk"]).expect(text);
+        assert_eq!(*plan.partition_keys(), PartitionKeyFilter::All, "{text}");
+    }
+}
+
+/// Each partition would answer such a subquery for its own documents only.
+#[test]
+fn a_subquery_in_from_that_needs_all_partitions_has_no_plan() {
+    for (text, has_plan) in [
+        ("SELECT * FROM (SELECT DISTINCT c.x FROM c) d", false),
+        ("SELECT VALUE COUNT(1) FROM (SELECT TOP 5 * FROM c)", false),
+        ("SELECT VALUE COUNT(1) FROM (SELECT c.x FROM c GROUP BY c.x)", false),
+        ("SELECT VALUE d FROM (SELECT VALUE COUNT(1) FROM c) d", false),
+        ("SELECT * FROM (SELECT * FROM c OFFSET 1 LIMIT 2) d", false),
+        ("SELECT VALUE COUNT(1) FROM (SELECT c.x FROM c WHERE c.x > 1)", true),
+        ("SELECT VALUE COUNT(1) FROM (SELECT DISTINCT c.x FROM c)", true),
+    ] {
+        let query = parse(text).expect("a good statement");
+        let planned = plan(&query, &Parameters::none(), Some(ALL_FEATURES), &["/pk"]);
+        match planned {
+            Ok(_) => assert!(has_plan, "{text}"),
+            Err(error) => {
+                assert!(!has_plan && error.to_string().contains("across partitions"), "{text}: {error}")
+            }
+        }
     }
 }
