@@ -74,19 +74,21 @@ pub(crate) struct Pace<'a> {
     limits: PageLimits<'a>,
     /// How many entries the page has read.
     entries: Cell<u64>,
+    /// How long the page has waited for its turn. This time is not the page's.
+    waited: Cell<Duration>,
 }
 
 impl<'a> Pace<'a> {
     pub(crate) fn start(clock: &'a Clock, limits: PageLimits<'a>) -> Self {
-        Pace { clock, began_at: clock.unix_time(), limits, entries: Cell::new(0) }
+        Pace { clock, began_at: clock.unix_time(), limits, entries: Cell::new(0), waited: Cell::default() }
     }
 
     /// Counts an entry that is about to be read. Returns whether the page has to end before it.
     pub(crate) fn ends_before_entry(&self, end: PageEnd) -> Result<bool, Refusal> {
         let entries = self.entries.get();
         self.entries.set(entries.saturating_add(1));
-        let checked = (self.limits.checkpoint)(end)?;
-        Ok(entries > 0 && (checked == Checked::ShouldEnd || self.is_over()))
+        let (checked, time) = self.checkpoint(end)?;
+        Ok(entries > 0 && (checked == Checked::ShouldEnd || time >= self.limits.time_max))
     }
 
     /// The memory of the page, which holds nothing yet.
@@ -107,8 +109,8 @@ impl<'a> Pace<'a> {
     /// Refuses a page that cannot end early and has taken too long, as the service refuses an
     /// operation that times out.
     pub(crate) fn check_gathering(&self) -> Result<(), Refusal> {
-        (self.limits.checkpoint)(PageEnd::Costly)?;
-        if self.time() < GATHERING_TIME_MAX {
+        let (_, time) = self.checkpoint(PageEnd::Costly)?;
+        if time < GATHERING_TIME_MAX {
             return Ok(());
         }
         Err(Refusal::new(
@@ -118,7 +120,15 @@ impl<'a> Pace<'a> {
         ))
     }
 
+    /// Lets other reads run if they wait for this one. Returns also the time that the page has taken.
+    fn checkpoint(&self, end: PageEnd) -> Result<(Checked, Duration), Refusal> {
+        let (before, waited) = (self.clock.unix_time(), self.waited.get());
+        let checked = (self.limits.checkpoint)(end)?;
+        self.waited.set(waited.saturating_add(self.clock.unix_time().saturating_sub(before)));
+        Ok((checked, before.saturating_sub(self.began_at).saturating_sub(waited)))
+    }
+
     fn time(&self) -> Duration {
-        self.clock.unix_time().saturating_sub(self.began_at)
+        self.clock.unix_time().saturating_sub(self.began_at).saturating_sub(self.waited.get())
     }
 }

@@ -38,6 +38,10 @@ const PARSED_BYTES_MAX: usize = 64 * 1024;
 /// [`DOCUMENT_BYTES_MAX`].
 const CHAINED_BYTES_MAX: usize = ITEM_BYTES_MAX;
 
+/// The bytes of stored documents that are parsed for one request. They are in memory, as values that
+/// take several times as much, until the writer has run the request.
+const STORED_BYTES_MAX: usize = 32 * 1024 * 1024;
+
 /// A larger document is parsed on a blocking thread: it takes milliseconds.
 const PROMPT_BYTES_MAX: usize = 256 * 1024;
 
@@ -119,6 +123,8 @@ struct Preparation<'a> {
     documents: PreparedDocuments,
     /// The documents that the operations so far change, and about how many bytes they then have.
     changed: BTreeMap<(ContainerNumber, LogicalPartition, String), usize>,
+    /// The bytes of the stored documents that were parsed.
+    stored_bytes: usize,
     /// The bytes of the documents that are patched.
     patched_bytes: usize,
     /// The bytes of the documents that the writer has to parse, because earlier operations of the
@@ -134,6 +140,7 @@ impl<'a> Preparation<'a> {
             work_left: JUDGED_WORK_MAX,
             documents: PreparedDocuments::default(),
             changed: BTreeMap::new(),
+            stored_bytes: 0,
             patched_bytes: 0,
             chained_bytes: 0,
         }
@@ -189,6 +196,15 @@ impl<'a> Preparation<'a> {
         let Some((rid, document)) = documents::lookup_any(self.view, target, id)? else { return Ok(0) };
         let (version, container) = (DocumentVersion::of(rid, &document), &target.container);
         let bytes = document.text.len();
+        self.stored_bytes += bytes;
+        if self.stored_bytes > STORED_BYTES_MAX {
+            return Err(Refusal::gateway(
+                status::TOO_LARGE,
+                format!(
+                    "The request changes documents that have more than {STORED_BYTES_MAX} bytes in all. Divide it into several."
+                ),
+            ));
+        }
         let is_expired = document.is_expired(container.default_ttl, self.now);
         if bytes > PROMPT_BYTES_MAX {
             blocking::run(|| self.prepare_version(container, version, &document, is_expired, operation));

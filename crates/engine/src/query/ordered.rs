@@ -53,7 +53,8 @@ pub(super) fn merge(context: &Context<'_>, mut continuation: Continuation) -> Re
         let (documents, pause) = context.collect_smallest(range, &scan, &mut smallest)?;
         page.documents += documents;
         if let Some(pause) = pause {
-            page.state.pause = Some(Pause { best: context.best_rows(&smallest), ..pause });
+            let best = context.best_rows(&smallest, sure_up_to.as_ref());
+            page.state.pause = Some(Pause { best, ..pause });
             return Ok(page.finish(true));
         }
     }
@@ -245,9 +246,11 @@ impl Context<'_> {
         Ok(Some(pause))
     }
 
-    /// The smallest rows so far, for the continuation.
-    fn best_rows(&self, smallest: &SmallestRows) -> Vec<BestRow> {
-        let rows = smallest.rows.iter().map(|(key, row)| BestRow {
+    /// The smallest rows so far, for the continuation. Rows after `sure_up_to` are left out: an
+    /// earlier page may have read a smaller one that it did not keep.
+    fn best_rows(&self, smallest: &SmallestRows, sure_up_to: Option<&SortKey>) -> Vec<BestRow> {
+        let is_sure = |key: &SortKey| sure_up_to.is_none_or(|last| key <= last);
+        let rows = smallest.rows.iter().take_while(|(key, _)| is_sure(key)).map(|(key, row)| BestRow {
             rid: self.rid_order(key.rid),
             place: RowPlace { row: key.row, elements: row.elements.clone() },
             hash: hash_of(&key.order),
@@ -269,6 +272,9 @@ impl Context<'_> {
         let mut held = self.pace.held_memory();
         let mut consume = |rid: u64, document: StoredDocument| {
             documents += 1;
+            if self.request.program.sorts_by_score() {
+                self.pace.check_gathering()?;
+            }
             let start = from.pause.filter(|pause| pause.rid == rid).map(|pause| pause.place.clone());
             let read = self.add_rows((range.id, rid), &document, start, from.after, smallest)?;
             held.set_text_bytes(smallest.bytes)?;
@@ -294,7 +300,12 @@ impl Context<'_> {
         from: &RangeScan<'_>,
         consume: &mut sources::Consumer<'_>,
     ) -> Result<Option<Pause>, Refusal> {
-        let scan = self.paced_scan(range, PageEnd::Costly);
+        // Some clients read only the first page of a query that sorts by a score or a distance. So it
+        // has to have all rows, however long that takes.
+        let scan = match self.request.program.sorts_by_score() {
+            true => self.scan(range),
+            false => self.paced_scan(range, PageEnd::Costly),
+        };
         let Some(used) = self.plan.index.as_ref().filter(|used| used.gives_order) else {
             let first = from.pause.map_or(0, |pause| pause.rid);
             let end = scan.visit_by_rid(self.plan.index.as_ref(), first, consume)?;
@@ -328,6 +339,7 @@ impl Context<'_> {
         // descending order. The scan then returns the keys in order, but rows with equal
         // keys by ascending `_rid`, where the query wants them by descending `_rid`.
         let orders_equal_keys = ordering_index.is_some_and(|used| used.is_backward == self.is_reversed());
+        let may_pause = ordering_index.is_none() && !self.request.program.sorts_by_score();
         let mut has_row_after_page = false;
         let mut place = start.unwrap_or_default();
         for part in 0.. {
@@ -347,9 +359,7 @@ impl Context<'_> {
             })?;
             match left {
                 None => return Ok(RowsRead::All { has_row_after_page }),
-                Some(next) if self.pace.is_over() && ordering_index.is_none() => {
-                    return Ok(RowsRead::Until(next));
-                }
+                Some(next) if may_pause && self.pace.is_over() => return Ok(RowsRead::Until(next)),
                 // The place in an index does not say which documents with equal keys were read.
                 Some(_) if part >= PARTS_MAX && ordering_index.is_some() => break,
                 Some(next) => place = next,

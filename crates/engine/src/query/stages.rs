@@ -134,6 +134,7 @@ impl<'p> Collector<'p> {
     /// Adds the rows of a document, or of an inner stage's row with this order and position.
     fn add(&mut self, document: &Value, place: Option<(&[u8], &[u8])>) -> Result<(), Refusal> {
         if let Some(groups) = &mut self.groups {
+            self.pace.check_gathering()?;
             groups.add(document).map_err(evaluation_refusal)?;
             return self.held.set(groups.bytes());
         }

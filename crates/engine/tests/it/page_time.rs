@@ -179,6 +179,25 @@ async fn order_by_in_short_pages_returns_every_row_once_in_order() {
     }
 }
 
+/// A small page keeps few of the rows that it has read. A larger page after it must not take rows
+/// that it reads for smaller than those.
+#[tokio::test]
+async fn pages_of_different_sizes_lose_no_row_of_a_paused_order_by() {
+    let (engine, container) = slow_engine(1).await;
+    fill(&engine, &container, 40).await;
+    let (mut rows, mut token) = (Vec::new(), None);
+    for size in [1, 100, 1, 3, 100, 2].into_iter().cycle().take(1000) {
+        let page = page(&engine, "SELECT c.v FROM c ORDER BY c.v", size, token).unwrap();
+        let Value::Array(more) = parse_str(&format!("[{}]", page.rows_text)).unwrap() else { panic!() };
+        rows.extend(more);
+        token = page.continuation;
+        if token.is_none() {
+            break;
+        }
+    }
+    assert_eq!((values(&rows, "v"), token), ((0..40).collect(), None));
+}
+
 #[tokio::test]
 async fn a_paused_order_by_goes_on_when_its_smallest_row_is_deleted() {
     let (engine, container) = slow_engine(1).await;
