@@ -118,7 +118,7 @@ impl<'s> KillTest<'s> {
 
     fn command(&self) -> std::process::Command {
         let data = self.scratch.path().join("data").display().to_string();
-        let arguments = ["server", "--port", "0", "--data", &data, "--partitions", "2"];
+        let arguments = ["server", "--port", "0", "--data", &data, "--partitions", "2", "--merge-in-gateway"];
         let mut command = command(self.scratch, &arguments);
         // Standard error is not read while the server runs, so the log must not fill the
         // pipe.

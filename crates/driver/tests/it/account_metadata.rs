@@ -8,7 +8,7 @@ use perihelion_driver::operation::Verb;
 use perihelion_driver::options::TopologyOptions;
 use perihelion_driver::transport::AnyTransport;
 use perihelion_driver::{Credential, Driver, DriverOptions, Error, ErrorKind, OperationOptions};
-use perihelion_server::EmbeddedOptions;
+use perihelion_server::{EmbeddedOptions, RegionNames};
 use perihelion_testkit::regions::{NORTH, WEST, three_regions};
 use perihelion_testkit::{TestServer, faults};
 use perihelion_wire::transport::{DynTransport, Endpoint, Failure, Request, Response, Transport};
@@ -56,7 +56,8 @@ async fn open_with_answering_host(
     host: &'static str,
     other_account: Result<Response, Failure>,
 ) -> Result<Driver, perihelion_driver::Error> {
-    let server = TestServer::in_process(EmbeddedOptions::default()).await;
+    let options = EmbeddedOptions::default().with_regions(RegionNames::parse(WEST).unwrap());
+    let server = TestServer::in_process(options).await;
     let account = Endpoint::parse("https://shop.documents.azure.com:443/").unwrap();
     let options = DriverOptions::default().with_preferred_regions([NORTH, WEST]);
     let transport = AnyTransport::foreign(OneAnsweringHost { server, host, other_account });

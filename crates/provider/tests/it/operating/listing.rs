@@ -93,8 +93,8 @@ async fn every_instance_is_listed_once_whatever_the_page_and_the_order() {
 #[tokio::test]
 async fn filters_select_instances_and_rows_have_all_fields() {
     let (server, provider) = world(4).await;
-    let all =
-        provider.list(&ListOptions::new().with_page_size(100).with_output(true)).await.unwrap().instances;
+    let all = pages(&provider, &ListOptions::new().with_output(true), 100).await;
+    let all: Vec<ListedInstance> = all.into_iter().flat_map(|page| page.instances).collect();
     assert_eq!(all.len(), COUNT + 1);
     let latest = all.iter().map(|row| row.created_at).max().unwrap();
     let cases: Vec<(ListOptions, Filter)> = vec![
