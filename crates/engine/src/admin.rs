@@ -10,6 +10,7 @@ mod copy_catalog;
 mod databases;
 mod indexes;
 mod offers;
+mod permissions;
 mod scripts;
 mod split;
 mod users;
@@ -23,11 +24,15 @@ pub(crate) use self::copy_catalog::{copy_catalog, is_same_catalog};
 pub(crate) use self::databases::{create_database, delete_database};
 pub(crate) use self::indexes::{add_index, finish_index};
 pub(crate) use self::offers::replace_offer;
+pub use self::permissions::StoredPermission;
+pub(crate) use self::permissions::permission_of;
 pub use self::scripts::ScriptKind;
 pub(crate) use self::scripts::{delete_script, put_script, script, script_id, script_records, scripts};
 pub(crate) use self::split::split;
 pub use self::users::{AccessFeed, AccessWrite};
-pub(crate) use self::users::{access, access_records, delete_access, permission_of, put_access, user_of};
+pub(crate) use self::users::{
+    access, access_entry, access_records, delete_access, put_access, record_by_rid, user_of,
+};
 use crate::catalog::{Catalog, Container};
 use crate::keys;
 use crate::transaction::Transaction;

@@ -55,7 +55,7 @@ mod throttle;
 mod transaction;
 mod writer;
 
-pub use admin::{AccessFeed, AccessWrite, ScriptKind};
+pub use admin::{AccessFeed, AccessWrite, ScriptKind, StoredPermission};
 pub use catalog::{
     ApiVersion, Catalog, Container, Database, Offer, ParsedDefinition, PartitionRange, Throughput,
 };

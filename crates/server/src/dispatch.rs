@@ -13,7 +13,7 @@ use perihelion_wire::status;
 use crate::addresses::EndpointId;
 use crate::management;
 use crate::net::{self, Hangup, Peer, Scheme};
-use crate::regions::Outage;
+use crate::regions::{Outage, Topology};
 use crate::routes::RegionService;
 
 /// Where a request came from, for the management interface.
@@ -33,6 +33,14 @@ pub(crate) struct Dispatcher {
 }
 
 impl Dispatcher {
+    /// The index of the region that answers at this endpoint.
+    fn region(&self, topology: &Topology) -> usize {
+        match self.endpoint {
+            EndpointId::Global => topology.region_of_global_endpoint(),
+            EndpointId::Region(region) => region,
+        }
+    }
+
     /// Answers one request.
     pub(crate) async fn answer(
         &self,
@@ -42,10 +50,7 @@ impl Dispatcher {
     ) -> Result<Response<Bytes>, Hangup> {
         let regions = &self.services[0].account.regions;
         let topology = regions.topology();
-        let region = match self.endpoint {
-            EndpointId::Global => topology.region_of_global_endpoint(),
-            EndpointId::Region(region) => region,
-        };
+        let region = self.region(&topology);
         let service = &self.services[region];
         // During an outage, health, management and the other paths without a signature still
         // work. Management has to work, because it ends the outage.
@@ -118,13 +123,15 @@ impl net::Handler for Dispatcher {
         Dispatcher::reject(self, rejection)
     }
 
-    /// Refuses a large body of a request without a valid signature. Management has its own rules.
-    fn refuse_head(&self, head: &http::request::Parts) -> Option<Response<Bytes>> {
+    /// Refuses a large body of a request without a valid signature, or that a permission does not
+    /// cover, or that management does not take.
+    fn refuse_head(&self, head: &http::request::Parts, peer: Peer) -> Option<Response<Bytes>> {
+        let topology = self.services[0].account.regions.topology();
+        let service = &self.services[self.region(&topology)];
         if head.uri.path().starts_with(management::PREFIX) {
-            return None;
+            return management::refuse_head(service, head, management::Origin::of_peer(peer.remote.ip()));
         }
-        let service = &self.services[0];
-        let refusal = service.authenticate(&head.method, head.uri.path(), &head.headers).err()?;
+        let refusal = service.refuse_head(head, peer.scheme)?;
         Some(service.refuse(&refusal, &service.account.activity_ids.next()))
     }
 }

@@ -11,6 +11,7 @@ mod regions;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use perihelion_engine::{Catalog, Container, Health, RangeId, Refusal};
 use perihelion_model::json::{self, Object, Style, Value, object};
@@ -22,6 +23,11 @@ use crate::routes::RegionService;
 
 /// The prefix of all management paths.
 pub(crate) const PREFIX: &str = "/_perihelion/";
+
+/// The largest body. The bodies are a few members with names and numbers.
+const BODY_BYTES_MAX: u64 = 64 * 1024;
+
+const BODY_TOO_LARGE: &str = "The body of a management request has at most 64 KiB.";
 
 /// The message for an unknown path.
 const UNKNOWN_PATH: &str = "This is not a management path. The paths are GET/DELETE counters, GET/POST/DELETE faults, GET regions, and POST split, pause, resume, maintain, reset, regions/offline, regions/online, regions/write, regions/partition-failover, replication/delay, replication/cut, replication/heal, replication/wait.";
@@ -76,14 +82,7 @@ pub(crate) async fn serve(
     origin: Origin,
 ) -> Response<Bytes> {
     let (parts, body) = request.into_parts();
-    if !service.account.has_management {
-        return error_response(
-            StatusCode::NOT_FOUND,
-            "The management interface is off; start the server with --management.",
-        );
-    }
-    let now = service.engine.clock().seconds();
-    if let Err(refusal) = access::check(&parts, origin, &service.account.authenticator, now) {
+    if let Err(refusal) = check(service, &parts, origin, Some(body.len() as u64)) {
         return refusal_response(&refusal);
     }
     let name = parts.uri.path().strip_prefix(PREFIX).unwrap_or_default().trim_end_matches('/');
@@ -96,6 +95,35 @@ pub(crate) async fn serve(
         Ok(answer) => json_response(StatusCode::OK, &answer),
         Err(refusal) => refusal_response(&refusal),
     }
+}
+
+/// The response to a request under [`PREFIX`] that is refused before its body is read. A body of
+/// unknown length is read if its sender has access.
+pub(crate) fn refuse_head(service: &RegionService, head: &Parts, origin: Origin) -> Option<Response<Bytes>> {
+    let length = head.headers.get(http::header::CONTENT_LENGTH);
+    let bytes = length.and_then(|length| length.to_str().ok()?.parse().ok());
+    check(service, head, origin, bytes).err().map(|refusal| refusal_response(&refusal))
+}
+
+/// Refuses a request without access, and a body that is too large.
+fn check(
+    service: &RegionService,
+    head: &Parts,
+    origin: Origin,
+    body_bytes: Option<u64>,
+) -> Result<(), Refusal> {
+    if !service.account.has_management {
+        return Err(Refusal::gateway(
+            status::NOT_FOUND,
+            "The management interface is off; start the server with --management.",
+        ));
+    }
+    let now = service.engine.clock().seconds();
+    access::check(head, origin, &service.account.authenticator, now)?;
+    if body_bytes.is_some_and(|bytes| bytes > BODY_BYTES_MAX) {
+        return Err(Refusal::gateway(status::TOO_LARGE, BODY_TOO_LARGE));
+    }
+    Ok(())
 }
 
 async fn answer(

@@ -75,7 +75,7 @@ pub(crate) trait Handler: Send + Sync + 'static {
     /// The response to a request with a large body whose head alone shows that it is refused, so
     /// that nobody can fill the memory with bodies without the right to send them. `None` if the
     /// body has to be read.
-    fn refuse_head(&self, _head: &http::request::Parts) -> Option<Response<Bytes>> {
+    fn refuse_head(&self, _head: &http::request::Parts, _peer: Peer) -> Option<Response<Bytes>> {
         None
     }
 }

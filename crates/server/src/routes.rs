@@ -1,10 +1,10 @@
 //! The routes of the data plane: from a request to its answer. Each kind of
 //! resource has a file.
 //!
-//! The order is fixed: path, authentication, pause, faults before serving, the verb,
-//! counters, faults after serving. A request that a fault refuses is counted too; a
-//! request that a fault drops before serving is not. Authentication checks the same
-//! parsed path that is routed.
+//! The order is fixed: path, authentication, permission, pause, faults before serving, the
+//! permission again, the verb, counters, faults after serving. A request that a fault refuses
+//! is counted too; a request that a fault drops before serving is not. Authentication checks
+//! the same parsed path that is routed.
 
 mod account;
 mod addressed_ranges;
@@ -130,12 +130,37 @@ impl RegionService {
             Err(refusal) => return Ok(self.refuse(&refusal, &activity_id)),
         };
         let call = Call { method: parts.method, path, resource, headers, body, scheme };
-        if let Access::Permission(permission) = access
-            && let Err(refusal) = permissions::check(self, &call, &permission)
-        {
+        if let Err(refusal) = self.check_access(&call, &access) {
             return Ok(self.refuse_call(&call, &refusal, &activity_id));
         }
-        self.run(&call, &activity_id).await
+        self.run(&call, &access, &activity_id).await
+    }
+
+    /// The refusal of a request whose head alone shows that it is refused. `None` if its body has
+    /// to be read.
+    pub(crate) fn refuse_head(&self, head: &http::request::Parts, scheme: Scheme) -> Option<Refusal> {
+        let path = head.uri.path();
+        let (resource, access) = match self.authenticate(&head.method, path, &head.headers) {
+            Ok(accepted) => accepted,
+            Err(refusal) => return Some(refusal),
+        };
+        let Access::Permission(permission) = access else { return None };
+        let call = Call {
+            method: head.method.clone(),
+            path: path.to_owned(),
+            resource,
+            headers: head.headers.clone(),
+            body: Bytes::new(),
+            scheme,
+        };
+        permissions::check_head(self, &call, &permission).err()
+    }
+
+    fn check_access(&self, call: &Call, access: &Access) -> Result<(), Refusal> {
+        match access {
+            Access::Account => Ok(()),
+            Access::Permission(permission) => permissions::check(self, call, permission),
+        }
     }
 
     /// The resource of a request and what its sender may do, if its path is valid and its signature
@@ -153,8 +178,9 @@ impl RegionService {
         Ok((resource, access))
     }
 
-    /// Serves an authenticated request, with the faults that rules inject.
-    async fn run(&self, call: &Call, activity_id: &str) -> Result<Response<Bytes>, Hangup> {
+    /// Serves an authenticated request, with the faults that rules inject. While the request waits,
+    /// its permission may end, so the permission is checked again.
+    async fn run(&self, call: &Call, access: &Access, activity_id: &str) -> Result<Response<Bytes>, Hangup> {
         let operation = operation_of(call);
         self.account.pause.wait_while_paused().await;
         let fault = self.account.faults.pick(operation, &call.resource, self.region, || {
@@ -171,7 +197,10 @@ impl RegionService {
         }
         let outcome = match fault.as_ref().and_then(Fault::results_instead_of_serving) {
             Some(results) => transactions::injected::instead_of_serving(self, call, results).await,
-            None => self.serve(call).await,
+            None => match self.check_access(call, access) {
+                Ok(()) => self.serve(call).await,
+                Err(refusal) => Err(refusal),
+            },
         };
         let (status, charge) = match &outcome {
             Ok(answer) => (answer.status, answer.charge.unwrap_or(0.0)),

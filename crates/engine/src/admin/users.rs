@@ -4,18 +4,21 @@
 //! Both are records and not part of the catalog. A user is stored by its id, a permission by
 //! the number of its user and its own id, so that a user can be renamed.
 
+mod read;
+
 use bytes::Bytes;
-use perihelion_model::json::{self, Object, Value};
-use perihelion_model::partition_key::PartitionKey;
+use perihelion_model::etag;
+use perihelion_model::json::{self, Object, Style, Value};
 use perihelion_model::resource_id::{DatabaseRid, UserRid};
 use perihelion_wire::status;
 
+pub(crate) use self::read::{access, access_entry, access_records, record_by_rid, user_of};
 use super::change_catalog;
-use crate::catalog::{Catalog, resource_name};
+use super::permissions::{self, CONTAINER_MEMBER};
+use crate::catalog::resource_name;
 use crate::charge;
 use crate::keys::{self, OwnedKeyRange};
 use crate::refusal::{Layer, Refusal};
-use crate::storage::{Direction, View};
 use crate::transaction::Transaction;
 
 /// The most users of a database: a deleted database removes them in one commit.
@@ -23,8 +26,16 @@ const USERS_MAX: usize = 10_000;
 /// The most permissions of a user: the permission of a token is found among them.
 const PERMISSIONS_MAX: usize = 1_000;
 
+/// The longest user, as the text that is stored. It has little more than its id of 255
+/// characters.
+const USER_BYTES_MAX: usize = 4 * 1024;
+/// The longest permission, as the text that is stored. Its link of three ids has up to 3 KiB, its
+/// own id 1 KiB and its partition key 2 KiB.
+const PERMISSION_BYTES_MAX: usize = 8 * 1024;
+
 /// The members that the server sets. A client may send those of the body that it read.
-const SYSTEM_MEMBERS: [&str; 6] = ["_rid", "_self", "_etag", "_ts", "_permissions", "_token"];
+const SYSTEM_MEMBERS: [&str; 7] =
+    ["_rid", "_self", "_etag", "_ts", "_permissions", "_token", CONTAINER_MEMBER];
 
 /// The users of a database, or the permissions of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +91,13 @@ impl AccessFeed {
         }
     }
 
+    fn bytes_max(&self) -> usize {
+        match self {
+            AccessFeed::Users(_) => USER_BYTES_MAX,
+            AccessFeed::Permissions { .. } => PERMISSION_BYTES_MAX,
+        }
+    }
+
     /// Refuses a command on the users of a deleted database, or on the permissions of a deleted
     /// user.
     fn check_parent(&self, transaction: &Transaction<'_>) -> Result<(), Refusal> {
@@ -96,23 +114,28 @@ impl AccessFeed {
     }
 }
 
-/// Writes a user or a permission. Returns its body, and whether it is new.
+/// Writes a user or a permission. An entry that exists must have the etag `if_match`. Returns the
+/// body, and whether it is new.
 pub(crate) fn put_access(
     transaction: &mut Transaction<'_>,
     feed: &AccessFeed,
     write: &AccessWrite,
-    mut body: Object,
+    if_match: Option<&str>,
+    body: Object,
 ) -> Result<(Value, bool), Refusal> {
     feed.check_parent(transaction)?;
     let id = resource_name(&body)?;
-    if matches!(feed, AccessFeed::Permissions { .. }) {
-        check_permission(&body)?;
-    }
+    let body = own_members(transaction, feed, body)?;
     let old_id = match write {
         AccessWrite::Replace(old) => old.as_str(),
         AccessWrite::Create | AccessWrite::Upsert => &id,
     };
     let old = read_body(transaction.get(&feed.key(old_id))?);
+    if let Some(old) = &old
+        && *write != AccessWrite::Create
+    {
+        check_etag(old, if_match)?;
+    }
     let is_taken = match write {
         AccessWrite::Create => old.is_some(),
         AccessWrite::Upsert => false,
@@ -129,11 +152,40 @@ pub(crate) fn put_access(
     if let AccessWrite::Replace(old_id) = write {
         transaction.remove(feed.key(old_id));
     }
-    body.retain(|name| !SYSTEM_MEMBERS.contains(&name));
     let old_rid = old.as_ref().and_then(|old| text(old, "_rid")).map(str::to_owned);
-    let body = add_system_members(transaction, feed, old_rid, body);
-    transaction.put_record(feed.key(&id), &body);
-    Ok((body, old.is_none()))
+    let record = add_system_members(transaction, feed, old_rid, body);
+    transaction.put_record(feed.key(&id), &record);
+    Ok((permissions::without_container(record), old.is_none()))
+}
+
+/// The members of a new body that are stored: those of the client, and the container of a
+/// permission.
+fn own_members(
+    transaction: &Transaction<'_>,
+    feed: &AccessFeed,
+    mut body: Object,
+) -> Result<Object, Refusal> {
+    body.retain(|name| !SYSTEM_MEMBERS.contains(&name));
+    if let AccessFeed::Permissions { user, .. } = feed {
+        permissions::check(&body)?;
+        let container = permissions::container_of(&transaction.catalog, user.database, &body)?;
+        if let Some(container) = container {
+            body.set(CONTAINER_MEMBER, container.rid_text.as_str().into());
+        }
+    }
+    let record = json::to_text(&Value::Object(body.clone()), Style::Point);
+    if record.len() > feed.bytes_max() { Err(Refusal::too_large()) } else { Ok(body) }
+}
+
+/// Refuses a change if `if_match` does not match the etag of the entry. The check runs in the
+/// writer, so that of two changes under the same etag only one succeeds.
+fn check_etag(old: &Value, if_match: Option<&str>) -> Result<(), Refusal> {
+    match if_match {
+        Some(condition) if !etag::matches(condition, text(old, "_etag").unwrap_or_default()) => {
+            Err(Refusal::precondition_failed().with_charge(charge::PRECONDITION_FAILED))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Adds the members of the server. An entry that is replaced keeps its `_rid`.
@@ -170,26 +222,16 @@ fn add_system_members(
     Value::Object(body)
 }
 
-/// Checks the members of a permission.
-fn check_permission(body: &Object) -> Result<(), Refusal> {
-    let mode = body.get("permissionMode").and_then(Value::as_str);
-    let is_mode = mode.is_some_and(|mode| ["all", "read"].iter().any(|one| one.eq_ignore_ascii_case(mode)));
-    let has_resource = body.get("resource").and_then(Value::as_str).is_some_and(|link| !link.is_empty());
-    let is_key = match body.get("resourcePartitionKey") {
-        None | Some(Value::Null) => true,
-        Some(key) => PartitionKey::from_json(key).is_some_and(|key| !key.values.is_empty()),
-    };
-    if is_mode && has_resource && is_key { Ok(()) } else { Err(Refusal::invalid_input()) }
-}
-
-/// Deletes a user with its permissions, or a permission.
+/// Deletes a user with its permissions, or a permission, if it has the etag `if_match`.
 pub(crate) fn delete_access(
     transaction: &mut Transaction<'_>,
     feed: &AccessFeed,
     id: &str,
+    if_match: Option<&str>,
 ) -> Result<(), Refusal> {
     feed.check_parent(transaction)?;
     let body = read_body(transaction.get(&feed.key(id))?).ok_or_else(Refusal::no_such_resource)?;
+    check_etag(&body, if_match)?;
     transaction.remove(feed.key(id));
     if matches!(feed, AccessFeed::Users(_))
         && let Some(user) = text(&body, "_rid").and_then(UserRid::parse)
@@ -213,60 +255,6 @@ fn remove_prefix(transaction: &mut Transaction<'_>, prefix: &[u8]) -> Result<(),
         transaction.remove(key);
     }
     Ok(())
-}
-
-/// The bodies of all users of a database, or of all permissions of a user.
-pub(crate) fn access(view: &dyn View, feed: &AccessFeed) -> Result<Vec<Value>, Refusal> {
-    let mut bodies = Vec::new();
-    view.scan(feed.key_range().as_range(), Direction::Forward, &mut |_, record| {
-        bodies.extend(json::parse(record).ok());
-        std::ops::ControlFlow::Continue(())
-    })?;
-    Ok(bodies)
-}
-
-/// The permissions of a user: a feed for the other functions. `name_or_rid` is the `_rid` of
-/// the user if the path of the request consists of `_rid`s.
-pub(crate) fn user_of(
-    view: &dyn View,
-    database: DatabaseRid,
-    name_or_rid: &str,
-    is_rid: bool,
-) -> Result<AccessFeed, Refusal> {
-    let found = if is_rid {
-        let users = access(view, &AccessFeed::Users(database))?;
-        users.into_iter().find(|user| text(user, "_rid") == Some(name_or_rid))
-    } else {
-        read_body(view.get(&keys::user(database.0, name_or_rid))?)
-    };
-    let feed = found.and_then(|body| {
-        let user = UserRid::parse(text(&body, "_rid")?)?;
-        Some(AccessFeed::Permissions { user, name: text(&body, "id")?.to_owned() })
-    });
-    feed.ok_or_else(Refusal::no_such_resource)
-}
-
-/// The permission with this `_rid`; `None` if it was deleted.
-pub(crate) fn permission_of(view: &dyn View, rid: &str) -> Result<Option<Value>, Refusal> {
-    let Some(user) = UserRid::of_permission(rid) else { return Ok(None) };
-    let permissions = access(view, &AccessFeed::Permissions { user, name: String::new() })?;
-    Ok(permissions.into_iter().find(|permission| text(permission, "_rid") == Some(rid)))
-}
-
-/// The keys and records of all users and permissions of the databases in a catalog, in the
-/// order of the keys.
-pub(crate) fn access_records(view: &dyn View, catalog: &Catalog) -> Result<Vec<(Vec<u8>, Bytes)>, Refusal> {
-    let mut records = Vec::new();
-    for prefix in [keys::all_users_prefix(), keys::all_permissions_prefix()] {
-        view.scan(OwnedKeyRange::prefix(&prefix).as_range(), Direction::Forward, &mut |key, record| {
-            let database = keys::parse_database(key).map(DatabaseRid);
-            if catalog.databases.values().any(|one| Some(one.rid) == database) {
-                records.push((key.to_vec(), Bytes::copy_from_slice(record)));
-            }
-            std::ops::ControlFlow::Continue(())
-        })?;
-    }
-    Ok(records)
 }
 
 fn read_body(record: Option<Bytes>) -> Option<Value> {

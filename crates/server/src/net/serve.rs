@@ -72,7 +72,7 @@ async fn receive<H: Handler>(
     }
     // The length of a body is known, or it may be of any length.
     let is_large = body.size_hint().upper().is_none_or(|bytes| bytes > PROMPT_BODY_BYTES);
-    if is_large && let Some(response) = context.handler.refuse_head(&head) {
+    if is_large && let Some(response) = context.handler.refuse_head(&head, context.peer) {
         return Err(Unreceived::Refused(response));
     }
     let bytes = body::read(body, &context.limits, share).await.map_err(Unreceived::Body)?;

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use http::Method;
-use perihelion_engine::{Container, Refusal, Target};
+use perihelion_engine::{Container, Refusal, StoredPermission, Target};
 use perihelion_model::json::Value;
 use perihelion_model::partition_key::PartitionKey;
 use perihelion_wire::path::Resource;
@@ -16,6 +16,7 @@ use perihelion_wire::{headers, status};
 
 use super::RegionService;
 use crate::call::Call;
+use crate::operation::{Operation, operation_of};
 
 const NOT_PERMITTED: &str = "Insufficient permissions provided in the authorization header for the corresponding request. Please retry with another authorization header.";
 
@@ -32,19 +33,39 @@ struct Grant {
 
 /// Refuses a request that the permission with this `_rid` does not cover.
 pub(super) fn check(service: &RegionService, call: &Call, permission: &str) -> Result<(), Refusal> {
-    let refused = || Refusal::gateway(status::FORBIDDEN, NOT_PERMITTED);
+    match covering_grant(service, call, permission)? {
+        Some(grant) if !grant.keeps_id(service, call)? => Err(refused()),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Refuses a request that the permission does not cover, as far as its head tells. The body of
+/// `call` may be missing.
+pub(super) fn check_head(service: &RegionService, call: &Call, permission: &str) -> Result<(), Refusal> {
+    covering_grant(service, call, permission).map(drop)
+}
+
+/// The permission, if the head of the request is within it; `None` for a request that every
+/// permission allows.
+fn covering_grant(service: &RegionService, call: &Call, permission: &str) -> Result<Option<Grant>, Refusal> {
     let permission = service.engine.permission(permission)?.ok_or_else(refused)?;
     if call.resource == Resource::Account && call.method == Method::GET {
-        return Ok(());
+        return Ok(None);
     }
     let grant = Grant::of(service, &permission).ok_or_else(refused)?;
-    if grant.covers(service, call)? { Ok(()) } else { Err(refused()) }
+    if grant.covers(service, call)? { Ok(Some(grant)) } else { Err(refused()) }
+}
+
+fn refused() -> Refusal {
+    Refusal::gateway(status::FORBIDDEN, NOT_PERMITTED)
 }
 
 impl Grant {
-    /// `None` if the permission's resource does not exist, or cannot be granted.
-    fn of(service: &RegionService, permission: &Value) -> Option<Self> {
-        let text = |name: &str| permission.get(name).and_then(Value::as_str);
+    /// `None` if the permission's resource does not exist, or cannot be granted. A container that
+    /// was created after the permission is another one, even if it has the same name.
+    fn of(service: &RegionService, permission: &StoredPermission) -> Option<Self> {
+        let StoredPermission { body, container_rid } = permission;
+        let text = |name: &str| body.get(name).and_then(Value::as_str);
         let link: Vec<&str> = text("resource")?.trim_matches('/').split('/').collect();
         let (database, container, child) = match link[..] {
             ["dbs", database, "colls", container] => (database, container, None),
@@ -54,13 +75,17 @@ impl Grant {
             _ => return None,
         };
         let catalog = service.engine.catalog();
-        let key = match permission.get("resourcePartitionKey") {
+        let found = catalog.container(database, container)?;
+        if container_rid.as_ref() != Some(&found.rid_text) {
+            return None;
+        }
+        let key = match body.get("resourcePartitionKey") {
             None | Some(Value::Null) => None,
             Some(key) => Some(PartitionKey::from_json(key)?),
         };
         Some(Grant {
             allows_writes: text("permissionMode")?.eq_ignore_ascii_case("all"),
-            container: catalog.container(database, container).cloned()?,
+            container: Arc::clone(found),
             child,
             is_by_rid: catalog.is_rid_path(database),
             key,
@@ -82,16 +107,40 @@ impl Grant {
         if !self.allows_writes && !is_read(call) {
             return Ok(false);
         }
+        // With a key the permission is about items, and neither containers nor scripts are items.
         if let Some(key) = &self.key
-            && !is_within_key(call, key)?
+            && !(is_about_items(call) && is_within_key(call, key)?)
         {
             return Ok(false);
         }
         match &self.child {
-            // With a key the permission is about items, and the container is not an item.
-            None => Ok(self.key.is_none() || is_about_items(call)),
+            None => Ok(true),
             Some((kind, id)) => self.is_child(service, call, kind, id),
         }
+    }
+
+    /// Whether a request leaves the id of the permission's document as it is. With another id the
+    /// document would be out of the reach of the permission, or in the place of another one.
+    fn keeps_id(&self, service: &RegionService, call: &Call) -> Result<bool, Refusal> {
+        let Resource::Document { document, .. } = &call.resource else { return Ok(true) };
+        if self.child.is_none() || call.method != Method::PUT {
+            return Ok(true);
+        }
+        let body = call.object()?;
+        let new = body.get("id").and_then(Value::as_str);
+        if super::items::is_rid_path(service, call) {
+            let id = self.id_of(service, call, document)?;
+            return Ok(id.is_some() && new == id.as_deref());
+        }
+        Ok(new == Some(document.as_str()))
+    }
+
+    /// The id of the document with this `_rid`, in the partition that a request addresses.
+    fn id_of(&self, service: &RegionService, call: &Call, rid: &str) -> Result<Option<String>, Refusal> {
+        let (Some(key), Some(rid)) = (call.partition_key()?, self.container.parse_document_rid(rid)) else {
+            return Ok(None);
+        };
+        service.engine.id_of(&Target::resolve(&self.container, key)?, rid)
     }
 
     /// Whether a request is about the one document or script of the permission.
@@ -115,47 +164,70 @@ impl Grant {
         }
         // One of the two is the `_rid` of a document, the other one an id.
         let (rid, id) = if is_by_rid { (addressed.as_str(), id) } else { (id, addressed.as_str()) };
-        let Some(key) = call.partition_key()? else { return Ok(false) };
-        let target = Target::resolve(&self.container, key)?;
-        let found = match self.container.parse_document_rid(rid) {
-            Some(rid) => service.engine.id_of(&target, rid)?,
-            None => None,
-        };
+        let found = self.id_of(service, call, rid)?;
         Ok(found.as_deref() == Some(id))
     }
 }
 
-/// Whether a request only reads.
+/// Whether a request only reads. The resource and the method decide, in the order in which
+/// requests are routed: a header that makes a read of one resource means nothing for another.
 fn is_read(call: &Call) -> bool {
     match call.method {
         Method::GET | Method::HEAD => true,
-        Method::POST => {
-            let is_batch = call.flag(&headers::IS_BATCH_REQUEST);
-            !is_batch && (call.is_query() || call.flag(&headers::IS_QUERY_PLAN_REQUEST))
-        }
+        Method::POST => is_query(call),
         _ => false,
+    }
+}
+
+/// Whether a POST is a query or asks for the plan of a query.
+fn is_query(call: &Call) -> bool {
+    match call.resource {
+        Resource::Documents { .. } => matches!(operation_of(call), Operation::Query | Operation::QueryPlan),
+        Resource::StoredProcedures { .. }
+        | Resource::Triggers { .. }
+        | Resource::UserDefinedFunctions { .. }
+        | Resource::Conflicts { .. } => call.is_query(),
+        Resource::Account
+        | Resource::Databases
+        | Resource::Database { .. }
+        | Resource::Users { .. }
+        | Resource::User { .. }
+        | Resource::Permissions { .. }
+        | Resource::Permission { .. }
+        | Resource::Containers { .. }
+        | Resource::Container { .. }
+        | Resource::Document { .. }
+        | Resource::Attachments { .. }
+        | Resource::Attachment { .. }
+        | Resource::PartitionKeyRanges { .. }
+        | Resource::StoredProcedure { .. }
+        | Resource::Trigger { .. }
+        | Resource::UserDefinedFunction { .. }
+        | Resource::Conflict { .. }
+        | Resource::PartitionKeyDelete { .. }
+        | Resource::Offers
+        | Resource::Offer { .. }
+        | Resource::DistributedTransactions => false,
     }
 }
 
 /// Whether a request is about items or runs a procedure on them.
 fn is_about_items(call: &Call) -> bool {
-    matches!(
-        call.resource,
-        Resource::Documents { .. }
-            | Resource::Document { .. }
-            | Resource::PartitionKeyDelete { .. }
-            | Resource::StoredProcedure { .. }
-    )
+    match call.resource {
+        Resource::Documents { .. } | Resource::Document { .. } | Resource::PartitionKeyDelete { .. } => true,
+        Resource::StoredProcedure { .. } => call.method == Method::POST,
+        _ => false,
+    }
 }
 
 /// Whether a request reaches only documents whose partition key begins with `key`. Headers that
-/// address ranges could reach others.
+/// address ranges could reach others. A plan reaches no documents.
 fn is_within_key(call: &Call, key: &PartitionKey) -> Result<bool, Refusal> {
     let by_range = [&headers::PARTITION_KEY_RANGE_ID, &headers::START_EPK, &headers::END_EPK];
     if by_range.iter().any(|name| call.headers.contains_key(*name)) {
         return Ok(false);
     }
-    if call.method == Method::POST && call.flag(&headers::IS_QUERY_PLAN_REQUEST) {
+    if operation_of(call) == Operation::QueryPlan {
         return Ok(true);
     }
     Ok(call.partition_key()?.is_some_and(|given| given.values.starts_with(&key.values)))

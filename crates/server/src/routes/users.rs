@@ -35,37 +35,42 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
         AccessFeed::Users(_) => body,
         AccessFeed::Permissions { .. } => add_token(service, body, token_seconds),
     };
-    let is_read = matches!(call.method, Method::GET) || call.is_query();
-    let bodies = if is_read { service.engine.access(&feed)? } else { Vec::new() };
+    let if_match = call.precondition().if_match;
     let answer = match (&call.method, id) {
         (&Method::GET, None) => {
-            let bodies: Vec<Value> = bodies.into_iter().map(with_token).collect();
+            let bodies: Vec<Value> = service.engine.access(&feed)?.into_iter().map(with_token).collect();
             Answer::feed(&parent_rid, feed_name(&feed), &bodies).charged(charge::FEED)
         }
         (&Method::POST, None) if call.is_query() => {
-            let bodies = bodies.into_iter().map(with_token).collect();
+            let bodies = service.engine.access(&feed)?.into_iter().map(with_token).collect();
             let rows = queries::run_over_metadata(service, call, bodies)?;
             Answer::feed(&parent_rid, feed_name(&feed), &rows).charged(charge::FEED)
         }
         (&Method::GET, Some(id)) => {
-            let body = bodies.into_iter().find(|body| text(body, "id") == Some(&id));
-            let body = body.map(with_token).ok_or_else(Refusal::no_such_resource)?;
+            let body = service
+                .engine
+                .access_entry(&feed, &id)?
+                .map(with_token)
+                .ok_or_else(Refusal::no_such_resource)?;
             body_answer(status::OK, &body, charge::METADATA_READ).with_content_location()
         }
         (&Method::POST, None) => {
             let is_upsert = call.flag(&headers::IS_UPSERT);
             let write = if is_upsert { AccessWrite::Upsert } else { AccessWrite::Create };
-            let (body, is_new) = put(service, &feed, write, call.object()?).await?;
+            let (body, is_new) = put(service, &feed, write, if_match, call.object()?).await?;
             let status = if is_new { status::CREATED } else { status::OK };
             body_answer(status, &with_token(body), charge::SCRIPT_WRITE)
         }
         (&Method::PUT, Some(id)) => {
-            let (body, _) = put(service, &feed, AccessWrite::Replace(id), call.object()?).await?;
+            let write = AccessWrite::Replace(id);
+            let (body, _) = put(service, &feed, write, if_match, call.object()?).await?;
             body_answer(status::OK, &with_token(body), charge::SCRIPT_WRITE).with_content_location()
         }
         (&Method::DELETE, Some(id)) => {
             let feed = feed.clone();
-            service.change_catalog(move |engine| async move { engine.delete_access(feed, id).await }).await?;
+            service
+                .change_catalog(move |engine| async move { engine.delete_access(feed, id, if_match).await })
+                .await?;
             Answer::empty(status::NO_CONTENT).charged(charge::SCRIPT_WRITE)
         }
         _ => return Err(method_not_allowed(&call.method)),
@@ -80,10 +85,13 @@ async fn put(
     service: &RegionService,
     feed: &AccessFeed,
     write: AccessWrite,
+    if_match: Option<String>,
     body: Object,
 ) -> Result<(Value, bool), Refusal> {
     let feed = feed.clone();
-    service.change_catalog(move |engine| async move { engine.put_access(feed, write, body).await }).await
+    service
+        .change_catalog(move |engine| async move { engine.put_access(feed, write, if_match, body).await })
+        .await
 }
 
 /// The feed and the entry that a request addresses.
@@ -126,9 +134,7 @@ fn entry_id(service: &RegionService, feed: &AccessFeed, id: &str, is_rid: bool) 
     if !is_rid {
         return Ok(id.to_owned());
     }
-    let bodies = service.engine.access(feed)?;
-    let found = bodies.iter().find(|body| text(body, "_rid") == Some(id));
-    found.and_then(|body| text(body, "id")).map(str::to_owned).ok_or_else(Refusal::no_such_resource)
+    service.engine.access_id(feed, id)?.ok_or_else(Refusal::no_such_resource)
 }
 
 /// How long the tokens of an answer are valid, in seconds.

@@ -3,6 +3,7 @@
 mod containers;
 mod items;
 mod pages;
+mod permissions;
 mod pinned_keys;
 mod query_reports;
 mod refusals;

@@ -1,33 +1,39 @@
 //! Users, permissions and what resource tokens permit.
 
 use perihelion_model::json::Value;
+use perihelion_server::ServerOptions;
 use perihelion_testkit::http_client::{HttpRequest, HttpResponse};
 
 use crate::world::{PLAIN_CONTAINER, World, batch, docs, documents, json, query};
 
-const CONTAINER: &str = "dbs/d/colls/c";
+pub(super) const CONTAINER: &str = "dbs/d/colls/c";
 
 /// A call that is authorized by a token instead of a signature.
-fn with_token(call: HttpRequest, token: &str) -> HttpRequest {
+pub(super) fn with_token(call: HttpRequest, token: &str) -> HttpRequest {
     let escaped = token.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D").replace('&', "%26");
     call.omit("authorization").header("authorization", escaped)
 }
 
-fn post(path: &str, body: &str) -> HttpRequest {
+pub(super) fn post(path: &str, body: &str) -> HttpRequest {
     HttpRequest::new("POST", path).json(&json(body))
 }
 
-fn text<'a>(body: &'a Value, name: &str) -> &'a str {
+pub(super) fn text<'a>(body: &'a Value, name: &str) -> &'a str {
     body.get(name).and_then(Value::as_str).unwrap_or_else(|| panic!("{name} in {body:?}"))
 }
 
-fn body(answer: &HttpResponse) -> Value {
+pub(super) fn body(answer: &HttpResponse) -> Value {
     json(&answer.text())
 }
 
 /// A world with the user `u`, and the token of a permission with these members.
-async fn world_with_permission(members: &str) -> (World, String) {
-    let world = World::new(PLAIN_CONTAINER).await;
+pub(super) async fn world_with_permission(members: &str) -> (World, String) {
+    world_with_options(ServerOptions::default(), members).await
+}
+
+/// The same with options of the server.
+pub(super) async fn world_with_options(options: ServerOptions, members: &str) -> (World, String) {
+    let world = World::with_options(options, PLAIN_CONTAINER).await;
     assert_eq!(world.send(post("/dbs/d/users", r#"{"id":"u"}"#)).await.status, 201);
     let created = world.send(post("/dbs/d/users/u/permissions", &format!(r#"{{"id":"p",{members}}}"#))).await;
     assert_eq!(created.status, 201, "{}", created.text());
@@ -37,7 +43,7 @@ async fn world_with_permission(members: &str) -> (World, String) {
     (world, token)
 }
 
-async fn status(world: &World, call: HttpRequest, token: &str) -> u16 {
+pub(super) async fn status(world: &World, call: HttpRequest, token: &str) -> u16 {
     world.send(with_token(call, token)).await.status
 }
 
