@@ -2,6 +2,9 @@
 //! by the environment, then by the file `perihelion.toml`, then the server of `perihelion dev`
 //! on this machine.
 //!
+//! The file is the one of these that the user may not have written: a cloned repository brings its
+//! own. So it never gets a key of the environment, and some commands do not read it.
+//!
 //! `AccountArgs` and `NameArgs` are what was typed, `resolve` decides what is meant,
 //! `file` reads the configuration file, and `connect` connects.
 
@@ -28,8 +31,16 @@ pub(crate) const HELP: &str = "\
 The account is named by the options above, else by the environment:
 AZURE_COSMOS_CONNECTION_STRING, COSMOS_CONNECTION_STRING, or COSMOS_ENDPOINT with
 COSMOS_KEY; else by [account] in the file perihelion.toml of this directory or one
-above it; else it is the server of `perihelion dev` on this machine. The container
-is named by COSMOS_DATABASE and COSMOS_CONTAINER in the environment.";
+above it, with a key from that file only; else it is the server of `perihelion dev` on
+this machine. The container is named by COSMOS_DATABASE and COSMOS_CONTAINER in the
+environment. Variables that name two different accounts are refused.";
+
+/// The same for commands that do not read perihelion.toml.
+pub(crate) const HELP_WITHOUT_FILE: &str = "\
+The account is named by the options above, else by the environment:
+AZURE_COSMOS_CONNECTION_STRING, COSMOS_CONNECTION_STRING, or COSMOS_ENDPOINT with
+COSMOS_KEY; else it is the server of `perihelion dev` on this machine. The file
+perihelion.toml is not read. Variables that name two different accounts are refused.";
 
 // The account that a command connects to. Not a documentation comment: clap would show it
 // as the help of the commands that flatten this struct.
@@ -82,9 +93,14 @@ impl AccountArgs {
         self.resolve_with(&NameArgs::default())
     }
 
+    /// The account that is meant, whatever perihelion.toml says.
+    pub(crate) fn resolve_without_file(&self) -> Result<Account, Failure> {
+        let around = Surroundings { variable: &variable, file: None };
+        Account::resolve(self, &NameArgs::default(), &around)
+    }
+
     /// The account and the container that are meant.
     pub(crate) fn resolve_with(&self, names: &NameArgs) -> Result<Account, Failure> {
-        let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
         let file = match std::env::current_dir() {
             Ok(directory) => ConfigFile::find(&directory)?,
             // A directory that was removed has no file.
@@ -94,8 +110,14 @@ impl AccountArgs {
     }
 }
 
+/// A variable of the environment.
+fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+// A connection string may have been typed as the endpoint, so that is hidden too.
 impl std::fmt::Debug for AccountArgs {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AccountArgs").field("endpoint", &self.endpoint).finish_non_exhaustive()
+        f.debug_struct("AccountArgs").finish_non_exhaustive()
     }
 }

@@ -14,6 +14,7 @@ use crate::account::{Account, AccountArgs, NameArgs};
 use crate::args::parse_time;
 use crate::exit::Failure;
 use crate::output::table::Column;
+use crate::output::text::shown;
 use crate::output::{Form, OutputArgs};
 use crate::process::{Signals, print};
 
@@ -116,9 +117,19 @@ impl Context {
         format!("{}/{}", self.account.database, self.account.container)
     }
 
+    /// The container, the account and what named the account. Verbs that change something say it.
+    pub(crate) fn target(&self) -> String {
+        format!("{} on {}", self.container_name(), self.account.described())
+    }
+
+    /// Says on standard error what is done and where, before it is done.
+    pub(crate) fn announce(&self, deed: &str) {
+        eprintln!("{}", shown(&format!("{deed} in {}", self.target())));
+    }
+
     fn opening_failed(&self, error: ProviderError) -> Failure {
         let missing = self.missing_container();
-        if error.message == missing.0 { missing.into_failure() } else { Failure::runtime(error.message) }
+        if error.message == missing.0 { missing.into_failure() } else { Failure::provider(error) }
     }
 
     /// The failure of a request to the container or one of its items. A container that does not
@@ -152,7 +163,8 @@ impl Context {
         print(&self.form.list(columns, rows, now_ms())?)
     }
 
-    /// Prints what `look` returns, once or again and again.
+    /// Prints what `look` returns, once or again and again. A failure that may pass is told, and
+    /// the next look follows.
     pub(crate) async fn show(
         &self,
         watch: WatchArgs,
@@ -162,13 +174,15 @@ impl Context {
         let mut signals = Signals::listen()?;
         let is_terminal = std::io::stdout().is_terminal();
         loop {
-            let text = tokio::select! {
-                text = look() => text?,
+            let looked = tokio::select! {
+                looked = look() => looked,
                 _ = signals.next() => return Ok(()),
             };
-            match is_terminal {
-                true => print(&format!("{ERASE_SCREEN}{text}"))?,
-                false => print(&text)?,
+            match looked {
+                Ok(text) if is_terminal => print(&format!("{ERASE_SCREEN}{text}"))?,
+                Ok(text) => print(&text)?,
+                Err(failure) if failure.is_transient() => eprintln!("{}", shown(failure.message())),
+                Err(failure) => return Err(failure),
             }
             tokio::select! {
                 () = tokio::time::sleep(interval) => {}

@@ -1,10 +1,16 @@
 //! `Failure`: the error message and the exit code with which the program ends.
 
 use std::fmt::Display;
+use std::io::Write;
 use std::process::ExitCode;
 
+use duroxide::providers::ProviderError;
 use perihelion_server::{StartError, StartErrorKind};
 
+use crate::escape::shown;
+
+/// Nobody reads standard output any more, as with `| head`. That is not an error.
+const NO_READER: u8 = 0;
 /// An error while starting or running.
 const RUNTIME: u8 = 1;
 /// Wrong usage. clap uses the same code.
@@ -45,26 +51,33 @@ pub(crate) struct Failure {
     message: String,
     /// What the user can do, on a second line.
     advice: Option<String>,
+    /// Whether the same may succeed later, without a change by the user.
+    is_transient: bool,
 }
 
 impl Failure {
     pub(crate) fn usage(message: impl Display, advice: &str) -> Failure {
-        Failure { code: USAGE, message: message.to_string(), advice: Some(advice.to_owned()) }
+        Failure {
+            code: USAGE,
+            message: message.to_string(),
+            advice: Some(advice.to_owned()),
+            is_transient: false,
+        }
     }
 
     /// What was named does not exist.
     pub(crate) fn not_found(message: impl Display) -> Failure {
-        Failure { code: NOT_FOUND, message: message.to_string(), advice: None }
+        Failure { code: NOT_FOUND, message: message.to_string(), advice: None, is_transient: false }
     }
 
     /// A workflow that was waited for failed or was cancelled.
     pub(crate) fn workflow(message: impl Display) -> Failure {
-        Failure { code: WORKFLOW_FAILED, message: message.to_string(), advice: None }
+        Failure { code: WORKFLOW_FAILED, message: message.to_string(), advice: None, is_transient: false }
     }
 
     /// The time of a wait ran out.
     pub(crate) fn timeout(message: impl Display) -> Failure {
-        Failure { code: TIMEOUT, message: message.to_string(), advice: None }
+        Failure { code: TIMEOUT, message: message.to_string(), advice: None, is_transient: false }
     }
 
     pub(crate) fn message(&self) -> &str {
@@ -76,20 +89,30 @@ impl Failure {
     }
 
     pub(crate) fn runtime(message: impl Display) -> Failure {
-        Failure { code: RUNTIME, message: message.to_string(), advice: None }
+        Failure { code: RUNTIME, message: message.to_string(), advice: None, is_transient: false }
     }
 
     /// A data directory that is damaged or cannot be read.
     pub(crate) fn data(message: impl Display) -> Failure {
         let advice =
             "nothing was repaired: restore a backup, or copy what can be read into another directory";
-        Failure { code: DATA_DIRECTORY, message: message.to_string(), advice: Some(advice.to_owned()) }
+        Failure {
+            code: DATA_DIRECTORY,
+            message: message.to_string(),
+            advice: Some(advice.to_owned()),
+            is_transient: false,
+        }
     }
 
     /// A running server that can no longer write its data.
     pub(crate) fn store(message: impl Display) -> Failure {
         let advice = "start it again when the disk is healthy and has room; what was acknowledged is safe";
-        Failure { code: STORE, message: message.to_string(), advice: Some(advice.to_owned()) }
+        Failure {
+            code: STORE,
+            message: message.to_string(),
+            advice: Some(advice.to_owned()),
+            is_transient: false,
+        }
     }
 
     pub(crate) fn start(error: &StartError) -> Failure {
@@ -100,20 +123,54 @@ impl Failure {
             }
             StartErrorKind::Certificate | StartErrorKind::Other => (RUNTIME, None),
         };
-        Failure { code, message: error.to_string(), advice: advice.map(str::to_owned) }
+        Failure { code, message: error.to_string(), advice: advice.map(str::to_owned), is_transient: false }
     }
 
-    /// Writes the message to standard error and returns the exit code.
+    /// A failure of the provider.
+    pub(crate) fn provider(error: ProviderError) -> Failure {
+        let is_transient = error.is_retryable();
+        Failure { is_transient, ..Failure::runtime(error.message) }
+    }
+
+    /// Standard output has no reader any more. The program ends quietly.
+    pub(crate) fn no_reader() -> Failure {
+        Failure { code: NO_READER, ..Failure::runtime("nobody reads standard output any more") }
+    }
+
+    pub(crate) fn is_transient(&self) -> bool {
+        self.is_transient
+    }
+
+    /// Writes the message to standard error and returns the exit code. Without standard error the
+    /// code says enough.
     pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("perihelion: {}", self.message);
-        if let Some(advice) = &self.advice {
-            eprintln!("  {advice}");
+        if self.code != NO_READER {
+            let _ = std::io::stderr().lock().write_all(self.text().as_bytes());
         }
         ExitCode::from(self.code)
+    }
+
+    /// The message and the advice. A message may have texts of others, such as an answer of the
+    /// service; its lines stay, and characters that act on a terminal are escaped.
+    fn text(&self) -> String {
+        let lines: Vec<String> = self.message.lines().map(shown).collect();
+        let advice = self.advice.as_ref().map(|advice| format!("  {}\n", shown(advice)));
+        format!("perihelion: {}\n{}", lines.join("\n"), advice.unwrap_or_default())
     }
 
     #[cfg(test)]
     pub(crate) fn code(&self) -> u8 {
         self.code
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_keeps_its_lines_and_does_not_act_on_the_terminal() {
+        let failure = Failure::runtime("no \x1b[2J\n  \u{202e}x").with_advice("wait");
+        assert_eq!(failure.text(), "perihelion: no \\u{1b}[2J\n  \\u{202e}x\n  wait\n");
     }
 }

@@ -10,6 +10,7 @@ mod banner;
 mod commands;
 mod context;
 mod emulator_image;
+mod escape;
 mod exit;
 mod logs;
 mod output;

@@ -7,10 +7,13 @@
 pub(crate) mod table;
 pub(crate) mod text;
 
+use std::io::IsTerminal;
+
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use self::table::Column;
+use crate::escape::escaped_json;
 use crate::exit::Failure;
 
 // The option of every command with a result.
@@ -58,11 +61,20 @@ impl Form {
     }
 }
 
-fn pretty<T: Serialize + ?Sized>(value: &T) -> Result<String, Failure> {
-    serde_json::to_string_pretty(value).map(|text| text + "\n").map_err(Failure::runtime)
+/// One JSON document on several lines.
+pub(crate) fn pretty<T: Serialize + ?Sized>(value: &T) -> Result<String, Failure> {
+    serde_json::to_string_pretty(value).map(|text| for_reader(&text) + "\n").map_err(Failure::runtime)
 }
 
 /// One line of JSON.
 pub(crate) fn line<T: Serialize>(value: &T) -> Result<String, Failure> {
-    serde_json::to_string(value).map(|text| text + "\n").map_err(Failure::runtime)
+    serde_json::to_string(value).map(|text| for_reader(&text) + "\n").map_err(Failure::runtime)
+}
+
+/// JSON for a program as it is, and for a terminal without characters that act on it.
+fn for_reader(json: &str) -> String {
+    match std::io::stdout().is_terminal() {
+        true => escaped_json(json).into_owned(),
+        false => json.to_owned(),
+    }
 }

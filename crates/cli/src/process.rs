@@ -15,11 +15,14 @@ pub(crate) fn block_on(future: impl Future<Output = Result<(), Failure>>) -> Res
     runtime.block_on(future)
 }
 
-/// Prints to standard output and flushes it.
+/// Prints to standard output and flushes it. A reader that went away ends the program quietly.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let outcome = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    outcome.map_err(|error| Failure::runtime(format!("cannot write to standard output: {error}")))
+    outcome.map_err(|error| match error.kind() {
+        std::io::ErrorKind::BrokenPipe => Failure::no_reader(),
+        _ => Failure::runtime(format!("cannot write to standard output: {error}")),
+    })
 }
 
 /// The signals that ask the program to end. `next` waits for one and returns its name.

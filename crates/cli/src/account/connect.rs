@@ -42,11 +42,18 @@ impl Account {
                     .map_err(|error: Error| Failure::usage(error, "check COSMOS_KEY, --key-file or --key"))?;
                 Client::with_credential(url, credential).await
             }
-            Place::Endpoint { url, key: None } => {
-                return Err(Failure::usage(
-                    format!("the key of the account {url}{} is not given", self.shown_source()),
-                    "set COSMOS_KEY or --key-file, or COSMOS_CONNECTION_STRING in place of endpoint and key",
-                ));
+            Place::Endpoint { key: None, .. } => {
+                let advice = match &self.source {
+                    Source::File(_) => {
+                        "write key_file into the file, or give --key-file; COSMOS_KEY is not used for an \
+                         account that a file names"
+                    }
+                    Source::Option(_) | Source::Variable(_) | Source::Default => {
+                        "set COSMOS_KEY or --key-file, or COSMOS_CONNECTION_STRING in place of endpoint and key"
+                    }
+                };
+                let account = format!("{}{}", self.shown(), self.shown_source());
+                return Err(Failure::usage(format!("the key of the account {account} is not given"), advice));
             }
         };
         let client = connected.map_err(|error| self.connect_failed(&error))?;

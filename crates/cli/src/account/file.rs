@@ -4,13 +4,13 @@
 //! ```toml
 //! [account]
 //! endpoint = "https://shop.documents.azure.com/"   # or connection_string, or data
-//! key_file = "secrets/shop.key"                    # relative to this file
+//! key_file = "secrets/shop.key"                    # in the directory of this file, or below
 //! database = "shop"
 //! container = "workflows"
 //! ```
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -21,6 +21,9 @@ const NAME: &str = "perihelion.toml";
 
 /// The most bytes of the file. It names one account; a longer file is another file.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
+
+/// A file that came with a cloned repository must not send another file of the user to its host.
+pub(super) const OUTSIDE: &str = "key_file must lie in the directory of this file, or below";
 
 const ADVICE: &str = "`perihelion workflow list --help` and docs/cli.md show what the file may have";
 
@@ -53,7 +56,7 @@ pub(super) struct AccountSection {
 
 impl std::fmt::Debug for AccountSection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AccountSection").field("endpoint", &self.endpoint).finish_non_exhaustive()
+        f.debug_struct("AccountSection").finish_non_exhaustive()
     }
 }
 
@@ -86,6 +89,9 @@ impl ConfigFile {
         })?;
         let mut account = sections.account;
         let directory = path.parent().unwrap_or(Path::new(""));
+        if account.key_file.as_deref().is_some_and(|key_file| !stays_below(key_file)) {
+            return Err(OUTSIDE.to_owned());
+        }
         for relative in [&mut account.key_file, &mut account.data].into_iter().flatten() {
             *relative = directory.join(&relative);
         }
@@ -93,9 +99,23 @@ impl ConfigFile {
     }
 }
 
+/// Whether a relative path leads to a place below its directory, as it is written.
+fn stays_below(path: &Path) -> bool {
+    path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_file_outside_the_directory_is_refused() {
+        for outside in ["/etc/key", "../key", "a/../../key"] {
+            let text = format!("[account]\nendpoint = \"https://a/\"\nkey_file = \"{outside}\"\n");
+            let error = ConfigFile::parse(&text, Path::new("/srv/x/perihelion.toml")).unwrap_err();
+            assert_eq!(error, OUTSIDE, "{outside}");
+        }
+    }
 
     #[test]
     fn paths_are_relative_to_the_file() {

@@ -3,8 +3,11 @@
 //!
 //! What names the account is taken whole from the first of these that names one: options,
 //! environment, file. So an endpoint on the command line never meets a connection string of the
-//! environment. Only a missing key is looked for further on: with the endpoint in one place, the
-//! key may be in the environment. Each name of a container is looked for by itself.
+//! environment. Only a missing key is looked for further on: with the endpoint in an option, the
+//! key may be in the environment. An endpoint in the file gets a key from the file or an option
+//! only: a file that came with a cloned repository must not have the user's key sign requests for
+//! its own host. Variables that name two accounts are refused, because a guess would be wrong half
+//! of the time. Each name of a container is looked for by itself.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,7 +15,7 @@ use std::path::{Path, PathBuf};
 use perihelion_wire::signature::EMULATOR_KEY;
 use perihelion_wire::transport::Endpoint;
 
-use super::file::ConfigFile;
+use super::file::{self, ConfigFile};
 use super::{AccountArgs, NameArgs};
 use crate::exit::Failure;
 
@@ -25,7 +28,7 @@ const DEFAULT_NAME: &str = "duroxide";
 /// The most bytes of a key file. A key file holds one short line; a longer file is refused.
 const KEY_FILE_BYTES_MAX: u64 = 4096;
 
-/// The variables that hold a connection string, the first one that is set wins.
+/// The variables that hold a connection string.
 const CONNECTION_STRINGS: [&str; 2] = ["AZURE_COSMOS_CONNECTION_STRING", "COSMOS_CONNECTION_STRING"];
 
 /// The variables that hold an endpoint, each with that of its key.
@@ -61,7 +64,8 @@ pub(crate) enum Place {
 /// What named the account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
-    Options,
+    /// An option, such as `--endpoint`.
+    Option(&'static str),
     /// A variable of the environment.
     Variable(&'static str),
     File(PathBuf),
@@ -98,15 +102,18 @@ impl Account {
             file.and_then(|section| choose(section).clone())
         };
         let (source, mut place) = match by_options(typed)? {
-            Some(place) => (Source::Options, place),
-            None => by_environment(&set).map_or_else(|| by_file(around.file.as_ref()), Ok)?,
+            Some(named) => named,
+            None => by_environment(&set)?.map_or_else(|| by_file(around.file.as_ref()), Ok)?,
         };
+        check_endpoint(&source, &place)?;
+        let may_use_environment = !matches!(source, Source::File(_));
         let typed_key = read_key(typed.key.as_deref(), typed.key_file.as_deref())?;
         match &mut place {
             Place::Endpoint { key, url } => {
                 *key = typed_key
                     .or_else(|| key.take())
-                    .or_else(|| key_in_environment().or_else(|| well_known_key(url)).map(Secret));
+                    .or_else(|| may_use_environment.then(key_in_environment).flatten().map(Secret))
+                    .or_else(|| well_known_key(url).map(Secret));
             }
             Place::ConnectionString(_) | Place::Data(_) if typed_key.is_some() => {
                 return Err(Failure::usage(
@@ -130,6 +137,12 @@ impl Account {
         })
     }
 
+    /// The account and what named it, for verbs that change something.
+    pub(crate) fn described(&self) -> String {
+        let kind = if matches!(self.place, Place::Data(_)) { "the data directory " } else { "" };
+        format!("{kind}{}{}", self.shown(), self.shown_source())
+    }
+
     /// The endpoint, and the key if there is one.
     pub(crate) fn endpoint_and_key(&self) -> Option<(&str, Option<&str>)> {
         match &self.place {
@@ -142,33 +155,66 @@ impl Account {
         }
     }
 
-    /// The account for messages. It contains no secret.
+    /// The account for messages: scheme, host and port, or the data directory. It contains no
+    /// secret, whatever was pasted into an endpoint.
     pub(crate) fn shown(&self) -> String {
         match &self.place {
             Place::Data(path) => path.display().to_string(),
-            Place::ConnectionString(_) | Place::Endpoint { .. } => {
-                self.endpoint_and_key().map_or("the account", |(endpoint, _)| endpoint).to_owned()
-            }
+            Place::ConnectionString(_) | Place::Endpoint { .. } => self
+                .place
+                .endpoint()
+                .map_or_else(|| "the account".to_owned(), |endpoint| endpoint.to_string()),
         }
     }
 
-    /// What named the account, for messages; empty for options.
+    /// What named the account, for messages.
     pub(crate) fn shown_source(&self) -> String {
-        match &self.source {
-            Source::Options => String::new(),
-            Source::Variable(name) => format!(" (from {name})"),
-            Source::File(path) => format!(" (from {})", path.display()),
-            Source::Default => " (the default)".to_owned(),
+        format!(" ({})", self.source)
+    }
+}
+
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Source::Option(name) | Source::Variable(name) => write!(f, "from {name}"),
+            Source::File(path) => write!(f, "from {}", path.display()),
+            Source::Default => f.write_str("the local default"),
         }
     }
 }
 
-fn by_options(typed: &AccountArgs) -> Result<Option<Place>, Failure> {
+impl Place {
+    /// The endpoint; `None` for a data directory, and for a text that is none.
+    fn endpoint(&self) -> Option<Endpoint> {
+        let text = match self {
+            Place::ConnectionString(text) => part_of(text.reveal(), "AccountEndpoint=")?,
+            Place::Endpoint { url, .. } => url,
+            Place::Data(_) => return None,
+        };
+        Endpoint::parse(text).ok()
+    }
+}
+
+/// Refuses an endpoint that is none, and does not repeat it: it may be a connection string.
+fn check_endpoint(source: &Source, place: &Place) -> Result<(), Failure> {
+    match place {
+        Place::Endpoint { .. } if place.endpoint().is_none() => Err(Failure::usage(
+            format!("the endpoint ({source}) is not like https://shop.documents.azure.com/"),
+            "a connection string goes into --connection-string or COSMOS_CONNECTION_STRING",
+        )),
+        Place::Endpoint { .. } | Place::ConnectionString(_) | Place::Data(_) => Ok(()),
+    }
+}
+
+fn by_options(typed: &AccountArgs) -> Result<Option<(Source, Place)>, Failure> {
+    let named = |option, place| Ok(Some((Source::Option(option), place)));
     match (&typed.connection_string, &typed.endpoint, &typed.data) {
         (None, None, None) => Ok(None),
-        (Some(text), None, None) => Ok(Some(Place::ConnectionString(Secret(text.clone())))),
-        (None, Some(url), None) => Ok(Some(Place::Endpoint { url: url.clone(), key: None })),
-        (None, None, Some(path)) => Ok(Some(Place::Data(path.clone()))),
+        (Some(text), None, None) => {
+            named("--connection-string", Place::ConnectionString(Secret(text.clone())))
+        }
+        (None, Some(url), None) => named("--endpoint", Place::Endpoint { url: url.clone(), key: None }),
+        (None, None, Some(path)) => named("--data", Place::Data(path.clone())),
         _ => Err(Failure::usage(
             "the account is named twice",
             "give one of --connection-string, --endpoint and --data",
@@ -176,16 +222,24 @@ fn by_options(typed: &AccountArgs) -> Result<Option<Place>, Failure> {
     }
 }
 
-fn by_environment(set: &impl Fn(&str) -> Option<String>) -> Option<(Source, Place)> {
-    for name in CONNECTION_STRINGS {
-        if let Some(text) = set(name) {
-            return Some((Source::Variable(name), Place::ConnectionString(Secret(text))));
-        }
-    }
-    ENDPOINTS.iter().find_map(|(name, key)| {
+/// The account of the environment. Several variables may name the same one; then the first counts.
+fn by_environment(set: &impl Fn(&str) -> Option<String>) -> Result<Option<(Source, Place)>, Failure> {
+    let strings = CONNECTION_STRINGS
+        .into_iter()
+        .filter_map(|name| Some((name, Place::ConnectionString(Secret(set(name)?)))));
+    let endpoints = ENDPOINTS.into_iter().filter_map(|(name, key)| {
         let (url, key) = (set(name)?, set(key).map(Secret));
-        Some((Source::Variable(name), Place::Endpoint { url, key }))
-    })
+        Some((name, Place::Endpoint { url, key }))
+    });
+    let mut named = strings.chain(endpoints);
+    let Some((first, place)) = named.next() else { return Ok(None) };
+    match named.find(|(_, other)| other.endpoint() != place.endpoint()) {
+        None => Ok(Some((Source::Variable(first), place))),
+        Some((second, _)) => Err(Failure::usage(
+            format!("{first} and {second} name two different accounts"),
+            "unset one of them, or name the account with --endpoint, --connection-string or --data",
+        )),
+    }
 }
 
 /// The account of the file, or else the local server.
@@ -196,6 +250,7 @@ fn by_file(file: Option<&ConfigFile>) -> Result<(Source, Place), Failure> {
         (None, None, None) => return Ok((Source::Default, local())),
         (Some(text), None, None) => Place::ConnectionString(Secret(text.clone())),
         (None, Some(url), None) => {
+            check_key_file(path, account.key_file.as_deref())?;
             let key = read_key(account.key.as_deref(), account.key_file.as_deref())?;
             Place::Endpoint { url: url.clone(), key }
         }
@@ -208,6 +263,20 @@ fn by_file(file: Option<&ConfigFile>) -> Result<(Source, Place), Failure> {
         }
     };
     Ok((Source::File(path.clone()), place))
+}
+
+/// Refuses a key file to which a symbolic link leads out of the directory of `perihelion.toml`.
+/// One that does not exist is told when it is read.
+fn check_key_file(path: &Path, key_file: Option<&Path>) -> Result<(), Failure> {
+    let directory = path.parent().unwrap_or(Path::new("")).canonicalize();
+    let (Ok(directory), Some(Ok(real))) = (directory, key_file.map(Path::canonicalize)) else {
+        return Ok(());
+    };
+    if real.starts_with(&directory) {
+        return Ok(());
+    }
+    let advice = "move the key there, or give --key-file";
+    Err(Failure::usage(format!("{}: {}", path.display(), file::OUTSIDE), advice))
 }
 
 fn read_key(key: Option<&str>, file: Option<&Path>) -> Result<Option<Secret>, Failure> {

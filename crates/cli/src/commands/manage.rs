@@ -2,6 +2,9 @@
 //!
 //! The interface answers unsigned requests only from the machine on which the server runs. A
 //! signed request works from everywhere, also through the published port of a container.
+//!
+//! The file perihelion.toml is not read: a request may empty the server, and a file that came with
+//! a cloned repository must not choose it.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -29,7 +32,7 @@ Without a key the request is signed with the emulators' well-known key.";
 
 /// Send a signed request to the management interface of a server.
 #[derive(Debug, Args)]
-#[command(after_help = format!("{EXAMPLES}\n\n{}\n\n{}", account::HELP, exit::HELP))]
+#[command(after_help = format!("{EXAMPLES}\n\n{}\n\n{}", account::HELP_WITHOUT_FILE, exit::HELP))]
 pub(crate) struct ManageArgs {
     #[command(flatten)]
     account: AccountArgs,
@@ -66,13 +69,13 @@ async fn send_and_print(typed: ManageArgs) -> Result<(), Failure> {
 
 /// The request, and how messages name it.
 fn signed_request(typed: &ManageArgs) -> Result<(Request, String), Failure> {
-    let account = typed.account.resolve()?;
+    let account = typed.account.resolve_without_file()?;
     let (endpoint_text, key) = account.endpoint_and_key().ok_or_else(|| {
         Failure::usage("no server is named", "name one with --endpoint or COSMOS_ENDPOINT; --data has none")
     })?;
     let endpoint = Endpoint::parse(endpoint_text).map_err(|_| {
         Failure::usage(
-            format!("{endpoint_text:?} is not an endpoint"),
+            format!("the endpoint of the account{} is none", account.shown_source()),
             "write it like http://127.0.0.1:8081/",
         )
     })?;
@@ -91,7 +94,7 @@ fn signed_request(typed: &ManageArgs) -> Result<(Request, String), Failure> {
     let authorization = key.authorization_header(method.as_str(), MANAGEMENT_TYPE, &path, &date);
     let date = HeaderValue::from_str(&date).map_err(Failure::runtime)?;
     let headers = HeaderMap::from_iter([(headers::MS_DATE, date), (headers::AUTHORIZATION, authorization)]);
-    let shown = format!("{method} /{path} on {endpoint_text}");
+    let shown = format!("{method} /{path} on {}", account.shown());
     let body = typed.body.clone().unwrap_or_default().into();
     let deadline = (tokio::time::Instant::now() + TIMEOUT).into_std();
     Ok((Request { endpoint, method, target, headers, body, deadline, route: Route::default() }, shown))

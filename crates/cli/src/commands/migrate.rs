@@ -87,7 +87,7 @@ async fn move_instances(client: Client, typed: MigrateArgs) -> Result<(), Failur
             eprintln!("{} instances, {} events", report.instances, report.events);
         }
     };
-    let report = migration.run(progress).await.map_err(|error| Failure::runtime(error.message))?;
+    let report = migration.run(progress).await.map_err(Failure::provider)?;
     if !report.failed.is_empty() {
         return Err(cannot_move(&report, is_dry));
     }

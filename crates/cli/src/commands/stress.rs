@@ -58,11 +58,10 @@ The table has one row for each concurrency:
   409/412    writes that lost against another writer, in all
   429        throttled answers, in all
 
-Without an account the engine runs in memory. An account is named by the options, by
+Without an account the engine runs in memory. An account is named by the options or by
 the environment (AZURE_COSMOS_CONNECTION_STRING, COSMOS_CONNECTION_STRING, or
-COSMOS_ENDPOINT with COSMOS_KEY) or by perihelion.toml, or --data names a data
-directory. Then the run creates a database or
-a container of its own and removes it at the end, also after Ctrl-C. A container that
+COSMOS_ENDPOINT with COSMOS_KEY), or --data names a data directory. The file
+perihelion.toml is not read. Then the run creates a database or a container of its own and removes it at the end, also after Ctrl-C. A container that
 exists is used only when --container names it. It must hold no unfinished workflows,
 and no other program may use it meanwhile. It stays, without the instances of this run.
 

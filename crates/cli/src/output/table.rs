@@ -3,7 +3,14 @@
 
 use unicode_width::UnicodeWidthStr;
 
-use super::text::shown;
+use super::text::{cut, shown};
+
+/// The most characters of a cell and of a heading in a table with columns. A longer one would push
+/// the other columns out of sight; JSON has the whole text.
+const CELL_CHARS_MAX: usize = 240;
+
+/// The most characters of a text beside its name, which has a line of its own.
+const TEXT_CHARS_MAX: usize = 8000;
 
 /// A column of a table of `T`.
 pub(crate) struct Column<T> {
@@ -34,7 +41,7 @@ impl<T> Column<T> {
 /// A table with a head.
 pub(crate) fn render<T>(columns: &[Column<T>], rows: &[T], now_ms: u64) -> String {
     let head = columns.iter().map(|column| column.head.to_owned()).collect();
-    let cells = |row: &T| columns.iter().map(|column| shown(&(column.cell)(row, now_ms))).collect();
+    let cells = |row: &T| columns.iter().map(|column| cell(&(column.cell)(row, now_ms))).collect();
     let lines: Vec<Vec<String>> = std::iter::once(head).chain(rows.iter().map(cells)).collect();
     let sides: Vec<Side> = columns.iter().map(|column| column.side).collect();
     aligned(&lines, &sides)
@@ -45,7 +52,7 @@ pub(crate) fn grid(heads: &[String], rows: &[Vec<String>]) -> String {
     if heads.is_empty() {
         return String::new();
     }
-    let escaped = |line: &Vec<String>| line.iter().map(|cell| shown(cell)).collect();
+    let escaped = |line: &Vec<String>| line.iter().map(|text| cell(text)).collect();
     let lines: Vec<Vec<String>> = std::iter::once(&heads.to_vec()).chain(rows).map(escaped).collect();
     aligned(&lines, &vec![Side::Left; heads.len()])
 }
@@ -53,8 +60,13 @@ pub(crate) fn grid(heads: &[String], rows: &[Vec<String>]) -> String {
 /// Names with their texts, one per line.
 pub(crate) fn pairs(lines: &[(&str, String)]) -> String {
     let lines: Vec<Vec<String>> =
-        lines.iter().map(|(name, text)| vec![(*name).to_owned(), shown(text)]).collect();
+        lines.iter().map(|(name, text)| vec![cell(name), shown(&cut(text, TEXT_CHARS_MAX))]).collect();
     aligned(&lines, &[Side::Left, Side::Left])
+}
+
+/// A text as a cell shows it. It is cut first: escapes are not cut in two.
+pub(crate) fn cell(text: &str) -> String {
+    shown(&cut(text, CELL_CHARS_MAX))
 }
 
 fn aligned(lines: &[Vec<String>], sides: &[Side]) -> String {
@@ -80,6 +92,15 @@ fn aligned(lines: &[Vec<String>], sides: &[Side]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_cell_and_a_long_heading_are_cut() {
+        let long = "x".repeat(100_000);
+        let text = grid(std::slice::from_ref(&long), &[vec![long.clone()]]);
+        let expected = format!("{}…", "x".repeat(CELL_CHARS_MAX - 1));
+        assert_eq!(text, format!("{expected}\n{expected}\n"));
+        assert!(pairs(&[("id", long)]).chars().count() < TEXT_CHARS_MAX + 10);
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

@@ -1,28 +1,8 @@
-//! Texts of others in a terminal: ids, inputs and custom statuses may have any characters, also
-//! those that move the cursor, change colours or turn the direction of the text. They are shown
-//! escaped.
+//! Texts for people: cut, counted, ages and times.
 
 use perihelion_model::timestamp;
 
-/// A text on one line, without characters that act on the terminal.
-pub(crate) fn shown(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\n' => shown.push_str("\\n"),
-            '\t' => shown.push_str("\\t"),
-            '\r' => shown.push_str("\\r"),
-            c if c.is_control() || is_invisible(c) => shown.push_str(&format!("\\u{{{:x}}}", c as u32)),
-            c => shown.push(c),
-        }
-    }
-    shown
-}
-
-/// Marks that change the direction of a text, and line separators.
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-}
+pub(crate) use crate::escape::shown;
 
 /// The text, cut to this many characters. A cut text ends with an ellipsis.
 pub(crate) fn cut(text: &str, chars_max: usize) -> String {
@@ -68,11 +48,6 @@ pub(crate) fn time(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn characters_that_act_on_a_terminal_are_escaped() {
-        assert_eq!(shown("a\x1b[31mb\nc\u{202e}d\u{9b}é 漢"), "a\\u{1b}[31mb\\nc\\u{202e}d\\u{9b}é 漢");
-    }
 
     #[test]
     fn texts_are_cut_at_characters() {

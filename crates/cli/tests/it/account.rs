@@ -2,7 +2,7 @@
 //! never printed.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use perihelion_testkit::ScratchDirectory;
 use perihelion_wire::signature::EMULATOR_KEY;
@@ -105,4 +105,93 @@ fn a_data_directory_is_used_without_a_server_and_never_beside_one() {
     let count = ["workflow", "count", "-o", "jsonl", "--data", data_text];
     let counted = check(&mut command(&scratch, &count), 0, "");
     assert_eq!(counted, "{\"total\":1,\"isComplete\":true,\"byStatus\":{\"Pending\":1}}\n");
+}
+
+/// An endpoint at which nobody listens. A command that connects to it fails in another way than one
+/// that refuses to.
+const NOBODY: &str = "http://127.0.0.1:1/";
+
+#[test]
+fn a_file_gets_no_key_of_the_environment_and_none_from_outside_its_directory() {
+    let scratch = ScratchDirectory::new();
+    let project = scratch.path().join("project");
+    std::fs::create_dir(&project).expect("a directory");
+    std::fs::write(scratch.path().join("key"), SECRET).expect("a key");
+    let file = project.join("perihelion.toml");
+    let list = |text: &str| {
+        std::fs::write(&file, format!("[account]\nendpoint = \"https://shop.invalid/\"\n{text}"))
+            .expect("a file");
+        let mut list = command(&scratch, &LIST);
+        list.current_dir(&project).env("COSMOS_KEY", SECRET);
+        list
+    };
+    check(&mut list(""), 2, "COSMOS_KEY is not used for an account that a file names");
+    let outside = "key_file must lie in the directory of this file";
+    check(&mut list("key_file = \"../key\"\n"), 2, outside);
+    let absolute = format!("key_file = {:?}\n", scratch.path().join("key").display().to_string());
+    check(&mut list(&absolute), 2, outside);
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("../key", project.join("link")).expect("a link");
+        check(&mut list("key_file = \"link\"\n"), 2, outside);
+    }
+}
+
+#[test]
+fn manage_and_stress_do_not_read_the_file() {
+    let scratch = ScratchDirectory::new();
+    let file = format!("[account]\nendpoint = \"{NOBODY}\"\nkey = \"{SECRET}\"\n");
+    std::fs::write(scratch.path().join("perihelion.toml"), file).expect("a file");
+    let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
+    let endpoint = format!("http://127.0.0.1:{}/", server.port());
+    let mut manage = command(&scratch, &["manage", "GET", "counters"]);
+    check(manage.current_dir(scratch.path()).env("COSMOS_ENDPOINT", &endpoint), 0, "");
+    let stress = ["stress", "--orchestrations", "1", "--activities", "1", "--concurrency", "1", "-o", "json"];
+    let report = check(command(&scratch, &stress).current_dir(scratch.path()), 0, "");
+    assert!(!report.contains("127.0.0.1:1/"), "{report}");
+    check(command(&scratch, &LIST).current_dir(scratch.path()), 1, "cannot connect to the account");
+}
+
+#[test]
+fn variables_that_name_two_accounts_are_refused_by_every_command() {
+    let scratch = ScratchDirectory::new();
+    let string = format!("AccountEndpoint=https://shop.invalid/;AccountKey={SECRET};");
+    for arguments in [&LIST[..], &["manage", "POST", "reset"], &["workflow", "list"], &["stress"]] {
+        let mut command = command(&scratch, arguments);
+        command.env("AZURE_COSMOS_CONNECTION_STRING", &string).env("COSMOS_ENDPOINT", NOBODY);
+        check(
+            &mut command,
+            2,
+            "AZURE_COSMOS_CONNECTION_STRING and COSMOS_ENDPOINT name two different accounts",
+        );
+    }
+}
+
+#[test]
+fn a_connection_string_in_place_of_an_endpoint_is_not_printed() {
+    let scratch = ScratchDirectory::new();
+    let string = format!("AccountEndpoint={NOBODY};AccountKey={SECRET};");
+    for arguments in [&LIST[..], &["manage", "GET", "counters"]] {
+        check(
+            command(&scratch, arguments).env("COSMOS_ENDPOINT", &string),
+            2,
+            "the endpoint (from COSMOS_ENDPOINT)",
+        );
+        let typed = [arguments, &["--endpoint", &string]].concat();
+        check(&mut command(&scratch, &typed), 2, "the endpoint (from --endpoint)");
+    }
+}
+
+/// `perihelion ... | head` closes the pipe early.
+#[test]
+fn a_reader_that_goes_away_ends_a_command_quietly() {
+    let scratch = ScratchDirectory::new();
+    let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
+    let endpoint = format!("http://127.0.0.1:{}/", server.port());
+    create(&scratch, &endpoint);
+    let mut list = command(&scratch, &[&LIST[..], &["--endpoint", &endpoint]].concat());
+    let mut list = list.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+    drop(list.stdout.take());
+    let Output { status, stderr, .. } = list.wait_with_output().expect("the program ends");
+    assert_eq!((status.code(), text(&stderr).as_str()), (Some(0), ""));
 }

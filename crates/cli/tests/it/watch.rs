@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use perihelion_testkit::ScratchDirectory;
 
-use crate::program::{RunningServer, command};
+use crate::program::{RunningServer, command, text};
 
 #[test]
 fn a_watched_list_is_shown_again_until_a_signal() {
@@ -23,6 +23,39 @@ fn a_watched_list_is_shown_again_until_a_signal() {
         let line = lines.next().expect("a line").expect("text");
         assert!(line.contains("\"instanceId\":\"hello-1\""), "{line}");
     }
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "INT", &id]).status().expect("kill runs").success());
+    assert_eq!(child.wait().expect("an exit status").code(), Some(0));
+}
+
+/// The driver tries a request again for a while; so many refusals last longer than that.
+const REFUSALS: &str = r#"{"operation":"query","count":60,"status":503}"#;
+
+#[test]
+fn a_watched_list_goes_on_after_failures_that_pass() {
+    let scratch = ScratchDirectory::new();
+    let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
+    let endpoint = format!("http://127.0.0.1:{}/", server.port());
+    let run = |arguments: &[&str]| {
+        let arguments = [arguments, &["--endpoint", &endpoint]].concat();
+        let output = command(&scratch, &arguments).output().expect("the binary runs");
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    };
+    run(&["container", "create", "duroxide/duroxide", "--workflows"]);
+    run(&["workflow", "start", "hello", "--id", "hello-1"]);
+    let watch = ["workflow", "list", "-o", "jsonl", "--watch=100ms", "--endpoint", &endpoint];
+    let mut watch = command(&scratch, &watch);
+    let mut child = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    lines.next().expect("a line").expect("text");
+    run(&["manage", "POST", "faults", REFUSALS]);
+    let mut errors = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    errors.next().expect("a failure is told").expect("text");
+    run(&["manage", "DELETE", "faults"]);
+    // Lines that were printed before the failures may still be in the pipe; a new workflow is not.
+    run(&["workflow", "start", "hello", "--id", "hello-2"]);
+    let seen = lines.map(|line| line.expect("text")).any(|line| line.contains("\"instanceId\":\"hello-2\""));
+    assert!(seen, "the list was not shown again");
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-s", "INT", &id]).status().expect("kill runs").success());
     assert_eq!(child.wait().expect("an exit status").code(), Some(0));

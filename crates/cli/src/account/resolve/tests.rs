@@ -57,23 +57,26 @@ fn the_first_place_that_names_an_account_wins_whole() {
         ("COSMOS_CONNECTION_STRING", cosmos),
         ("AZURE_COSMOS_CONNECTION_STRING", azure),
     ]));
-    let one: &'static [(&str, &str)] =
-        Box::leak(Box::new([endpoint[0], endpoint[1], ("COSMOS_CONNECTION_STRING", cosmos)]));
+    let one: &'static [(&str, &str)] = Box::leak(Box::new([
+        ("COSMOS_CONNECTION_STRING", cosmos),
+        ("COSMOS_ENDPOINT", "https://COSMOS:443"),
+        ("COSMOS_KEY", "c2VjcmV0Mw=="),
+    ]));
     let endpoint: &'static [(&str, &str)] = Box::leak(Box::new(endpoint));
     let case = |options, variables, file, expected| Case { options, variables, file, expected };
     for case in [
-        case(&[], &[], None, "http://127.0.0.1:8081/ (the default) key=well-known duroxide/duroxide"),
+        case(&[], &[], None, "http://127.0.0.1:8081 (the local default) key=well-known duroxide/duroxide"),
         case(
             &[],
             &[],
             Some("database = \"shop\""),
-            "http://127.0.0.1:8081/ (the default) key=well-known shop/duroxide",
+            "http://127.0.0.1:8081 (the local default) key=well-known shop/duroxide",
         ),
         case(
             &[],
             &[],
             Some(file),
-            "https://file/ (from /srv/x/perihelion.toml) key=c2VjcmV0NA== shop/duroxide",
+            "https://file (from /srv/x/perihelion.toml) key=c2VjcmV0NA== shop/duroxide",
         ),
         case(
             &[],
@@ -81,62 +84,61 @@ fn the_first_place_that_names_an_account_wins_whole() {
             Some("data = \"d\""),
             "/srv/x/d (from /srv/x/perihelion.toml) key=- duroxide/duroxide",
         ),
-        case(&[], endpoint, Some(file), "https://env/ (from COSMOS_ENDPOINT) key=c2VjcmV0Mw== shop/duroxide"),
+        case(&[], endpoint, Some(file), "https://env (from COSMOS_ENDPOINT) key=c2VjcmV0Mw== shop/duroxide"),
         case(
             &[],
             one,
             None,
-            "https://cosmos/ (from COSMOS_CONNECTION_STRING) key=c2VjcmV0Mg== duroxide/duroxide",
+            "https://cosmos (from COSMOS_CONNECTION_STRING) key=c2VjcmV0Mg== duroxide/duroxide",
         ),
         case(
-            &[],
+            &["--endpoint", "https://typed/"],
             both,
-            None,
-            "https://azure/ (from AZURE_COSMOS_CONNECTION_STRING) key=c2VjcmV0 duroxide/duroxide",
+            Some(file),
+            "https://typed (from --endpoint) key=- shop/duroxide",
         ),
-        case(&["--endpoint", "https://typed/"], both, Some(file), "https://typed/ key=- shop/duroxide"),
         case(
             &["--endpoint", "https://typed/"],
             endpoint,
             None,
-            "https://typed/ key=c2VjcmV0Mw== duroxide/duroxide",
+            "https://typed (from --endpoint) key=c2VjcmV0Mw== duroxide/duroxide",
         ),
         case(
             &["--endpoint", "https://typed/", "--key", "a2V5"],
             endpoint,
             None,
-            "https://typed/ key=a2V5 duroxide/duroxide",
+            "https://typed (from --endpoint) key=a2V5 duroxide/duroxide",
         ),
         case(
             &["--key", "a2V5"],
             &[],
             Some(file),
-            "https://file/ (from /srv/x/perihelion.toml) key=a2V5 shop/duroxide",
+            "https://file (from /srv/x/perihelion.toml) key=a2V5 shop/duroxide",
         ),
         case(
             &["--key", "a2V5"],
             endpoint,
             None,
-            "https://env/ (from COSMOS_ENDPOINT) key=a2V5 duroxide/duroxide",
+            "https://env (from COSMOS_ENDPOINT) key=a2V5 duroxide/duroxide",
         ),
         case(
             &["--endpoint", "http://localhost:1/"],
             &[],
             None,
-            "http://localhost:1/ key=well-known duroxide/duroxide",
+            "http://localhost:1 (from --endpoint) key=well-known duroxide/duroxide",
         ),
-        case(&["--data", "./d"], endpoint, Some(file), "./d key=- shop/duroxide"),
+        case(&["--data", "./d"], endpoint, Some(file), "./d (from --data) key=- shop/duroxide"),
         case(
             &["--database", "a", "--container", "b"],
             &[("COSMOS_DATABASE", "c"), ("COSMOS_ENDPOINT", " "), ("COSMOSDB_ENDPOINT", "https://db/")],
             Some(file),
-            "https://db/ (from COSMOSDB_ENDPOINT) key=- a/b",
+            "https://db (from COSMOSDB_ENDPOINT) key=- a/b",
         ),
         case(
             &[],
             &[("COSMOS_DATABASE", "c"), ("COSMOS_CONTAINER", "d")],
             Some(file),
-            "https://file/ (from /srv/x/perihelion.toml) key=c2VjcmV0NA== c/d",
+            "https://file (from /srv/x/perihelion.toml) key=c2VjcmV0NA== c/d",
         ),
     ] {
         assert_eq!(resolved(&case), case.expected);
@@ -157,4 +159,56 @@ fn an_account_that_is_named_twice_is_refused() {
     refused(&["--endpoint", "https://a/", "--key", "c2VjcmV0", "--key-file", "f"], None, "both a key and");
     refused(&["--data", "d", "--key", "c2VjcmV0"], None, "not named by an endpoint");
     refused(&["--endpoint", "https://a/", "--key-file", "/no/such/file"], None, "/no/such/file");
+}
+
+const SIGNED: &[(&str, &str)] = &[("COSMOS_KEY", "c2VjcmV0"), ("COSMOSDB_KEY", "c2VjcmV0")];
+
+#[test]
+fn an_endpoint_in_the_file_never_gets_a_key_of_the_environment() {
+    let check = |options, file: &'static str, expected: &str| {
+        let case = Case { options, variables: SIGNED, file: Some(file), expected: "" };
+        assert_eq!(resolved(&case), expected, "{file}");
+    };
+    let path = "from /srv/x/perihelion.toml";
+    check(&[], "endpoint = \"https://evil/\"", &format!("https://evil ({path}) key=- duroxide/duroxide"));
+    check(
+        &["--key", "a2V5"],
+        "endpoint = \"https://evil/\"",
+        &format!("https://evil ({path}) key=a2V5 duroxide/duroxide"),
+    );
+    check(
+        &[],
+        "endpoint = \"http://localhost:8081/\"",
+        &format!("http://localhost:8081 ({path}) key=well-known duroxide/duroxide"),
+    );
+}
+
+#[test]
+fn variables_that_name_two_accounts_are_refused_unless_an_option_names_one() {
+    let azure = ("AZURE_COSMOS_CONNECTION_STRING", "AccountEndpoint=https://azure/;AccountKey=c2VjcmV0;");
+    let two: &'static [(&str, &str)] =
+        Box::leak(Box::new([azure, ("COSMOS_ENDPOINT", "http://localhost:8081")]));
+    let text = resolved(&Case { options: &[], variables: two, file: None, expected: "" });
+    let words = "AZURE_COSMOS_CONNECTION_STRING and COSMOS_ENDPOINT name two different accounts";
+    assert!(text.starts_with("Failure { code: 2") && text.contains(words), "{text}");
+    assert!(!text.contains("c2VjcmV0"), "{text}");
+    let options = &["--endpoint", "https://typed/"];
+    let text = resolved(&Case { options, variables: two, file: None, expected: "" });
+    assert_eq!(text, "https://typed (from --endpoint) key=- duroxide/duroxide");
+}
+
+#[test]
+fn a_connection_string_in_place_of_an_endpoint_is_refused_and_not_repeated() {
+    let string = "AccountEndpoint=https://a/;AccountKey=c2VjcmV0;";
+    for pasted in [string, "https://a/;AccountKey=c2VjcmV0;", "https://me:c2VjcmV0@a/"] {
+        let options: &'static [&str] = Box::leak(Box::new(["--endpoint", pasted]));
+        let variables: &'static [(&str, &str)] = Box::leak(Box::new([("COSMOS_ENDPOINT", pasted)]));
+        for (options, variables, name) in
+            [(options, SIGNED, "--endpoint"), (&[], variables, "COSMOS_ENDPOINT")]
+        {
+            let text = resolved(&Case { options, variables, file: None, expected: "" });
+            assert!(text.starts_with("Failure { code: 2") && text.contains(name), "{text}");
+            assert!(!text.contains("c2VjcmV0"), "{text}");
+        }
+    }
 }

@@ -8,6 +8,7 @@ use perihelion_client::{ContainerProperties, Error, Throughput};
 
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::output::text::shown;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -59,16 +60,20 @@ pub(super) async fn run(typed: CreateArgs, context: &Context) -> Result<(), Fail
     let name = &typed.name;
     context
         .with_client(async |client| {
+            let account = context.account.described();
             let failed = |error: Error| match error.is_conflict() {
-                true => Failure::runtime(format!("the container {name} exists already")),
-                false => Failure::runtime(format!("cannot create the container {name}: {}", error.message())),
+                true => Failure::runtime(format!("the container {name} exists already on {account}")),
+                false => Failure::runtime(format!(
+                    "cannot create the container {name} on {account}: {}",
+                    error.message()
+                )),
             };
             let database = client.create_database_if_missing(&name.database).await.map_err(failed)?;
             database.create_container(&properties).await.map_err(failed)?;
             Ok(())
         })
         .await?;
-    eprintln!("created {name}");
+    eprintln!("{}", shown(&format!("created {name} on {}", context.account.described())));
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use super::put::{parse_etag, print_written};
 use crate::commands::workflow::confirm;
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::output::text::shown;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -48,12 +49,13 @@ pub(super) async fn run(typed: DeleteArgs, context: &Context) -> Result<(), Fail
             let key = key.of_id(context, container, &id).await?;
             if dry_run {
                 container.read::<serde_json::Value>(key, &id).await.map_err(failed)?;
-                eprintln!("would delete {id}");
+                eprintln!("{}", shown(&format!("would delete {id} in {}", context.target())));
                 return Ok(());
             }
             if !yes {
-                confirm(&format!("delete the item {id:?} of {}", context.container_name()))?;
+                confirm(&format!("delete the item {id:?} in {}", context.target()))?;
             }
+            context.announce(&format!("deleting {id}"));
             let written = container.delete_with(key, &id, &options).await.map_err(failed)?;
             print_written(context, &id, "deleted", &written)
         })

@@ -99,6 +99,7 @@ pub(super) async fn run(typed: PatchArgs, context: &Context) -> Result<(), Failu
     }
     let written = context.with_container(async |container| {
         let key = typed.key.of_id(context, container, &typed.id).await?;
+        context.announce(&format!("changing {}", typed.id));
         let written = container.patch_with(key, &typed.id, &patch, &options).await;
         written.map_err(|error| context.request_failed(&format!("cannot change {:?}", typed.id), &error))
     });

@@ -60,6 +60,7 @@ pub(super) async fn run(typed: PutArgs, context: &Context) -> Result<(), Failure
     let etag = parse_etag(typed.if_match.as_deref())?;
     let written = context.with_container(async |container| {
         let key = typed.key.of_document(context, container, &document).await?;
+        context.announce(&format!("writing {id}"));
         let written = match (&etag, typed.create) {
             (Some(etag), _) => {
                 let options = ItemOptions::new().with_if_match(etag);

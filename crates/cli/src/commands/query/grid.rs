@@ -18,12 +18,14 @@ const SYSTEM_MEMBERS: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_t
 pub(super) fn render(rows: &[Value]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in rows.iter().filter_map(Value::as_object).flat_map(Object::iter) {
+        if names.len() == COLUMNS_MAX {
+            break;
+        }
         if !SYSTEM_MEMBERS.contains(&name) && !names.contains(&name) {
             names.push(name);
         }
     }
     let has_values = rows.iter().any(|row| row.as_object().is_none());
-    names.truncate(COLUMNS_MAX);
     let heads = names.iter().map(|name| (*name).to_owned());
     let heads: Vec<String> = has_values.then(|| "VALUE".to_owned()).into_iter().chain(heads).collect();
     let cells = |row: &Value| -> Vec<String> {
@@ -55,5 +57,15 @@ mod tests {
         assert_eq!(render(&rows(documents)), "id  n     tags\n1   7\n2   null  [\"a\",\"b\"]\n");
         assert_eq!(render(&rows(r#"[3, {"a": "x\ny"}]"#)), "VALUE  a\n3\n       x\\ny\n");
         assert_eq!(render(&[]), "");
+    }
+
+    #[test]
+    fn columns_end_at_their_maximum() {
+        let members: Vec<String> = (0..40).map(|number| format!("\"m{number}\": {number}")).collect();
+        let text = render(&rows(&format!("[{{{}}}]", members.join(", "))));
+        assert_eq!(
+            text.lines().next().unwrap().split("  ").filter(|head| !head.is_empty()).count(),
+            COLUMNS_MAX
+        );
     }
 }

@@ -68,7 +68,7 @@ pub(super) async fn run(typed: ListArgs, context: &Context) -> Result<(), Failur
         .with_provider(async |provider| {
             context
                 .show(typed.watch, async || {
-                    let queues = provider.queues().await.map_err(|error| Failure::runtime(error.message))?;
+                    let queues = provider.queues().await.map_err(Failure::provider)?;
                     let rows: Vec<Queue> = queues.into_iter().map(Queue::from).collect();
                     context.form.list(COLUMNS, &rows, now_ms())
                 })

@@ -71,8 +71,7 @@ pub(super) async fn run(typed: ListArgs, context: &Context) -> Result<(), Failur
         .with_provider(async |provider| {
             context
                 .show(typed.watch, async || {
-                    let sessions =
-                        provider.sessions().await.map_err(|error| Failure::runtime(error.message))?;
+                    let sessions = provider.sessions().await.map_err(Failure::provider)?;
                     let now_ms = now_ms();
                     let is_wanted = |row: &SessionInfo| !typed.held || row.locked_until_ms > now_ms;
                     let rows: Vec<Session> =

@@ -58,13 +58,14 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Connects to the account, or starts the engine in memory. Creates nothing.
+    /// Connects to the account, or starts the engine in memory. Creates nothing. A load is never
+    /// put on an account that only perihelion.toml names.
     pub(super) async fn connect(
         account: &AccountArgs,
         names: Names,
         throughput: Option<u32>,
     ) -> Result<Target, Failure> {
-        let (typed, account) = (account, account.resolve()?);
+        let (typed, account) = (account, account.resolve_without_file()?);
         let is_in_memory = account.source == Source::Default;
         if is_in_memory && typed.has_key() {
             return Err(Failure::usage(
@@ -132,7 +133,7 @@ impl Target {
             .with_container(&self.name.container)
             .open()
             .await;
-        opened.map_err(|error| Failure::runtime(error.message))
+        opened.map_err(Failure::provider)
     }
 
     /// Where the run works, for people.

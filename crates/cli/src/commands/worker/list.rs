@@ -87,8 +87,7 @@ pub(super) async fn run(typed: ListArgs, context: &Context) -> Result<(), Failur
         .with_provider(async |provider| {
             context
                 .show(typed.watch, async || {
-                    let workers =
-                        provider.workers().await.map_err(|error| Failure::runtime(error.message))?;
+                    let workers = provider.workers().await.map_err(Failure::provider)?;
                     let rows: Vec<Worker> = workers.into_iter().map(Worker::from).collect();
                     context.form.list(COLUMNS, &rows, now_ms())
                 })

@@ -1,12 +1,20 @@
-//! Does something to many instances, several at a time, and reports what became of each.
+//! Does something to many instances, several at a time, and prints what became of each as soon as
+//! it is known: a command that is killed has told what it did.
+//!
+//! Time passes between a selection and a deed, in which a person answers a question. So each
+//! instance is read again before the deed, and skipped if it is not what was selected.
+
+mod rows;
 
 use duroxide_cdb::{CosmosDBProvider, ListedInstance};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
+use self::rows::Rows;
+use super::instance;
+use super::selection::Selection;
 use crate::context::Context;
 use crate::exit::Failure;
-use crate::output::table::Column;
 use crate::progress::Progress;
 
 /// How many instances are changed at the same time. More would be throttled in a small container.
@@ -15,77 +23,178 @@ const AT_ONCE: usize = 8;
 /// What became of an instance.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Outcome {
+struct Outcome {
     instance_id: String,
     /// What was done; `None` if it failed.
     result: Option<String>,
     error: Option<String>,
     #[serde(skip)]
-    index: usize,
+    is_skipped: bool,
 }
 
-const COLUMNS: &[Column<Outcome>] = &[
-    Column::new("INSTANCE", |row, _| row.instance_id.clone()),
-    Column::new("RESULT", |row, _| match (&row.result, &row.error) {
-        (Some(result), _) => result.clone(),
-        (None, error) => format!("failed: {}", error.as_deref().unwrap_or_default()),
-    }),
-];
+impl Outcome {
+    /// The text of the result in a table.
+    fn text(&self) -> String {
+        match (&self.result, &self.error) {
+            (Some(result), _) => result.clone(),
+            (None, error) if self.is_skipped => error.clone().unwrap_or_default(),
+            (None, error) => format!("failed: {}", error.as_deref().unwrap_or_default()),
+        }
+    }
+}
 
 /// Shows what would be done.
-pub(super) fn show_plan(
-    context: &Context,
-    instances: Vec<ListedInstance>,
-    deed: &str,
-) -> Result<(), Failure> {
-    let outcome = |(index, row): (usize, ListedInstance)| Outcome {
-        instance_id: row.instance_id,
-        result: Some(format!("would {deed}")),
-        error: None,
-        index,
-    };
-    let outcomes: Vec<Outcome> = instances.into_iter().enumerate().map(outcome).collect();
-    context.print_list(COLUMNS, &outcomes)
+pub(super) fn show_plan(context: &Context, selection: Selection, deed: &str) -> Result<(), Failure> {
+    let mut rows = Rows::begin(context.form, &selection.instances)?;
+    for row in selection.instances {
+        let result = Some(format!("would {deed}"));
+        rows.print(&Outcome { instance_id: row.instance_id, result, error: None, is_skipped: false })?;
+    }
+    rows.end()
 }
 
-/// Does `deed` to each instance. Fails if it failed for any, after all were tried.
+/// Does `deed` to each instance. Fails if it failed for any, after all were tried, and if there
+/// are more than were selected.
 pub(super) async fn run<F>(
     context: &Context,
     provider: &CosmosDBProvider,
-    instances: Vec<ListedInstance>,
+    selection: Selection,
     deed: impl Fn(CosmosDBProvider, ListedInstance) -> F,
 ) -> Result<(), Failure>
 where
     F: Future<Output = Result<String, String>> + Send + 'static,
 {
+    let Selection { instances, is_cut, .. } = selection;
     let total = instances.len();
     let progress = Progress::new();
-    let mut waiting = instances.into_iter().enumerate();
+    let untold =
+        |left| Failure::runtime(format!("the results cannot be written: {left} of {total} were not tried"));
+    let mut rows = Rows::begin(context.form, &instances).map_err(|_| untold(total))?;
+    let mut waiting = instances.into_iter();
     let mut tasks = JoinSet::new();
-    let mut outcomes: Vec<Outcome> = Vec::new();
+    let mut counts = Counts { total, ..Counts::default() };
+    let mut printed = Ok(());
     loop {
-        while tasks.len() < AT_ONCE
-            && let Some((index, row)) = waiting.next()
+        // Without a reader nobody learns what is done, so nothing more is begun.
+        while printed.is_ok()
+            && tasks.len() < AT_ONCE
+            && let Some(row) = waiting.next()
         {
-            let instance_id = row.instance_id.clone();
-            let work = deed(provider.clone(), row);
-            tasks.spawn(async move {
-                let (result, error) = match work.await {
-                    Ok(result) => (Some(result), None),
-                    Err(error) => (None, Some(error)),
-                };
-                Outcome { instance_id, result, error, index }
-            });
+            let work = deed(provider.clone(), row.clone());
+            tasks.spawn(attempt(provider.clone(), row, work));
         }
         let Some(done) = tasks.join_next().await else { break };
-        outcomes.push(done.map_err(Failure::runtime)?);
-        progress.live(|| format!("{} of {total}", outcomes.len()));
+        let outcome = done.map_err(Failure::runtime)?;
+        counts.add(&outcome);
+        progress.end();
+        printed = printed.and_then(|()| rows.print(&outcome));
+        progress.live(|| format!("{} of {total}", counts.done));
     }
     progress.end();
-    outcomes.sort_by_key(|outcome| outcome.index);
-    context.print_list(COLUMNS, &outcomes)?;
-    match outcomes.iter().filter(|outcome| outcome.error.is_some()).count() {
-        0 => Ok(()),
-        failed => Err(Failure::runtime(format!("{failed} of {total} failed"))),
+    if printed.and_then(|()| rows.end()).is_err() {
+        return Err(untold(total - counts.done));
+    }
+    counts.outcome(is_cut)
+}
+
+/// Does the deed, unless the instance has changed since the selection.
+async fn attempt(
+    provider: CosmosDBProvider,
+    row: ListedInstance,
+    work: impl Future<Output = Result<String, String>>,
+) -> Outcome {
+    let instance_id = row.instance_id.clone();
+    let failed = |error, is_skipped| Outcome {
+        instance_id: row.instance_id.clone(),
+        result: None,
+        error: Some(error),
+        is_skipped,
+    };
+    let now = match instance::find(&provider, &instance_id).await {
+        Ok(now) => now,
+        Err(failure) => return failed(failure.message().to_owned(), false),
+    };
+    let now = now.as_ref().map(|now| (now.status.as_str(), now.created_at));
+    if let Some(change) = change((&row.status, row.created_at), now) {
+        return failed(format!("skipped: {change}"), true);
+    }
+    match work.await {
+        Ok(result) => Outcome { instance_id, result: Some(result), error: None, is_skipped: false },
+        Err(error) => failed(error, false),
+    }
+}
+
+/// What changed between two looks at the status and the time of creation; `None` if nothing did.
+fn change(selected: (&str, u64), now: Option<(&str, u64)>) -> Option<String> {
+    match now {
+        None => Some("it no longer exists".to_owned()),
+        Some((_, created_at)) if created_at != selected.1 => {
+            Some("another workflow with this id was created since the selection".to_owned())
+        }
+        Some((status, _)) if status != selected.0 => Some(format!(
+            "it was {} when it was selected, and is {} now",
+            selected.0.to_lowercase(),
+            status.to_lowercase()
+        )),
+        Some(_) => None,
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    total: usize,
+    done: usize,
+    failed: usize,
+    skipped: usize,
+}
+
+impl Counts {
+    fn add(&mut self, outcome: &Outcome) {
+        self.done += 1;
+        self.failed += usize::from(outcome.error.is_some() && !outcome.is_skipped);
+        self.skipped += usize::from(outcome.is_skipped);
+    }
+
+    /// A script must see that something is left: by a failure, by a change, or by --limit.
+    fn outcome(&self, is_cut: bool) -> Result<(), Failure> {
+        let Counts { total, failed, skipped, .. } = *self;
+        let mut left = Vec::new();
+        if failed > 0 {
+            left.push(format!("{failed} of {total} failed"));
+        }
+        if skipped > 0 {
+            left.push(format!("{skipped} of {total} were skipped"));
+        }
+        if is_cut {
+            left.push(format!("there are more than the {total} of --limit"));
+        }
+        match left.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::runtime(left.join("; "))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_that_changed_since_the_selection_is_seen() {
+        let selected = ("Completed", 7);
+        assert_eq!(change(selected, Some(("Completed", 7))), None);
+        assert_eq!(change(selected, None).as_deref(), Some("it no longer exists"));
+        let running = change(selected, Some(("Running", 7)));
+        assert_eq!(running.as_deref(), Some("it was completed when it was selected, and is running now"));
+        assert!(change(selected, Some(("Completed", 8))).is_some_and(|text| text.contains("another")));
+    }
+
+    #[test]
+    fn what_is_left_is_a_failure() {
+        let counts = |failed, skipped| Counts { total: 3, done: 3, failed, skipped };
+        assert!(counts(0, 0).outcome(false).is_ok());
+        let failure = counts(1, 2).outcome(true).unwrap_err();
+        let expected = "1 of 3 failed; 2 of 3 were skipped; there are more than the 3 of --limit";
+        assert_eq!((failure.code(), failure.message()), (1, expected));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use clap::Args;
 use duroxide::Client;
 
-use super::selection::SelectionArgs;
+use super::selection::{SelectionArgs, workflows};
 use super::{bulk, instance};
 use crate::context::Context;
 use crate::exit::Failure;
@@ -36,11 +36,12 @@ pub(super) async fn run(typed: CancelArgs, context: &Context) -> Result<(), Fail
         .with_provider(async |provider| {
             let is_open = |row: &duroxide_cdb::ListedInstance| !instance::is_ended(&row.status);
             let selection = typed.selection.select(provider, is_open).await?;
-            typed.selection.confirm("cancel", &selection)?;
+            let deed = format!("cancel {}", workflows(selection.instances.len()));
+            typed.selection.confirm(&deed, context, &selection)?;
             if typed.selection.dry_run {
-                return bulk::show_plan(context, selection.instances, "cancel");
+                return bulk::show_plan(context, selection, "cancel");
             }
-            bulk::run(context, provider, selection.instances, |provider, row| {
+            bulk::run(context, provider, selection, |provider, row| {
                 let reason = Arc::clone(&reason);
                 async move {
                     if instance::is_ended(&row.status) {

@@ -59,7 +59,7 @@ pub(super) async fn run(typed: CountArgs, context: &Context) -> Result<(), Failu
                 .show(typed.watch, async || {
                     let options = selection::parse_filter(&filter)?;
                     let counts = provider.count(&options).await;
-                    shown(context.form, counts.map_err(|error| Failure::runtime(error.message))?)
+                    shown(context.form, counts.map_err(Failure::provider)?)
                 })
                 .await
         })

@@ -1,9 +1,9 @@
 //! `perihelion workflow delete`: removes workflows with their sub-orchestrations.
 
 use clap::Args;
-use duroxide_cdb::ListedInstance;
+use duroxide_cdb::{CosmosDBProvider, ListedInstance};
 
-use super::selection::SelectionArgs;
+use super::selection::{SelectionArgs, workflows};
 use super::{bulk, instance};
 use crate::context::Context;
 use crate::exit::Failure;
@@ -17,6 +17,10 @@ Examples:
 
 A workflow is deleted with its sub-orchestrations, all or nothing. A filter selects workflows
 without a parent that have ended or are pending; with --force also those that run.";
+
+/// The most trees that are read to count the sub-orchestrations of a selection. Each is at least
+/// three requests, and a person waits for the question.
+const TREES_MAX: usize = 32;
 
 /// Delete workflows with their sub-orchestrations
 #[derive(Clone, Debug, Args)]
@@ -39,11 +43,15 @@ pub(super) async fn run(typed: DeleteArgs, context: &Context) -> Result<(), Fail
                 row.parent_instance_id.is_none() && (force || is_idle)
             };
             let selection = args.select(provider, can_go).await?;
-            args.confirm("delete", &selection)?;
+            let deed = deed(provider, &selection.instances).await;
             if args.dry_run {
-                return bulk::show_plan(context, selection.instances, "delete");
+                eprintln!("would {deed}");
             }
-            bulk::run(context, provider, selection.instances, |provider, row| async move {
+            args.confirm(&deed, context, &selection)?;
+            if args.dry_run {
+                return bulk::show_plan(context, selection, "delete");
+            }
+            bulk::run(context, provider, selection, |provider, row| async move {
                 let deleted =
                     provider.delete(&row.instance_id, force).await.map_err(|error| error.message)?;
                 let instances = counted(deleted.instances_deleted, "workflow");
@@ -52,4 +60,26 @@ pub(super) async fn run(typed: DeleteArgs, context: &Context) -> Result<(), Fail
             .await
         })
         .await
+}
+
+/// What is done, with the number of sub-orchestrations that go too.
+async fn deed(provider: &CosmosDBProvider, instances: &[ListedInstance]) -> String {
+    let mut below = 0;
+    let mut is_complete = instances.len() <= TREES_MAX;
+    for row in instances.iter().take(TREES_MAX) {
+        match provider.tree(&row.instance_id).await {
+            Ok(tree) => {
+                below += tree.instances.len().saturating_sub(1);
+                is_complete &= tree.is_complete;
+            }
+            // It may be gone meanwhile. The deed itself tells what is wrong.
+            Err(_) => is_complete = false,
+        }
+    }
+    let deleted = format!("delete {}", workflows(instances.len()));
+    match (below, is_complete) {
+        (0, true) => deleted,
+        (below, true) => format!("{deleted} with {}", counted(below as u64, "sub-orchestration")),
+        (below, false) => format!("{deleted} with at least {}", counted(below as u64, "sub-orchestration")),
+    }
 }

@@ -61,23 +61,31 @@ pub(super) async fn wait(
     let deadline = Instant::now() + timeout;
     let mut pause = PAUSE_FIRST;
     loop {
-        let mut row = instance::get(provider, id).await?;
-        if instance::is_ended(&row.status) {
-            if row.output.is_none() && row.output_length.is_some() {
-                // The output is too large for a row.
-                let info = provider.get_instance_info(id).await;
-                row.output = info.map_err(|error| Failure::runtime(error.message))?.output;
-            }
-            return Ok(row);
-        }
+        let state = match look(provider, id).await {
+            Ok(row) if instance::is_ended(&row.status) => return Ok(row),
+            Ok(row) => format!("is {}", row.status.to_lowercase()),
+            // A failure that may pass is no end of the workflow.
+            Err(failure) if failure.is_transient() => format!("cannot be read ({})", failure.message()),
+            Err(failure) => return Err(failure),
+        };
         if Instant::now() >= deadline {
             let waited = duration(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
-            return Err(Failure::timeout(format!("{id:?} is {} after {waited}", row.status.to_lowercase()))
+            return Err(Failure::timeout(format!("{id:?} {state} after {waited}"))
                 .with_advice("wait longer with --timeout; the workflow goes on"));
         }
         tokio::time::sleep_until(deadline.min(Instant::now() + pause)).await;
         pause = (pause * 3 / 2).min(PAUSE_MAX);
     }
+}
+
+/// The instance, with its output if it has ended.
+async fn look(provider: &CosmosDBProvider, id: &str) -> Result<ListedInstance, Failure> {
+    let mut row = instance::get(provider, id).await?;
+    if instance::is_ended(&row.status) && row.output.is_none() && row.output_length.is_some() {
+        // The output is too large for a row.
+        row.output = provider.get_instance_info(id).await.map_err(Failure::provider)?.output;
+    }
+    Ok(row)
 }
 
 /// Prints the result of a workflow. A workflow that failed is a failure.

@@ -67,7 +67,7 @@ pub(super) async fn find(
     instance: &str,
 ) -> Result<Option<ListedInstance>, Failure> {
     let options = ListOptions::new().with_id(instance).with_output(true);
-    let page = provider.list(&options).await.map_err(|error| Failure::runtime(error.message))?;
+    let page = provider.list(&options).await.map_err(Failure::provider)?;
     Ok(page.instances.into_iter().next())
 }
 

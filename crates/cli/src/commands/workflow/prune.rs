@@ -6,7 +6,7 @@ use clap::Args;
 use duroxide::providers::{ProviderAdmin, PruneOptions};
 
 use super::bulk;
-use super::selection::SelectionArgs;
+use super::selection::{SelectionArgs, workflows};
 use crate::context::{Context, now_ms};
 use crate::exit::Failure;
 use crate::output::text::counted;
@@ -52,11 +52,12 @@ pub(super) async fn run(typed: PruneArgs, context: &Context) -> Result<(), Failu
         .with_provider(async |provider| {
             // Only workflows that have continued as new have earlier executions.
             let selection = args.select(provider, |row| row.execution_id > 1).await?;
-            args.confirm("remove earlier executions of", &selection)?;
+            let deed = format!("remove earlier executions of {}", workflows(selection.instances.len()));
+            args.confirm(&deed, context, &selection)?;
             if args.dry_run {
-                return bulk::show_plan(context, selection.instances, "remove earlier executions");
+                return bulk::show_plan(context, selection, "remove earlier executions");
             }
-            bulk::run(context, provider, selection.instances, |provider, row| async move {
+            bulk::run(context, provider, selection, |provider, row| async move {
                 let options = PruneOptions { keep_last, completed_before: before_ms };
                 let pruned = provider.prune_executions(&row.instance_id, options).await;
                 let pruned = pruned.map_err(|error| error.message)?;

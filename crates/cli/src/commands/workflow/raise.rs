@@ -10,6 +10,7 @@ use duroxide_cdb::CosmosDBProvider;
 use super::{input, instance};
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::output::text::shown;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -49,7 +50,7 @@ pub(super) async fn run(typed: RaiseArgs, context: &Context) -> Result<(), Failu
         (None, None) => String::new(),
     };
     context.with_provider(async |provider| raise(provider, &typed, payload).await).await?;
-    eprintln!("sent {} to {}", typed.event, typed.instance);
+    eprintln!("{}", shown(&format!("sent {} to {} in {}", typed.event, typed.instance, context.target())));
     Ok(())
 }
 

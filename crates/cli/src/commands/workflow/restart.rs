@@ -10,6 +10,7 @@ use super::selection::SelectionArgs;
 use super::{bulk, start};
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::output::text::counted;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,8 +19,11 @@ Examples:
   perihelion workflow restart --filter 'status=failed updated<1h' --yes
 
 A new workflow with the name, the version and the recorded input of the current execution is
-started. The old workflow stays as it is. The new id is that of the old one with -restart- and a
-random number, unless --new-id gives it.";
+started. The old workflow stays as it is. The new id is that of the old one with -restart- and the
+number of the execution, unless --new-id gives it. So the same command again starts no second copy:
+a new workflow that exists is told and left as it is. A filter selects workflows without a parent
+that have ended. A workflow that runs or has a parent is restarted only by its name and with
+--force: two copies would run, and the parent would not get the result of the new one.";
 
 /// Start workflows again with their recorded input
 #[derive(Clone, Debug, Args)]
@@ -35,41 +39,71 @@ pub(super) struct RestartArgs {
     /// Let the workers choose the version, and not that of the old workflow
     #[arg(long)]
     newest_version: bool,
+
+    /// Also restart named workflows that run or have a parent
+    #[arg(long)]
+    force: bool,
 }
 
 pub(super) async fn run(typed: RestartArgs, context: &Context) -> Result<(), Failure> {
-    let RestartArgs { selection: args, new_id, newest_version } = typed;
+    let RestartArgs { selection: args, new_id, newest_version, force } = typed;
     context
         .with_provider(async |provider| {
-            let has_begun = |row: &ListedInstance| row.status != "Pending";
-            let selection = args.select(provider, has_begun).await?;
+            let selection = args.select(provider, |row| objection(row).is_none()).await?;
+            if args.is_by_name() && !force {
+                refuse_objections(&selection.instances)?;
+            }
             if new_id.is_some() && selection.instances.len() > 1 {
                 return Err(Failure::usage(
                     "--new-id is for one workflow",
                     "leave it out, or name one workflow",
                 ));
             }
-            args.confirm("restart", &selection)?;
+            let count = selection.instances.len() as u64;
+            args.confirm(&format!("start {}", counted(count, "new workflow")), context, &selection)?;
             if args.dry_run {
-                return bulk::show_plan(context, selection.instances, "restart");
+                return bulk::show_plan(context, selection, "restart");
             }
-            bulk::run(context, provider, selection.instances, |provider, row| {
-                let id = new_id
-                    .clone()
-                    .unwrap_or_else(|| start::random_id(&format!("{}-restart", row.instance_id)));
-                async move { restart(provider, row, id, newest_version).await }
+            bulk::run(context, provider, selection, |provider, row| {
+                let new_id = new_id.clone();
+                async move { restart(provider, row, new_id, newest_version).await }
             })
             .await
         })
         .await
 }
 
+/// Why a workflow is not restarted without --force; `None` if it may be. One that is pending has
+/// no recorded input, which is told when it is tried.
+fn objection(row: &ListedInstance) -> Option<String> {
+    match (&row.parent_instance_id, row.status.as_str()) {
+        (Some(parent), _) => Some(format!("{:?} is a child of {parent:?}", row.instance_id)),
+        (None, "Completed" | "Failed") => None,
+        (None, status) => Some(format!("{:?} is {}", row.instance_id, status.to_lowercase())),
+    }
+}
+
+fn refuse_objections(instances: &[ListedInstance]) -> Result<(), Failure> {
+    let mut begun = instances.iter().filter(|row| row.status != "Pending");
+    match begun.find_map(objection) {
+        None => Ok(()),
+        Some(objection) => Err(Failure::usage(
+            format!("{objection}: a new workflow would run beside it"),
+            "add --force to start it anyway",
+        )),
+    }
+}
+
+/// Starts the new workflow. Its id follows from the old one and its execution, unless it is given,
+/// so that a command that is repeated finds what it started before.
 async fn restart(
     provider: CosmosDBProvider,
     row: ListedInstance,
-    id: String,
+    new_id: Option<String>,
     is_newest: bool,
 ) -> Result<String, String> {
+    let is_given = new_id.is_some();
+    let id = new_id.unwrap_or_else(|| format!("{}-restart-{}", row.instance_id, row.execution_id));
     let history = provider.read_history(&row.instance_id).await.map_err(|error| error.message)?;
     let started = history.into_iter().find_map(|event| match event.kind {
         EventKind::OrchestrationStarted { name, version, input, .. } => Some((name, version, input)),
@@ -78,8 +112,10 @@ async fn restart(
     let (name, version, input) = started.ok_or("it has not begun, so its input is not recorded")?;
     let exists =
         super::instance::find(&provider, &id).await.map_err(|failure| failure.message().to_owned())?;
-    if exists.is_some() {
-        return Err(format!("{id:?} exists already"));
+    match exists {
+        Some(_) if is_given => return Err(format!("{id:?} exists already")),
+        Some(_) => return Ok(format!("started before: {id}")),
+        None => {}
     }
     let version = (!is_newest).then_some(version.as_str());
     let queued = start::enqueue(&provider, &id, &name, version, input).await;

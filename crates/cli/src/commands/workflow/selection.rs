@@ -1,15 +1,17 @@
 //! `SelectionArgs`: which instances a verb works on, by their ids or by a filter, and the
 //! questions before something is changed.
 
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, IsTerminal, Write};
 
 use clap::Args;
 use duroxide_cdb::{CosmosDBProvider, ListOptions, ListedInstance};
 
 use super::instance;
-use crate::context::now_ms;
+use crate::context::{Context, now_ms};
 use crate::exit::Failure;
-use crate::output::text::counted;
+use crate::output::text::{counted, shown};
 
 /// The most instances that one command changes.
 const LIMIT_MAX: u32 = 100_000;
@@ -46,7 +48,10 @@ pub(super) struct Selection {
     /// The filter in words; `None` if the instances were named.
     meaning: Option<String>,
     /// Whether the filter selects more.
-    is_cut: bool,
+    pub(super) is_cut: bool,
+    /// How many match the filter and are left out, because the verb is not for them, by their
+    /// status and whether they have a parent.
+    left_out: BTreeMap<String, usize>,
 }
 
 /// Parses a filter. The failure shows where it is wrong.
@@ -70,10 +75,12 @@ impl SelectionArgs {
     ) -> Result<Selection, Failure> {
         let Some(filter) = &self.filter else {
             let mut instances = Vec::new();
-            for name in &self.instances {
+            let mut known = BTreeSet::new();
+            // One that is named twice is taken once.
+            for name in self.instances.iter().filter(|name| known.insert(name.as_str())) {
                 instances.push(instance::get(provider, name).await?);
             }
-            return Ok(Selection { instances, meaning: None, is_cut: false });
+            return Ok(Selection { instances, meaning: None, is_cut: false, left_out: BTreeMap::new() });
         };
         let options = parse_filter(filter)?;
         if options == ListOptions::new() {
@@ -82,23 +89,57 @@ impl SelectionArgs {
                 "say which ones; created>=0s means all of them",
             ));
         }
+        let left_out = RefCell::new(BTreeMap::new());
+        let is_wanted = |row: &ListedInstance| {
+            let is_wanted = is_wanted(row);
+            if !is_wanted {
+                *left_out.borrow_mut().entry(kind(row)).or_default() += 1;
+            }
+            is_wanted
+        };
         let (instances, is_cut) = read(provider, &options, self.limit as usize, is_wanted).await?;
-        Ok(Selection { instances, meaning: Some(options.meaning()), is_cut })
+        let meaning = Some(options.meaning());
+        Ok(Selection { instances, meaning, is_cut, left_out: left_out.into_inner() })
     }
 
-    /// Asks before something is done to a selection, unless --yes is given: on a terminal a
-    /// person; elsewhere --yes is required. `deed` says what is done, such as "delete".
-    pub(super) fn confirm(&self, deed: &str, selection: &Selection) -> Result<(), Failure> {
-        let count = selection.instances.len();
-        if let Some(meaning) = &selection.meaning {
-            let more = if selection.is_cut { ", and there are more (--limit)" } else { "" };
-            eprintln!("{} selected: {meaning}{more}", workflows(count));
+    /// Says what is selected and where, and asks before something is done to it, unless --yes is
+    /// given: on a terminal a person; elsewhere --yes is required. `deed` says what is done, such
+    /// as "delete 2 workflows".
+    pub(super) fn confirm(
+        &self,
+        deed: &str,
+        context: &Context,
+        selection: &Selection,
+    ) -> Result<(), Failure> {
+        let Selection { instances, meaning, is_cut, left_out } = selection;
+        let mut line = format!("{} selected in {}", workflows(instances.len()), shown(&context.target()));
+        if let Some(meaning) = meaning {
+            line.push_str(&format!(": {}", shown(meaning)));
         }
-        if self.yes || self.dry_run || count == 0 {
+        if *is_cut {
+            line.push_str(", and there are more (--limit)");
+        }
+        let kinds: Vec<String> = left_out.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        if !kinds.is_empty() {
+            line.push_str(&format!("; left out, see --help: {}", kinds.join(", ")));
+        }
+        eprintln!("{line}");
+        if self.yes || self.dry_run || instances.is_empty() {
             return Ok(());
         }
-        confirm(&format!("{deed} {}", workflows(count)))
+        confirm(&format!("{deed} in {}", context.target()))
     }
+
+    /// Whether the instances were named, and not found by a filter.
+    pub(super) fn is_by_name(&self) -> bool {
+        self.filter.is_none()
+    }
+}
+
+/// What a workflow is that is left out: `running`, `completed with a parent`.
+fn kind(row: &ListedInstance) -> String {
+    let parent = if row.parent_instance_id.is_some() { " with a parent" } else { "" };
+    format!("{}{parent}", row.status.to_lowercase())
 }
 
 /// `1 workflow`, `2 workflows`.
@@ -118,7 +159,7 @@ pub(crate) fn confirm(deed: &str) -> Result<(), Failure> {
         return Err(unanswered());
     }
     let mut errors = std::io::stderr().lock();
-    let _ = write!(errors, "This will {deed}. Type yes to go on: ").and_then(|()| errors.flush());
+    let _ = write!(errors, "This will {}. Type yes to go on: ", shown(deed)).and_then(|()| errors.flush());
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer).map_err(|_| unanswered())?;
     match answer.trim() {
@@ -139,7 +180,7 @@ pub(super) async fn read(
     let mut options = options.clone().with_page_size(page_size);
     let mut found = Vec::new();
     loop {
-        let page = provider.list(&options).await.map_err(|error| Failure::runtime(error.message))?;
+        let page = provider.list(&options).await.map_err(Failure::provider)?;
         found.extend(page.instances.into_iter().filter(&is_wanted));
         if found.len() > limit {
             found.truncate(limit);

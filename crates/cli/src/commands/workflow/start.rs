@@ -95,7 +95,7 @@ pub(super) async fn enqueue(
 }
 
 /// A new id that begins with a name.
-pub(super) fn random_id(name: &str) -> String {
+fn random_id(name: &str) -> String {
     // The standard library seeds each hash state from the system's random numbers.
     format!("{name}-{:016x}", RandomState::new().build_hasher().finish())
 }

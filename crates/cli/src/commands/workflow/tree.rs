@@ -51,7 +51,7 @@ pub(super) async fn run(typed: TreeArgs, context: &Context) -> Result<(), Failur
                 .show(typed.watch, async || {
                     instance::get(provider, &typed.instance).await?;
                     let tree = provider.tree(&typed.instance).await;
-                    let tree = tree.map_err(|error| Failure::runtime(error.message))?;
+                    let tree = tree.map_err(Failure::provider)?;
                     if !tree.is_complete {
                         eprintln!("there are more: only the first 1000 workflows are shown");
                     }

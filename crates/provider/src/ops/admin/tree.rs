@@ -1,9 +1,12 @@
 //! `CosmosDBProvider::tree`: an instance and its descendants, with their statuses. The tree is
-//! read level by level, so the number of requests follows from the number of levels, and both are
-//! limited.
+//! read level by level and page by page, and reading stops at the maximum: a parent of a million
+//! children costs no more than one of a thousand. Then the children that are shown are those that
+//! the service returned first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use perihelion_client::Query;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::documents::Message;
@@ -17,6 +20,9 @@ use crate::store::Store;
 /// The most instances of a tree that is read.
 const INSTANCES_MAX: usize = 1000;
 
+/// The rows of a page. A tree of the maximum is a few requests.
+const PAGE_ROWS: u32 = 250;
+
 /// The most levels of a tree that is read. Each level is two requests for 64 parents.
 const LEVELS_MAX: usize = 32;
 
@@ -26,14 +32,18 @@ pub(crate) async fn run(store: &Store, root: &str) -> Result<WorkflowTree, Failu
     let mut known = BTreeSet::from([root.instance_id.clone()]);
     let mut level = vec![root.instance_id.clone()];
     let mut children: BTreeMap<String, Vec<ListedInstance>> = BTreeMap::new();
+    let mut is_cut = false;
     for _ in 0..LEVELS_MAX {
-        if level.is_empty() || known.len() > INSTANCES_MAX {
+        if level.is_empty() || is_cut {
             break;
         }
         let mut next = Vec::new();
         for parents in level.chunks(IN_LIST_MAX) {
             let parents: Vec<&str> = parents.iter().map(String::as_str).collect();
-            for child in children_of(store, &parents).await? {
+            let room = INSTANCES_MAX.saturating_sub(known.len());
+            let (found, has_more) = children_of(store, &parents, room).await?;
+            is_cut |= has_more;
+            for child in found {
                 // An instance that was deleted and created again may be its own ancestor.
                 let Some(parent) = child.parent_instance_id.clone() else { continue };
                 if known.insert(child.instance_id.clone()) {
@@ -41,10 +51,13 @@ pub(crate) async fn run(store: &Store, root: &str) -> Result<WorkflowTree, Failu
                     children.entry(parent).or_default().push(child);
                 }
             }
+            if is_cut {
+                break;
+            }
         }
         level = next;
     }
-    let is_complete = level.is_empty();
+    let is_complete = level.is_empty() && !is_cut;
     let mut instances = Vec::new();
     flatten(root, 0, &mut children, &mut instances);
     let is_complete = is_complete && instances.len() <= INSTANCES_MAX;
@@ -52,13 +65,21 @@ pub(crate) async fn run(store: &Store, root: &str) -> Result<WorkflowTree, Failu
     Ok(WorkflowTree { instances, is_complete })
 }
 
-/// The children of these instances, those first that were created first.
-async fn children_of(store: &Store, parents: &[&str]) -> Result<Vec<ListedInstance>, Failure> {
+/// At most `room` children of these instances, those first that were created first; and whether
+/// there may be more.
+async fn children_of(
+    store: &Store,
+    parents: &[&str],
+    room: usize,
+) -> Result<(Vec<ListedInstance>, bool), Failure> {
     let existing = format!("SELECT {} FROM c WHERE {} AND c.parentInstanceId", page::MEMBERS, page::EXISTING);
-    let mut children: Vec<ListedInstance> = store.rows(in_list(&existing, parents)).await?;
+    let (mut children, is_cut) =
+        rows_up_to::<ListedInstance>(store, in_list(&existing, parents), room).await?;
     let queued = format!("SELECT * FROM c WHERE {} AND c.startParent", pending::STARTS);
+    let room = room.saturating_sub(children.len());
+    let (rows, is_queue_cut) = rows_up_to::<Value>(store, in_list(&queued, parents), room).await?;
     let mut pending = Vec::new();
-    for row in store.rows::<Value>(in_list(&queued, parents)).await? {
+    for row in rows {
         // A message that this version cannot read is not shown.
         let Ok(message) = serde_json::from_value::<Message>(row) else { continue };
         pending.extend(pending::listed(store, &message).await?);
@@ -68,7 +89,25 @@ async fn children_of(store: &Store, parents: &[&str]) -> Result<Vec<ListedInstan
     children.sort_by(|one, other| {
         (one.created_at, &one.instance_id).cmp(&(other.created_at, &other.instance_id))
     });
-    Ok(children)
+    Ok((children, is_cut || is_queue_cut))
+}
+
+/// The first rows of a query, at most `max`; and whether there are more.
+async fn rows_up_to<T: DeserializeOwned>(
+    store: &Store,
+    query: Query,
+    max: usize,
+) -> Result<(Vec<T>, bool), Failure> {
+    let mut feed = store.container.query::<T>(query.with_max_items(PAGE_ROWS));
+    let mut rows = Vec::new();
+    while rows.len() <= max
+        && let Some(page) = feed.next_page().await?
+    {
+        rows.extend(page.items);
+    }
+    let is_cut = rows.len() > max;
+    rows.truncate(max);
+    Ok((rows, is_cut))
 }
 
 /// Appends an instance and its descendants, each before its children.

@@ -168,7 +168,7 @@ impl Scanner<'_> {
         while let Some(next) = self.peek() {
             self.position += 1;
             match next {
-                '"' if self.peek().is_none_or(char::is_whitespace) => return Ok(text),
+                '"' if self.peek().is_none_or(char::is_whitespace) => return not_empty(text, begin),
                 '"' => return Err(self.error("a space belongs between two terms".to_owned())),
                 '\\' => match self.peek() {
                     Some(escaped @ ('"' | '\\')) => {
@@ -181,5 +181,14 @@ impl Scanner<'_> {
             }
         }
         Err(FilterError { message: "this quote is not closed".to_owned(), position: begin })
+    }
+}
+
+/// An empty value is what a shell leaves of a variable that is not set. It is refused as a missing
+/// one is.
+fn not_empty(text: String, position: usize) -> Result<String, FilterError> {
+    match text.is_empty() {
+        true => Err(FilterError { message: "this value is empty".to_owned(), position }),
+        false => Ok(text),
     }
 }

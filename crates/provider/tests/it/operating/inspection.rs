@@ -162,6 +162,22 @@ async fn a_tree_has_every_descendant_below_its_parent() {
     assert!(error.message.contains("nobody not found"), "{error}");
 }
 
+#[tokio::test]
+async fn a_tree_that_is_too_large_is_cut_and_says_so() {
+    let server = server(4).await;
+    let provider = provider(&server).await;
+    provider.enqueue_for_orchestrator(start("root", None), None).await.unwrap();
+    turn(&provider, None, vec![], None).await;
+    for child in 0..1100 {
+        let child = start(&format!("root::{child}"), Some("root"));
+        provider.enqueue_for_orchestrator(child, None).await.unwrap();
+    }
+    let tree = provider.tree("root").await.unwrap();
+    assert_eq!((tree.instances.len(), tree.is_complete), (1000, false));
+    assert_eq!(tree.instances[0].instance.instance_id, "root");
+    assert!(tree.instances[1..].iter().all(|row| row.depth == 1));
+}
+
 /// A listing by id asks for existing instances and then for pending ones. It once missed an instance
 /// that began in between.
 #[tokio::test(flavor = "multi_thread")]

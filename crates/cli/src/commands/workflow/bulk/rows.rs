@@ -1,0 +1,61 @@
+//! `Rows`: outcomes on standard output, each as soon as it is known, in all forms of a result. The
+//! ids are known before, so the first column is as wide as in a table that is printed at once.
+
+use duroxide_cdb::ListedInstance;
+use unicode_width::UnicodeWidthStr;
+
+use super::Outcome;
+use crate::exit::Failure;
+use crate::output::table::cell;
+use crate::output::{self, Form};
+use crate::process::print;
+
+/// The heading of the first column.
+const HEAD: &str = "INSTANCE";
+
+pub(super) struct Rows {
+    form: Form,
+    /// The width of the first column.
+    width: usize,
+    printed: usize,
+}
+
+impl Rows {
+    /// Begins with the head of a table.
+    pub(super) fn begin(form: Form, instances: &[ListedInstance]) -> Result<Rows, Failure> {
+        let widths = instances.iter().map(|row| cell(&row.instance_id).width());
+        let rows = Rows { form, width: widths.max().unwrap_or(0).max(HEAD.len()), printed: 0 };
+        if form == Form::Table {
+            print(&rows.line(HEAD, "RESULT"))?;
+        }
+        Ok(rows)
+    }
+
+    pub(super) fn print(&mut self, outcome: &Outcome) -> Result<(), Failure> {
+        let text = match self.form {
+            Form::Table => self.line(&cell(&outcome.instance_id), &cell(&outcome.text())),
+            Form::Jsonl => output::line(outcome)?,
+            Form::Json => {
+                let begin = if self.printed == 0 { "[\n  " } else { ",\n  " };
+                let text = output::pretty(outcome)?;
+                format!("{begin}{}", text.trim_end().replace('\n', "\n  "))
+            }
+        };
+        self.printed += 1;
+        print(&text)
+    }
+
+    /// Closes the list of a JSON document.
+    pub(super) fn end(self) -> Result<(), Failure> {
+        match (self.form, self.printed) {
+            (Form::Json, 0) => print("[]\n"),
+            (Form::Json, _) => print("\n]\n"),
+            (Form::Table | Form::Jsonl, _) => Ok(()),
+        }
+    }
+
+    fn line(&self, id: &str, result: &str) -> String {
+        let gap = " ".repeat(self.width.saturating_sub(id.width()));
+        format!("{id}{gap}  {result}\n")
+    }
+}

@@ -1,0 +1,62 @@
+//! Texts of others in a terminal: ids, inputs and custom statuses may have any characters, also
+//! those that move the cursor, change colours or turn the direction of the text. They are shown
+//! escaped.
+
+use std::borrow::Cow;
+
+/// A text on one line, without characters that act on the terminal.
+pub(crate) fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => shown.push_str("\\n"),
+            '\t' => shown.push_str("\\t"),
+            '\r' => shown.push_str("\\r"),
+            c if c.is_control() || is_invisible(c) => shown.push_str(&format!("\\u{{{:x}}}", c as u32)),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// JSON with escapes in place of characters that act on the terminal. JSON itself escapes those
+/// below U+0020, and the others are in its texts only, so it stays the same JSON.
+pub(crate) fn escaped_json(json: &str) -> Cow<'_, str> {
+    let acts = |c: char| (c.is_control() && c >= '\u{7f}') || is_invisible(c);
+    if !json.contains(acts) {
+        return Cow::Borrowed(json);
+    }
+    let mut escaped = String::with_capacity(json.len());
+    for c in json.chars() {
+        match acts(c) {
+            // All of them are in the first plane, so four digits are enough.
+            true => escaped.push_str(&format!("\\u{:04x}", c as u32)),
+            false => escaped.push(c),
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+/// Marks that change the direction of a text, and line separators.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn characters_that_act_on_a_terminal_are_escaped() {
+        assert_eq!(shown("a\x1b[31mb\nc\u{202e}d\u{9b}é 漢"), "a\\u{1b}[31mb\\nc\\u{202e}d\\u{9b}é 漢");
+    }
+
+    #[test]
+    fn json_keeps_its_meaning_and_does_not_act_on_a_terminal() {
+        let value = serde_json::json!({"a\u{7f}": "\u{9b}2J\u{202e}\u{1b}é\n"});
+        let escaped = escaped_json(&value.to_string()).into_owned();
+        assert_eq!(escaped, r#"{"a\u007f":"\u009b2J\u202e\u001bé\n"}"#);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);
+        assert_eq!(escaped_json("{\n  \"a\": 1\n}"), "{\n  \"a\": 1\n}");
+    }
+}
