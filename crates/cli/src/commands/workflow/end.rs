@@ -64,7 +64,7 @@ pub(super) async fn wait(
         let state = match look(provider, id).await {
             Ok(row) if instance::is_ended(&row.status) => return Ok(row),
             Ok(row) => format!("is {}", row.status.to_lowercase()),
-            // A failure that may pass is no end of the workflow.
+            // A transient failure does not mean that the workflow has ended.
             Err(failure) if failure.is_transient() => format!("cannot be read ({})", failure.message()),
             Err(failure) => return Err(failure),
         };
