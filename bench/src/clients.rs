@@ -47,10 +47,10 @@ pub struct Options {
     /// Worker threads of every client's runtime.
     #[arg(long, default_value_t = 2)]
     workers: usize,
-    /// Skip the bulk.
+    /// Skip the comparison of our bulk mode with single creates.
     #[arg(long)]
     skip_bulk: bool,
-    /// Our server's program; built from this checkout in release mode when not given.
+    /// Our server's program; built from this checkout with the profile `dist` when not given.
     #[arg(long)]
     binary: Option<PathBuf>,
     /// Writes all figures to this file as JSON.
@@ -87,7 +87,7 @@ impl Plan {
             warm_up: if is_quick { "300ms" } else { "700ms" }.into(),
             measured: if is_quick { "1000ms" } else { "3000ms" }.into(),
             bulk_documents: if is_quick { 20_000 } else { 100_000 },
-            instruction_reads: if is_quick { 300 } else { 1_000 },
+            instruction_reads: 1_000,
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Compares our server with `@vercel/cosmosdb-server` in one run. The servers (*targets*)
-//! alternate. The report ends with the ratios and the project's goals.
+//! alternate. The report also has the ratios, and says whether the project's goals are met.
 
 mod disk;
 mod phases;
@@ -40,7 +40,7 @@ pub struct Options {
     /// Which parts of the comparison to run.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Footprint, Part::Points, Part::Queries])]
     only: Vec<Part>,
-    /// Our server's program; built from this checkout in release mode when not given.
+    /// Our server's program; built from this checkout with the profile `dist` when not given.
     #[arg(long)]
     binary: Option<PathBuf>,
     /// How often each workload is measured on each target.

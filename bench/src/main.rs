@@ -1,6 +1,6 @@
 //! The benchmarks, which compare Perihelion with its peers. Servers are child processes on
-//! loopback. The load client is this process in `emulators` and `transactions`, and a child
-//! process in `clients` and `providers`. Results go to stdout, progress to stderr.
+//! loopback. The load client is this process in `emulators` and in the part of `transactions` that
+//! compares with batches, and a child process otherwise. Results go to stdout, progress to stderr.
 
 mod clients;
 mod counters;
@@ -37,7 +37,7 @@ enum Command {
     /// the published duroxide-cdb, and the runtime's ceiling.
     Providers(providers::Options),
     /// Distributed transactions of our server against the same writes as one batch for each
-    /// partition.
+    /// partition, and those of our client against those of azure_data_cosmos on its emulator.
     Transactions(transactions::Options),
 }
 

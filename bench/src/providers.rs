@@ -46,7 +46,7 @@ pub struct Options {
     /// Worker threads of every program's runtime.
     #[arg(long, default_value_t = 2)]
     workers: usize,
-    /// Our server's program; built from this checkout in release mode when not given.
+    /// Our server's program; built from this checkout with the profile `dist` when not given.
     #[arg(long)]
     binary: Option<PathBuf>,
     /// A directory with the programs of bench/providers, already built; built in

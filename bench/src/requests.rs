@@ -161,7 +161,7 @@ impl Requests {
         self.post(partition, &format!("{BATCH_HEADERS}{MINIMAL_HEADER}"), operations)
     }
 
-    /// A write transaction. The token is its number, printed as a UUID.
+    /// A write transaction. Its idempotency token is the number `token`, printed as a UUID.
     pub fn transaction(&mut self, token: u128, body: &str) -> anyhow::Result<&[u8]> {
         let hex = format!("{token:032x}");
         let uuid = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-");

@@ -2,7 +2,7 @@
 //! partition: what does it cost that all writes are applied or none? Both ways of writing
 //! alternate on the same servers. The goal is at least half as many operations per second.
 //!
-//! Compares transactions of our client on our engine with those of the official SDK on the
+//! It also compares transactions of our client on our engine with those of the official SDK on the
 //! emulator inside it, all in one process. The goal is at least as many operations per second.
 
 mod client;
@@ -56,7 +56,7 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', default_values_t = [2, 5, 20])]
     operations: Vec<u64>,
     /// Partitions that the operations are spread over, at most 16. A transaction of two operations
-    /// is in two of them.
+    /// is in at most two of them.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 4, 16])]
     partitions: Vec<u64>,
     /// Clients: connections with one request at a time.
@@ -65,7 +65,7 @@ pub struct Options {
     /// How often each row is measured on each target.
     #[arg(long)]
     repeats: Option<usize>,
-    /// Our server's program; built from this checkout in release mode when not given.
+    /// Our server's program; built from this checkout with the profile `dist` when not given.
     #[arg(long)]
     binary: Option<PathBuf>,
     /// Directory for data and logs of the servers, on the disk to be measured.
@@ -80,15 +80,17 @@ pub struct Options {
 struct Plan {
     against: Vec<Peer>,
     targets: Vec<Target>,
-    /// As they were given, for the other program.
+    /// The numbers of operations as they were given, for the program with the emulator.
     operations: Vec<u64>,
+    /// The numbers of partitions as they were given, for the program with the emulator.
     partitions: Vec<u64>,
     shapes: Vec<Shape>,
     clients: u64,
     repeats: usize,
     warm_up: Duration,
     window: Duration,
-    /// In one process there is less noise, and there are more rows.
+    /// The times of the comparison with the emulator. They are shorter, because in one process
+    /// there is less noise, and because there are more rows.
     emulator_warm_up: Duration,
     emulator_window: Duration,
 }
@@ -137,7 +139,8 @@ impl Plan {
 pub async fn run(options: Options) -> anyhow::Result<()> {
     let plan = Plan::new(&options)?;
     let mut figures = json!({});
-    // The other program runs first: it is built before anything is measured, and fails early.
+    // The comparison with the emulator comes first: its program has to be built, and a build that
+    // fails is then noticed before anything is measured.
     if plan.against.contains(&Peer::Emulator) {
         let report = emulator::run(&plan).await?;
         println!("{report}");

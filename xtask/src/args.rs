@@ -28,6 +28,7 @@ test    runs every part, or those named, installs what they need, and ends with 
   doc         examples in the documentation
   python      the official Python SDK against the server
   javascript  the official JavaScript SDK against the server
+  browser     the dashboard in chromium, which is installed with apt if it is missing
   rust        the official Rust SDK against the server
   holes       the published provider on the server, where it must break
   migration   workflows that the published provider began, moved and finished by ours
@@ -39,7 +40,8 @@ modules prints which top-level modules of a crate use which others, a line each:
         \"module -> used, used\"; without a name, those of all crates
 
 bench   runs the side-by-side benchmarks of bench/: \"emulators\" (unless told
-        otherwise), \"clients\" or \"providers\"; see bench/README.md for the arguments
+        otherwise), \"clients\", \"providers\" or \"transactions\"; see bench/README.md for
+        the arguments
 
 sim     runs simulations in virtual time: \"scale\" (many processes and partitions under
         load) or \"faults\" (random faults and kills); \"cargo xtask sim scale --help\"

@@ -11,6 +11,7 @@ pub(crate) enum Part {
     Doc,
     Python,
     Javascript,
+    Browser,
     Rust,
     Holes,
     Migration,
@@ -20,7 +21,7 @@ pub(crate) enum Part {
 impl Part {
     /// All parts in running order: checks of the source, then tests in Rust, then the suites
     /// that start a server. The suites without a build run at the same time as those with one.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::House,
         Self::Fmt,
         Self::Clippy,
@@ -29,6 +30,7 @@ impl Part {
         Self::Doc,
         Self::Python,
         Self::Javascript,
+        Self::Browser,
         Self::Rust,
         Self::Holes,
         Self::Migration,
@@ -46,7 +48,7 @@ impl Part {
 
     /// Whether the part needs no build by cargo, apart from the build of our server.
     pub(crate) fn has_no_build(self) -> bool {
-        matches!(self, Self::Python | Self::Javascript)
+        matches!(self, Self::Python | Self::Javascript | Self::Browser)
     }
 
     pub(crate) fn name(self) -> &'static str {
@@ -59,6 +61,7 @@ impl Part {
             Self::Doc => "doc",
             Self::Python => "python",
             Self::Javascript => "javascript",
+            Self::Browser => "browser",
             Self::Rust => "rust",
             Self::Holes => "holes",
             Self::Migration => "migration",

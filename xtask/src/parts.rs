@@ -96,6 +96,7 @@ fn run(part: Part, scope: Scope, checkout: &Checkout) -> PartOutcome {
         Part::Doc => Ok(doc(checkout)),
         Part::Python => script_suite(checkout, "python3", "interop/python/run.py"),
         Part::Javascript => script_suite(checkout, "node", "interop/javascript/run.mjs"),
+        Part::Browser => script_suite(checkout, "node", "interop/browser/run.mjs"),
         Part::Rust => Ok(rust_suite(checkout, "interop/rust")),
         Part::Holes => Ok(rust_suite(checkout, "interop/holes")),
         Part::Migration => Ok(migration(checkout)),
@@ -171,8 +172,8 @@ fn clippy(checkout: &Checkout) -> Result<Vec<Step>, String> {
     let step = |words: &str| {
         let words: Vec<&str> = words.split(' ').collect();
         let mut step = build_step(checkout, &words);
-        // Also for the benchmarks, so that dependencies which they share with the workspace
-        // are checked once.
+        // The benchmarks use the target directory of the workspace too, so that the dependencies
+        // which both have are checked once.
         step.command.env("CARGO_TARGET_DIR", checkout.target_directory());
         Step { runner: Runner::ExitCode, is_needed: false, ..step }
     };

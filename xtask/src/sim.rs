@@ -7,8 +7,9 @@ use std::process::ExitCode;
 use crate::checkout::Checkout;
 
 /// The arguments of cargo, before those of the program.
-const SIM: [&str; 8] = ["run", "--release", "--locked", "-p", "perihelion-simulation", "--bin", "sim", "--"];
-const FUZZ: [&str; 8] = ["run", "--release", "--locked", "-p", "perihelion-fuzz", "--bin", "fuzz", "--"];
+const SIM: [&str; 8] =
+    ["run", "--profile=dist", "--locked", "-p", "perihelion-simulation", "--bin", "sim", "--"];
+const FUZZ: [&str; 8] = ["run", "--profile=dist", "--locked", "-p", "perihelion-fuzz", "--bin", "fuzz", "--"];
 
 pub(crate) fn run(checkout: &Checkout, words: &[String]) -> ExitCode {
     start(checkout, SIM, words)

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use crate::checkout::Checkout;
 
-/// The last commit before processes of two versions were made to share a container.
+/// The last commit before the changes that let processes of two versions share a container.
 const COMMIT: &str = "31c158633c80b902916cb8a984ab64f592db2792";
 
 /// Writes the files of the version before into the target directory and returns their

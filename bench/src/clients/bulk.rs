@@ -1,5 +1,5 @@
-//! The bulk of our client against single creates of our client: as many documents with each, in
-//! turns. The SDK has no bulk.
+//! Compares the bulk mode of our client with its single creates. Both create the same number of
+//! documents, and alternate. The SDK has no bulk mode.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::{Environment, Plan};
 use crate::rotation::rotated;
 use crate::setup::{create_container, delete_container};
 
-/// The single creates at once.
+/// How many single creates run at once.
 const CREATES_AT_ONCE: u64 = 64;
 /// The documents that are created before the measurement.
 const WARM_UP: &str = "2000";

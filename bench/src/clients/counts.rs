@@ -1,7 +1,9 @@
 //! Counts allocations, with a build that has a counting allocator, and instructions, with
-//! callgrind. The instructions per read are the difference between a run of 2N reads and a
-//! run of N reads, divided by N. Program start, handshake and warm-up are in both runs and
-//! cancel out. The server runs outside valgrind.
+//! callgrind. The instructions per read are the difference between a long and a short run,
+//! divided by the difference of their reads. Program start, handshake and warm-up are in both runs
+//! and cancel out, except that they differ by some million instructions from run to run. So the
+//! long run has many more reads, the programs take turns, and the median of several rounds counts.
+//! The server runs outside valgrind.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,6 +16,7 @@ use tokio::process::Command;
 use super::programs::{Built, Program, Run};
 use super::{Environment, Plan};
 use crate::setup::{create_container, load_readable};
+use crate::statistics::median;
 
 /// The operations before allocations are counted: enough for pools, caches and buffers to
 /// reach their size.
@@ -27,6 +30,10 @@ const CALLGRIND_WARM_UP: &str = "50";
 /// The most tries of a run under callgrind. Seeding random numbers takes seconds under
 /// valgrind, so on a busy machine the handshake may exceed the client's connection timeout.
 const CALLGRIND_TRIES: usize = 3;
+/// How often the instructions of each program are counted.
+const CALLGRIND_ROUNDS: usize = 3;
+/// The reads of the long run, as a multiple of those of the short run.
+const LONG_RUN: u64 = 6;
 const CONTAINER: &str = "counted";
 
 /// Allocations per operation.
@@ -85,30 +92,34 @@ pub async fn count_instructions(
     plan: &Plan,
     built: &BTreeMap<Program, Built>,
 ) -> anyhow::Result<Instructions> {
-    let mut counted = Instructions::default();
-    for (program, built) in built {
-        let name = program.name();
-        counted.of.insert(*program, instructions_per_read(environment, plan, (name, &built.plain)).await?);
-        if let Some(with_faults) = &built.with_faults {
-            let name = format!("{name} with the fault layer");
-            counted.with_faults = Some(instructions_per_read(environment, plan, (&name, with_faults)).await?);
+    let mut of: BTreeMap<Program, Vec<f64>> = BTreeMap::new();
+    let mut with_faults = Vec::new();
+    for round in 1..=CALLGRIND_ROUNDS {
+        eprintln!("counting instructions: round {round} of {CALLGRIND_ROUNDS}");
+        for (program, built) in built {
+            let counted = instructions_per_read(environment, plan, &built.plain).await?;
+            of.entry(*program).or_default().push(counted);
+            if let Some(program) = &built.with_faults {
+                with_faults.push(instructions_per_read(environment, plan, program).await?);
+            }
         }
     }
-    Ok(counted)
+    let of = of.into_iter().map(|(program, counted)| (program, median(&counted))).collect();
+    let with_faults = (!with_faults.is_empty()).then(|| median(&with_faults));
+    Ok(Instructions { of, with_faults })
 }
 
-/// The instructions per point read of a program with this name.
+/// The instructions per point read of a program.
 async fn instructions_per_read(
     environment: &Environment,
     plan: &Plan,
-    (name, program): (&str, &Path),
+    program: &Path,
 ) -> anyhow::Result<f64> {
-    let reads = plan.instruction_reads;
-    eprintln!("counting instructions: {name}, {reads} and {} reads", 2 * reads);
-    let once = instructions_of_run(environment, plan, program, reads).await?;
-    let twice = instructions_of_run(environment, plan, program, 2 * reads).await?;
-    ensure!(twice > once, "{name} took fewer instructions for more reads");
-    Ok((twice - once) as f64 / reads as f64)
+    let (short, long) = (plan.instruction_reads, LONG_RUN * plan.instruction_reads);
+    let in_short = instructions_of_run(environment, plan, program, short).await?;
+    let in_long = instructions_of_run(environment, plan, program, long).await?;
+    ensure!(in_long > in_short, "{} took fewer instructions for more reads", program.display());
+    Ok((in_long - in_short) as f64 / (long - short) as f64)
 }
 
 /// The instructions of a run with this many reads. A run that fails is tried again.

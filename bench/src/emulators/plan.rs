@@ -7,7 +7,7 @@ use crate::documents::Queue;
 use crate::load::Limits;
 use crate::targets::Target;
 
-/// The largest queue that the peer queries repeatedly. Over a larger queue the peer gets the
+/// The largest queue over which the peer gets the query repeatedly. Over a larger queue it gets the
 /// query once: one query over 100,000 documents takes the peer more than a minute, because its
 /// engine copies an array per document, and blocks all other requests.
 const PEER_QUEUE_MAX: u64 = 14_000;

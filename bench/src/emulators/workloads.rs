@@ -14,7 +14,7 @@ use crate::load::{Answer, Workload};
 use crate::requests::{Partition, Requests};
 use crate::setup::{CREATED, OK, expect_created, expect_status, readable_partitions};
 
-/// Of so many bodies one is checked. Parsing every body would cost the client as much as the
+/// One body in this many is checked. Parsing every body would cost the client as much as the
 /// request.
 const BODY_CHECK_INTERVAL: u64 = 64;
 /// The number of partition key values that writes are spread over.
@@ -85,7 +85,7 @@ impl PointClient {
     }
 
     /// The next number of a xorshift generator: random enough to choose a document, and the same
-    /// in every run.
+    /// whenever a run with the same number is repeated.
     fn next_random(&mut self) -> u64 {
         self.random_state ^= self.random_state << 13;
         self.random_state ^= self.random_state >> 7;

@@ -94,7 +94,7 @@ impl Environment {
         command.args(arguments).args(["--location", place.location(), "--endpoint", &setting.endpoint]);
         command.arg("--directory").arg(&setting.directory);
         command.args(["--workers", &self.workers.to_string()]).kill_on_drop(true);
-        // duroxide would log to stdout, which has the figures and costs time.
+        // Otherwise duroxide would log to stdout, which is for the figures. Logging also costs time.
         command.env("RUST_LOG", "off");
         if let Some(ca) = &setting.ca {
             command.env(CA_VARIABLE, ca);

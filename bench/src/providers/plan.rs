@@ -9,13 +9,13 @@ use super::places::Place;
 /// A part of a run. `--only` selects parts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
 pub enum Part {
-    /// duroxide's stress harness at 1/1, 2/2 and 4/4.
+    /// duroxide's stress harness with 1, 2 and 4 dispatchers, and as many workers.
     Stress,
     /// duroxide's harness of large payloads.
     Payload,
     /// 20 clients in a closed loop.
     Loop,
-    /// The smallest workflow, one after the other.
+    /// Workflows of the smallest kind, one after the other.
     Smallest,
     /// 1,000 activities at once.
     FanOut,

@@ -12,7 +12,7 @@ use crate::load::{Answer, Workload};
 use crate::requests::{DATABASE, Partition, Requests};
 use crate::setup::{OK, expect_created, expect_status};
 
-/// Of so many bodies one is checked. Parsing every body would cost the client as much as the
+/// One body in this many is checked. Parsing every body would cost the client as much as the
 /// request.
 const BODY_CHECK_INTERVAL: u64 = 64;
 
@@ -87,14 +87,14 @@ pub struct WriteClient {
     pub shape: Shape,
     requests: Requests,
     container: String,
-    /// As many as the shape has.
+    /// As many partitions as the shape has.
     partitions: Arc<[Partition]>,
-    /// The number of the run is unique per server, so that ids and tokens are.
+    /// The number of the run. It is unique per server, so that ids and tokens are unique, too.
     run: u64,
     client: u64,
     /// The rounds that began.
     rounds: u64,
-    /// The batch of the round that is next.
+    /// The number of the next batch within its round.
     next_batch: u64,
     /// The requests so far.
     sent: u64,
@@ -125,7 +125,8 @@ impl WriteClient {
         })
     }
 
-    /// The partition of an operation of this round. Every round begins with another one.
+    /// The partition of an operation of this round. If a round does not write to all partitions, the
+    /// next round begins with another partition.
     fn partition(&self, operation: u64) -> &Partition {
         let at = self.client + self.rounds * self.shape.touched() + operation;
         &self.partitions[(at % self.shape.partitions) as usize]

@@ -26,7 +26,8 @@ const WORKERS: u64 = 2;
 /// The least ratio of our operations per second to the SDK's.
 const GOAL_RATIO: f64 = 1.0;
 
-/// The targets of the program: its name for each, and the head of its column.
+/// The targets of the program: its name for each, and the head of its column. `CLIENT` is our
+/// client on the SDK's emulator, and `EMBEDDED` our client on our engine.
 const SDK: (&str, &str) = ("sdk", "SDK, its emulator");
 const CLIENT: (&str, &str) = ("client", "ours, its emulator");
 const EMBEDDED: (&str, &str) = ("embedded", "ours, our engine");

@@ -15,7 +15,7 @@ use crate::targets::Server;
 
 /// Keys of one transaction that asks for their ranges.
 const KEYS_AT_ONCE: u64 = 100;
-/// Transactions until every range has a key. One is enough with a probability of 97 %.
+/// The most transactions until every range has a key. One is enough with a probability of 97 %.
 const TRANSACTIONS_MAX: u64 = 10;
 
 /// No measured transaction has a token with this bit.

@@ -95,7 +95,8 @@ impl Report {
     }
 }
 
-/// The ratios are near one, where a tenth is too coarse.
+/// The median, the least and the greatest of ratios, with two decimals unless all are at least 10.
+/// Most ratios are near one, where one decimal is too coarse.
 pub(super) fn spread_in_hundredths(ratios: &[f64]) -> String {
     if ratios.iter().all(|ratio| *ratio >= 10.0) {
         return spread(ratios);

@@ -6,10 +6,11 @@
 //! own. So it never gets a key of the environment, and some commands do not read it.
 //!
 //! `AccountArgs` and `NameArgs` are what was typed, `resolve` decides what is meant,
-//! `file` reads the configuration file, and `connect` connects.
+//! `file` reads the configuration file, `connect` connects, and `raw` sends single requests.
 
 mod connect;
 mod file;
+mod raw;
 mod resolve;
 
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 pub(crate) use connect::Connection;
+pub(crate) use raw::{RawConnection, RawFailure, RawRequest};
 pub(crate) use resolve::{Account, Source};
 
 use self::file::ConfigFile;

@@ -21,6 +21,8 @@ pub(crate) struct StartedServer<'a> {
     pub(crate) regions: Vec<(String, SocketAddr)>,
     /// The file of the CA certificate; `None` if the certificate is in memory only.
     pub(crate) ca_path: Option<&'a Path>,
+    /// The address of the dashboard, if it runs.
+    pub(crate) dashboard: Option<SocketAddr>,
     /// The time from the start of the program until the server was ready.
     pub(crate) start_time: Duration,
 }
@@ -46,6 +48,9 @@ pub(crate) fn banner(settings: &Settings, server: &StartedServer<'_>) -> String 
         ("Endpoint", format!("{http} and https://{authority}/")),
         ("Connection", format!("AccountEndpoint={endpoint};AccountKey={};", shown_key(settings))),
     ];
+    if let Some(address) = server.dashboard {
+        lines.push(("Dashboard", format!("http://{address}/")));
+    }
     for (name, address) in &server.regions {
         lines.push(("Region", format!("{name}: http://{}/", self::authority(&options.host, *address))));
     }
@@ -103,7 +108,8 @@ mod tests {
         let address = SocketAddr::from(([0, 0, 0, 0], 4711));
         let regions = vec![("East US".to_owned(), SocketAddr::from(([0, 0, 0, 0], 4713)))];
         let (ca_path, start_time) = (Some(Path::new("/ca.pem")), Duration::from_millis(12));
-        let server = StartedServer { address, regions, ca_path, start_time };
+        let dashboard = Some(SocketAddr::from(([127, 0, 0, 1], 8082)));
+        let server = StartedServer { address, regions, ca_path, dashboard, start_time };
         banner(&settings, &server)
     }
 
@@ -115,6 +121,7 @@ mod tests {
             "http://127.0.0.1:4711/ and https://127.0.0.1:4711/",
             "AccountEndpoint=http://127.0.0.1:4711/;AccountKey=C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==;",
             "in memory",
+            "Dashboard   http://127.0.0.1:8082/",
             "Region      East US: http://127.0.0.1:4713/",
             "/ca.pem (print it: perihelion cert ca)",
             "\nNow listening on: http://127.0.0.1:4711\n",

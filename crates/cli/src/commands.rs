@@ -5,13 +5,17 @@ mod cert;
 mod check;
 mod completions;
 mod container;
+mod dashboard;
 mod demo;
 mod dev;
+mod doctor;
 mod feed;
 mod item;
 mod man;
 mod manage;
+mod metrics;
 mod migrate;
+mod new;
 mod noun;
 mod query;
 mod queue;
@@ -35,11 +39,14 @@ Examples:
   perihelion dev                     in memory on 127.0.0.1:8081
   perihelion dev --data ./data       the same, with data in ./data
   perihelion dev --throughput 400    answers 429 as a container with 400 RU/s does
+  perihelion new my-app              a small project with a worker
   perihelion server --data /var/lib/perihelion --key-file /etc/perihelion/key
+  perihelion dashboard               the dashboard of any account, on 127.0.0.1:8082
   perihelion workflow list status=failed 'created<2h'
   perihelion workflow execute hello --input '\"Ada\"'
   perihelion queue list --watch
   perihelion query 'SELECT * FROM c' -d shop -c orders --explain
+  perihelion doctor                  checks an account and says what to do
   perihelion migrate --from duroxide/duroxide --to duroxide/workflows
   perihelion stress                  throughput, latency and cost of workflows
   perihelion transaction run transfer.json   writes to several containers, all or nothing
@@ -82,6 +89,8 @@ commands! {
     Demo(demo::DemoArgs) => demo,
     Dev(dev::DevArgs) => dev,
     Server(server::ServerArgs) => server,
+    Dashboard(dashboard::DashboardArgs) => dashboard,
+    New(new::NewArgs) => new,
     Workflow(workflow::WorkflowArgs) => workflow,
     Queue(queue::QueueArgs) => queue,
     Worker(worker::WorkerArgs) => worker,
@@ -90,9 +99,11 @@ commands! {
     Container(container::ContainerArgs) => container,
     Query(query::QueryArgs) => query,
     Feed(feed::FeedArgs) => feed,
+    Doctor(doctor::DoctorArgs) => doctor,
     Migrate(migrate::MigrateArgs) => migrate,
     Stress(stress::StressArgs) => stress,
     Transaction(transaction::TransactionArgs) => transaction,
+    Metrics(metrics::MetricsArgs) => metrics,
     Manage(manage::ManageArgs) => manage,
     Check(check::CheckArgs) => check,
     Cert(cert::CertArgs) => cert,

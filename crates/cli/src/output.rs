@@ -37,7 +37,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// A list of things. The table has a row for each, even if there is none: then only the head.
+    /// A list of things. The table has a head, and a row for each thing.
     pub(crate) fn list<T: Serialize>(
         self,
         columns: &[Column<T>],

@@ -3,8 +3,9 @@
 //!
 //! `cargo run -p perihelion-client --example change_feed_processor`
 //!
-//! With arguments `INSTANCE DATABASE` it is one instance of several processes: it processes
-//! the orders of that database until it is killed, and prints the id of each order.
+//! With arguments `INSTANCE DATABASE` this process is one instance, and other processes can be
+//! further instances. It processes the orders of that database until it is killed, and prints the
+//! id of each order.
 
 #[path = "common/account.rs"]
 mod account;

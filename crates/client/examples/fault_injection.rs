@@ -45,8 +45,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     )?;
     println!("answer lost: {}, after {} lost answer", place_order(&orders, "2").await, lost.hits());
 
-    // A connection falls silent. The client closes it after the read-hang limit and asks on
-    // another one. The same rule as JSON, as it may stand in a file of the test.
+    // A connection falls silent. The client closes it after the read-hang limit and sends the
+    // read again on another one. This rule is written as JSON, as it may stand in a file of a test.
     faults.add_json(r#"{"operation":"read_item","silence":"before","count":1}"#)?;
     let began = Instant::now();
     orders.read::<Value>("ada", "1").await?;

@@ -23,7 +23,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     stock.upsert("sencha", &json!({"id": "sencha", "tea": "sencha", "units": 3})).await?;
 
     // An order takes two units from the stock. The condition keeps the stock from going below
-    // zero, and the token keeps the order from being placed twice when an answer is lost.
+    // zero. The transaction's idempotency token keeps the order from being placed twice when an
+    // answer is lost.
     for number in 1..=2 {
         let order = order(&client, &orders, &stock, number)?;
         match order.commit().await {
@@ -41,7 +42,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
             }
             Err(TransactionError::Failed(error)) => return Err(error.into()),
         }
-        // The first commit has an outcome, so committing again repeats it and places nothing.
+        // The transaction has its outcome: a second commit reports the same outcome and places no
+        // second order.
         println!("order {number}: again {}", if order.commit().await.is_ok() { "placed" } else { "refused" });
     }
 

@@ -164,7 +164,7 @@ impl<'a> Bulk<'a> {
             if self.input.is_none() && self.window.is_empty() {
                 return Poll::Ready(None);
             }
-            // The next round tries to send, because it may begin with the end of a pause.
+            // The next round tries to send, because a pause may have ended by then.
             self.is_send_due = true;
             // A round without an attempt to send may have missed the end of a pause. So this
             // function only returns `Pending` after a round that tried to send.
@@ -200,7 +200,7 @@ impl<'a> Bulk<'a> {
                         index,
                         0.0,
                         0,
-                        Err(BulkError::failed("invalid operation".to_owned(), &error, false)),
+                        Err(BulkError::failed("invalid operation".to_owned(), Arc::new(error), false)),
                     );
                 }
             }
@@ -247,7 +247,7 @@ impl<'a> Bulk<'a> {
                         Err(error) => {
                             // Operations that already have their partition are not affected.
                             self.routing = stale.take().map_or(Routing::Unknown, Routing::Known);
-                            self.fail_unrouted(&error);
+                            self.fail_unrouted(&Arc::new(error));
                         }
                     }
                 }
@@ -287,7 +287,7 @@ impl<'a> Bulk<'a> {
                     let index = self.partition_index(&range_id);
                     self.partitions[index].push(queued);
                 }
-                Err(error) => self.end_failed(queued, &error),
+                Err(error) => self.end_failed(queued, &Arc::new(error)),
             }
         }
     }

@@ -27,8 +27,10 @@ use serde::de::DeserializeOwned;
 pub use change::{Change, ChangeKind, ChangeMetadata};
 pub use options::ChangeFeedOptions;
 pub use stream::ChangePages;
+pub(crate) use token::check_token;
 
 use crate::deadline;
+use crate::feed;
 use crate::handle::{ContainerHandle, is_status_gone};
 use crate::page_stream::PageFeed;
 use crate::response::Receipt;
@@ -192,8 +194,11 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
 
     async fn request_page(&mut self) -> Result<Option<ChangePage<T>>, Error> {
         self.ensure_cursors().await?;
-        let mut refreshes = 0;
+        let (mut refreshes, mut empty_pages) = (0, 0);
         while self.drained_cursors < self.cursors.len() {
+            if empty_pages == feed::EMPTY_PAGES_MAX {
+                return Err(feed::endless("the change feed"));
+            }
             let metadata = self.metadata().await?;
             if !self.divide_first_cursor(&metadata)? {
                 self.refresh(&metadata, &mut refreshes).await?;
@@ -202,6 +207,7 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
             match self.fetch(&metadata).await {
                 Ok(FetchedChanges { items, etag, is_at_end, region, .. }) if items.is_empty() => {
                     self.advance(etag, region);
+                    empty_pages += 1;
                     self.drained_cursors = if is_at_end { self.drained_cursors + 1 } else { 0 };
                 }
                 Ok(FetchedChanges { items, etag, region, receipt, .. }) => {

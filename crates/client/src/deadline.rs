@@ -22,7 +22,7 @@ pub(crate) async fn within<T>(
     call: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
     let Some(deadline) = deadline else { return call.await };
-    let time_was_up = || Error::timeout(format!("{what} did not end in its time"));
+    let time_was_up = || Error::timeout(format!("{what} did not end within its time limit"));
     // `timeout_at` polls the call at least once, even after the deadline, and the call would send
     // a request.
     if Instant::now() >= deadline {

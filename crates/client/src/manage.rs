@@ -17,7 +17,8 @@ use crate::throughput::Throughput;
 
 /// How often `create_*_if_missing` reads a resource and then tries to create it. The second
 /// round reads what the first round or another process has created. A third round is needed
-/// only if the resource is deleted in between, or if its region does not show it yet.
+/// only if the resource is deleted in between, or if the region that answers the reads does
+/// not have it yet.
 const CREATE_ROUNDS_MAX: u32 = 3;
 
 pub(crate) async fn create_database(

@@ -94,7 +94,7 @@ impl Patch {
     }
 
     /// Sets a member, whether it exists or not. At an index of an array, sets the
-    /// element; the index must be less than the length of the array, or equal to it.
+    /// element, which must exist; `/-` appends to the array.
     pub fn set(self, path: &str, value: impl Serialize) -> Result<Self, Error> {
         let (path, value) = (checked_pointer(path)?, to_raw(value)?);
         self.push(PatchOperation::Set { path, value })

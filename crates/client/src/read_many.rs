@@ -44,6 +44,10 @@ const REFRESHES_MAX: u32 = 5;
 /// with many empty pages a query ends long before this.
 const PAGES_MAX: usize = 1000;
 
+/// The most bytes of the answers for one document of a chunk: twice the largest document, because
+/// the service may write a document with more escapes than it was sent with.
+const BYTES_PER_DOCUMENT_MAX: usize = 4 * 1024 * 1024;
+
 /// The documents of a read-many call, in the order of the caller.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -115,12 +119,14 @@ struct ChunkResponse {
     pages: Vec<Bytes>,
     requests: usize,
     charge: f64,
+    bytes: usize,
 }
 
 impl ChunkResponse {
     fn add(&mut self, response: Response) {
         self.requests += 1;
         self.charge += response.charge();
+        self.bytes += response.body.len();
         self.pages.push(response.body);
     }
 }
@@ -171,9 +177,15 @@ async fn query_several(
     let mut fetched = ChunkResponse::default();
     while fetched.requests < PAGES_MAX {
         let response = container.execute(&operation, options).await?;
-        let continuation = response.headers.get(&headers::CONTINUATION).cloned();
+        let continuation = feed::continuation_header(&response);
         fetched.add(response);
         let Some(continuation) = continuation else { return Ok(fetched) };
+        if fetched.bytes > wanted.len() * BYTES_PER_DOCUMENT_MAX {
+            let (bytes, count) = (fetched.bytes, wanted.len());
+            return Err(Error::answer(format!(
+                "a query for {count} documents has {bytes} bytes, and more pages"
+            )));
+        }
         operation.headers.insert(headers::CONTINUATION, continuation);
     }
     Err(Error::answer(format!("a query for {} documents does not end", wanted.len())))

@@ -16,15 +16,16 @@ use tokio::time::Instant;
 
 use crate::core::Core;
 use crate::metadata;
-use crate::pulse::Pulse;
+use crate::pulse::{self, Pulse};
 use crate::routing::account::Location;
 
 /// While an endpoint is unavailable, the task checks this often whether a probe is due.
 const PROBE_PAUSE: Duration = Duration::from_millis(500);
 
-/// When the task has not begun its next round this long after the round was due, its runtime
-/// makes no progress, and the task is started again. A busy runtime is late by much less.
-const LATE_AFTER: Duration = Duration::from_secs(30);
+/// When the task has not begun its next round this long after the round was due or the task was
+/// woken, its runtime makes no progress, and the task is started again. A busy runtime is late by
+/// much less.
+const LATE_AFTER: Duration = Duration::from_secs(5);
 
 /// The background task of a driver. Dropping it aborts the task, and the tasks that read
 /// metadata.
@@ -40,8 +41,8 @@ pub(crate) struct Background {
 /// When the work of the task was done, and when its next round is due. A task that is started
 /// again continues the schedule of the task before.
 struct Schedule {
-    /// When the task must have begun its next round.
-    next_round: Pulse,
+    /// When the task must have begun its next round, or shown that the round goes on.
+    next_round: Arc<Pulse>,
     done: Mutex<Done>,
 }
 
@@ -61,7 +62,7 @@ impl Background {
             task: ArcSwapOption::empty(),
             starting: Mutex::default(),
             schedule: Arc::new(Schedule {
-                next_round: Pulse::new(now),
+                next_round: Arc::clone(&core.topology().background_round),
                 done: Mutex::new(Done { refreshed_at: now, breakers_cleaned_at: now }),
             }),
         }
@@ -125,29 +126,33 @@ async fn run(weak: Weak<Core>, schedule: Arc<Schedule>) {
         let Some(core) = weak.upgrade() else { return };
         let topology = core.topology();
         let now = Instant::now();
-        let timeout = core.option_layers().metadata_settings().timeout;
-        // The refresh and the probes of this round take at most this long.
-        schedule.next_round_at(now + timeout.saturating_mul(2));
-        let done = *schedule.done();
-        let is_due = now.duration_since(done.refreshed_at) >= topology.options().refresh_interval;
-        let suspect = topology.take_wanted_refresh();
-        if is_due || suspect.is_some() {
-            if is_due {
-                schedule.done().refreshed_at = now;
-            }
-            core.account_reader().refresh(&*core, topology, suspect.as_ref(), now + timeout).await;
-        }
-        if now.duration_since(done.breakers_cleaned_at) >= topology.breaker_options().cleanup_interval {
-            schedule.done().breakers_cleaned_at = now;
-            topology.update_breakers(|breakers| breakers.remove_stale(now));
-            topology.remove_stale_writers(now);
-        }
-        probe_unavailable(&core).await;
+        pulse::beating(&schedule.next_round, work(&core, &schedule, now)).await;
         let done = *schedule.done();
         let next_due = (done.refreshed_at + topology.options().refresh_interval)
             .min(done.breakers_cleaned_at + topology.breaker_options().cleanup_interval);
         wait(core, next_due, &schedule).await;
     }
+}
+
+/// The work of one round.
+async fn work(core: &Core, schedule: &Schedule, now: Instant) {
+    let topology = core.topology();
+    let done = *schedule.done();
+    let is_due = now.duration_since(done.refreshed_at) >= topology.options().refresh_interval;
+    let suspect = topology.take_wanted_refresh();
+    if is_due || suspect.is_some() {
+        if is_due {
+            schedule.done().refreshed_at = now;
+        }
+        let deadline = now + core.option_layers().metadata_settings().timeout;
+        core.account_reader().refresh(core, topology, suspect.as_ref(), deadline).await;
+    }
+    if now.duration_since(done.breakers_cleaned_at) >= topology.breaker_options().cleanup_interval {
+        schedule.done().breakers_cleaned_at = now;
+        topology.update_breakers(|breakers| breakers.remove_stale(now));
+        topology.remove_stale_writers(now);
+    }
+    probe_unavailable(core).await;
 }
 
 /// Probes the unavailable endpoints whose probes are due, one after the other. An

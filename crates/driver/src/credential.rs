@@ -43,9 +43,9 @@ enum AuthMethod {
 /// A source of Entra ID access tokens: an application, a managed identity, a user.
 ///
 /// The driver asks for a token only when it has none, when its current token expires
-/// within minutes, or when the service has refused the current token. The driver never
-/// asks twice at the same time for one scope, and waits a bounded time. The driver may
-/// drop the future at any time.
+/// within minutes, or when the service has refused the current token. The driver does not
+/// ask twice at the same time for one scope, unless the tokio runtime of the first call makes no
+/// progress any more. It waits a bounded time, and may drop the future at any time.
 pub trait TokenSource: Send + Sync {
     /// A token for the scope, such as `https://account.documents.azure.com/.default`.
     fn token<'a>(&'a self, scope: &'a str) -> TokenFuture<'a>;
@@ -129,10 +129,15 @@ impl Credential {
                 Ok(key.authorization_header(method.as_str(), resource_type, link, date))
             }
             AuthMethod::ResourceToken(header) => Ok(header.clone()),
-            AuthMethod::Tokens(cache) => timeout_at(deadline, cache.header(scope)).await.map_err(|_| {
-                let text = "the operation's time was up while it waited for an access token";
-                Error::new(ErrorKind::Timeout, text.to_owned())
-            })?,
+            AuthMethod::Tokens(cache) => header_before(cache, scope, deadline).await,
+        }
+    }
+
+    /// Waits until there is an access token; for keys and resource tokens it does not wait.
+    pub(crate) async fn wait_for_token(&self, scope: &str, deadline: Instant) -> Result<(), Error> {
+        match &self.0 {
+            AuthMethod::Tokens(cache) => header_before(cache, scope, deadline).await.map(drop),
+            AuthMethod::Key(_) | AuthMethod::ResourceToken(_) => Ok(()),
         }
     }
 
@@ -146,6 +151,14 @@ impl Credential {
             AuthMethod::Key(_) | AuthMethod::ResourceToken(_) => false,
         }
     }
+}
+
+/// The Authorization header with an access token. Fails at the deadline.
+async fn header_before(cache: &TokenCache, scope: &str, deadline: Instant) -> Result<HeaderValue, Error> {
+    timeout_at(deadline, cache.header(scope)).await.unwrap_or_else(|_| {
+        let text = "the operation's time was up while it waited for an access token";
+        Err(Error::new(ErrorKind::Timeout, text.to_owned()))
+    })
 }
 
 /// The scope of tokens for an account: the option, or else the account's host

@@ -63,7 +63,7 @@ pub struct Diagnostics {
     transaction: Option<Box<TransactionDiagnostics>>,
 }
 
-/// What only distributed transactions have.
+/// The diagnostics that only distributed transactions have.
 #[derive(Debug, Clone)]
 struct TransactionDiagnostics {
     /// The token of the last attempt.
@@ -100,8 +100,9 @@ pub struct Attempt {
     pub activity_id: Option<HeaderValue>,
     /// How often the service throttled the attempt.
     pub throttled: u32,
-    /// The names of the attempt's effects: changes to state that all operations share. An
-    /// effect that another region must confirm is named even if no region confirmed it.
+    /// The names of the attempt's effects: changes to state that all operations share.
+    /// Some effects, such as avoiding an endpoint, are applied only after another region has
+    /// answered the operation. These are listed even if they were not applied.
     pub effects: Vec<&'static str>,
 }
 

@@ -53,6 +53,10 @@ pub enum ErrorKind {
 /// become the message.
 const BODY_SHOWN_BYTES_MAX: usize = 512;
 
+/// The most bytes of the service's message that are kept. Its messages have a few hundred; a proxy
+/// or a damaged answer may send megabytes. The whole body is in [`Error::body`].
+const MESSAGE_BYTES_MAX: usize = 4 * 1024;
+
 impl Error {
     /// An error of kind [`ErrorKind::Input`].
     pub fn input(message: impl Into<String>) -> Self {
@@ -111,8 +115,18 @@ impl Error {
         error
     }
 
+    /// The error for a write whose answer has a status of success but a body that cannot be
+    /// understood. The write may have been applied, so the kind is [`ErrorKind::Ambiguous`].
+    pub fn ambiguous_answer(message: String, answer: Response) -> Self {
+        let mut error = Error::new(ErrorKind::Ambiguous, message).with_diagnostics(answer.diagnostics);
+        error.0.status = Some(answer.status);
+        error.0.headers = answer.headers;
+        error.0.body = answer.body;
+        error
+    }
+
     /// The error for a distributed transaction that was refused because of the operation with
-    /// this index. `None` if no single operation is the cause.
+    /// this index. The index is `None` if no single operation is the cause.
     pub(crate) fn into_operation_refused(
         mut self,
         index: Option<usize>,
@@ -294,7 +308,11 @@ fn service_message(body: &[u8]) -> String {
         message: String,
     }
     match serde_json::from_slice::<ErrorBody>(body) {
-        Ok(error) => error.message,
+        Ok(error) if error.message.len() <= MESSAGE_BYTES_MAX => error.message,
+        Ok(error) => {
+            let end = error.message.floor_char_boundary(MESSAGE_BYTES_MAX);
+            format!("{}… ({} bytes)", &error.message[..end], error.message.len())
+        }
         Err(_) => String::from_utf8_lossy(&body[..body.len().min(BODY_SHOWN_BYTES_MAX)]).into_owned(),
     }
 }
@@ -328,3 +346,23 @@ impl fmt::Debug for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(body: &str, expected: &str) {
+        let error = Error::refused(Status::new(400, 0), HeaderMap::new(), Bytes::from(body.to_owned()));
+        assert_eq!(error.message(), expected);
+    }
+
+    #[test]
+    fn the_message_of_a_refusal_is_bounded() {
+        check(r#"{"code":"BadRequest","message":"too bad"}"#, "too bad");
+        let long = "ä".repeat(MESSAGE_BYTES_MAX);
+        let kept = "ä".repeat(MESSAGE_BYTES_MAX / 2);
+        check(&format!(r#"{{"message":"{long}"}}"#), &format!("{kept}… ({} bytes)", long.len()));
+        check(&"x".repeat(5000), &"x".repeat(BODY_SHOWN_BYTES_MAX));
+    }
+}

@@ -5,8 +5,8 @@
 //! [`FaultInjector`] holds the rules, and is given to the transport with
 //! [`HttpOptions::with_fault_injection`](crate::transport::HttpOptions::with_fault_injection).
 //! Faults are injected below the connections: a rule that drops a connection ends a real
-//! connection with all its requests, and a rule that silences one is noticed by the health
-//! checks. So retries, failover, hedging and circuit breakers act as they do in production.
+//! connection with all its requests, and a connection that a rule silences is found by the
+//! health checks. So retries, failover, hedging and circuit breakers act as they do in production.
 //!
 //! ```
 //! use perihelion_driver::fault_injection::{FaultInjector, FaultRule, OperationKind, When};
@@ -16,7 +16,7 @@
 //! let throttled = faults
 //!     .add(FaultRule::new().with_operation(OperationKind::ReadItem).with_status(429).with_count(3))
 //!     .unwrap();
-//! // The same rule as JSON, and one that loses the answers of a tenth of all writes.
+//! // The same rule as JSON, and one that loses the answers to a tenth of all upserts.
 //! let rules = faults.add_json(
 //!     r#"[{"operation":"read_item","status":429,"count":3},
 //!         {"operation":"upsert_item","drop":"after","probability":0.1}]"#,
@@ -38,7 +38,7 @@
 //!   decides.
 //! - A rule with a count hits at most that many requests, also when many requests come at once.
 //! - Whether a rule with a probability hits its n-th matching request depends only on the seed,
-//!   the rule's place and n.
+//!   on how many rules were added before it, and on n.
 
 mod answer;
 mod injector;

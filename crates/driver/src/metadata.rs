@@ -41,13 +41,17 @@ pub(crate) type MetadataRequest<'a, T> = Pin<Box<dyn Future<Output = Result<T, E
 
 /// The requests that read metadata.
 pub(crate) trait MetadataRequests: Send + Sync + 'static {
-    /// Starts a task that belongs to no operation. The task gets these requests.
+    /// Starts a task that belongs to no operation. The task gets a reference to this value, to
+    /// send requests with it.
     fn spawn_shared<F>(&self, task: impl FnOnce(Arc<Self>) -> F)
     where
         F: Future<Output = ()> + Send + 'static;
 
     /// The time for reading the metadata of a container, retries included.
     fn metadata_timeout(&self) -> Duration;
+
+    /// Waits until the credential can sign requests: an access token may have to be fetched.
+    fn wait_for_credential(&self, deadline: Instant) -> MetadataRequest<'_, ()>;
 
     /// Reads the account document from one location, in one attempt.
     fn read_account<'a>(&'a self, location: &'a Location, deadline: Instant) -> MetadataRequest<'a, Bytes>;

@@ -3,12 +3,13 @@
 //! doing. `telemetry` reports the same operations as metrics and events.
 
 use http::HeaderMap;
+use perihelion_model::partition_key::PartitionKey;
 use perihelion_wire::headers;
 use perihelion_wire::status::Status;
 
 use crate::diagnostics::Diagnostics;
 use crate::error::Error;
-use crate::operation::{Operation, Verb};
+use crate::operation::{Operation, Scope, Verb};
 use crate::response::Response;
 
 /// A callback for every operation that ends. Register it with
@@ -16,7 +17,8 @@ use crate::response::Response;
 pub trait Observer: Send + Sync + 'static {
     /// Called once for each operation, in the caller's task, before the caller gets
     /// the answer. An implementation must not block. There is no call for an operation
-    /// whose options are refused, or whose future is dropped before it ends.
+    /// whose options are refused, for a transaction that fails before it is sent, or for an
+    /// operation whose future is dropped before it ends.
     fn ended(&self, operation: &EndedOperation<'_>);
 }
 
@@ -28,6 +30,8 @@ pub struct EndedOperation<'a> {
     pub verb: Verb,
     /// Whether the operation was on documents.
     pub is_data_plane: bool,
+    /// The partition key, if the operation went to one logical partition.
+    pub partition_key: Option<&'a PartitionKey>,
     /// The status of the answer; `None` when the operation ended without one.
     pub status: Option<Status>,
     /// The headers of the answer; empty when the operation ended without one.
@@ -68,7 +72,17 @@ impl EndedOperation<'_> {
             Ok(answer) => (Some(answer.status), &answer.headers, &answer.diagnostics),
             Err(error) => (error.status(), error.headers(), error.diagnostics()),
         };
-        let is_data_plane = operation.is_data_plane();
-        observer.ended(&EndedOperation { verb: operation.verb, is_data_plane, status, headers, diagnostics });
+        let partition_key = match &operation.scope {
+            Scope::Key(scope) => Some(&scope.key),
+            Scope::Unpartitioned | Scope::Range(_) | Scope::Slice(..) | Scope::Everywhere => None,
+        };
+        observer.ended(&EndedOperation {
+            verb: operation.verb,
+            is_data_plane: operation.is_data_plane(),
+            partition_key,
+            status,
+            headers,
+            diagnostics,
+        });
     }
 }

@@ -54,6 +54,11 @@ impl Pulse {
         self.stuck_since_ms.store(NOT_STUCK, Ordering::Relaxed);
     }
 
+    /// Records that the task is to run at this time at the latest, if it is not expected earlier.
+    pub(crate) fn expect_by(&self, due_at: Instant) {
+        self.due_ms.fetch_min(self.milliseconds(due_at), Ordering::Relaxed);
+    }
+
     /// Whether the task should have run, and is late by more than `late_after`.
     pub(crate) fn is_late_by(&self, late_after: Duration, now: Instant) -> bool {
         let due = Duration::from_millis(self.due_ms.load(Ordering::Relaxed));

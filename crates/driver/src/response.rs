@@ -49,9 +49,10 @@ impl Response {
         self.header(&headers::ETAG)
     }
 
-    /// The continuation token of the next page; `None` on the last page.
+    /// The continuation token of the next page; `None` on the last page. An empty token counts as
+    /// none: as the header of a request, it would mean the first page.
     pub fn continuation(&self) -> Option<&str> {
-        self.header(&headers::CONTINUATION)
+        self.header(&headers::CONTINUATION).filter(|token| !token.is_empty())
     }
 
     /// The region that answered. It is `global` for the account's own endpoint.
@@ -70,9 +71,11 @@ impl Response {
     }
 }
 
-/// The charge that an answer states.
+/// The charge that an answer states. A charge that is not a finite number from zero on does not
+/// count: one of them would spoil every sum.
 pub(crate) fn charge(headers: &HeaderMap) -> Option<f64> {
-    headers.get(&headers::REQUEST_CHARGE)?.to_str().ok()?.parse().ok()
+    let charge: f64 = headers.get(&headers::REQUEST_CHARGE)?.to_str().ok()?.parse().ok()?;
+    (charge.is_finite() && charge >= 0.0).then_some(charge)
 }
 
 /// The wait that an answer asks for: `x-ms-retry-after-ms`, or else `Retry-After` in seconds,
@@ -98,6 +101,24 @@ mod tests {
             });
         }
         assert_eq!(retry_after(&map), expected);
+    }
+
+    #[test]
+    fn a_charge_is_a_finite_number_from_zero_on() {
+        for (text, expected) in [
+            ("2.86", Some(2.86)),
+            ("0", Some(0.0)),
+            ("1e308", Some(1e308)),
+            ("NaN", None),
+            ("inf", None),
+            ("-inf", None),
+            ("1e400", None),
+            ("-0.5", None),
+            ("", None),
+        ] {
+            let map = HeaderMap::from_iter([(headers::REQUEST_CHARGE, HeaderValue::from_static(text))]);
+            assert_eq!(charge(&map), expected, "{text}");
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //!
 //! Snapshots are immutable: a change returns the next snapshot, and `topology`
 //! publishes it. Only latencies and hedges are counted in place, and shared by all snapshots.
-//! There is no clock, no randomness and no I/O in this module.
+//! There is no randomness and no I/O in this module. Only `topology` reads the clock, when it wakes
+//! the background task.
 
 pub(crate) mod account;
 pub(crate) mod circuit_breaker;

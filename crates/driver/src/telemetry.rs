@@ -292,12 +292,12 @@ fn describe_metrics() {
         "Request units of losing legs that were answered after the end of their operation"
     );
     metrics::describe_gauge!(ACTIVE_INSTANCES, Unit::Count, "Drivers that are connected to an account");
-    metrics::describe_counter!(ATTEMPTS, Unit::Count, "Requests that operations made, hedges included");
+    metrics::describe_counter!(ATTEMPTS, Unit::Count, "Attempts of operations, hedges included");
     metrics::describe_counter!(
         HEDGES,
         Unit::Count,
         "Second requests, sent because the first one was slow to answer"
     );
-    metrics::describe_counter!(FAILOVERS, Unit::Count, "Requests in another region after a failure");
+    metrics::describe_counter!(FAILOVERS, Unit::Count, "Attempts in another region after a failure");
     metrics::describe_counter!(THROTTLES, Unit::Count, "Times the service throttled a request");
 }

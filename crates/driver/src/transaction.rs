@@ -100,9 +100,9 @@ pub struct Transaction {
 /// | level | our server | Azure (preview) |
 /// |---|---|---|
 /// | `Strong` | one snapshot of the write region; it has every write acknowledged before | one snapshot over all partitions; it has every write acknowledged before |
-/// | `BoundedStaleness` | the same | one snapshot over all partitions, which may be as old as the account's bound |
-/// | `Session` (most accounts) | the same | each partition has at least the writes of the session. The design document promises no snapshot here. The published service checks that all documents come from one snapshot, but this snapshot may lack a write that was committed just before |
-/// | `ConsistentPrefix`, `Eventual` | the same | only that check, no other guarantee |
+/// | `BoundedStaleness` | as for `Strong` | one snapshot over all partitions, which may be as old as the account's bound |
+/// | `Session` (most accounts) | as for `Strong` | each partition has at least the writes of the session. The design document promises no snapshot here. The published service checks that all documents come from one snapshot, but this snapshot may lack a write that was committed just before |
+/// | `ConsistentPrefix`, `Eventual` | as for `Strong` | only the check that `Session` has, no other guarantee |
 ///
 /// Our server reads all documents from one view of the store, whatever the level is. A program
 /// that needs a snapshot on Azure must ask for `Strong` or `BoundedStaleness`, which the account

@@ -22,7 +22,9 @@ use perihelion_model::etag;
 pub(crate) use self::containers::{create_container, delete_container, log_versions, replace_container};
 pub(crate) use self::copy_catalog::{copy_catalog, is_same_catalog};
 pub(crate) use self::databases::{create_database, delete_database};
-pub(crate) use self::indexes::{add_index, finish_index};
+pub(crate) use self::indexes::{
+    add_index, finish_index, finish_purge, has_removable_indexes, remove_retired_indexes,
+};
 pub(crate) use self::offers::replace_offer;
 pub use self::permissions::StoredPermission;
 pub(crate) use self::permissions::permission_of;

@@ -2,17 +2,24 @@
 //!
 //! The service by default indexes every path of every document. This engine builds
 //! fewer indexes: the composite indexes that the indexing policy declares, and any
-//! other shape (equalities, then an order, or an IN list and a range) once a query had
-//! to read many documents for few results. So a write pays only for the shapes that are
+//! other shape once a query had to read many documents for few results. Such a shape has the
+//! paths of the query's equalities. After them come its ORDER BY keys or, without ORDER BY, the
+//! paths of one IN list and of one range. So a write pays only for the shapes that are
 //! declared or queried. Index entries are in the same store as the documents and change
 //! in the same commit, so a snapshot is always consistent.
 //!
 //! A query uses only an index that is ready. While an index is not ready, writes maintain
 //! it, and maintenance adds the entries of older documents. Both may write the same entry.
+//!
+//! A container has a bounded number of indexes that queries asked for. When another one is needed,
+//! the one that was not used for the longest time is *retired*. A while later, when no query can
+//! use it any more, its entries are removed (`admin::indexes`).
 
 mod encoding;
 
 use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use perihelion_model::json::{Value, object};
 
@@ -28,7 +35,38 @@ pub(crate) struct IndexDefinition {
     pub shape: IndexShape,
     /// Whether the index has an entry for every document.
     pub is_ready: bool,
+    /// Whether queries no longer use the index, so that it can be removed. Writes still maintain it,
+    /// for queries that have chosen it before.
+    pub is_retired: bool,
+    /// When a query last used the index, or when it was retired.
+    pub last_use: LastUse,
 }
+
+/// When a query last used an index, in seconds since 1970; 0 if none did since the store was opened.
+/// All versions of a definition share it. It is not part of the definition.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LastUse(Arc<AtomicU64>);
+
+impl LastUse {
+    pub(crate) fn seconds(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Notes a use. Most uses are in the same second as the use before them, and cost one load.
+    pub(crate) fn note(&self, now: u64) {
+        if self.seconds() < now {
+            self.0.store(now, Ordering::Relaxed);
+        }
+    }
+}
+
+impl PartialEq for LastUse {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for LastUse {}
 
 /// The scope and columns of an index that exists, is declared, or is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +96,10 @@ pub struct Column {
 }
 
 impl IndexDefinition {
+    pub(crate) fn new(id: u16, shape: IndexShape, is_ready: bool) -> Self {
+        IndexDefinition { id, shape, is_ready, is_retired: false, last_use: LastUse::default() }
+    }
+
     /// The prefix of all entries of a group.
     pub(crate) fn group_prefix(&self, container: ContainerNumber, group: IndexGroup<'_>) -> Vec<u8> {
         let mut key = keys::index_prefix(container, self.id);
@@ -109,6 +151,7 @@ impl IndexDefinition {
             ("partition", (self.shape.scope == IndexScope::Partition).into()),
             ("columns", Value::Array(columns.collect())),
             ("ready", self.is_ready.into()),
+            ("retired", self.is_retired.into()),
         ])
     }
 
@@ -131,6 +174,9 @@ impl IndexDefinition {
                 columns: columns.collect::<Option<_>>()?,
             },
             is_ready: record.get("ready")?.as_bool()?,
+            // Earlier versions retired no index.
+            is_retired: record.get("retired").and_then(Value::as_bool).unwrap_or(false),
+            last_use: LastUse::default(),
         })
     }
 }

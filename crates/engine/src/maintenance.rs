@@ -1,6 +1,6 @@
 //! Background maintenance: removing expired documents, the documents of deleted
 //! containers, old tombstones and old entries of the transaction ledger, splitting large
-//! partitions, building missing indexes.
+//! partitions, building missing indexes, removing unused ones.
 //!
 //! Maintenance has no thread of its own. The engine's owner awaits
 //! [`Backlog::due`] and then calls [`run_once`], both through `Engine`. When the owner
@@ -107,7 +107,8 @@ pub(crate) async fn run_once(
     while let Some((container, shape)) = backlog.next_missing_index() {
         build_index(store, container, shape).await?;
     }
-    indexes::finish_indexes(store).await
+    indexes::finish_indexes(store).await?;
+    indexes::remove_retired_indexes(store).await
 }
 
 /// The container of the first key with this prefix.

@@ -147,6 +147,9 @@ pub(crate) fn execute(
         resume.check(&request.program)?;
     }
     let plan = access::choose(container, request);
+    if let Some(used) = &plan.index {
+        used.definition.last_use.note(now);
+    }
     let context = rows::Context { view, container, request, plan: &plan, pace, now };
     let produced = rows::produce(&context, continuation)?;
     let work = QueryWork {

@@ -142,7 +142,7 @@ fn run_waiting(shared: &Shared, waiting: &Mutex<Vec<Job>>, running: &Mutex<()>) 
     loop {
         let guard = match running.try_lock() {
             Ok(guard) => guard,
-            // A job panicked while this lock was held. Its group was not committed.
+            // Panics of jobs are caught, so something else panicked while this lock was held.
             Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };

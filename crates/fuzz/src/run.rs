@@ -11,7 +11,7 @@ use crate::mutate::mutate;
 use crate::targets::Target;
 
 /// An input that takes longer is a failure. Inputs are small, and most take microseconds; the
-/// rest is for a busy machine and a build without optimisation.
+/// rest of this time is a margin for a busy machine and a build without optimisation.
 pub const SLOW: Duration = Duration::from_secs(10);
 
 /// An input that does not end at all ends the process after this time.

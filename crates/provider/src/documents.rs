@@ -4,8 +4,10 @@
 //! text from users: users choose instance ids freely, and the service allows only
 //! some characters in a document id. System documents (sessions, deletions, heartbeats) have
 //! numeric partition keys. Instance ids are strings, so the two never share a
-//! partition. The marker of a migration is in `store::migration_marker`.
+//! partition. Two more documents are defined in `store`: the marker of a migration
+//! (`migration_marker`) and the layout version (`layout_version`).
 
+mod cost;
 pub(crate) mod dedup;
 mod document_type;
 pub(crate) mod heartbeat;
@@ -22,6 +24,7 @@ mod unknown_members;
 
 use perihelion_client::Etag;
 
+pub(crate) use cost::{Charge, InstanceCost, TurnCharge};
 pub(crate) use document_type::DocumentType;
 pub(crate) use parts::{Garbage, Part};
 pub(crate) use queue::{Activity, Bundle, CancelledActivity, ENQUEUED_FIRST, Message, Outbox};

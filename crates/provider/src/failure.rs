@@ -25,6 +25,27 @@ pub(crate) enum Failure {
     Contended(String),
 }
 
+/// Why a provider does not run on an account or a container. Repeating it does not help.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Objection {
+    /// What is wrong, without a full stop.
+    pub(crate) finding: String,
+    /// What to do about it, without a full stop.
+    pub(crate) advice: String,
+}
+
+impl Objection {
+    pub(crate) fn new(finding: impl Into<String>, advice: impl Into<String>) -> Self {
+        Objection { finding: finding.into(), advice: advice.into() }
+    }
+}
+
+impl From<Objection> for Failure {
+    fn from(Objection { finding, advice }: Objection) -> Self {
+        Failure::Refused(format!("{finding}. {advice}"))
+    }
+}
+
 impl Failure {
     /// Whether the same request may succeed later.
     pub(crate) fn is_transient(&self) -> bool {

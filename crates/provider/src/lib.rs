@@ -57,9 +57,10 @@
 //!
 //! An instance is one logical partition with one state document, `i`. Every turn is
 //! committed by one atomic batch that replaces `i` under its etag, or creates `i` if it
-//! does not exist. With [`CrossInstance::Transaction`] it may be a distributed transaction, under
-//! the same etag. Locks, hints and polls only decide which process tries to commit; the
-//! etag decides which process succeeds. `docs/provider.md` describes the documents.
+//! does not exist. With [`CrossInstance::Transaction`] or [`CrossInstance::Auto`] the commit may be
+//! a distributed transaction instead of a batch. It is conditional on the same etag. Locks, hints
+//! and polls only decide which process tries to commit; the etag decides which process succeeds.
+//! `docs/provider.md` describes the documents.
 
 #![warn(missing_docs)]
 
@@ -79,11 +80,13 @@ pub use api::builder::CosmosDBProviderBuilder;
 pub use api::provider::CosmosDBProvider;
 pub use api::{client, provider};
 pub use migrate::{ContainerName, Migration, MigrationReport};
+pub use options::check::{Check, CheckResult};
 pub use options::config::{CommitTier, CosmosDBProviderConfig, OutboxFaultInjector};
 pub use options::cross_instance::CrossInstance;
 pub use options::filter::FilterError;
 pub use options::inspection::{
-    InstanceCounts, QueueInfo, QueueKind, SessionInfo, TreeInstance, WorkerInfo, WorkflowTree,
+    InstanceCounts, OverdueInfo, QueueInfo, QueueKind, SessionInfo, TreeInstance, TurnCost, WorkerInfo,
+    WorkflowCost, WorkflowTree,
 };
 pub use options::listing::{ListOptions, ListOrder, ListPage, ListedInstance};
 pub use options::retention::RetentionOptions;

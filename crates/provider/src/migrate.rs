@@ -143,8 +143,12 @@ impl Migration {
     /// target must be empty. If it is missing, it is created.
     pub fn new(client: Client, source: ContainerName, target: ContainerName) -> Self {
         let clock = Arc::<HybridClock>::default();
-        let observer =
-            DriverObserver { metrics: Arc::default(), clock: Arc::clone(&clock), congestion: Arc::default() };
+        let observer = DriverObserver {
+            metrics: Arc::default(),
+            clock: Arc::clone(&clock),
+            congestion: Arc::default(),
+            costs: Arc::default(),
+        };
         let client = Client::from_driver(client.driver().with_observer(Arc::new(observer)));
         Migration {
             client,
@@ -266,6 +270,7 @@ impl Migration {
 
     /// Marks a container as the target of a migration. Fails if the container is not empty.
     async fn write_marker(&self, container: &Container) -> Result<Marker, Failure> {
+        // `layout` is the id of the document with the layout version of the container.
         let query = Query::new("SELECT VALUE c.id FROM c WHERE c.id != 'layout'").with_max_items(1);
         if container.query::<String>(query).first().await?.is_some() {
             return Err(refused(format!(
@@ -292,7 +297,9 @@ impl Migration {
         let locked = Query::new("SELECT VALUE c.instanceId FROM c WHERE c.lockedUntil > @now")
             .with_parameter("@now", self.clock.now_ms())
             .with_max_items(1);
-        for (query, what) in [(written, "was written to within the last minute"), (locked, "is locked")] {
+        // The second check, after the copy, also finds writes that came during the copy.
+        let was_written = "was written to within the last minute, or since the migration began";
+        for (query, what) in [(written, was_written), (locked, "is locked")] {
             if let Some(instance) = source.query::<String>(query).first().await? {
                 return Err(refused(format!(
                     "{} is in use: its instance {instance:?} {what}. Stop the programs that use it, wait a \

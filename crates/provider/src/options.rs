@@ -1,6 +1,7 @@
 //! The options that a program passes to the provider: configuration, cross-instance messages,
 //! listing and its filter language, retention.
 
+pub(crate) mod check;
 pub(crate) mod config;
 pub(crate) mod cross_instance;
 pub(crate) mod filter;

@@ -34,7 +34,7 @@ use crate::documents::dedup::DedupEntry;
 use crate::documents::stamp::Stamp;
 use crate::documents::text::{PartsRef, Text};
 use crate::documents::{
-    Activity, Bundle, CancelledActivity, Chunk, ExecutionStatus, Garbage, Message, Outbox, Part,
+    Activity, Bundle, CancelledActivity, Charge, Chunk, ExecutionStatus, Garbage, Message, Outbox, Part,
     PastExecution, State, Versioned,
 };
 use crate::failure::Failure;
@@ -116,6 +116,8 @@ pub(crate) struct Basis<'a> {
     pub(crate) now: Stamp,
     /// The nonce of the commit. An ack that plans its turn again keeps the nonce.
     pub(crate) nonce: &'a str,
+    /// What the instance has cost since its last commit, as far as it is known.
+    pub(crate) charge: Charge,
 }
 
 /// All writes of a commit. The commit is conditional on the etag of the state that it was
@@ -217,6 +219,8 @@ fn with_first_fitting_layout(
 fn begin_plan(basis: &Basis<'_>, layout: &BatchLayout) -> TurnPlan {
     let mut plan = TurnPlan { state: basis.state.clone(), ..TurnPlan::default() };
     plan.staging_id = layout.is_staged.then(|| basis.plan_id());
+    // The charge is that of the turn before: of its commit and all that followed.
+    plan.state.cost.add(basis.state.commit_number, basis.state.updated_at, basis.charge);
     plan.state.commit_number += 1;
     plan.state.commit_nonce = basis.nonce.to_owned();
     plan.state.recent_nonces.push(basis.nonce.to_owned());

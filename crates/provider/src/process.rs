@@ -5,6 +5,7 @@
 pub(crate) mod background;
 pub(crate) mod clock;
 pub(crate) mod congestion;
+pub(crate) mod costs;
 pub(crate) mod count_cache;
 pub(crate) mod hints;
 pub(crate) mod interest;

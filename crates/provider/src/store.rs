@@ -7,7 +7,7 @@
 pub(crate) mod layout;
 pub(crate) mod layout_version;
 pub(crate) mod migration_marker;
-mod preflight;
+pub(crate) mod preflight;
 mod retry;
 pub(crate) mod state_cache;
 
@@ -34,16 +34,19 @@ use crate::failure::Failure;
 /// many. An indexed path costs 0.4 request units with every write of a document that has
 /// the member, so most of these members are in few documents. Filters over a few documents,
 /// such as sessions by their lock, need no index.
-const INDEXED_PATHS: [&str; 10] = [
+pub(crate) const INDEXED_PATHS: [&str; 10] = [
     "/type/?",
     "/visibleAt/?",
+    // When a message or an activity was enqueued.
     "/enq/?",
     "/tag/?",
     "/sessionId/?",
     "/status/?",
     "/parentInstanceId/?",
     "/startParent/?",
+    // The number of the execution, in chunks of history.
     "/hx/?",
+    // When a document was created or became due, for the reconciler.
     "/madeAt/?",
 ];
 
@@ -89,7 +92,8 @@ impl Store {
                 preflight::check_partition_key(&handle, &properties)?;
                 layout::check(&handle, &properties, opening.is_migrating).await?;
                 let layout_version = ContainerVersion::read(&handle).await?;
-                preflight::check_container(&handle, &properties)?;
+                preflight::check_ttl(&handle, &properties)?;
+                preflight::check_indexes(&handle, &properties)?;
                 let is_ttl_on = match opening.is_tool {
                     true => properties.ttl.is_some(),
                     false => preflight::switch_ttl_on(&handle, properties).await?,
@@ -124,17 +128,9 @@ impl Store {
         }
     }
 
-    /// Reads the container's layout document in a distributed transaction, to find out whether
-    /// the account has transactions. It does not matter whether the document exists.
+    /// Asks whether the account has distributed transactions.
     pub(crate) async fn read_layout_in_transaction(&self, timeout: Duration) -> Result<(), Failure> {
-        let options = OperationOptions::default().with_timeout(timeout).with_throttle_retries_max(1);
-        let mut transaction = self.client.read_transaction().with_options(options);
-        transaction.read(&self.container, layout_version::PARTITION_KEY, layout_version::DOCUMENT_ID)?;
-        match transaction.execute().await {
-            Ok(_) => Ok(()),
-            Err(TransactionError::Aborted(aborted)) if aborted.error().is_document_not_found() => Ok(()),
-            Err(error) => Err(perihelion_client::Error::from(error).into()),
-        }
+        read_layout_in_transaction(&self.client, &self.container, timeout).await
     }
 
     /// The state of an instance; `None` if there is no state document.
@@ -297,8 +293,25 @@ impl Store {
     }
 }
 
-/// The etag of a write that was answered. If the answer was lost, the etag is that of the
-/// document as it is now, and may be another writer's.
+/// Reads the container's layout document in a distributed transaction, to find out whether the
+/// account has transactions. It does not matter whether the document exists.
+pub(crate) async fn read_layout_in_transaction(
+    client: &Client,
+    container: &Container,
+    timeout: Duration,
+) -> Result<(), Failure> {
+    let options = OperationOptions::default().with_timeout(timeout).with_throttle_retries_max(1);
+    let mut transaction = client.read_transaction().with_options(options);
+    transaction.read(container, layout_version::PARTITION_KEY, layout_version::DOCUMENT_ID)?;
+    match transaction.execute().await {
+        Ok(_) => Ok(()),
+        Err(TransactionError::Aborted(aborted)) if aborted.error().is_document_not_found() => Ok(()),
+        Err(error) => Err(perihelion_client::Error::from(error).into()),
+    }
+}
+
+/// The etag of a write that was answered. `None` if the answer was lost: the etag in `written` was
+/// then read afterwards, and may be another writer's.
 fn answered_etag(written: &Written) -> Option<&Etag> {
     let is_answered = written.receipt().diagnostics().resolution().is_none();
     written.etag().ok().filter(|_| is_answered)

@@ -149,8 +149,12 @@ struct GroupScope<'q> {
 }
 
 impl Binder<'_> {
+    /// Reports a mistake, once if an expression is bound twice in a row.
     fn report(&mut self, code: &'static str, message: impl Into<String>, span: Span) {
-        self.diagnostics.push(Diagnostic::new(code, message, self.source, span));
+        let diagnostic = Diagnostic::new(code, message, self.source, span);
+        if self.diagnostics.last() != Some(&diagnostic) {
+            self.diagnostics.push(diagnostic);
+        }
     }
 
     /// How many frames the scope entry at the index is outwards from the innermost

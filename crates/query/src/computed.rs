@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statements_of_other_forms_are_refused() {
+    fn only_select_value_of_one_expression_is_accepted_and_invalid_names_are_refused() {
         for query in [
             "SELECT VALUE LOWER(c.name) FROM c",
             "SELECT VALUE root.a + 1 FROM root",

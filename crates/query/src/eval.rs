@@ -5,7 +5,7 @@
 //! the operator's rules say otherwise. Logic is three-valued, and only `true` passes
 //! a filter. Values are borrowed from the document or the program where possible.
 //! Rows, comparisons, copies of values, and text that is built are charged to the budget of the
-//! [`Context`] first, which limits the time and memory of a statement.
+//! [`Context`] before the work is done. The budget limits the time and memory of a statement.
 
 mod groups;
 mod operators;

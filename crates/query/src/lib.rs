@@ -19,10 +19,9 @@
 //!   and [`DistinctValues`] instead. A subquery in FROM that needs all documents at
 //!   once is a program of its own, [`Program::inner`], and runs first.
 //!   [`Program::run`] does all of this for documents in memory.
-//! * [`plan`] makes the response to a query-plan request, [`plan_for_container`] with the
-//!   ranges of a container's partition key;
-//!   [`Program::gateway_verdict`] says what the service's gateway would do with
-//!   the statement across partitions.
+//! * [`plan`] makes the response to a query-plan request. [`plan_for_container`] also adds the
+//!   ranges of the partition keys that can hold a result. [`Program::gateway_verdict`] says what
+//!   the service's gateway would do with the statement across partitions.
 //! * [`merge`] is the client's side of a plan: it merges the partitions' pages
 //!   into one result.
 //! * [`PatchCondition`] is the compiled condition of a patch; [`evaluate_condition`] compiles and

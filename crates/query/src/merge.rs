@@ -182,6 +182,8 @@ pub enum MergeToken {
 pub struct Merge {
     query: Arc<str>,
     fingerprint: u64,
+    /// The effective keys that the query is about.
+    scope: Interval,
     settings: Settings,
     /// Every reader that was started. No reader is removed, so an index of a reader stays
     /// valid.
@@ -223,7 +225,8 @@ impl Merge {
         ranges: &[KeyRange],
         settings: Settings,
     ) -> Result<Self, MergeError> {
-        Merge::start(plan, query, ranges.iter().map(RangeSlice::whole).collect(), settings)
+        let slices = ranges.iter().map(RangeSlice::whole).collect();
+        Merge::start(plan, query, Interval::all(), slices, settings)
     }
 
     /// Starts a query over the effective keys from `min` (inclusive) to `max`
@@ -242,12 +245,13 @@ impl Merge {
             plan.ranges().iter().any(|wanted| range.overlaps(wanted))
         };
         let slices = slice_interval(&scope, ranges)?.into_iter().filter(can_hold_result).collect();
-        Merge::start(plan, query, slices, settings)
+        Merge::start(plan, query, scope, slices, settings)
     }
 
     fn start(
         plan: MergePlan,
         query: &str,
+        scope: Interval,
         mut slices: Vec<RangeSlice>,
         settings: Settings,
     ) -> Result<Self, MergeError> {
@@ -255,7 +259,7 @@ impl Merge {
         if slices.iter().any(|slice| slice.interval.min >= slice.interval.max) {
             return Err(MergeError::InvalidPlan("a range is empty"));
         }
-        let mut merge = Merge::empty(plan, query, settings);
+        let mut merge = Merge::empty(plan, query, scope, settings);
         for slice in slices {
             merge.append(slice, ResumePoint::default());
         }
@@ -272,11 +276,13 @@ impl Merge {
         settings: Settings,
         token: &str,
     ) -> Result<Self, MergeError> {
-        Merge::resume_within(plan, query, ("", "FF"), ranges, settings, token)
+        let all = Interval::all();
+        Merge::resume_within(plan, query, (&all.min, &all.max), ranges, settings, token)
     }
 
-    /// Resumes a query over the effective keys from `min` (inclusive) to `max` (exclusive). A
-    /// token that continues with other keys is refused.
+    /// Resumes a query over the effective keys from `min` (inclusive) to `max` (exclusive). The
+    /// token of a query over other keys is refused: some of them may be at their end, and the token
+    /// would not continue there.
     pub fn resume_within(
         plan: MergePlan,
         query: &str,
@@ -286,14 +292,17 @@ impl Merge {
         token: &str,
     ) -> Result<Self, MergeError> {
         let contents = TokenContents::parse(token)?;
-        let mut merge = Merge::empty(plan, query, settings);
+        let scope = Interval { min: min.to_owned(), max: max.to_owned() };
+        let mut merge = Merge::empty(plan, query, scope, settings);
         if contents.fingerprint != merge.fingerprint {
             return Err(MergeError::TokenOfAnotherQuery);
         }
         merge.check_token(&contents)?;
         let mut intervals = contents.resume_points.iter().map(|(interval, _)| interval);
-        if !intervals.all(|interval| min <= interval.min.as_str() && interval.max.as_str() <= max) {
-            return Err(MergeError::InvalidToken("it is about keys outside of the query's scope"));
+        let is_inside =
+            intervals.all(|interval| min <= interval.min.as_str() && interval.max.as_str() <= max);
+        if !is_inside || contents.scope.as_ref().is_some_and(|scope| *scope != merge.scope) {
+            return Err(MergeError::InvalidToken("it is of a query over other keys"));
         }
         merge.filter.restore(contents.skip_left, contents.take_left, contents.last_value);
         for (interval, resume_point) in contents.resume_points {
@@ -305,7 +314,7 @@ impl Merge {
     }
 
     /// A merge without readers.
-    fn empty(plan: MergePlan, query: &str, settings: Settings) -> Self {
+    fn empty(plan: MergePlan, query: &str, scope: Interval, settings: Settings) -> Self {
         let statement = plan.statement(query);
         let filter = ResultFilter::new(&plan);
         let mode = match plan.format {
@@ -319,6 +328,7 @@ impl Merge {
         Merge {
             fingerprint: fingerprint([query, &statement]),
             query: statement.into(),
+            scope,
             settings,
             readers: Vec::new(),
             sequence: VecDeque::new(),

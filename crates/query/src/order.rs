@@ -24,18 +24,29 @@ use perihelion_model::json::{Number, Object, Value};
 use crate::ast::Direction;
 use crate::number::{as_query_number, compare_numbers};
 
-/// Compares two lists of sort keys, each key in its own direction.
+/// Compares two lists of sort keys, each key in its own direction. ORDER BY does not look into arrays
+/// and objects: all arrays are equal, and so are all objects.
 pub fn compare_order(a: &[Option<Value>], b: &[Option<Value>], directions: &[Direction]) -> Ordering {
     for ((a, b), direction) in a.iter().zip(b).zip(directions) {
         let ordering = match direction {
-            Direction::Ascending => compare_values(a.as_ref(), b.as_ref()),
-            Direction::Descending => compare_values(b.as_ref(), a.as_ref()),
+            Direction::Ascending => compare_keys(a.as_ref(), b.as_ref()),
+            Direction::Descending => compare_keys(b.as_ref(), a.as_ref()),
         };
         if ordering.is_ne() {
             return ordering;
         }
     }
     Ordering::Equal
+}
+
+/// The order of two sort keys.
+fn compare_keys(a: Option<&Value>, b: Option<&Value>) -> Ordering {
+    match (a, b) {
+        (Some(Value::Array(_)), Some(Value::Array(_))) | (Some(Value::Object(_)), Some(Value::Object(_))) => {
+            Ordering::Equal
+        }
+        (a, b) => compare_values(a, b),
+    }
 }
 
 /// The order of any two values, undefined (`None`) first.

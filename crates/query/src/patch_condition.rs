@@ -55,8 +55,8 @@ impl PatchCondition {
         Ok(PatchCondition { program, work_per_step: 1 + (text.len() / TEXT_BYTES_PER_WORK) as u64 })
     }
 
-    /// Whether the first source of FROM is a subquery. [`PatchCondition::matches_within`] refuses
-    /// such a condition.
+    /// Whether the first source of FROM is a subquery that runs first ([`Program::inner`]), such as
+    /// one with DISTINCT. [`PatchCondition::matches_within`] refuses such a condition.
     pub fn is_staged(&self) -> bool {
         self.program.inner().is_some()
     }
@@ -69,7 +69,7 @@ impl PatchCondition {
     /// Whether the document satisfies the condition, for a caller that bounds the work of
     /// several conditions together. `work_left` is the bound; the work of this evaluation is
     /// taken from it. A unit of work takes about 100 ns. An evaluation that needs more than is
-    /// left is refused, and so is every condition with a subquery as its first source of FROM.
+    /// left is refused, and so is a condition that is [staged](PatchCondition::is_staged).
     pub fn matches_within(&self, document: &Value, work_left: &mut u64) -> Result<bool, EvaluationError> {
         // The evaluation itself is one step, even if it visits no rows.
         let steps = (*work_left / self.work_per_step).checked_sub(1).ok_or(EvaluationError::TooMuchWork)?;

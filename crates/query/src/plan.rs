@@ -102,7 +102,8 @@ pub enum PlanError {
     Invalid(Vec<Diagnostic>),
     /// An aggregate inside another expression cannot be merged.
     Composition,
-    /// A subquery in FROM that only the rows of all partitions together can answer.
+    /// A subquery in FROM needs the rows of all partitions together, so the results of the
+    /// partitions cannot be merged.
     StageOverPartitions,
     /// The client did not list these features as supported.
     UnsupportedFeatures(Vec<&'static str>),
@@ -274,7 +275,7 @@ struct Counts {
 /// `None` for an item that is not an aggregate.
 type AliasTypes = Vec<(String, Option<&'static str>)>;
 
-/// The names of a select list with aggregates or GROUP BY: alone, and with their
+/// The names of a select list with aggregates or GROUP BY, in two forms: without and with their
 /// aggregate functions. Empty for other statements.
 fn aliases(shape: &ProjectionShape<'_>) -> (Vec<String>, AliasTypes) {
     let ProjectionShape::List(items) = shape else { return (Vec::new(), Vec::new()) };

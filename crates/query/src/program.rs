@@ -12,6 +12,7 @@ mod accumulator;
 mod distinct;
 mod row_place;
 mod shape;
+mod work;
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -229,8 +230,8 @@ impl Program {
         self.select.grouping.as_ref().is_some_and(|grouping| !grouping.aggregates.is_empty())
     }
 
-    /// Whether the statement only counts rows (`COUNT(1)`): it needs no value of a document
-    /// that its filter does not need.
+    /// Whether the statement only counts rows (`COUNT(1)`). Of a document it needs only the values
+    /// that its filter needs.
     pub fn only_counts_rows(&self) -> bool {
         let counts = |aggregate: &AggregateNode| {
             aggregate.function == AggregateFunction::Count && aggregate.argument.as_constant().is_some()
@@ -299,8 +300,8 @@ impl Program {
         Ok(())
     }
 
-    /// Whether at least one row of the document alone passes WHERE. The output of the
-    /// row does not matter.
+    /// Whether at least one row passes WHERE if this document is the only one. The output of
+    /// the row does not matter.
     pub fn matches(&self, document: &Value) -> Result<bool, EvaluationError> {
         if let Some(inner) = self.inner() {
             let rows = inner.run(std::slice::from_ref(document))?;
@@ -309,9 +310,9 @@ impl Program {
         self.has_row(document)
     }
 
-    /// Whether at least one row of the document alone passes WHERE, with at most this many
-    /// steps. Also returns the steps that were spent. Every [`BYTES_PER_STEP`] bytes of copies
-    /// count as a step. A statement with an inner stage is refused as too much work.
+    /// Whether at least one row passes WHERE if this document is the only one, with at most
+    /// this many steps. Also returns the steps that were spent. Every [`BYTES_PER_STEP`] bytes of
+    /// copies count as a step. A statement with an inner stage is refused as too much work.
     pub(crate) fn matches_within(
         &self,
         document: &Value,

@@ -41,7 +41,8 @@ pub(crate) struct Authenticator {
 
 impl Authenticator {
     /// Accepts a request, or refuses it with 401, or with 403 when the signed date is too
-    /// far from `now_seconds` (since 1970). `path` is the path as it was sent.
+    /// far from `now_seconds` (since 1970) or a resource token has expired. `path` is the path as
+    /// it was sent.
     pub(crate) fn check(
         &self,
         method: &Method,

@@ -121,7 +121,8 @@ impl Call {
     }
 
     /// The effective keys from `x-ms-start-epk` to `x-ms-end-epk`; `None` when both headers
-    /// are missing. A missing header stands for that end of the key space.
+    /// are missing. If only one of them is missing, the interval reaches to the start or the end
+    /// of the key space.
     pub(crate) fn effective_keys(&self) -> Result<Option<EffectiveRange>, Refusal> {
         let key = |name| match self.header(name) {
             None => Ok(None),

@@ -1,16 +1,16 @@
-//! The server's own small certificate authority and its certificate.
+//! The server's certificate (the *leaf*) and the small certificate authority (the CA) that
+//! signs it.
 //!
 //! Both are stored in a directory and reused at every start until they expire. So
 //! clients need to trust the CA only once, and a start takes no time for new keys.
-//! The CA and the server's certificate (the *leaf*) have one file each, with three
-//! parts: a few plain lines, the certificate and its key. A third file has the CA
-//! certificate alone. A file is always replaced as a whole, so a reader never sees a
-//! certificate with the key of another certificate. The plain lines hold the names, the
-//! expiry and the issuer, so the program needs no X.509 parser.
+//! The CA and the leaf have one file each, with three parts: a few plain lines, the certificate
+//! and its key. A third file has the CA certificate alone. A file is always replaced as a whole,
+//! so a reader never sees a certificate with the key of another certificate. The plain lines hold
+//! the names, the expiry and the issuer, so the program needs no X.509 parser.
 //!
-//! What always holds: on Unix, key files are private to their owner. The CA survives a new
-//! leaf, and new names as long as it may sign them. When the directory cannot be used, the server
-//! warns, holds its certificates in memory and starts. A name that a certificate cannot
+//! What always holds: on Unix, key files are private to their owner. The CA is kept when the leaf
+//! is replaced, and when names are added that the CA may sign. When the directory cannot be used,
+//! the server warns, holds its certificates in memory and starts. A name that a certificate cannot
 //! contain is an error.
 
 mod constraints;
@@ -44,8 +44,8 @@ const LEAF_LIFE: Duration = DAY.saturating_mul(395);
 /// A leaf certificate that expires within this time is replaced at the next start.
 const LEAF_LIFE_LEFT_MIN: Duration = DAY.saturating_mul(30);
 
-/// Certificates are valid from this long before they are created, because clocks of
-/// clients and containers may be off by hours.
+/// Certificates are valid from this long before they are created, because the clocks
+/// of clients and of Docker hosts may be off by hours.
 const BACKDATED: Duration = DAY;
 
 /// The CA certificate alone, for trust stores.
@@ -81,8 +81,8 @@ pub enum Location {
 impl Certificates {
     /// Loads the certificates from `directory`, and replaces those that are missing,
     /// damaged or about to expire. The leaf is also replaced when it lacks one of
-    /// `names` or another CA signed it. Without a usable directory both are created in
-    /// memory.
+    /// `names` or another CA signed it. Without a usable directory the CA and the leaf
+    /// are created in memory.
     pub fn load_or_create(
         directory: Option<&Path>,
         names: &Names,
@@ -313,8 +313,9 @@ fn new_ca(names: &[String], now: SystemTime) -> Result<Identity, CertificateErro
     })
 }
 
-/// The parameters of the CA certificate. All but the dates follow from its key, so
-/// the CA can sign after a restart without parsing its certificate.
+/// The parameters of the CA certificate that follow from its key: all but the dates and the names
+/// that the CA may sign. They are enough to sign a leaf, so the CA can sign after a restart
+/// without parsing its certificate.
 fn ca_params(key: &KeyPair) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));

@@ -1,53 +1,123 @@
-//! `Counters`: requests and request units by region and operation, for the
-//! management interface. Without that interface nothing is counted.
+//! `Counters`: requests and request units by region and operation, and by physical partition, for
+//! the management interface. Without that interface nothing is counted.
+
+mod hottest;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use perihelion_engine::RangeId;
 use perihelion_model::json::{Number, Object, Value, object};
 
+use self::hottest::Hottest;
+pub(crate) use self::hottest::Partition;
 use crate::operation::Operation;
 use crate::regions::RegionNames;
+
+/// The most physical partitions that are counted. Each has labels of its own in the metrics, and a
+/// monitoring system keeps a series for each. Requests to further ones are counted by operation only.
+const RANGES_MAX: usize = 1000;
 
 /// The counters of an account.
 pub(crate) struct Counters {
     is_enabled: bool,
     /// By the region's index and the operation.
     counters: Mutex<BTreeMap<(usize, Operation), Counter>>,
+    hottest: Mutex<Hottest>,
+    ranges: Mutex<BTreeMap<RangeName, Counter>>,
+    connections: AtomicUsize,
+}
+
+/// A physical partition, by name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RangeName {
+    pub(crate) database: String,
+    pub(crate) container: String,
+    pub(crate) range: RangeId,
 }
 
 /// The sums of one operation, in one region or in all regions. `statuses` counts the
 /// requests by HTTP status.
 #[derive(Debug, Clone, Default)]
-struct Counter {
-    requests: u64,
-    request_units: f64,
-    statuses: BTreeMap<u16, u64>,
+pub(crate) struct Counter {
+    pub(crate) requests: u64,
+    pub(crate) request_units: f64,
+    pub(crate) statuses: BTreeMap<u16, u64>,
 }
 
 impl Counters {
     pub(crate) fn new(is_enabled: bool) -> Self {
-        Counters { is_enabled, counters: Mutex::default() }
+        Counters {
+            is_enabled,
+            counters: Mutex::default(),
+            hottest: Mutex::default(),
+            ranges: Mutex::default(),
+            connections: AtomicUsize::new(0),
+        }
     }
 
-    pub(crate) fn count(&self, region: usize, operation: Operation, status: u16, charge: f64) {
+    /// Counts a request. `range` is called only if something is counted.
+    pub(crate) fn count(
+        &self,
+        (region, operation): (usize, Operation),
+        status: u16,
+        charge: f64,
+        range: impl FnOnce() -> Option<RangeName>,
+    ) {
         if !self.is_enabled {
             return;
         }
-        let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
-        let counter = counters.entry((region, operation)).or_default();
-        counter.requests += 1;
-        counter.request_units += charge;
-        *counter.statuses.entry(status).or_default() += 1;
+        lock(&self.counters).entry((region, operation)).or_default().count(status, charge);
+        let Some(range) = range() else { return };
+        let mut ranges = lock(&self.ranges);
+        if ranges.len() < RANGES_MAX || ranges.contains_key(&range) {
+            ranges.entry(range).or_default().count(status, charge);
+        }
+    }
+
+    pub(crate) fn connection_opened(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn connection_closed(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The number of open connections.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// The counters of operations by the region's index, and those of partitions.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot { operations: lock(&self.counters).clone(), ranges: lock(&self.ranges).clone() }
+    }
+
+    /// Counts a request for the report of the hottest partitions. `partition` is `None` if the
+    /// request is not about one partition key.
+    pub(crate) fn count_partition(
+        &self,
+        partition: impl FnOnce() -> Option<Partition>,
+        status: u16,
+        charge: f64,
+    ) {
+        if self.is_enabled
+            && let Some(partition) = partition()
+        {
+            lock(&self.hottest).count(partition, status, charge);
+        }
     }
 
     pub(crate) fn clear(&self) {
-        self.counters.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *lock(&self.hottest) = Hottest::default();
+        lock(&self.counters).clear();
+        lock(&self.ranges).clear();
     }
 
     /// The sums of all regions together and, if there are several, of each region.
     pub(crate) fn report(&self, regions: &RegionNames) -> Value {
-        let counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        let counters = lock(&self.counters);
         let mut total: BTreeMap<Operation, Counter> = BTreeMap::new();
         for ((_, operation), counter) in counters.iter() {
             total.entry(*operation).or_default().add(counter);
@@ -62,11 +132,29 @@ impl Counters {
             }
             report.set("regions", Value::Object(by_region));
         }
+        let hottest = self.hottest.lock().unwrap_or_else(PoisonError::into_inner).report();
+        report.set("hottestPartitions", hottest);
         Value::Object(report)
     }
 }
 
+/// A copy of the counters.
+pub(crate) struct Snapshot {
+    pub(crate) operations: BTreeMap<(usize, Operation), Counter>,
+    pub(crate) ranges: BTreeMap<RangeName, Counter>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Counter {
+    fn count(&mut self, status: u16, charge: f64) {
+        self.requests += 1;
+        self.request_units += charge;
+        *self.statuses.entry(status).or_default() += 1;
+    }
+
     fn add(&mut self, other: &Counter) {
         self.requests += other.requests;
         self.request_units += other.request_units;
@@ -100,4 +188,24 @@ fn summary<'a>(counters: impl Iterator<Item = (&'a Operation, &'a Counter)>) -> 
     report.set("requestUnits", units(sum.request_units));
     report.set("operations", Value::Object(operations));
     report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every series costs memory in the monitoring system.
+    #[test]
+    fn the_number_of_counted_partitions_is_limited() {
+        let counters = Counters::new(true);
+        let partition = |range| RangeName { database: "shop".into(), container: "orders".into(), range };
+        for range in 0..RANGES_MAX as RangeId + 10 {
+            counters.count((0, Operation::ReadItem), 200, 1.0, || Some(partition(range)));
+        }
+        counters.count((0, Operation::ReadItem), 429, 0.0, || Some(partition(0)));
+        let snapshot = counters.snapshot();
+        assert_eq!(snapshot.ranges.len(), RANGES_MAX);
+        assert_eq!(snapshot.ranges[&partition(0)].statuses[&429], 1);
+        assert_eq!(snapshot.operations[&(0, Operation::ReadItem)].requests, RANGES_MAX as u64 + 11);
+    }
 }

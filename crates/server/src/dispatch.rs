@@ -57,7 +57,7 @@ impl Dispatcher {
         if let Some(response) = management::answer_unsigned(service, request.method(), request.uri().path()) {
             return Ok(response);
         }
-        let is_management = request.uri().path().starts_with(management::PREFIX);
+        let is_management = management::is_path(request.uri().path());
         match topology.outage(region) {
             Some(outage) if !is_management => match outage {
                 Outage::Drop => Err(Hangup::Unserved),
@@ -96,7 +96,7 @@ async fn route(
     scheme: Scheme,
     caller: Caller,
 ) -> Result<Response<Bytes>, Hangup> {
-    if request.uri().path().starts_with(management::PREFIX) {
+    if management::is_path(request.uri().path()) {
         let origin = match caller {
             Caller::SameProcess => management::Origin::SameProcess,
             Caller::Network(peer) => management::Origin::of_peer(peer),
@@ -115,6 +115,14 @@ fn region_unavailable() -> Refusal {
 }
 
 impl net::Handler for Dispatcher {
+    fn connection_opened(&self) {
+        self.services[0].account.counters.connection_opened();
+    }
+
+    fn connection_closed(&self) {
+        self.services[0].account.counters.connection_closed();
+    }
+
     async fn handle(&self, request: Request<Bytes>, peer: Peer) -> Result<Response<Bytes>, Hangup> {
         self.answer(request, peer.scheme, Caller::Network(peer.remote.ip())).await
     }
@@ -123,12 +131,13 @@ impl net::Handler for Dispatcher {
         Dispatcher::reject(self, rejection)
     }
 
-    /// Refuses a large body of a request without a valid signature, or that a permission does not
-    /// cover, or that management does not take.
+    /// Refuses a request before its body is read to the end: a request of the data plane without a
+    /// valid signature or beyond its permission, and a request to the management interface without
+    /// access or with too many bytes.
     fn refuse_head(&self, head: &http::request::Parts, peer: Peer) -> Option<Response<Bytes>> {
         let topology = self.services[0].account.regions.topology();
         let service = &self.services[self.region(&topology)];
-        if head.uri.path().starts_with(management::PREFIX) {
+        if management::is_path(head.uri.path()) {
             return management::refuse_head(service, head, management::Origin::of_peer(peer.remote.ip()));
         }
         let refusal = service.refuse_head(head, peer.scheme)?;

@@ -6,7 +6,8 @@
 //! means that the request is not carried out; `after` means that it is carried out and
 //! its answer is lost (`drop`) or replaced (`status`). The delay comes first in both
 //! cases. With a delay alone the request is carried out. A `drop` overrides `status` and
-//! `when`. The `name` has no effect. Rules for transactions have more members: `transaction`.
+//! `when`. The `name` has no effect. The module
+//! `transaction` has further members, which only rules for transactions may have.
 //!
 //! A rule with a `range` hits requests to that physical partition, and after a split
 //! requests to its children. Only such a rule makes the server find out the ranges of a
@@ -93,7 +94,7 @@ impl Fault {
         }
     }
 
-    /// The outcome of a request that is not carried out: a refusal to send, or a dropped
+    /// The outcome of a request that is not carried out: a refusal that is sent, or a dropped
     /// connection. `None` when the request is to be carried out.
     pub(crate) fn instead_of_serving(&self) -> Option<Result<Refusal, Hangup>> {
         if self.when == When::Before { self.outcome() } else { None }

@@ -1,18 +1,28 @@
-//! `LongReads`: runs queries and reads of change feeds, a bounded number at a time.
+//! `LongReads`: runs queries and reads of change feeds, so that long ones do not delay short ones.
 //!
-//! A read of many documents would delay the other requests of an async worker, so it runs on a
-//! blocking thread (`perihelion_engine::blocking`). The number of such threads is bounded, because
-//! they share the processors with the workers, and because each holds a page and its state. Reads
-//! beyond that wait their turn, in the order of their arrival.
+//! How much work a read is shows only while it runs. So every read gets a little time at once, the
+//! *first slice*, and most end within it. A read that needs little work for each document runs it
+//! on its async worker, because a change of threads would cost more than the read; others run it on
+//! a blocking thread (`perihelion_engine::blocking`), a few at a time. A read that does not end in
+//! its first slice is a long read: it waits for a *turn*, in the order of arrival, and begins again
+//! on a blocking thread. The number of such threads is bounded, because each holds a page and its
+//! state.
 //!
-//! A turn lasts [`TURN_TIME`] while others wait. A query whose page can end anywhere then ends it,
-//! and its client continues with the next page. A read that cannot end (ORDER BY without an index,
-//! aggregates, change feeds) gives its turn to the next read and goes on with one of the few *long
-//! turns*. So short reads do not wait for long ones.
+//! While much of the memory is used, by responses that clients take slowly, a read of many partitions
+//! is a long read from the beginning: its pages are small then, and clients ask for many of them.
+//!
+//! - Long reads run in short slices on a part of the processors (`cores`), so that short requests
+//!   always find a free one.
+//! - A turn lasts [`TURN_TIME`] while others wait. A query whose page can end anywhere then ends it,
+//!   and its client continues with the next page. A read that cannot end (ORDER BY without an index,
+//!   aggregates, change feeds) gives its turn to the next read and goes on with one of the few *long
+//!   turns*. So reads of medium length do not wait for the longest.
 
+mod cores;
+mod first_slice;
 mod long_turns;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -20,33 +30,55 @@ use std::time::{Duration, Instant};
 use perihelion_engine::{Checked, PAGE_BYTES_MAX, PageEnd, PageLimits, PageMemory, Refusal, blocking};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use self::cores::{Core, Cores, SLICE};
+use self::first_slice::FirstSlice;
 use self::long_turns::{LongTurn, LongTurns};
 use crate::memory::MemoryBudget;
 
-/// Reads that run at once for each processor. More would take the processors from the requests that
-/// need little, such as reads and writes of single documents.
+/// Long reads that have a turn at once for each processor.
 const READS_PER_PROCESSOR: usize = 1;
-/// The least number of reads that run at once.
+/// The least number of long reads that have a turn at once.
 const READS_MIN: usize = 2;
-/// The most reads that wait for a turn. Most turns are much shorter than [`TURN_TIME`], so that the
-/// last of them waits for a second or two. Others are refused at once, and do not make everyone wait.
-const WAITING_MAX: usize = 128;
+/// The most reads that wait for a turn: one for each connection, and as many again. A read that
+/// waits holds little more than its request. If it were refused, its client would ask again, which
+/// costs more.
+const WAITING_MAX: usize = 8192;
 /// How long a read may wait for its turn. Clients give up soon after.
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// How long a read may run while others wait: long enough for nearly all reads that use an index.
+/// How long a read may run while others wait: long enough for nearly all reads of medium length.
 const TURN_TIME: Duration = Duration::from_millis(50);
-/// A response that is not refused, however little memory is left.
+/// A response of at most this size is sent however little memory is left.
 const SMALL_RESPONSE_BYTES: usize = 64 * 1024;
 /// When a refused client may try again, in milliseconds.
 const RETRY_AFTER_MS: u64 = 500;
+
+/// What is known of a read before it runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadKind {
+    pub(crate) work: WorkPerDocument,
+    /// Whether the read is of one logical partition.
+    pub(crate) is_of_one_partition: bool,
+}
+
+/// How much work a read is for each document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WorkPerDocument {
+    /// Little more than reading it.
+    Little,
+    /// Perhaps a lot, such as a join of its arrays.
+    Unknown,
+}
 
 /// Runs long reads.
 #[derive(Debug)]
 pub(crate) struct LongReads {
     turns: Semaphore,
-    /// How many reads wait for a turn.
+    /// How many reads wait for a turn or for their first slice.
     waiting: AtomicUsize,
     long_turns: LongTurns,
+    /// The first slices that run on blocking threads.
+    first_slices: Semaphore,
+    cores: Cores,
     memory: Arc<MemoryBudget>,
 }
 
@@ -57,32 +89,81 @@ impl LongReads {
             turns: Semaphore::new((processors * READS_PER_PROCESSOR).max(READS_MIN)),
             waiting: AtomicUsize::new(0),
             long_turns: LongTurns::new((processors / 2).max(1)),
+            first_slices: Semaphore::new(processors),
+            cores: Cores::new(processors),
             memory,
         }
     }
 
-    /// Runs a read when it is its turn. It is refused with 429 when the responses that clients have
-    /// not taken fill the memory, when too many reads wait, or when its turn does not come in time.
+    /// Notes that a request has arrived that reads or writes single documents. Long reads then use
+    /// fewer processors for a while.
+    pub(crate) fn note_short_request(&self) {
+        self.cores.note_short_request();
+    }
+
+    /// Runs a read: at once if it is short, else when it is its turn. A long read is run again from
+    /// its beginning. It is refused with 429 when the responses that clients have not taken fill
+    /// the memory, when too many reads wait, or when its turn does not come in time.
     pub(crate) async fn run<T>(
         &self,
-        read: impl FnOnce(PageLimits<'_>) -> Result<T, Refusal>,
+        kind: ReadKind,
+        read: impl Fn(PageLimits<'_>) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
-        let turn = match self.turns.try_acquire() {
-            Ok(turn) => turn,
-            Err(_) => self.wait_for_turn().await?,
-        };
+        self.check_memory()?;
+        if kind.is_of_one_partition || !self.memory.is_under_pressure() {
+            let outcome = match kind.work {
+                WorkPerDocument::Little => self.run_first_slice(&read).inspect(|_| self.note_short_request()),
+                WorkPerDocument::Unknown => {
+                    let _slice = self.wait_for(&self.first_slices).await?;
+                    blocking::run(|| self.run_first_slice_on_core(&read))
+                }
+            };
+            if let Some(outcome) = outcome {
+                return outcome;
+            }
+        }
+        let turn = self.wait_for(&self.turns).await?;
         self.check_memory()?;
         blocking::run(|| {
-            let turn =
-                Turn { reads: self, began_at: Instant::now(), kind: RefCell::new(TurnKind::Short(turn)) };
-            let memory = QueryMemory { budget: &self.memory };
-            read(PageLimits {
-                checkpoint: &|end| turn.check(end),
-                bytes_max: self.memory.page_bytes_max().min(PAGE_BYTES_MAX),
-                memory: &memory,
-                ..PageLimits::default()
-            })
+            let turn = Turn::begin(self, turn);
+            read(self.limits(&|end| turn.check(end)))
         })
+    }
+
+    /// Runs the first slice of a read when a processor is free. See [`LongReads::run_first_slice`].
+    fn run_first_slice_on_core<T>(
+        &self,
+        read: &impl Fn(PageLimits<'_>) -> Result<T, Refusal>,
+    ) -> Option<Result<T, Refusal>> {
+        let (core, began_at) = (self.cores.wait_first(), Instant::now());
+        let outcome = self.run_first_slice(read);
+        if outcome.is_none() {
+            core.rest(began_at.elapsed());
+        }
+        outcome
+    }
+
+    /// Runs a read for the time of its first slice. `None` if it does not end within that time.
+    fn run_first_slice<T>(
+        &self,
+        read: &impl Fn(PageLimits<'_>) -> Result<T, Refusal>,
+    ) -> Option<Result<T, Refusal>> {
+        let (slice, is_over) = (FirstSlice::begin(), Cell::new(false));
+        let outcome = read(self.limits(&|_| {
+            is_over.set(slice.is_over());
+            // This refusal only ends the read, and nobody sees it.
+            if is_over.get() { Err(Refusal::throttled(RETRY_AFTER_MS)) } else { Ok(Checked::GoOn) }
+        }));
+        (!is_over.get()).then_some(outcome)
+    }
+
+    fn limits<'a>(&'a self, checkpoint: &'a dyn Fn(PageEnd) -> Result<Checked, Refusal>) -> PageLimits<'a> {
+        PageLimits {
+            checkpoint,
+            bytes_max: self.memory.page_bytes_max().min(PAGE_BYTES_MAX),
+            memory: &*self.memory,
+            ..PageLimits::default()
+        }
     }
 
     /// Refuses a request while the memory is full.
@@ -90,37 +171,37 @@ impl LongReads {
         if self.memory.is_exhausted() { Err(Refusal::throttled(RETRY_AFTER_MS)) } else { Ok(()) }
     }
 
-    /// Refuses a large response to a read while little memory is left for others. A small one is
-    /// always let through.
+    /// Refuses a large response to a read while more than three quarters of the memory budget are
+    /// used. A small response is never refused.
     pub(crate) fn check_response(&self, bytes: usize) -> Result<(), Refusal> {
         let is_refused = bytes > SMALL_RESPONSE_BYTES && self.memory.is_crowded();
         if is_refused { Err(Refusal::throttled(RETRY_AFTER_MS)) } else { Ok(()) }
     }
 
-    async fn wait_for_turn(&self) -> Result<SemaphorePermit<'_>, Refusal> {
+    /// Waits for a permit, unless too many reads wait.
+    async fn wait_for<'a>(&'a self, permits: &'a Semaphore) -> Result<SemaphorePermit<'a>, Refusal> {
+        if let Ok(permit) = permits.try_acquire() {
+            return Ok(permit);
+        }
         if self.waiting.load(Ordering::Relaxed) >= WAITING_MAX {
             return Err(Refusal::throttled(RETRY_AFTER_MS));
         }
         let _waiting = Waiting::begin(&self.waiting);
-        match tokio::time::timeout(WAIT_MAX, self.turns.acquire()).await {
-            Ok(Ok(turn)) => Ok(turn),
+        match tokio::time::timeout(WAIT_MAX, permits.acquire()).await {
+            Ok(Ok(permit)) => Ok(permit),
             Ok(Err(_)) | Err(_) => Err(Refusal::throttled(RETRY_AFTER_MS)),
         }
     }
 }
 
-/// The part of the server's memory that the state of queries takes.
-struct QueryMemory<'a> {
-    budget: &'a MemoryBudget,
-}
-
-impl PageMemory for QueryMemory<'_> {
+/// The state of queries is a part of the server's memory.
+impl PageMemory for MemoryBudget {
     fn take(&self, bytes: usize) -> Result<(), Refusal> {
-        self.budget.try_take(bytes).map_err(|_| Refusal::throttled(RETRY_AFTER_MS))
+        self.try_take(bytes).map_err(|_| Refusal::throttled(RETRY_AFTER_MS))
     }
 
     fn give_back(&self, bytes: usize) {
-        self.budget.give_back(bytes);
+        MemoryBudget::give_back(self, bytes);
     }
 }
 
@@ -142,11 +223,14 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The turn of a read that runs.
+/// The turn of a long read that runs.
 struct Turn<'a> {
     reads: &'a LongReads,
-    began_at: Instant,
+    slice_began_at: Cell<Instant>,
+    /// How long the read has run, without the time that it waited.
+    time: Cell<Duration>,
     kind: RefCell<TurnKind<'a>>,
+    core: RefCell<Option<Core<'a>>>,
 }
 
 /// The permit of a read. It is given back when the read ends.
@@ -157,24 +241,50 @@ enum TurnKind<'a> {
     Long(#[allow(dead_code, reason = "held for its drop")] LongTurn<'a>),
 }
 
-impl Turn<'_> {
+impl<'a> Turn<'a> {
+    /// Begins a turn when a processor is free.
+    fn begin(reads: &'a LongReads, permit: SemaphorePermit<'a>) -> Self {
+        let core = reads.cores.wait();
+        Turn {
+            reads,
+            slice_began_at: Cell::new(Instant::now()),
+            time: Cell::default(),
+            kind: RefCell::new(TurnKind::Short(permit)),
+            core: RefCell::new(Some(core)),
+        }
+    }
+
     /// What a read does before its next document.
     fn check(&self, end: PageEnd) -> Result<Checked, Refusal> {
-        let mut kind = self.kind.borrow_mut();
-        let has_others = self.reads.waiting.load(Ordering::Relaxed) > 0;
-        if !has_others || matches!(*kind, TurnKind::Long(_)) || self.began_at.elapsed() < TURN_TIME {
+        let slice = self.slice_began_at.get().elapsed();
+        if slice < SLICE {
             return Ok(Checked::GoOn);
         }
+        self.time.set(self.time.get() + slice);
+        let checked = self.end_slice(end, slice)?;
+        self.slice_began_at.set(Instant::now());
+        Ok(checked)
+    }
+
+    /// Lets other reads run.
+    fn end_slice(&self, end: PageEnd, slice: Duration) -> Result<Checked, Refusal> {
+        let mut kind = self.kind.borrow_mut();
+        let has_others = self.reads.waiting.load(Ordering::Relaxed) > 0;
+        let is_turn_over = has_others && self.time.get() >= TURN_TIME && matches!(*kind, TurnKind::Short(_));
+        let mut core = self.core.borrow_mut();
         match end {
-            PageEnd::Cheap => Ok(Checked::ShouldEnd),
-            PageEnd::Costly => {
-                // The turn is given back before the wait.
+            PageEnd::Cheap if is_turn_over => return Ok(Checked::ShouldEnd),
+            PageEnd::Costly if is_turn_over => {
+                // The turn and the processor are given back before the wait.
                 *kind = TurnKind::None;
+                *core = None;
                 let turn = self.reads.long_turns.wait().ok_or_else(|| Refusal::throttled(RETRY_AFTER_MS))?;
                 *kind = TurnKind::Long(turn);
-                Ok(Checked::GoOn)
+                *core = Some(self.reads.cores.wait());
             }
+            PageEnd::Cheap | PageEnd::Costly => core.iter().for_each(|core| core.pass(slice)),
         }
+        Ok(Checked::GoOn)
     }
 }
 
@@ -182,16 +292,19 @@ impl Turn<'_> {
 mod tests {
     use super::*;
 
+    const LITTLE: ReadKind = ReadKind { work: WorkPerDocument::Little, is_of_one_partition: true };
+    const UNKNOWN: ReadKind = ReadKind { work: WorkPerDocument::Unknown, is_of_one_partition: true };
+
     #[tokio::test]
     async fn a_read_is_refused_while_the_memory_is_full() {
         let memory = MemoryBudget::new(100);
         let reads = LongReads::new(Arc::clone(&memory));
         let mut share = memory.new_share();
         assert!(share.take(100).is_ok());
-        let refused = reads.run(|_| Ok(())).await.unwrap_err();
+        let refused = reads.run(LITTLE, |_| Ok(())).await.unwrap_err();
         assert_eq!((refused.status, refused.retry_after_ms), (429, Some(RETRY_AFTER_MS)));
         drop(share);
-        reads.run(|_| Ok(())).await.unwrap();
+        reads.run(LITTLE, |_| Ok(())).await.unwrap();
     }
 
     #[tokio::test]
@@ -200,7 +313,7 @@ mod tests {
         let reads = LongReads::new(Arc::clone(&memory));
         let mut share = memory.new_share();
         assert!(share.take(30).is_ok());
-        let used = reads.run(|limits| {
+        let used = reads.run(LITTLE, |limits| {
             limits.memory.take(20)?;
             assert_eq!(limits.memory.take(1).unwrap_err().status, 429);
             limits.memory.give_back(20);
@@ -212,35 +325,78 @@ mod tests {
         assert!(!memory.is_under_pressure());
     }
 
+    /// A read that is too long for its first slice.
+    fn read_for_long(limits: PageLimits<'_>) -> Result<(), Refusal> {
+        let began_at = Instant::now();
+        while began_at.elapsed() < Duration::from_millis(20) {
+            (limits.checkpoint)(PageEnd::Costly)?;
+        }
+        Ok(())
+    }
+
+    async fn run_long(reads: &LongReads) -> Result<(), Refusal> {
+        reads.run(LITTLE, read_for_long).await
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn a_read_whose_turn_does_not_come_is_refused() {
+    async fn a_long_read_whose_turn_does_not_come_is_refused() {
         let reads = LongReads::new(MemoryBudget::new(100));
         let turns = reads.turns.available_permits();
         let all = reads.turns.acquire_many(turns as u32).await.unwrap();
-        assert_eq!(reads.run(|_| Ok(())).await.unwrap_err().status, 429);
+        assert_eq!(run_long(&reads).await.unwrap_err().status, 429);
         drop(all);
-        reads.run(|_| Ok(())).await.unwrap();
+        run_long(&reads).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_short_read_needs_no_turn() {
+        let reads = LongReads::new(MemoryBudget::new(100));
+        let turns = reads.turns.available_permits();
+        let _all = reads.turns.acquire_many(turns as u32).await.unwrap();
+        reads.run(LITTLE, |_| Ok(())).await.unwrap();
+        reads.run(UNKNOWN, |_| Ok(())).await.unwrap();
+    }
+
+    /// Slow clients otherwise get many small pages at once, and leave little time for others.
+    #[tokio::test(start_paused = true)]
+    async fn a_read_of_many_partitions_needs_a_turn_while_much_memory_is_used() {
+        let memory = MemoryBudget::new(100);
+        let reads = LongReads::new(Arc::clone(&memory));
+        let turns = reads.turns.available_permits();
+        let _all = reads.turns.acquire_many(turns as u32).await.unwrap();
+        let wide = ReadKind { is_of_one_partition: false, ..LITTLE };
+        reads.run(wide, |_| Ok(())).await.unwrap();
+        let mut share = memory.new_share();
+        assert!(share.take(60).is_ok());
+        assert_eq!(reads.run(wide, |_| Ok(())).await.unwrap_err().status, 429);
+        reads.run(LITTLE, |_| Ok(())).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn no_more_reads_wait_than_there_is_room_for() {
-        let reads = Arc::new(LongReads::new(MemoryBudget::new(100)));
+        let reads = LongReads::new(MemoryBudget::new(100));
         let turns = reads.turns.available_permits();
         let all = reads.turns.acquire_many(turns as u32).await.unwrap();
-        let waiting: Vec<_> = (0..WAITING_MAX)
-            .map(|_| {
-                let reads = Arc::clone(&reads);
-                tokio::spawn(async move { reads.run(|_| Ok(())).await })
-            })
-            .collect();
-        while reads.waiting.load(Ordering::Relaxed) < WAITING_MAX {
+        reads.waiting.store(WAITING_MAX, Ordering::Relaxed);
+        assert_eq!(run_long(&reads).await.unwrap_err().status, 429);
+        drop(all);
+        run_long(&reads).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_read_whose_client_leaves_waits_no_longer() {
+        let reads = Arc::new(LongReads::new(MemoryBudget::new(100)));
+        let turns = reads.turns.available_permits();
+        let _all = reads.turns.acquire_many(turns as u32).await.unwrap();
+        let waiting = tokio::spawn({
+            let reads = Arc::clone(&reads);
+            async move { run_long(&reads).await }
+        });
+        while reads.waiting.load(Ordering::Relaxed) == 0 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(reads.run(|_| Ok(())).await.unwrap_err().status, 429);
-        drop(all);
-        for read in waiting {
-            assert_eq!(read.await.unwrap(), Ok(()));
-        }
+        waiting.abort();
+        assert!(waiting.await.unwrap_err().is_cancelled());
         assert_eq!(reads.waiting.load(Ordering::Relaxed), 0);
     }
 
@@ -250,22 +406,21 @@ mod tests {
         end: PageEnd,
         is_over: impl Fn() -> bool,
     ) -> Result<Checked, Refusal> {
-        reads
-            .run(|limits| {
-                while !is_over() {
-                    if (limits.checkpoint)(end)? == Checked::ShouldEnd {
-                        return Ok(Checked::ShouldEnd);
-                    }
-                    std::thread::yield_now();
+        let read = |limits: PageLimits<'_>| {
+            while !is_over() {
+                if (limits.checkpoint)(end)? == Checked::ShouldEnd {
+                    return Ok(Checked::ShouldEnd);
                 }
-                Ok(Checked::GoOn)
-            })
-            .await
+                std::thread::yield_now();
+            }
+            Ok(Checked::GoOn)
+        };
+        reads.run(UNKNOWN, read).await
     }
 
-    /// Starts as many long reads as there are turns, and then a short read. Returns what became of
-    /// the long reads, which end when the short read has run.
-    async fn short_read_among(end: PageEnd) -> Vec<Result<Checked, Refusal>> {
+    /// Starts as many long reads as there are turns, and then another read that needs a turn.
+    /// Returns what became of the first reads, which end when the other read has run.
+    async fn read_among(end: PageEnd) -> Vec<Result<Checked, Refusal>> {
         let reads = Arc::new(LongReads::new(MemoryBudget::new(100)));
         let turns = reads.turns.available_permits();
         let has_run = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -277,7 +432,7 @@ mod tests {
         while reads.turns.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
-        reads.run(|_| Ok(())).await.unwrap();
+        run_long(&reads).await.unwrap();
         has_run.store(true, Ordering::SeqCst);
         let mut outcomes = Vec::new();
         for read in long {
@@ -290,13 +445,13 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn pages_end_for_a_read_that_waits() {
-        let outcomes = short_read_among(PageEnd::Cheap).await;
+        let outcomes = read_among(PageEnd::Cheap).await;
         assert!(outcomes.contains(&Ok(Checked::ShouldEnd)), "{outcomes:?}");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn reads_that_cannot_end_give_their_turn_to_a_read_that_waits() {
-        let outcomes = short_read_among(PageEnd::Costly).await;
+        let outcomes = read_among(PageEnd::Costly).await;
         assert!(outcomes.iter().all(|outcome| *outcome == Ok(Checked::GoOn)), "{outcomes:?}");
     }
 }

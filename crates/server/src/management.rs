@@ -1,11 +1,13 @@
-//! The management interface: health, counters, faults, splits, pause, reset,
+//! The management interface: health, counters, metrics, faults, splits, pause, reset,
 //! regions.
 //!
-//! Health paths are open to all clients. The other paths start with [`PREFIX`]. A
-//! server answers them only if it was started with `--management`, an embedded database
-//! always. `access` decides which requests from the network are answered.
+//! Health paths, and the paths `/_explorer` of the official emulator image, are open to all clients.
+//! The other paths start with [`PREFIX`], or are `/metrics`. A server answers them only if it was started
+//! with `--management`, an embedded database always. `access` decides which requests from the network
+//! are answered.
 
 mod access;
+mod metrics;
 mod regions;
 
 use std::sync::Arc;
@@ -15,14 +17,24 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use perihelion_engine::{Catalog, Container, Health, RangeId, Refusal};
 use perihelion_model::json::{self, Object, Style, Value, object};
+use perihelion_model::prometheus;
 use perihelion_wire::status;
 
 pub(crate) use access::Origin;
 
 use crate::routes::RegionService;
 
-/// The prefix of all management paths.
+/// The prefix of all management paths but [`METRICS_PATH`].
 pub(crate) const PREFIX: &str = "/_perihelion/";
+
+/// The path of the metrics, which monitoring systems ask by default. It is a part of the management
+/// interface, with the same rules of access.
+const METRICS_PATH: &str = "/metrics";
+
+/// Whether a path belongs to the management interface.
+pub(crate) fn is_path(path: &str) -> bool {
+    path.starts_with(PREFIX) || path == METRICS_PATH
+}
 
 /// The largest body. The bodies are a few members with names and numbers.
 const BODY_BYTES_MAX: u64 = 64 * 1024;
@@ -32,8 +44,9 @@ const BODY_TOO_LARGE: &str = "The body of a management request has at most 64 Ki
 /// The message for an unknown path.
 const UNKNOWN_PATH: &str = "This is not a management path. The paths are GET/DELETE counters, GET/POST/DELETE faults, GET regions, and POST split, pause, resume, maintain, reset, regions/offline, regions/online, regions/write, regions/partition-failover, replication/delay, replication/cut, replication/heal, replication/wait.";
 
-/// Answers the paths that need no signature: health, and the paths of the emulator
-/// image that test containers fetch. `None` for any other path.
+/// Answers the paths that need no signature: health, and the paths `/_explorer` of the official
+/// emulator image, which browsers and test libraries such as Testcontainers fetch. `None` for any
+/// other path.
 pub(crate) fn answer_unsigned(
     service: &RegionService,
     method: &Method,
@@ -45,11 +58,11 @@ pub(crate) fn answer_unsigned(
     match path {
         "/alive" | "/_perihelion/health" => Some(health(service, false)),
         "/ready" | "/status" | "/_perihelion/ready" => Some(health(service, true)),
-        "/_explorer/emulator.pem" => Some(text_response("application/x-pem-file", service.account.ca_pem.clone())),
-        "/_explorer/index.html" => Some(text_response(
-            "text/html; charset=utf-8",
-            "<!doctype html><title>Perihelion</title><p>This is Perihelion, a Cosmos-compatible database.</p>".to_owned(),
-        )),
+        "/_explorer/emulator.pem" => {
+            Some(text_response("application/x-pem-file", service.account.ca_pem.clone()))
+        }
+        "/_explorer" | "/_explorer/" => service.account.explorer.get().map(|to| redirect(to)),
+        "/_explorer/index.html" => Some(explorer(service)),
         _ => None,
     }
 }
@@ -75,7 +88,7 @@ fn health(service: &RegionService, is_readiness: bool) -> Response<Bytes> {
     json_response(status, &Value::Object(body))
 }
 
-/// Serves a request under [`PREFIX`].
+/// Serves a request to the management interface.
 pub(crate) async fn serve(
     service: &RegionService,
     request: Request<Bytes>,
@@ -84,6 +97,12 @@ pub(crate) async fn serve(
     let (parts, body) = request.into_parts();
     if let Err(refusal) = check(service, &parts, origin, Some(body.len() as u64)) {
         return refusal_response(&refusal);
+    }
+    if parts.uri.path() == METRICS_PATH {
+        return match parts.method {
+            Method::GET | Method::HEAD => text_response(prometheus::CONTENT_TYPE, metrics::text(service)),
+            _ => refusal_response(&Refusal::gateway(status::METHOD_NOT_ALLOWED, "Metrics can only be read.")),
+        };
     }
     let name = parts.uri.path().strip_prefix(PREFIX).unwrap_or_default().trim_end_matches('/');
     let body = if body.is_empty() { Ok(Object::new()) } else { parse_object(&body) };
@@ -97,8 +116,8 @@ pub(crate) async fn serve(
     }
 }
 
-/// The response to a request under [`PREFIX`] that is refused before its body is read. A body of
-/// unknown length is read if its sender has access.
+/// The response to a request to the management interface that is refused before its body is read. A
+/// body of unknown length is read if its sender has access.
 pub(crate) fn refuse_head(service: &RegionService, head: &Parts, origin: Origin) -> Option<Response<Bytes>> {
     let length = head.headers.get(http::header::CONTENT_LENGTH);
     let bytes = length.and_then(|length| length.to_str().ok()?.parse().ok());
@@ -236,6 +255,26 @@ fn error_response(status: StatusCode, message: &str) -> Response<Bytes> {
 fn json_response(status: StatusCode, body: &Value) -> Response<Bytes> {
     let mut response = text_response("application/json", json::to_text(body, Style::Point));
     *response.status_mut() = status;
+    response
+}
+
+/// The start page of the emulator's explorer: the dashboard if there is one.
+fn explorer(service: &RegionService) -> Response<Bytes> {
+    let text =
+        "<!doctype html><title>Perihelion</title><p>This is Perihelion, a Cosmos-compatible database.</p>";
+    match service.account.explorer.get() {
+        Some(to) => redirect(to),
+        None => text_response("text/html; charset=utf-8", text.to_owned()),
+    }
+}
+
+/// Leads a browser elsewhere, for as long as this server runs.
+fn redirect(to: &str) -> Response<Bytes> {
+    let mut response = text_response("text/plain; charset=utf-8", to.to_owned());
+    *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+    if let Ok(location) = HeaderValue::from_str(to) {
+        response.headers_mut().insert(http::header::LOCATION, location);
+    }
     response
 }
 

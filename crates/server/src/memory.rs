@@ -1,19 +1,20 @@
 //! `MemoryBudget`: the bytes that requests and responses of a server hold together.
 //!
-//! All listeners of a server share one budget. A request body is taken from it while its request
-//! is served, and a response body until the client has taken it. The rows and groups that queries
-//! hold while they run are taken from it too, up to half of it. Work that may need a lot of
-//! memory is not begun while the budget is exhausted (`long_reads`, `dispatch`), and clients that
-//! take their responses slowly are given less time while much of it is used (`net::supervisor`).
+//! All listeners of a server share one budget. A request body counts while its request is served,
+//! and a response body until the client has received it. The rows and groups that queries hold
+//! while they run count too, but a query gets no bytes beyond half of the budget. While the budget
+//! is exhausted, no request of the data plane is begun (`routes`, `long_reads`). While more than
+//! half of it is used, clients have less time to receive their responses (`net::supervisor`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A new page may take this part of the memory that pages may still take. So the pages of clients that
-/// take them slowly become smaller and smaller, and never use up the memory.
+/// The bytes that are left for pages are divided by this number, and a new page may take one such
+/// part. So while clients receive their pages slowly, new pages become smaller and smaller, and
+/// never use up the memory.
 const PAGES_PER_REST: usize = 48;
 
-/// A page has at least this many bytes: with 4096 connections, 16 MiB.
+/// A page may always have this many bytes. On 4096 connections, such pages take 16 MiB.
 const PAGE_BYTES_MIN: usize = 4 * 1024;
 
 /// The bytes that may be held together.
@@ -62,9 +63,8 @@ impl MemoryBudget {
         self.used_bytes() >= self.total_bytes
     }
 
-    /// Takes bytes for work that can be refused. Such work gets no more than half of the budget
-    /// together with everything else, so that there is always room for small requests and their
-    /// responses. If there is not enough, nothing is taken.
+    /// Takes bytes for work that can be refused. Takes nothing and fails if more than half of the
+    /// budget would then be used. So there is always room for small requests and their responses.
     pub(crate) fn try_take(&self, bytes: usize) -> Result<(), Exhausted> {
         let take = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.total_bytes / 2);
         self.used_bytes
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     /// Story of a bug: clients that took their pages slowly filled the memory, and every request
-    /// of the others was refused.
+    /// of other clients was refused.
     #[test]
     fn pages_that_nobody_takes_leave_room_for_small_requests() {
         let memory = MemoryBudget::new(256 * 1024 * 1024);

@@ -69,12 +69,18 @@ pub(crate) trait Handler: Send + Sync + 'static {
         peer: Peer,
     ) -> impl Future<Output = Result<Response<Bytes>, Hangup>> + Send;
 
+    /// A connection was accepted.
+    fn connection_opened(&self) {}
+
+    /// A connection has ended.
+    fn connection_closed(&self) {}
+
     /// The response to a request that never reaches [`Handler::handle`].
     fn reject(&self, rejection: Rejection) -> Response<Bytes>;
 
-    /// The response to a request with a large body whose head alone shows that it is refused, so
-    /// that nobody can fill the memory with bodies without the right to send them. `None` if the
-    /// body has to be read.
+    /// The response to a request whose head alone shows that it is refused, so that nobody can fill
+    /// the memory with bodies without the right to send them. `None` if the body has to be read.
+    /// It is called before a large body is read, and before the second piece of a small one.
     fn refuse_head(&self, _head: &http::request::Parts, _peer: Peer) -> Option<Response<Bytes>> {
         None
     }
@@ -109,8 +115,8 @@ pub(crate) enum Rejection {
     UriTooLong { limit: usize },
     /// More header fields than `limit`: 431.
     TooManyHeaders { limit: usize },
-    /// With this body, all requests together would hold more body bytes than the
-    /// listener allows: 503. The client may try again.
+    /// With this body, the server would hold more bytes than its memory budget allows: 503.
+    /// The client may try again.
     Overloaded,
 }
 

@@ -21,9 +21,9 @@ pub struct Keys {
 /// Which requests are accepted. Health checks need no signature in any mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthMode {
-    /// Requests signed with the key.
+    /// Requests signed with the key, and requests with a resource token that the key signed.
     Key,
-    /// Requests signed with the key, and requests with any Entra ID token. The
+    /// All requests that `Key` accepts, and requests with any Entra ID token. The Entra ID
     /// token is not checked: this is for local development.
     Any,
     /// All requests.
@@ -38,9 +38,8 @@ pub struct AccountOptions {
     /// Physical partitions of a new container.
     pub partitions: u32,
     /// Refuse the cross-partition queries that the service's gateway refuses, and end pages where the
-    /// service ends them. The default is
-    /// `false`; the programs `perihelion server` and `dev` set it unless `--merge-in-gateway` is
-    /// given.
+    /// service ends them. The default is `false`; the programs `perihelion server` and `dev` set it
+    /// unless `--merge-in-gateway` is given.
     pub strict_gateway: bool,
     /// Refuse queries that need an index which the container's policy does not have. A missing
     /// composite index for ORDER BY is refused without this option too.
@@ -64,7 +63,8 @@ pub struct AccountOptions {
 pub struct TransactionOptions {
     /// The most operations and bytes of one transaction.
     pub limits: TransactionLimits,
-    /// How long and how many answers are kept for requests that are sent again.
+    /// How many answers are recorded, and for how long. A request that is sent again gets its
+    /// recorded answer.
     pub ledger: LedgerLimits,
     /// Refuse what the service's preview refuses: hierarchical partition keys.
     pub is_strict: bool,
@@ -182,7 +182,7 @@ impl EmbeddedOptions {
     }
 
     /// Sets whether the cross-partition queries that the service's gateway refuses are
-    /// refused.
+    /// refused, and whether pages end where the service ends them.
     pub fn with_strict_gateway(mut self, is_strict: bool) -> Self {
         self.account.strict_gateway = is_strict;
         self

@@ -267,7 +267,7 @@ impl Regions {
 
     /// Runs the maintenance of one region, which is the maintenance of its engine. With
     /// several regions, outbox entries that all other regions have applied are removed
-    /// before. Afterwards the catalog region splits partitions that are too large.
+    /// first. Afterwards the catalog region splits partitions that are too large.
     async fn maintain_region(self: &Arc<Self>, region: usize) -> Result<(), Refusal> {
         let engine = &self.engines[region];
         if self.engines.len() == 1 {

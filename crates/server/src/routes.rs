@@ -25,7 +25,7 @@ mod transactions;
 mod users;
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
@@ -38,11 +38,11 @@ use crate::addresses::Addresses;
 use crate::answer::{Answer, render_refusal};
 use crate::auth::{Access, Authenticator};
 use crate::call::Call;
-use crate::counters::Counters;
+use crate::counters::{Counters, Partition, RangeName};
 use crate::faults::{Fault, FaultRules};
 use crate::long_reads::LongReads;
 use crate::net::{Hangup, Scheme};
-use crate::operation::operation_of;
+use crate::operation::{Operation, operation_of};
 use crate::options::TransactionOptions;
 use crate::pause::Pause;
 use crate::regions::{Regions, Topology};
@@ -60,7 +60,8 @@ pub(crate) struct Account {
     pub(crate) regions: Arc<Regions>,
     pub(crate) addresses: Addresses,
     pub(crate) authenticator: Authenticator,
-    /// Whether the cross-partition queries that the service's gateway refuses are refused.
+    /// Whether the cross-partition queries that the service's gateway refuses are refused, and
+    /// pages end where the service ends them.
     pub(crate) strict_gateway: bool,
     /// Whether queries are refused that need an index which the policy does not have.
     pub(crate) strict_index: bool,
@@ -77,6 +78,8 @@ pub(crate) struct Account {
     pub(crate) long_reads: LongReads,
     /// The CA certificate that clients can fetch; empty in an embedded database.
     pub(crate) ca_pem: String,
+    /// Where the paths of the emulator's explorer lead; unset if there is no such place.
+    pub(crate) explorer: OnceLock<String>,
 }
 
 impl RegionService {
@@ -163,8 +166,8 @@ impl RegionService {
         }
     }
 
-    /// The resource of a request and what its sender may do, if its path is valid and its signature
-    /// too.
+    /// The resource of a request and what its sender may do, if its path is valid and the
+    /// authenticator accepts it.
     pub(crate) fn authenticate(
         &self,
         method: &Method,
@@ -190,7 +193,7 @@ impl RegionService {
             fault.delay().await;
             if let Some(outcome) = fault.instead_of_serving() {
                 return outcome.map(|refusal| {
-                    self.account.counters.count(self.region, operation, refusal.status, refusal.charge);
+                    self.count(call, operation, refusal.status, refusal.charge);
                     self.refuse_call(call, &refusal, activity_id)
                 });
             }
@@ -206,7 +209,7 @@ impl RegionService {
             Ok(answer) => (answer.status, answer.charge.unwrap_or(0.0)),
             Err(refusal) => (refusal.status, refusal.charge),
         };
-        self.account.counters.count(self.region, operation, status, charge);
+        self.count(call, operation, status, charge);
         if let Some(outcome) = fault.as_ref().and_then(Fault::after_serving) {
             return outcome.map(|refusal| self.refuse_call(call, &refusal, activity_id));
         }
@@ -219,6 +222,19 @@ impl RegionService {
                 .render(activity_id, || format!("{}{}", call.endpoint(), call.path.trim_end_matches('/'))),
             Err(refusal) => self.refuse_call(call, &refusal, activity_id),
         })
+    }
+
+    /// Counts a request, also for its physical partition and its partition key if it has a single one.
+    fn count(&self, call: &Call, operation: Operation, status: u16, charge: f64) {
+        self.account.counters.count((self.region, operation), status, charge, || {
+            let (database, name) = call.resource.container()?;
+            let catalog = self.engine.catalog();
+            // A path may name them by their `_rid`.
+            let (database, container) = (catalog.database(database)?, catalog.container(database, name)?);
+            let [range] = addressed_ranges::current(container, call, operation)[..] else { return None };
+            Some(RangeName { database: database.name.clone(), container: container.name.clone(), range })
+        });
+        self.account.counters.count_partition(|| partition_of(call), status, charge);
     }
 
     /// The response to a request that is refused before the request is authenticated and
@@ -293,7 +309,8 @@ impl RegionService {
     /// (`x-ms-cosmos-hub-region-processing-only`); and, with multi-write, a write whose
     /// sender does not allow other regions to take it
     /// (`x-ms-cosmos-allow-tentative-writes`). Without multi-write, the engine of the other
-    /// region refuses writes itself.
+    /// region refuses writes itself. If the writes of some ranges were moved, a request that asks
+    /// for the write region belongs to the region that takes the writes of its ranges.
     fn check_region(&self, call: &Call) -> Result<(), Refusal> {
         let topology = self.account.regions.topology();
         if call.resource == Resource::Account {
@@ -332,7 +349,7 @@ impl RegionService {
         if is_elsewhere { Err(Refusal::write_forbidden()) } else { Ok(()) }
     }
 
-    /// The name of the database and the container of a request. Refuses a request whose
+    /// The database's name, and the container, of a request. Refuses a request whose
     /// header names the `_rid` of another container.
     fn container(&self, call: &Call) -> Result<(String, Arc<Container>), Refusal> {
         let (database, name) = call.resource.container().ok_or_else(Refusal::no_such_resource)?;
@@ -406,4 +423,11 @@ fn check_consistency(call: &Call) -> Result<(), Refusal> {
             format!("The value '{level}' of x-ms-consistency-level is unknown."),
         )),
     }
+}
+
+/// The partition that a request names in its headers.
+fn partition_of(call: &Call) -> Option<Partition> {
+    let (database, container) = call.resource.container()?;
+    let key = call.headers.get(headers::PARTITION_KEY)?.to_str().ok()?;
+    Some(Partition { database: database.to_owned(), container: container.to_owned(), key: key.to_owned() })
 }

@@ -2,7 +2,7 @@
 //! server and an embedded database each own one.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use perihelion_engine::{Clock, EngineOptions};
 use tokio::task::JoinHandle;
@@ -79,6 +79,7 @@ impl AccountRuntime {
             activity_ids: ActivityIds::new(),
             long_reads: LongReads::new(access.memory),
             ca_pem: access.ca_pem,
+            explorer: OnceLock::new(),
         });
         let services = (0..regions.len()).map(|region| RegionService {
             engine: Arc::clone(regions.engine(region)),

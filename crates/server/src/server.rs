@@ -9,14 +9,18 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
 use perihelion_engine::{Clock, Health};
 use tokio::net::TcpListener;
 
 use crate::addresses::{Addresses, EndpointId};
 use crate::certificates::{Certificates, Names};
+use crate::dispatch::Caller;
 use crate::error::StartError;
+use crate::management;
 use crate::memory::MemoryBudget;
-use crate::net::{self, Listener};
+use crate::net::{self, Listener, Scheme};
 use crate::options::ServerOptions;
 use crate::runtime::{AccessOptions, AccountRuntime};
 
@@ -108,6 +112,15 @@ impl Server {
         self.ca_path.as_deref()
     }
 
+    /// Leads browsers from the paths of the emulator's explorer (`/_explorer`) to this address. Only
+    /// the first call has an effect.
+    pub fn set_explorer(&self, address: String) {
+        if let Some(service) = self.account.services.first() {
+            // A second address is ignored, as documented.
+            let _ = service.account.explorer.set(address);
+        }
+    }
+
     /// Returns when a store of the account has failed, so that it takes no writes until the
     /// account is opened again. Returns what failed.
     pub async fn failed(&self) -> String {
@@ -117,6 +130,20 @@ impl Server {
             }
             tokio::time::sleep(HEALTH_CHECK_INTERVAL).await;
         }
+    }
+
+    /// Answers a management request of this process, without a socket: `path` follows
+    /// `/_perihelion/`, `body` is JSON or empty. `docs/management.md` lists the requests.
+    pub async fn manage(&self, method: Method, path: &str, body: &str) -> Response<Bytes> {
+        let target = format!("{}{path}", management::PREFIX);
+        let request = Request::builder().method(method).uri(target);
+        let Ok(request) = request.body(Bytes::copy_from_slice(body.as_bytes())) else {
+            return refused(format!("`{path}` is not a management path"));
+        };
+        let dispatcher = self.account.dispatcher(EndpointId::Global);
+        let answer: BoxFuture<_> =
+            Box::pin(async move { dispatcher.answer(request, Scheme::Http, Caller::SameProcess).await });
+        answer.await.unwrap_or_else(|hangup| refused(hangup.to_string()))
     }
 
     /// Stops accepting connections, lets requests finish for at most `grace`, drops
@@ -139,6 +166,13 @@ impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server").field("address", &self.local_addr()).finish_non_exhaustive()
     }
+}
+
+/// The answer to a management request that cannot be carried out.
+fn refused(message: String) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from(message));
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    response
 }
 
 /// Binds the port of the account's endpoint and, with several regions, a port for

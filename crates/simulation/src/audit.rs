@@ -26,8 +26,8 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(240);
 /// The time between two reads of the container while cleanup goes on.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The most bytes of a leftover document that an error text shows.
-const SHOWN_BYTES_MAX: usize = 400;
+/// The most bytes of each member of a leftover document that an error text shows.
+const SHOWN_BYTES_MAX: usize = 100;
 
 /// How often an activity may run for each time it was scheduled.
 #[derive(Debug, Clone, Copy)]
@@ -136,11 +136,25 @@ pub fn leftover_documents(rows: &[Value]) -> Vec<String> {
             _ => row["ttl"].is_null(),
         };
         if is_leftover {
-            let text = row.to_string();
-            leftover.push(text[..text.floor_char_boundary(SHOWN_BYTES_MAX)].to_owned());
+            leftover.push(shown(row).to_string());
         }
     }
     leftover
+}
+
+/// A document with its long members cut.
+fn shown(document: &Value) -> Value {
+    let mut document = document.clone();
+    for (name, value) in document.as_object_mut().into_iter().flatten() {
+        match value {
+            Value::String(text) => text.truncate(text.floor_char_boundary(SHOWN_BYTES_MAX)),
+            Value::Object(_) | Value::Array(_) if value.to_string().len() > SHOWN_BYTES_MAX => {
+                *value = Value::String(format!("({name}: {} bytes)", value.to_string().len()));
+            }
+            _ => {}
+        }
+    }
+    document
 }
 
 fn text(value: &Value) -> String {

@@ -26,8 +26,8 @@ pub struct Evidence {
     pub endings: Endings,
     /// Instances that the user deleted, and when the call returned.
     pub deleted: Vec<(String, Duration)>,
-    /// Whether everything ended, was cleaned up and was read; otherwise the run hangs, and the
-    /// rest below is empty.
+    /// Whether everything ended, was cleaned up and was read. Otherwise the run hangs, and only
+    /// `has_retention`, `runs`, `idle` and `writes` are known.
     pub is_finished: bool,
     /// How long the workflows needed after the last fault.
     pub ended_after: Duration,

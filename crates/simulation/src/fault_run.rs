@@ -43,13 +43,16 @@ const CALM_TIME_LIMIT: Duration = Duration::from_secs(
     liveness::ENDED_WITHIN.as_secs() + user::SETTLED_WITH_RETENTION_WITHIN.as_secs() + 60,
 );
 
-/// The length of a window. The harness notices the end of a phase this late.
+/// The time that the world simulates at once. The harness notices the end of a phase at most
+/// this late.
 const WINDOW: Duration = Duration::from_millis(250);
 
-/// The requests of an idle process in a minute: some for each partition every 1.8 seconds, and
-/// heartbeats and reconciler. A poll of a partition is one query for each run of adjacent slices
-/// that the process owns. With three processes there are mostly one to four runs, and seldom six.
+/// The most requests of an idle process in a minute for heartbeats and the reconciler.
 const IDLE_REQUESTS_PER_MINUTE: u64 = 60;
+
+/// The most requests of an idle process in a minute for the polls of one partition. It polls about
+/// every two seconds, with one query for each run of adjacent slices that it owns. With three
+/// processes there are mostly one to four runs, and seldom six.
 const IDLE_REQUESTS_PER_PARTITION: u64 = 100;
 
 /// Once a minute the runtime of a process counts instances and queues: four queries of each
@@ -73,11 +76,12 @@ pub struct Outcome {
     pub workflows: u64,
 }
 
-/// Simulates the run of this seed, and checks it. If a bug is planted, it has to be found.
+/// Simulates the run of this seed, and checks it. If a bug is planted, the caller checks that it
+/// was found.
 pub fn run(seed: u64, size: Size, bug: Option<Bug>) -> Outcome {
     begin_steady_clock();
     let mut draw = draw::draw(seed, size);
-    // Planted bugs are bugs of the outbox and of batches.
+    // The planted bugs change outboxes and batches, so they need runs without transactions.
     if bug.is_none() {
         draw::draw_cross_instance(seed, &mut draw);
     }

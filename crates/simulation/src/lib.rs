@@ -22,7 +22,7 @@
 //! | [`stored`] | stored names in the provider's documents that the checks read |
 //!
 //! A program that simulates must replace two functions of libc. It does so by declaring a
-//! module with the file `src/libc_shim.rs`, as `src/bin/sim.rs` and `tests/it/main.rs` do. The
+//! module with the file `src/libc_shim.rs`, as `src/bin/sim/main.rs` and `tests/it/main.rs` do. The
 //! library itself replaces nothing, so that a crate may depend on it and keep real time.
 //! Without the module, [`world::simulate`] panics and says so.
 

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::process_run::{ProcessRun, Role};
 use crate::request_kind::RequestKind;
-use crate::stored::STATE_ID;
+use crate::stored::{DELETION, PURGE, STATE_ID};
 
 /// A bug that can be planted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub enum Bug {
     UnfencedActivity,
     /// Deletes of outboxes are answered 204 and not applied.
     OutboxKept,
-    /// Deletes of messages in commits are not applied, so that messages stay.
+    /// Deletes of completions of activities in commits are not applied, so that these messages stay.
     MessageKept,
     /// The tombstone of a deleted instance is overwritten by the last state of the instance.
     StateResurrected,
@@ -184,10 +184,10 @@ impl Planted {
         let outcome = server.send(request).await;
         let is_applied = outcome.as_ref().is_ok_and(|response| response.status().is_success());
         let (Some(state), Some(key), true) = (written, key, is_applied) else { return outcome };
-        let is_purged = state["type"] == "deleted" && state["purge"].is_null();
+        let is_purged = state["type"] == "deleted" && state[PURGE].is_null();
         let last = {
             let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
-            if state["type"] == "history" && state["del"].is_null() {
+            if state["type"] == "history" && state[DELETION].is_null() {
                 states.insert(key, state);
                 None
             } else {

@@ -22,8 +22,7 @@ pub const DATABASE: &str = "simulated";
 pub const CONTAINER: &str = "workflows";
 
 /// How long locks of instances, activities and sessions last. Short, so that the work of a
-/// killed process is soon fetched again. Longer than any delay or outage of a gentle run (see
-/// `tests/it/random.rs`).
+/// killed process is soon fetched again. Longer than [`LONG_OUTAGE`](crate::fault::LONG_OUTAGE).
 const LOCK_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// How long an activity may still run after it was cancelled.

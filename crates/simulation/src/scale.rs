@@ -27,8 +27,8 @@ use crate::world::{World, WorldOptions};
 /// The request units per second of a physical partition: the most that the service gives.
 pub const PARTITION_UNITS: u32 = 10_000;
 
-/// The longest delay of a request or an answer, in milliseconds. The mean round trip is as
-/// long.
+/// The longest delay of a request or an answer, in milliseconds. A whole round trip takes this
+/// long on average.
 pub const LATENCY_MAX_MS: u64 = 4;
 
 /// The time after the start of the processes at which measurements begin: each process has

@@ -278,8 +278,8 @@ async fn stats(user: &User, name: String) -> Result<Endings, String> {
     let all = user.client.get_kv_all_values(&name).await.map_err(failed)?;
     let stats = user.client.get_orchestration_stats(&name).await.map_err(failed)?;
     let status = user.client.get_orchestration_status(&name).await.map_err(failed)?;
-    let history = user.client.read_execution_history(&name, 1).await.map_err(failed)?;
     // Management methods do not wait for the end of an outage.
+    let history = until_answered(|| user.client.read_execution_history(&name, 1)).await;
     let info = until_answered(|| user.client.get_instance_info(&name)).await;
     let tree = until_answered(|| user.client.get_instance_tree(&name)).await;
     if value != Some(format!("{name}/1")) || all.len() != 1 || stats.is_none() {

@@ -287,6 +287,7 @@ fn kind_of(process: &ProcessRun, request: &Request, partition: &str) -> Kind {
         return Kind::Membership;
     }
     let is_query = request.headers.contains_key(headers::IS_QUERY);
+    // The query of a repair look filters by `madeAt`, and that of a poll by `visibleAt`.
     if is_query && partition.is_empty() {
         if contains(&request.body, b"c.madeAt") {
             return Kind::RepairLook;

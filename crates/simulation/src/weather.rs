@@ -44,7 +44,7 @@ pub enum Scope {
     All,
     /// Processes that run workflows.
     Workers,
-    /// All processes of the host with this name, one after the other.
+    /// The host with this name: its current process, and each process that replaces it.
     Host(String),
 }
 
@@ -96,21 +96,22 @@ impl Weather {
                 continue;
             }
             let rng = &mut self.rng;
-            let mut by_chance = |fault: Fault| (rng.f64() < AFFECTED_PART).then_some(fault);
+            let mut is_affected = || rng.f64() < AFFECTED_PART;
             let fault = match episode.trouble {
                 Trouble::Outage => Some(Fault::Unavailable),
                 Trouble::Throttling(wait_max_ms) => {
-                    by_chance(Fault::ThrottledFor(0)).map(|_| Fault::ThrottledFor(rng.u64(1..=wait_max_ms)))
+                    is_affected().then(|| Fault::ThrottledFor(rng.u64(1..=wait_max_ms)))
                 }
                 Trouble::WritesForbidden => is_write.then_some(Fault::WriteForbidden),
                 Trouble::AccountMoved => Some(Fault::AccountMoved),
-                Trouble::StaleReplicas => is_read.then(|| by_chance(Fault::SessionNotAvailable)).flatten(),
+                Trouble::StaleReplicas => (is_read && is_affected()).then_some(Fault::SessionNotAvailable),
                 Trouble::KeyReplaced => Some(Fault::Unauthorized),
-                Trouble::Losses => by_chance(Fault::LostRequest)
-                    .map(|fault| if rng.bool() { fault } else { Fault::LostAnswer }),
+                Trouble::Losses => {
+                    is_affected().then(|| if rng.bool() { Fault::LostRequest } else { Fault::LostAnswer })
+                }
                 Trouble::Delays(delay_max_ms) => {
-                    if by_chance(Fault::Gone).is_some() {
-                        *counts.entry("delay of up to seconds").or_default() += 1;
+                    if is_affected() {
+                        *counts.entry("delay, up to several seconds").or_default() += 1;
                         delivery.request_delay += Duration::from_millis(rng.u64(..=delay_max_ms));
                         delivery.response_delay += Duration::from_millis(rng.u64(..=delay_max_ms));
                     }

@@ -39,7 +39,7 @@ pub struct LoggedWrite {
     /// The number of the request. The writes of a batch or a transaction have the same.
     pub request: usize,
     /// Whether some write of the same batch or transaction has a condition or creates its document.
-    /// Both are applied whole or not at all.
+    /// That write then fences the others, because all of them are applied or none.
     pub is_fenced: bool,
 }
 

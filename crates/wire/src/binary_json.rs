@@ -37,8 +37,8 @@ pub fn is_binary(body: &[u8]) -> bool {
     body.first() == Some(&marker::FORMAT)
 }
 
-/// How many arrays and objects a value nests: 0 for a scalar. The function recurses,
-/// because values come from parsers that bound their depth.
+/// How many arrays and objects a value nests: 0 for a scalar. The function may
+/// recurse, because values come from parsers that bound their depth.
 pub fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),

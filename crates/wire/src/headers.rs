@@ -114,7 +114,7 @@ names! {
     IS_QUERY_PLAN_REQUEST = "x-ms-cosmos-is-query-plan-request";
     SUPPORTED_QUERY_FEATURES = "x-ms-cosmos-supported-query-features";
     PARTITION_KEY_RANGE_ID = "x-ms-documentdb-partitionkeyrangeid";
-    /// `EffectivePartitionKeyRange`, with `START_EPK` and `END_EPK`.
+    /// `EffectivePartitionKeyRange` when `START_EPK` and `END_EPK` bound what the request reads.
     READ_KEY_TYPE = "x-ms-read-key-type";
     START_EPK = "x-ms-start-epk";
     END_EPK = "x-ms-end-epk";

@@ -1,5 +1,5 @@
-//! The kind of a request, by its resource, its method and its headers: for counters and for
-//! the fault rules of the server and of the driver, which name the kinds alike.
+//! The kind of a request, found from its resource, its method and its headers. Counters and
+//! fault rules use it. The fault rules of the server and of the driver name the kinds alike.
 
 use http::{HeaderMap, HeaderName, Method};
 

@@ -25,7 +25,8 @@ const SYSTEM_PROPERTIES: [&str; 6] = ["id", "_rid", "_self", "_etag", "_attachme
 /// A number has at most this many bytes as text, with some to spare.
 const NUMBER_BYTES_MAX: usize = 32;
 
-/// A byte of a name has at most this many bytes in a document: `\u0000`.
+/// A byte of a name takes at most this many bytes in the text of a document, when it is
+/// escaped as in `\u0000`.
 const ESCAPED_BYTES_MAX: usize = 6;
 
 /// The quotes, colon and comma of a member.

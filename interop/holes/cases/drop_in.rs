@@ -24,6 +24,7 @@ fn variable(name: &str, default: &str) -> String {
 
 /// Opens a provider in each of the three ways that the published crate has.
 async fn open_all(world: &World) -> Result<[CosmosDBProvider; 3], ProviderError> {
+    // These two variables are never set, so the defaults apply.
     let key = variable("COSMOS_KEY_OF_NOBODY", KEY);
     let database = variable("COSMOS_DATABASE_OF_NOBODY", "drop-in");
     let endpoint = world.endpoint();

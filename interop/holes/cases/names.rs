@@ -86,7 +86,7 @@ pub(crate) async fn a_name_with_non_ascii_characters_works(world: World) -> Outc
     outcome.map_err(|CaseFailure(why)| CaseFailure(format!("a name beyond ASCII: {why}")))
 }
 
-/// The name is as long as a partition key may be. The workflow has no child, because the name
+/// The name is nearly as long as a partition key may be. The workflow has no child, because the name
 /// of a child would be longer by a suffix.
 pub(crate) async fn a_name_of_two_kilobytes_works(world: World) -> Outcome {
     let name = "x".repeat(2000);

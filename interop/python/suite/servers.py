@@ -21,14 +21,14 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def binary():
-    """The binary to test: `PERIHELION_BIN`, or the newer of the release and debug builds."""
+    """The binary to test: `PERIHELION_BIN`, or the newest of the builds of this checkout."""
     named = os.environ.get("PERIHELION_BIN")
     if named:
         if not Path(named).is_file():
             raise RuntimeError(f"PERIHELION_BIN is {named}, which is not a file")
         return Path(named).resolve()
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    built = [target / profile / "perihelion" for profile in ("release", "debug")]
+    built = [target / profile / "perihelion" for profile in ("dist", "release", "debug")]
     built = [path for path in built if path.is_file()]
     if not built:
         raise RuntimeError("no binary: run `cargo build -p perihelion`, or set PERIHELION_BIN")

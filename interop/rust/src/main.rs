@@ -1,9 +1,10 @@
 //! Checks the official Rust SDK (`azure_data_cosmos`, as published) against our server. Every
-//! check makes requests through the SDK and compares the answers with what it expects.
+//! check makes requests through the SDK and compares the answers with what it expects. Only the
+//! checks of `our_client` are the other way round: our client on the emulator inside the SDK.
 //!
 //! The checks run in several worlds: over TLS and in clear, with one physical partition and
-//! with four, and without the option `--merge-in-gateway`, so that our server refuses what the
-//! real gateway refuses. Each check has its own container, so that no check depends on
+//! with four, and in one world without the option `--merge-in-gateway`, so that our server refuses
+//! what the real gateway refuses. Each check has its own container, so that no check depends on
 //! another. The program prints a line per check and ends with `N passed, N failed, N
 //! skipped`. A failed check gives exit code 1.
 //!

@@ -25,7 +25,7 @@ impl Management {
         manage(self.port, "POST", "split", &body.to_string()).await
     }
 
-    /// Injects a fault into the requests of one container.
+    /// Adds a fault rule.
     pub(crate) async fn inject(&self, fault: &Value) -> Result<Value, Problem> {
         manage(self.port, "POST", "faults", &fault.to_string()).await
     }

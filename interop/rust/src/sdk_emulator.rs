@@ -49,22 +49,22 @@ impl SdkEmulator {
 
     /// Our client on this emulator.
     pub(crate) async fn our_client(&self) -> Result<Client, Problem> {
-        let door = Arc::new(Door(Arc::clone(&self.emulator)));
+        let http_client = Arc::new(EmulatorHttpClient(Arc::clone(&self.emulator)));
         let client = Client::builder()
             .with_endpoint(ENDPOINT)
             .with_credential(Credential::emulator())
-            .with_transport(AzureHttpTransport::new(door))
+            .with_transport(AzureHttpTransport::new(http_client))
             .connect();
         Ok(client.await?)
     }
 }
 
-/// The emulator as a client of azure_core.
+/// The emulator as an HTTP client of azure_core.
 #[derive(Debug)]
-struct Door(Arc<InMemoryEmulatorHttpClient>);
+struct EmulatorHttpClient(Arc<InMemoryEmulatorHttpClient>);
 
 #[async_trait]
-impl HttpClient for Door {
+impl HttpClient for EmulatorHttpClient {
     async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
         let answer = self.0.execute_request(request).await;
         answer.map_err(|error| azure_core::Error::with_message(ErrorKind::Other, error.to_string()))

@@ -167,7 +167,7 @@ pub(crate) async fn name_of(container: &ContainerClient) -> Result<String, Probl
     Ok(properties.id.to_string())
 }
 
-/// The options with which another client is connected.
+/// The options with which a client is connected.
 pub(crate) struct Connect {
     endpoint: String,
     key: String,

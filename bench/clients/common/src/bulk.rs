@@ -7,7 +7,7 @@ use crate::documents::payload_for;
 use crate::drive::{Names, Sample, new_document};
 use crate::{Client, Histogram, NewDocument, Problem, Span};
 
-/// A document of a bulk. Only its id is its own.
+/// A document of a bulk. It owns its id and borrows the other members.
 pub struct BulkDocument<'a> {
     id: String,
     pk: &'a str,

@@ -84,7 +84,7 @@ impl<C: Client> LoopClient<C> {
     }
 
     /// The next number of a xorshift generator: random enough to choose a document, and the same
-    /// in every run.
+    /// whenever a run with the same number is repeated.
     fn next_random(&mut self) -> usize {
         self.random_state ^= self.random_state << 13;
         self.random_state ^= self.random_state >> 7;

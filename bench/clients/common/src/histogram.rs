@@ -7,7 +7,7 @@ use std::time::Duration;
 /// The number of buckets per power of two. It limits the relative error to 1/64.
 const SUB_BUCKETS: u64 = 64;
 const SUB_BITS: u32 = SUB_BUCKETS.trailing_zeros();
-/// The number of powers of two that have buckets: 2^36 us is 19 hours, more than any run
+/// The number of groups of `SUB_BUCKETS` buckets. They reach to 2^41 us (25 days), more than any run
 /// may last.
 const POWERS: usize = 36;
 

@@ -1,9 +1,10 @@
 //! The ceiling: a provider in memory, with one lock, that wakes waiting fetches. No real
 //! provider can let the runtime be much faster than this one does.
 //!
-//! It supports what the workloads need. Timers, delays and key-value pairs are refused, and
-//! sessions are ignored. Locks never expire, and nothing is written to disk. An instance has
-//! at most one turn at a time, and a message is delivered once.
+//! It supports what the workloads need. Timers, delayed messages, key-value pairs and statistics
+//! are refused. Sessions, filters and the delay of an abandon are ignored. Locks never expire, and
+//! nothing is written to disk. An instance has at most one turn at a time, and a message is
+//! delivered once.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};

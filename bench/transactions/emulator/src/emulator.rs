@@ -61,7 +61,7 @@ impl Emulator {
     }
 }
 
-/// The emulator as a client of azure_core.
+/// An HTTP client of azure_core that passes its requests to the emulator.
 #[derive(Debug)]
 struct Door(Arc<InMemoryEmulatorHttpClient>);
 

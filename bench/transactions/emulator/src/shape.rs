@@ -1,5 +1,5 @@
-//! The shape of a transaction, and which documents it has. They are the same as those of
-//! `bench/src/transactions/client.rs`.
+//! The shape of a transaction, and which documents it has. The documents are spread over the
+//! partitions as in `bench/src/transactions/client.rs`.
 
 /// How many operations a transaction has, and over how many partitions they are spread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,8 +16,9 @@ pub(crate) struct Place {
 }
 
 impl Shape {
-    /// The places of the documents that a client creates in a round. Every round begins with
-    /// another partition, and the ids have the same length for up to a million rounds.
+    /// The places of the documents that a client creates in a round. If a round does not write to all
+    /// partitions, the next round begins with another partition. The ids have the same length for up
+    /// to a million rounds.
     pub(crate) fn places(self, client: u64, round: u64) -> Vec<Place> {
         let touched = self.operations.min(self.partitions);
         let place = |operation: u64| Place {

@@ -15,8 +15,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// The engine in memory, which holds nothing.
-    pub(crate) async fn in_memory(options: EmbeddedOptions) -> Result<Connection, Failure> {
+    /// A client of the engine in this process, which is opened with these options.
+    pub(crate) async fn in_process(options: EmbeddedOptions) -> Result<Connection, Failure> {
         let engine = Embedded::open(options).await.map_err(|error| Failure::start(&error))?;
         let client = Client::over(&engine.endpoint(), engine.transport()).await;
         Ok(Connection { client: client.map_err(Failure::runtime)?, engine: Some(engine) })
@@ -99,7 +99,7 @@ async fn open_data(path: &Path) -> Result<Connection, Failure> {
     if !path.is_dir() {
         return Err(Failure::not_found(format!("there is no data directory {}", path.display())));
     }
-    Connection::in_memory(EmbeddedOptions::default().with_data(path)).await
+    Connection::in_process(EmbeddedOptions::default().with_data(path)).await
 }
 
 /// The first line of a message. The service's messages go on with details of the request.

@@ -184,7 +184,7 @@ impl std::fmt::Display for Source {
 }
 
 impl Place {
-    /// The endpoint; `None` for a data directory, and for a text that is none.
+    /// The endpoint; `None` for a data directory, and for a text that is not an endpoint.
     fn endpoint(&self) -> Option<Endpoint> {
         let text = match self {
             Place::ConnectionString(text) => part_of(text.reveal(), "AccountEndpoint=")?,
@@ -195,7 +195,8 @@ impl Place {
     }
 }
 
-/// Refuses an endpoint that is none, and does not repeat it: it may be a connection string.
+/// Refuses a text that is not an endpoint. The error does not repeat the text, which may be a
+/// connection string.
 fn check_endpoint(source: &Source, place: &Place) -> Result<(), Failure> {
     match place {
         Place::Endpoint { .. } if place.endpoint().is_none() => Err(Failure::usage(
@@ -265,8 +266,8 @@ fn by_file(file: Option<&ConfigFile>) -> Result<(Source, Place), Failure> {
     Ok((Source::File(path.clone()), place))
 }
 
-/// Refuses a key file to which a symbolic link leads out of the directory of `perihelion.toml`.
-/// One that does not exist is told when it is read.
+/// Refuses a key file that a symbolic link puts outside the directory of `perihelion.toml`. A key
+/// file that does not exist is reported when it is read.
 fn check_key_file(path: &Path, key_file: Option<&Path>) -> Result<(), Failure> {
     let directory = path.parent().unwrap_or(Path::new("")).canonicalize();
     let (Ok(directory), Some(Ok(real))) = (directory, key_file.map(Path::canonicalize)) else {

@@ -6,6 +6,7 @@
 
 mod ledger;
 mod messages;
+mod traffic;
 mod worker;
 mod workflows;
 
@@ -17,6 +18,7 @@ use std::time::Instant;
 use clap::Args;
 use ledger::Ledger;
 use messages::{Order, Step, WorkerCommand, WorkerMessage};
+pub(crate) use traffic::Traffic;
 
 use crate::args::Level;
 use crate::exit::{self, Failure};

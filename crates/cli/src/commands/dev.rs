@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use clap::Args;
 
-use super::serve::serve;
+use super::serve::{Extras, serve};
 use crate::args::ServeArgs;
 use crate::exit::{self, Failure};
 use crate::settings::{Mode, Settings};
@@ -15,10 +15,12 @@ Examples:
   perihelion dev --data ./data --partitions 4      on disk, four ranges per container
   perihelion dev --regions 'West US,East US' --replication-delay 50ms
   perihelion dev --merge-in-gateway                for clients that cannot merge partitions
+  perihelion dev --demo                            a shop with live orders, for the dashboard
   perihelion dev --auth any                        for DefaultAzureCredential
 
 The banner on standard output ends with the line \"Started\" once the server
-answers. Logs go to standard error.";
+answers. Logs go to standard error. The dashboard listens on 127.0.0.1, on port 8082 or
+the next free one.";
 
 /// Start a server for development: in memory unless told otherwise, with the
 /// management interface.
@@ -27,8 +29,18 @@ answers. Logs go to standard error.";
 pub(crate) struct DevArgs {
     #[command(flatten)]
     serve: ServeArgs,
+
+    /// Do not start the dashboard
+    #[arg(long)]
+    no_dashboard: bool,
+
+    /// Run a small shop in the server, with orders that come and go, to look at
+    #[arg(long)]
+    demo: bool,
 }
 
 pub(crate) fn run(typed: DevArgs, started_at: Instant) -> Result<(), Failure> {
-    serve(Settings::resolve(typed.serve, Mode::Dev)?, started_at)
+    let settings = Settings::resolve(typed.serve, Mode::Dev)?;
+    let extras = Extras { dashboard: !typed.no_dashboard, demo: typed.demo };
+    serve(settings, extras, started_at)
 }

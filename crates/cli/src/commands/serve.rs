@@ -1,10 +1,14 @@
 //! Starts a server, prints the banner, waits for a signal and drains the server.
-//! The commands `dev` and `server` use this module.
+//! The commands `dev` and `server` use this module; `beside` has what `dev` runs in the same process.
+
+mod beside;
 
 use std::time::{Duration, Instant};
 
+use perihelion_dashboard::Dashboard;
 use perihelion_server::Server;
 
+use self::beside::Beside;
 use crate::banner::{StartedServer, banner};
 use crate::exit::Failure;
 use crate::logs;
@@ -15,21 +19,31 @@ use crate::settings::Settings;
 /// after ten seconds by default. So two seconds are left to close the store.
 const DRAIN_GRACE: Duration = Duration::from_secs(8);
 
-/// Starts logging and runs a server until a signal. The program began at `started_at`.
-pub(crate) fn serve(settings: Settings, started_at: Instant) -> Result<(), Failure> {
-    logs::start(settings.log);
-    block_on(run(&settings, started_at))
+/// What runs beside the server in the same process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Extras {
+    pub(super) dashboard: bool,
+    pub(super) demo: bool,
 }
 
-async fn run(settings: &Settings, started_at: Instant) -> Result<(), Failure> {
+/// Starts logging and runs a server until a signal. The program began at `started_at`.
+pub(super) fn serve(settings: Settings, extras: Extras, started_at: Instant) -> Result<(), Failure> {
+    logs::start(settings.log);
+    block_on(run(&settings, extras, started_at))
+}
+
+async fn run(settings: &Settings, extras: Extras, started_at: Instant) -> Result<(), Failure> {
     // The handlers are registered before the server starts, so that no signal is missed.
     let mut signals = Signals::listen()?;
     let server = Server::start(settings.options.clone()).await.map_err(|error| Failure::start(&error))?;
+    let start_time = started_at.elapsed();
+    let beside = Beside::start(settings, extras, &server).await;
     let started = StartedServer {
         address: server.local_addr(),
         regions: server.region_addrs(),
         ca_path: server.ca_path(),
-        start_time: started_at.elapsed(),
+        dashboard: beside.dashboard.as_ref().map(Dashboard::address),
+        start_time,
     };
     // A failure is ignored: the server works even if its output cannot be written.
     let _ = print(&banner(settings, &started));
@@ -44,6 +58,7 @@ async fn run(settings: &Settings, started_at: Instant) -> Result<(), Failure> {
             Err(Failure::store(reason))
         }
     };
+    beside.stop().await;
     tokio::select! {
         () = server.drain(DRAIN_GRACE) => outcome,
         signal = signals.next() => Err(Failure::runtime(format!("ended at once by a second signal ({signal})"))),

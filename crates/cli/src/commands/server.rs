@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use clap::Args;
 
-use super::serve::serve;
+use super::serve::{Extras, serve};
 use crate::args::ServeArgs;
 use crate::emulator_image::{self, ImageArgs};
 use crate::exit::{self, Failure};
@@ -37,5 +37,5 @@ pub(crate) fn run(typed: ServerArgs, started_at: Instant) -> Result<(), Failure>
     for warning in emulator_image::apply(&mut serve_args, &typed.image, variable)? {
         eprintln!("perihelion: {warning}");
     }
-    serve(Settings::resolve(serve_args, Mode::Server)?, started_at)
+    serve(Settings::resolve(serve_args, Mode::Server)?, Extras::default(), started_at)
 }

@@ -70,6 +70,7 @@ fn help_names_the_commands_examples_and_exit_codes() {
         "demo",
         "dev",
         "server",
+        "dashboard",
         "migrate",
         "stress",
         "transaction",

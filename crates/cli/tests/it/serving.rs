@@ -260,6 +260,28 @@ fn variables_and_arguments_of_the_emulator_image_are_accepted() {
     assert!(log.contains("CERT_PATH is ignored"), "{log}");
 }
 
+/// The modules of Testcontainers for the image wait for a line of the log or for a health path, and
+/// then fetch the certificate authority, which they put into a trust store.
+#[test]
+fn what_test_containers_wait_for_and_fetch_is_there() {
+    let scratch = ScratchDirectory::new();
+    let server = RunningServer::start(&mut command(&scratch, &["server", "--port", "0"]));
+    let lines: Vec<String> = server.banner().lines().map(str::to_owned).collect();
+    let position = |begin: &str| lines.iter().position(|line| line.starts_with(begin));
+    let (listening, started) = (position("Now listening on: http://"), position("Started"));
+    assert!(listening.is_some() && listening < started, "{lines:?}");
+    assert!(server.banner().ends_with("Started\r\n"), "the whole line is \"Started\"");
+
+    let authority = get(server.connect(), "/_explorer/emulator.pem");
+    let (head, pem) = authority.split_once("\r\n\r\n").expect("a head and a body");
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    let ca = command(&scratch, &["cert", "ca"]).output().expect("the binary runs");
+    assert_eq!(pem.trim(), text(&ca.stdout).trim());
+    for path in ["/alive", "/ready", "/status", "/_explorer/index.html"] {
+        assert!(get(server.connect(), path).starts_with("HTTP/1.1 200 "), "{path}");
+    }
+}
+
 #[test]
 fn a_second_port_answers_health_checks() {
     // A port that was free a moment ago.

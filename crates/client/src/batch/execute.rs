@@ -8,7 +8,7 @@ use perihelion_driver::operation::{KeyScope, Operation, Scope, Target, Verb};
 use perihelion_driver::{Response, Status};
 
 use super::results::{BatchResult, BatchResults, parse};
-use super::{Batch, OperationName};
+use super::{Batch, OperationKind, OperationName};
 use crate::Error;
 use crate::handle::ContainerHandle;
 
@@ -60,18 +60,29 @@ pub(super) fn read_response(operations: &[OperationName], response: Response) ->
         // the witness, so it has no results.
         return Ok(BatchResults::new(Vec::new(), response));
     }
-    let results = parse(&response.body)?;
-    if results.len() != operations.len() {
-        return Err(Error::answer(format!(
-            "a batch of {} operations has {} results",
-            operations.len(),
-            results.len()
-        )));
-    }
+    let results = match parse(&response.body) {
+        Ok(results) if results.len() == operations.len() => results,
+        Ok(results) => {
+            let (expected, count) = (operations.len(), results.len());
+            let message = format!("a batch of {expected} operations has {count} results");
+            return Err(not_understood(operations, message, response));
+        }
+        Err(error) => return Err(not_understood(operations, error.message().to_owned(), response)),
+    };
     match failed_operation_index(&results) {
         None => Ok(BatchResults::new(results, response)),
         Some(index) => Err(refusal(operations, &results, index, response)),
     }
+}
+
+/// The error for a response whose results cannot be read. The service has answered, so a batch
+/// with a write may have been applied.
+#[cold]
+fn not_understood(operations: &[OperationName], message: String, response: Response) -> Error {
+    if operations.iter().all(|operation| operation.kind == OperationKind::Read) {
+        return Error::answer(message).with_diagnostics(response.diagnostics);
+    }
+    Error::ambiguous_answer(message, response)
 }
 
 /// The index of the operation that caused the refusal; `None` when the batch was

@@ -110,9 +110,9 @@ impl BatchResult {
 struct WireResult<'a> {
     status_code: u16,
     #[serde(default)]
-    sub_status_code: u32,
+    sub_status_code: Option<u32>,
     #[serde(default)]
-    request_charge: f64,
+    request_charge: Option<f64>,
     #[serde(borrow, default)]
     e_tag: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
@@ -129,8 +129,8 @@ impl BatchResult {
     fn new(wire: WireResult<'_>, body: &Bytes) -> Self {
         let document = wire.resource_body.map(RawValue::get).filter(|text| *text != "null");
         BatchResult {
-            status: Status::new(wire.status_code, wire.sub_status_code),
-            charge: wire.request_charge,
+            status: Status::new(wire.status_code, wire.sub_status_code.unwrap_or(0)),
+            charge: wire.request_charge.filter(|charge| *charge >= 0.0).unwrap_or(0.0),
             etag: wire.e_tag.and_then(|etag| Etag::parse(&etag).ok()),
             body: document.map_or_else(Bytes::new, |text| body.slice_ref(text.as_bytes())),
         }

@@ -181,3 +181,31 @@ fn a_response_of_another_length_or_shape_is_refused() {
         assert!(read_response(&batch.operations, response(200, 0, body)).is_err(), "{body}");
     }
 }
+
+#[test]
+fn a_batch_of_writes_whose_results_cannot_be_read_is_ambiguous() {
+    let mut batch = Batch::new("k");
+    batch.read("a").and_then(|batch| batch.create(&json!({"id": "b"}))).unwrap();
+    let one = r#"[{"statusCode":201,"requestCharge":1}]"#;
+    for body in ["", "[", "[]", "{}", one, r#"[{"statusCode":200},{"statusCode":"x"}]"#] {
+        let error = read_response(&batch.operations, response(200, 0, body)).unwrap_err();
+        assert!(error.is_ambiguous() && error.is_transient(), "{body}: {error}");
+    }
+}
+
+#[test]
+fn a_batch_of_reads_is_never_ambiguous() {
+    let mut batch = Batch::new("k");
+    batch.read("a").unwrap();
+    let error = read_response(&batch.operations, response(200, 0, "[]")).unwrap_err();
+    assert!(!error.is_ambiguous(), "{error}");
+}
+
+#[test]
+fn a_result_without_a_charge_is_a_result() {
+    let mut batch = Batch::new("k");
+    batch.create(&json!({"id": "a"})).unwrap();
+    let body = r#"[{"statusCode":201,"subStatusCode":null,"requestCharge":null,"eTag":null}]"#;
+    let results = read_response(&batch.operations, response(200, 0, body)).unwrap();
+    assert_eq!((results.results()[0].status().code, results.results()[0].charge()), (201, 0.0));
+}

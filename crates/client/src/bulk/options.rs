@@ -16,8 +16,9 @@ pub struct BulkOptions {
     /// The most operations in memory: read from the input, and their results not yet taken
     /// by the caller (default 10,000).
     pub operations_in_memory_max: usize,
-    /// About how many bytes of operations are in memory at most (default 64 MiB). The bulk
-    /// goes beyond this by at most one operation.
+    /// About how many bytes of operations without a result, and of documents in results, are in
+    /// memory at most (default 64 MiB). The input is read beyond this by at most one operation.
+    /// Documents in the answers to requests that are under way may go further beyond this.
     pub bytes_in_memory_max: usize,
     /// The most requests under way to all partitions (default 64).
     pub requests_max: usize,
@@ -61,7 +62,7 @@ impl BulkOptions {
         self
     }
 
-    /// Sets about how many bytes of operations are in memory at most.
+    /// Sets about how many bytes of operations and of documents in results are in memory at most.
     pub fn with_bytes_in_memory_max(mut self, bytes: usize) -> Self {
         self.bytes_in_memory_max = bytes;
         self

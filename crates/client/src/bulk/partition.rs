@@ -22,7 +22,8 @@ pub(super) const REQUEST_OPERATIONS_MAX: usize = Batch::OPERATIONS_MAX;
 pub(super) struct QueuedOperation {
     pub(super) index: u64,
     pub(super) operation: BulkOperation,
-    /// How often the operation was sent again for a reason other than throttling.
+    /// How often the operation was sent again because its partition moved, because the service did
+    /// not try it, or because its answer was lost.
     pub(super) failures: u32,
     /// How often the operation was sent again.
     pub(super) retries: u32,

@@ -1,6 +1,7 @@
 //! The results of a bulk: one per operation, in the order of the input.
 
 use std::fmt;
+use std::sync::Arc;
 
 use perihelion_driver::Status;
 use perihelion_wire::status;
@@ -88,8 +89,8 @@ pub struct BulkError {
     operation: String,
     status: Option<Status>,
     is_ambiguous: bool,
-    /// The error of the whole request, or of the input.
-    cause: Option<Box<Error>>,
+    /// The error of the whole request, or of the input. All operations of a request share it.
+    cause: Option<Arc<Error>>,
 }
 
 impl BulkError {
@@ -99,8 +100,8 @@ impl BulkError {
     }
 
     /// The error of an operation whose request failed, or which could not be sent.
-    pub(super) fn failed(operation: String, cause: &Error, is_ambiguous: bool) -> Self {
-        BulkError { operation, status: cause.status(), is_ambiguous, cause: Some(Box::new(cause.clone())) }
+    pub(super) fn failed(operation: String, cause: Arc<Error>, is_ambiguous: bool) -> Self {
+        BulkError { operation, status: cause.status(), is_ambiguous, cause: Some(cause) }
     }
 
     /// The status of the operation, or of the request; `None` when the service has not

@@ -16,8 +16,8 @@ use super::result::{BulkError, BulkResult};
 use super::{Bulk, Routing};
 use crate::{BatchResult, Error};
 
-/// How often an operation is sent again for a reason other than throttling. The .NET SDK has
-/// the same limit for partitions that moved.
+/// How often an operation is sent again because its partition moved, because the service did not
+/// try it, or because its answer was lost. The .NET SDK has the same limit for partitions that moved.
 const FAILURES_MAX: u32 = 10;
 
 /// Operations of one request that are sent again.
@@ -47,8 +47,9 @@ impl Bulk<'_> {
             }
             Err(error) => {
                 self.totals.charge += error.diagnostics().charge();
+                let (retry_after, error) = (error.retry_after(), Arc::new(error));
                 self.settle_failure(operations, &error, &mut again, now);
-                error.retry_after()
+                retry_after
             }
         };
         self.totals.throttled_requests += u64::from(again.is_throttled);
@@ -98,7 +99,7 @@ impl Bulk<'_> {
     fn settle_failure(
         &mut self,
         operations: Vec<QueuedOperation>,
-        error: &Error,
+        error: &Arc<Error>,
         again: &mut SentAgain,
         now: Instant,
     ) {
@@ -173,7 +174,7 @@ impl Bulk<'_> {
     }
 
     /// Ends the operations that cannot be routed because the metadata cannot be read.
-    pub(super) fn fail_unrouted(&mut self, error: &Error) {
+    pub(super) fn fail_unrouted(&mut self, error: &Arc<Error>) {
         for queued in std::mem::take(&mut self.unrouted) {
             self.end_failed(queued, error);
         }
@@ -186,9 +187,9 @@ impl Bulk<'_> {
 
     /// Ends an operation because of an error that concerns more than this operation. The
     /// operation is ambiguous if an attempt may have been applied.
-    pub(super) fn end_failed(&mut self, queued: QueuedOperation, error: &Error) {
+    pub(super) fn end_failed(&mut self, queued: QueuedOperation, error: &Arc<Error>) {
         let is_ambiguous = queued.may_have_applied && !queued.operation.is_read();
-        let failed = BulkError::failed(queued.operation.name(), error, is_ambiguous);
+        let failed = BulkError::failed(queued.operation.name(), Arc::clone(error), is_ambiguous);
         self.end(queued.index, queued.charge, queued.retries, Err(failed));
     }
 

@@ -61,7 +61,8 @@ pub(super) async fn fetch<T: DeserializeOwned>(
     }
     let response = container.execute(&operation, &options.operation).await?;
     let mut fetched = read(response)?;
-    // A page that leads nowhere is not asked for again at once.
+    // A page with the etag that the cursor has already makes no progress. It counts as the end,
+    // so that the same page is not requested again at once.
     fetched.is_at_end |= matches!(&cursor.position, Position::After(etag) if *etag == fetched.etag);
     Ok(fetched)
 }
@@ -82,7 +83,8 @@ fn with_position(operation: Operation, position: &Position) -> Result<Operation,
 }
 
 fn read<T: DeserializeOwned>(response: Response) -> Result<FetchedChanges<T>, Error> {
-    let etag = response.etag().map(str::to_owned);
+    // An empty etag would mean the beginning.
+    let etag = response.etag().filter(|etag| !etag.is_empty()).map(str::to_owned);
     let etag = etag.ok_or_else(|| Error::answer("a page of the change feed has no etag"))?;
     let region = response.region().map(|region| region.name().to_owned());
     let (receipt, body) = Receipt::split(response);

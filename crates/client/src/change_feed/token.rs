@@ -48,17 +48,28 @@ impl Token {
 
     /// The cursors, checked against the mode and the container of the feed.
     pub(super) fn cursors(self, mode: Mode, container: &str) -> Result<Vec<Cursor>, Error> {
-        if self.mode != mode {
-            return Err(Error::input("this token comes from a change feed of the other mode"));
-        }
+        self.check(mode)?;
         if self.container.is_some_and(|own| own != container) {
             return Err(other_container_error());
+        }
+        Ok(self.cursors)
+    }
+
+    fn check(&self, mode: Mode) -> Result<(), Error> {
+        if self.mode != mode {
+            return Err(Error::input("this token comes from a change feed of the other mode"));
         }
         if self.cursors.is_empty() {
             return Err(Error::input("this change feed token has no position"));
         }
-        Ok(self.cursors)
+        Ok(())
     }
+}
+
+/// Whether this client can continue a feed of this mode at the token. The container is not
+/// checked.
+pub(crate) fn check_token(text: &str, mode: Mode) -> Result<(), Error> {
+    Token::parse(text)?.check(mode)
 }
 
 /// The error for a position of another container.

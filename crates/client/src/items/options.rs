@@ -113,8 +113,8 @@ impl ItemOptions {
         self
     }
 
-    /// Sets how old an answer in the cache of a dedicated gateway may be, so that a read may
-    /// return it.
+    /// Sets how old an answer in the cache of a dedicated gateway may be for a read to return
+    /// it.
     pub fn with_dedicated_gateway_staleness_max(mut self, staleness: Duration) -> Self {
         self.operation.dedicated_gateway_staleness_max = Some(staleness);
         self

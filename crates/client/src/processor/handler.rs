@@ -30,13 +30,13 @@ pub trait ChangeHandler: Send + Sync + 'static {
     /// renewed while a thread of the runtime is free.
     fn handle(&self, changes: Changes<Self::Item>) -> impl Future<Output = Result<(), HandlerError>> + Send;
 
-    /// Takes a document that cannot be processed: [`handle`](ChangeHandler::handle) has failed
-    /// for it alone as often as the options say, or it cannot be parsed. With `Ok` the
-    /// document counts as processed. With an error the whole page is processed again later,
-    /// and the range does not go on.
+    /// Takes a document that cannot be processed. Either it cannot be parsed, or
+    /// [`handle`](ChangeHandler::handle) was called with only this document and has failed as
+    /// often as the options allow. With `Ok` the document counts as processed. With an error
+    /// the whole page is processed again later, and the range does not go on.
     ///
-    /// Without an implementation this is an error: no document is skipped unless the
-    /// application says so.
+    /// The default implementation returns the error of the document: no document is skipped
+    /// unless the application says so.
     fn poison(&self, poison: PoisonDocument) -> impl Future<Output = Result<(), HandlerError>> + Send {
         async move { Err(poison.error) }
     }
@@ -61,13 +61,15 @@ pub struct Changes<T> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct PoisonDocument {
-    /// The document, or the change with all versions, as JSON text.
+    /// The document as JSON text. If the processor has all versions: the whole change, with the
+    /// current and the previous version.
     pub document: String,
     /// The part of the container that the document comes from.
     pub range: FeedRange,
     /// The last error of the handler, or of the parser.
     pub error: HandlerError,
-    /// How often the handler has failed for this document alone; 0 when it cannot be parsed.
+    /// How often the handler was called with only this document and has failed; 0 when the
+    /// document cannot be parsed.
     pub attempts: u32,
 }
 

@@ -17,7 +17,8 @@ pub struct RangeLag {
     /// The instance that processes it; `None` when no instance does.
     pub owner: Option<String>,
     /// About how many changes are not processed yet: the difference of two log sequence
-    /// numbers. A batch counts once, and so does a document that changed several times.
+    /// numbers. A batch counts once. A document that changed several times may count several
+    /// times, although the processor gets only its latest version.
     pub changes: u64,
 }
 
@@ -38,7 +39,7 @@ pub(super) async fn estimate(
     mode: Mode,
 ) -> Result<Vec<RangeLag>, Error> {
     let mut lags = Vec::new();
-    for lease in store.list().await? {
+    for lease in store.list().await?.leases {
         let range = lease.range.parse()?;
         let options = ChangeFeedOptions::resume(lease.token).with_max_items(1);
         let mut feed = ChangeFeed::<ChangePosition>::new(container.handle(), mode, options);

@@ -2,7 +2,8 @@
 //! the part was processed.
 
 use perihelion_model::partition_key::PartitionKey;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Map, Value};
 
 use crate::{Etag, FeedRange};
 
@@ -29,14 +30,28 @@ pub(super) struct Lease {
     pub(super) nonce: String,
     #[serde(rename = "_etag", default, skip_serializing)]
     pub(super) etag: Option<Etag>,
+    /// All other members, such as a `ttl`, and members that a later version has added. A write
+    /// keeps them.
+    #[serde(flatten, serialize_with = "without_system_members")]
+    pub(super) others: Map<String, Value>,
+}
+
+/// The members that the service sets in every document, except the etag.
+const SYSTEM_MEMBERS: [&str; 5] = ["_rid", "_self", "_ts", "_attachments", "_lsn"];
+
+fn without_system_members<S: Serializer>(
+    others: &Map<String, Value>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(others.iter().filter(|(name, _)| !SYSTEM_MEMBERS.contains(&name.as_str())))
 }
 
 /// How lease documents are named and partitioned.
 #[derive(Debug, Clone)]
 pub(super) struct LeaseNames {
     pub(super) processor: String,
-    /// The beginning of the ids of all leases: the processor and the `_rid` of the container
-    /// whose changes are processed. A container that is created again gets new leases.
+    /// The beginning of the ids of all documents of the processor: its name and the `_rid` of the
+    /// container whose changes are processed. A container that is created again gets new leases.
     pub(super) prefix: String,
     pub(super) key_kind: KeyKind,
 }
@@ -82,5 +97,27 @@ impl LeaseNames {
             KeyKind::Id => id.into(),
             KeyKind::Processor => self.processor.as_str().into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_lease_keeps_the_members_that_it_does_not_know() {
+        let document = json!({
+            "id": "a", "partitionKey": "p", "range": "-FF", "owner": null, "wantedBy": null, "token": "t",
+            "nonce": "n", "ttl": 60, "later": {"x": [1]},
+        });
+        let mut stored = document.clone();
+        for (name, value) in [("_rid", json!("r")), ("_ts", json!(5)), ("_etag", json!("\"1\""))] {
+            stored[name] = value;
+        }
+        let lease: Lease = serde_json::from_value(stored).unwrap();
+        assert_eq!(lease.etag.as_ref().map(Etag::as_str), Some("\"1\""));
+        assert_eq!(serde_json::to_value(&lease).unwrap(), document);
     }
 }

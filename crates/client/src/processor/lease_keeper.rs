@@ -118,8 +118,8 @@ impl LeaseKeeper {
     }
 
     /// Changes the lease. Failed requests are repeated while the lease is valid. If the lease
-    /// has expired already, one write is tried: its etag shows whether another instance has
-    /// taken the lease.
+    /// has expired already, the write is tried for at most [`LATE_WRITE_MAX`]: its etag shows
+    /// whether another instance has taken the lease.
     async fn save(&mut self, change: impl Fn(&mut Lease)) -> Result<(), LeaseLost> {
         let mut conflicts = 0;
         let now = Instant::now();

@@ -32,6 +32,13 @@ pub(super) enum LeaseWrite {
     Gone,
 }
 
+/// The leases of a processor, as they were listed.
+pub(super) struct ListedLeases {
+    pub(super) leases: Vec<Lease>,
+    /// One error for each document that has the id of a lease and is not a valid lease.
+    pub(super) unreadable: Vec<Error>,
+}
+
 impl LeaseStore {
     /// Opens the leases of a processor. Fails when the container of leases has another
     /// partition key than `/id` or `/partitionKey`.
@@ -67,8 +74,8 @@ impl LeaseStore {
         Ok(LeaseStore { leases: leases.clone(), names, instance, writes: AtomicU64::new(0), random })
     }
 
-    /// All leases of the processor. Other documents with such ids are left out.
-    pub(super) async fn list(&self) -> Result<Vec<Lease>, Error> {
+    /// All leases of the processor. A document that is not a lease does not block the others.
+    pub(super) async fn list(&self) -> Result<ListedLeases, Error> {
         let query = Query::new("SELECT * FROM c WHERE STARTSWITH(c.id, @prefix)")
             .with_parameter("@prefix", self.names.lease_prefix());
         let query = match self.names.key_kind {
@@ -76,8 +83,19 @@ impl LeaseStore {
             KeyKind::Processor => query.in_partition(self.names.processor.as_str()),
         };
         let documents: Vec<serde_json::Value> = self.leases.query(query).collect().await?;
-        // A document that is not a lease must not block the others.
-        Ok(documents.into_iter().filter_map(|document| serde_json::from_value(document).ok()).collect())
+        let mut listed = ListedLeases { leases: Vec::new(), unreadable: Vec::new() };
+        for document in documents {
+            let id = document["id"].as_str().unwrap_or_default().to_owned();
+            match serde_json::from_value(document) {
+                Ok(lease) => listed.leases.push(lease),
+                Err(error) => listed.unreadable.push(Error::answer(format!(
+                    "document `{id}` of container `{}` is not a valid lease: {error}. Nobody processes its \
+                     range: repair the document, or delete it",
+                    self.leases.name()
+                ))),
+            }
+        }
+        Ok(listed)
     }
 
     pub(super) async fn read(&self, id: &str) -> Result<Option<Lease>, Error> {
@@ -100,6 +118,7 @@ impl LeaseStore {
             token,
             nonce: self.nonce(),
             etag: None,
+            others: serde_json::Map::new(),
         };
         self.create(&lease.id, &serde_json::to_value(&lease).map_err(unwritable)?).await
     }

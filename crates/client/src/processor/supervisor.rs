@@ -14,6 +14,7 @@ use super::handler::{ChangeHandler, ProcessorEvent};
 use super::lease::Lease;
 use super::{Shared, StopStage, worker};
 use crate::Error;
+use crate::change_feed::check_token;
 
 /// How long workers have to release their leases after the option `stop_grace` is over.
 const RELEASE_GRACE: Duration = Duration::from_secs(5);
@@ -56,9 +57,13 @@ pub(super) async fn supervise<H: ChangeHandler>(shared: Arc<Shared<H>>) {
 impl<H: ChangeHandler> Supervisor<H> {
     /// Lists the leases, and takes or asks for what is this instance's share.
     async fn look_at_leases(&mut self) -> Result<(), Error> {
-        let leases = self.shared.store.list().await?;
-        let now = Instant::now();
+        let listed = self.shared.store.list().await?;
+        for error in listed.unreadable {
+            self.shared.handler.on_event(ProcessorEvent::RequestFailed { range: None, error });
+        }
+        let (mut leases, now) = (listed.leases, Instant::now());
         self.observe(&leases, now);
+        let given_back = self.leave_unreadable(&mut leases, now).await;
         let views: Vec<LeaseView<'_>> = leases.iter().map(|lease| self.view(lease, now)).collect();
         let steps = plan(&views, &self.shared.store.instance, self.shared.options.leases_max);
         let find = |id: &str| leases.iter().find(|lease| lease.id == id);
@@ -67,7 +72,7 @@ impl<H: ChangeHandler> Supervisor<H> {
         // of the other steps.
         let (takes, requests): (Vec<Step>, Vec<Step>) =
             steps.into_iter().partition(|step| matches!(step, Step::Take(_)));
-        let mut result = Ok(());
+        let mut result = given_back;
         for step in takes.into_iter().chain(requests) {
             let (Step::Take(id) | Step::Ask(id) | Step::Withdraw(id) | Step::GiveBack(id)) = &step;
             let Some(lease) = find(id) else { continue };
@@ -83,6 +88,39 @@ impl<H: ChangeHandler> Supervisor<H> {
             };
             // One lease that cannot be written must not hold up the others.
             result = result.and(done);
+        }
+        result
+    }
+
+    /// Removes the leases from the list whose tokens this instance cannot read: most of them were
+    /// written by an instance of a later version. Such leases are left to others. The handler is
+    /// told about those that no other instance holds, and those of this instance are given back.
+    async fn leave_unreadable(&mut self, leases: &mut Vec<Lease>, now: Instant) -> Result<(), Error> {
+        let (mut result, mode, own) = (Ok(()), self.shared.mode(), &self.shared.store.instance);
+        let mut left = Vec::new();
+        leases.retain(|lease| match check_token(&lease.token, mode) {
+            Err(error) if !self.view(lease, now).is_running => {
+                left.push((lease.clone(), error));
+                false
+            }
+            Err(_) | Ok(()) => true,
+        });
+        for (lease, error) in left {
+            let view = self.view(&lease, now);
+            let is_own = lease.owner.as_ref() == Some(own);
+            if is_own || lease.owner.is_none() || view.is_expired {
+                let error = Error::answer(format!(
+                    "lease `{}` is left to other instances, because its position cannot be read: {}. If no \
+                     instance can read it, delete the lease",
+                    lease.id,
+                    error.message()
+                ));
+                let range = lease.range.parse().ok();
+                self.shared.handler.on_event(ProcessorEvent::RequestFailed { range, error });
+            }
+            if is_own {
+                result = result.and(self.shared.store.give_back(&lease).await.map(drop));
+            }
         }
         result
     }

@@ -56,7 +56,7 @@ impl Direct {
         container: &ContainerHandle,
         query: &Query,
     ) -> Result<Option<ReceivedPage<T>>, Error> {
-        loop {
+        for _ in 0..feed::EMPTY_PAGES_MAX {
             let continuation = match &self.next {
                 NextRequest::FirstPage => None,
                 NextRequest::After(token) => Some(token.clone()),
@@ -66,7 +66,7 @@ impl Direct {
             let request =
                 PageRequest { scope, body, continuation, rows_max: query.max_items, metrics: query.metrics };
             let response = fetch_page(container, request, &query.operation).await?;
-            let token = response.continuation().map(str::to_owned);
+            let token = feed::continuation(&response)?;
             let next = token.clone().map_or(NextRequest::Nothing, NextRequest::After);
             let page = match decode::<feed::Page<T>>(&response.body, &"a row of the query result") {
                 Ok(page) => {
@@ -88,6 +88,7 @@ impl Direct {
                 return Ok(page);
             }
         }
+        Err(feed::endless("the query"))
     }
 }
 

@@ -25,6 +25,7 @@ use super::page::{Continuation, PageCost};
 use super::received::ReceivedPage;
 use super::statement::Query;
 use crate::Error;
+use crate::feed;
 use crate::handle::{ContainerHandle, is_status_gone};
 
 /// Rows per page when the caller sets no limit.
@@ -64,6 +65,8 @@ pub(super) struct Merged {
     /// The cost of the responses since the last page that was returned. Failed requests
     /// are not in it.
     cost: PageCost,
+    /// How many pages without rows were received in a row.
+    empty_pages: usize,
 }
 
 impl Merged {
@@ -87,7 +90,8 @@ impl Merged {
             None => Merge::within(plan, &query.text, keys, &ranges, settings),
         }?;
         let (rid, cost) = (metadata.rid.clone(), PageCost::default());
-        Ok(Merged { merge, pending: Vec::new(), refused: Vec::new(), rid, body: None, cost })
+        let (pending, refused) = (Vec::new(), Vec::new());
+        Ok(Merged { merge, pending, refused, rid, body: None, cost, empty_pages: 0 })
     }
 
     /// The next page; `None` after the last one. After a failed request the next call
@@ -102,6 +106,10 @@ impl Merged {
                 NextPage::Page(rows) => return Ok(Some(self.make_page(rows))),
                 NextPage::Done => return Ok(None),
                 NextPage::Pending => {}
+            }
+            if self.empty_pages >= feed::EMPTY_PAGES_MAX {
+                self.empty_pages = 0;
+                return Err(feed::endless("the query"));
             }
             for fetch in self.merge.next_fetches() {
                 let fetch = self.prepare_fetch(container, query, fetch)?;
@@ -188,8 +196,9 @@ impl Merged {
     }
 
     fn add_to_merge(&mut self, id: FetchId, response: Response) -> Result<(), Error> {
-        let rows = match self.rows_of(&response) {
-            Ok(rows) => rows,
+        let page = self.rows_of(&response).and_then(|rows| Ok((rows, feed::continuation(&response)?)));
+        let (rows, continuation) = match page {
+            Ok(page) => page,
             Err(error) => {
                 let diagnostics = response.diagnostics.clone();
                 self.cost.add(response);
@@ -197,8 +206,8 @@ impl Merged {
                 return Err(error.with_diagnostics(diagnostics));
             }
         };
-        let continuation = response.continuation().map(str::to_owned);
         self.cost.add(response);
+        self.empty_pages = if rows.is_empty() { self.empty_pages + 1 } else { 0 };
         self.merge.add_page(id, rows, continuation).map_err(client_error)
     }
 

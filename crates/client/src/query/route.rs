@@ -35,8 +35,8 @@ use super::statement::{Query, QueryScope};
 use crate::handle::ContainerHandle;
 use crate::{Error, FeedRange};
 
-/// The most ranges of a container that the service queries alone. Its one request has the
-/// session token of all ranges, which is at most 12 KB long: 48 bytes for each range.
+/// The most ranges of a container that the service queries alone. Such a query is one request
+/// with the session token of all ranges: at most 12 KB, 48 bytes for each range.
 const DIRECT_RANGES_MAX: usize = 256;
 
 /// The beginning of the continuation tokens of a merge. The service's tokens never

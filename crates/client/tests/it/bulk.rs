@@ -196,7 +196,7 @@ async fn lost_answers_are_repeated_or_reported_as_ambiguous() {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_lost_before_the_service_acted_is_repeated() {
+async fn an_operation_answered_with_503_before_it_was_applied_is_sent_again() {
     let world = World::new(1).await;
     let container = world.container("c", PARTITION_KEY).await;
     world.fault(r#"{"operation":"batch","count":2,"status":503,"when":"before"}"#).await;

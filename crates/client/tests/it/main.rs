@@ -17,6 +17,7 @@ mod futures;
 mod lost_creates;
 mod lost_responses;
 mod missing_containers;
+mod odd_pages;
 mod plans;
 mod processes;
 mod processor_leases;

@@ -109,9 +109,10 @@ async fn a_search_is_planned_with_the_containers_vectors() {
     assert_eq!(server.requests("query_plan").await, 1);
 }
 
-/// Changes the statements that pass it, as a service would that is newer than the client.
+/// A service that differs from ours: `change` decides what happens to a request for a page or a plan.
 struct OtherService {
     service: InProcess,
+    /// Gets the body of a request for a page, or `plan:` and the body of a request for a plan.
     change: fn(&str) -> Change,
 }
 
@@ -172,14 +173,15 @@ async fn a_language_feature_that_only_the_service_knows_is_planned_by_the_servic
     for query in [sorted.clone(), sorted.clone().in_range("-FF".parse().unwrap())] {
         server.reset_counters().await;
         assert_eq!(orders.query::<u64>(query).collect().await.unwrap(), (0..20).collect::<Vec<_>>());
-        // Over the whole container the refusal has the plan.
+        // Over the whole container the refusal contains the plan, so none is requested.
         assert!(server.requests("query_plan").await <= 1);
     }
     assert_eq!(server.requests("query_plan").await, 1);
     let page = orders.query::<u64>(sorted.clone()).next_page().await.unwrap().unwrap();
     let rest = sorted.with_continuation(page.continuation().unwrap().unwrap());
     assert_eq!(orders.query::<u64>(rest).collect().await.unwrap(), (6..20).collect::<Vec<_>>());
-    // A statement that nobody understands gets the error of the service.
+    // For a statement that neither the client nor the service understands, the caller gets the
+    // error of the service.
     for scope in ["", "-FF"] {
         let query = Query::new("SELECT VALUE c.n FROM c UNSORTED BY c.n");
         let query = if scope.is_empty() { query } else { query.in_range(scope.parse().unwrap()) };
@@ -212,7 +214,7 @@ async fn a_rewritten_statement_that_the_service_refuses_is_planned_by_the_servic
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_of_the_same_statement_is_the_callers() {
+async fn a_refusal_is_returned_if_the_services_plan_has_the_refused_statement_too() {
     let refusing = |body: &str| match body.contains("orderByItems") {
         true => Change::Refuse,
         false => Change::Send(body.to_owned()),

@@ -1,5 +1,5 @@
-//! Change feed processors whose leases are in the way: limits, blocked handlers, regions that
-//! lag, and first leases around a split.
+//! Difficult cases of the leases of change feed processors: limits on their number, blocked
+//! handlers, regions that lag, and a split while the first leases are created.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,7 +20,7 @@ use crate::processors::{Shop, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// Counts changes, and blocks its thread for a while at each page.
+/// Counts changes, and blocks its thread for `blocks_for` at each page.
 #[derive(Clone, Default)]
 struct Counter {
     pages: Arc<AtomicU32>,
@@ -158,7 +158,7 @@ async fn a_split_while_the_first_leases_are_created_skips_no_change() {
     second.stop().await;
 }
 
-/// A region that lags: point reads of leases get the version before the last ask, for a while.
+/// A region that lags: for some reads, point reads of leases get an old version.
 struct Lags {
     server: InProcess,
     lagging: Arc<Lagging>,
@@ -166,7 +166,7 @@ struct Lags {
 
 #[derive(Default)]
 struct Lagging {
-    /// The answer to the last read of a lease before the region began to lag.
+    /// The answer that a lagging read gets: an old version of the lease, which the test sets.
     old: Mutex<Option<Response>>,
     reads_left: AtomicU32,
 }
@@ -186,7 +186,8 @@ impl Transport for Lags {
     }
 }
 
-/// Another instance has asked for the lease, and the owner's region does not show that yet.
+/// Another client has written the lease, as an instance that asks for it does, and the owner's
+/// region does not show the write yet.
 #[tokio::test(start_paused = true)]
 async fn a_region_that_lags_does_not_take_the_lease_away() {
     let server = TestServer::in_process(EmbeddedOptions::default()).await;
@@ -207,7 +208,7 @@ async fn a_region_that_lags_does_not_take_the_lease_away() {
     wait_until("the lease has an owner", LIMIT, async || find_lease().await["owner"] == "owner").await;
     let lease = find_lease().await;
     let id = lease["id"].as_str().unwrap();
-    // Reads see the lease as it is now, for 15 reads.
+    // The next 15 reads get the lease as it is now, also after the write below.
     let direct = server.client().await.database("shop").container("leases");
     let old = http::Response::builder()
         .header("etag", lease["_etag"].as_str().unwrap())

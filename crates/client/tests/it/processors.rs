@@ -32,7 +32,7 @@ pub(super) async fn wait_until(what: &str, limit: Duration, mut condition: impl 
     }
 }
 
-/// What a handler has been given. All instances of a test share one.
+/// What a handler has been given. All clones of a `Recorder` share one.
 #[derive(Default)]
 struct Record {
     /// How often each document was processed.
@@ -300,16 +300,16 @@ async fn a_poison_document_is_handed_over_after_its_attempts_and_the_others_are_
     processor.stop().await;
 }
 
-/// Without a callback for poison documents.
+/// A handler that refuses every page and has no callback for poison documents. Counts its calls.
 struct Refuses {
-    record: Arc<Mutex<Record>>,
+    calls: Arc<Mutex<u32>>,
 }
 
 impl ChangeHandler for Refuses {
     type Item = Document;
 
     async fn handle(&self, _changes: Changes<Document>) -> Result<(), HandlerError> {
-        self.record.lock().unwrap().acquired += 1;
+        *self.calls.lock().unwrap() += 1;
         Err("never".into())
     }
 }
@@ -318,10 +318,10 @@ impl ChangeHandler for Refuses {
 async fn without_a_poison_callback_no_document_is_skipped() {
     let shop = Shop::new(1).await;
     shop.write(0..1).await;
-    let record = Arc::new(Mutex::new(Record::default()));
-    let handler = Refuses { record: Arc::clone(&record) };
+    let calls = Arc::new(Mutex::new(0));
+    let handler = Refuses { calls: Arc::clone(&calls) };
     let started = ChangeFeedProcessor::start(&shop.orders, &shop.leases, "test", handler, options()).await;
-    wait_until("many attempts", LIMIT, async || record.lock().unwrap().acquired > 20).await;
+    wait_until("many attempts", LIMIT, async || *calls.lock().unwrap() > 20).await;
     assert_eq!(shop.lags().await[0].changes, 1);
     started.unwrap().stop().await;
 }
@@ -351,7 +351,7 @@ async fn the_lag_is_the_number_of_changes_that_are_not_processed() {
 
 /// Each lease has a token of its own, so the token of another feed cannot be the start.
 #[tokio::test(start_paused = true)]
-async fn a_processor_does_not_start_at_a_token_or_before_all_versions() {
+async fn a_processor_cannot_start_at_a_token_or_with_all_versions_at_the_beginning() {
     let shop = Shop::new(2).await;
     let mut feed = shop.orders.change_feed::<Value>(ChangeFeedOptions::from_beginning());
     feed.next_page().await.unwrap();
@@ -376,7 +376,7 @@ async fn a_processor_does_not_start_at_a_token_or_before_all_versions() {
 async fn an_instance_that_fails_hands_its_leases_over() {
     let shop = Shop::new(4).await;
     shop.write(0..200).await;
-    let sick = Refuses { record: Arc::default() };
+    let sick = Refuses { calls: Arc::default() };
     let named = options().with_instance("first");
     let _first = ChangeFeedProcessor::start(&shop.orders, &shop.leases, "test", sick, named).await.unwrap();
     shop.wait_for_shares(&[("first", 4)]).await;
@@ -384,7 +384,7 @@ async fn an_instance_that_fails_hands_its_leases_over() {
     shop.wait_for_shares(&[("first", 2), ("second", 2)]).await;
 }
 
-/// A document with the id of a lease that is not a lease.
+/// The id of the document begins like that of a lease, but the document is not a lease.
 #[tokio::test(start_paused = true)]
 async fn a_document_that_is_not_a_lease_blocks_no_lease() {
     let shop = Shop::new(2).await;
@@ -467,4 +467,70 @@ async fn options_and_containers_that_cannot_work_are_refused() {
     let second = Duration::from_secs(1);
     let message = start(&shop.leases, "test", options().with_lease_times(second, second, second)).await;
     assert!(message.contains("twice as long"), "{message}");
+}
+
+/// The lease documents of the processor.
+async fn lease_documents(shop: &Shop) -> Vec<Value> {
+    let query = "SELECT * FROM c WHERE CONTAINS(c.id, '.lease.')";
+    shop.leases.query::<Value>(query).collect().await.unwrap()
+}
+
+/// How many leases each instance has; the empty name counts those without an owner.
+async fn owners(shop: &Shop) -> BTreeMap<String, usize> {
+    let mut owners = BTreeMap::new();
+    for lease in lease_documents(shop).await {
+        *owners.entry(lease["owner"].as_str().unwrap_or_default().to_owned()).or_default() += 1;
+    }
+    owners
+}
+
+/// Stores a changed lease document.
+async fn store_lease(shop: &Shop, lease: &Value) {
+    shop.leases.upsert(lease["id"].as_str().unwrap(), lease).await.unwrap();
+}
+
+/// An instance of a later version may have stored the position.
+#[tokio::test(start_paused = true)]
+async fn a_lease_whose_position_cannot_be_read_is_left_to_other_instances() {
+    let shop = Shop::new(2).await;
+    shop.write(0..20).await;
+    let recorder = Recorder::default();
+    let first = shop.start("one", &recorder).await;
+    recorder.wait_for(20).await;
+    // The instance is killed, so its leases keep its name.
+    drop(first);
+    let mut lease = lease_documents(&shop).await.remove(0);
+    lease["token"] = json!(r#"{"version":2}"#);
+    lease["later"] = json!(7);
+    store_lease(&shop, &lease).await;
+    let _again = shop.start("one", &recorder).await;
+    let expected = BTreeMap::from([("one".to_owned(), 1), (String::new(), 1)]);
+    wait_until("the lease is given back", LIMIT, async || owners(&shop).await == expected).await;
+    let acquired = recorder.record.lock().unwrap().acquired;
+    tokio::time::sleep(5 * LEASE_DURATION).await;
+    assert_eq!((owners(&shop).await, recorder.record.lock().unwrap().acquired), (expected, acquired));
+    let failures = recorder.record.lock().unwrap().failures.clone();
+    assert!(failures.iter().any(|text| text.contains("version 2")), "{failures:?}");
+    let stored = lease_documents(&shop).await.into_iter().find(|stored| stored["id"] == lease["id"]).unwrap();
+    assert_eq!(stored["later"], 7, "a write of the lease keeps members of later versions");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_not_valid_is_reported_and_does_not_block_the_others() {
+    let shop = Shop::new(2).await;
+    let recorder = Recorder::default();
+    let first = shop.start("one", &recorder).await;
+    wait_until("there are leases", LIMIT, async || lease_documents(&shop).await.len() == 2).await;
+    first.stop().await;
+    let mut lease = lease_documents(&shop).await.remove(0);
+    lease["token"] = json!(5);
+    store_lease(&shop, &lease).await;
+    let _again = shop.start("one", &recorder).await;
+    wait_until("the other lease is taken", LIMIT, async || owners(&shop).await.get("one") == Some(&1)).await;
+    let failures = recorder.record.lock().unwrap().failures.clone();
+    let id = lease["id"].as_str().unwrap();
+    assert!(
+        failures.iter().any(|text| text.contains(id) && text.contains("not a valid lease")),
+        "{failures:?}"
+    );
 }

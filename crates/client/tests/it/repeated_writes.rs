@@ -1,6 +1,6 @@
 //! A write is applied, a consumer processes and deletes the new document, and only then the
-//! writer notices that its response was lost. The document must not be created twice, unless
-//! the writer allows it.
+//! writer notices that its response was lost. A write with a witness, or with `Repeat::Never`, must
+//! not create the document a second time. By default a create is sent again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,6 @@
 //! Transactions whose answers a script gives: answers of other services, damaged answers and
-//! lost ones. `transaction_replays` has those about replays.
+//! lost ones. `transaction_replays` has those about replays. A token is *burnt* if the service has
+//! aborted its transaction and recorded that: another try of the same operations needs a new token.
 
 use std::time::Duration;
 
@@ -270,6 +271,27 @@ async fn all_attempts_go_to_the_write_region_and_are_not_hedged() {
     for diagnostics in [done.diagnostics(), read.diagnostics()] {
         let regions: Vec<&str> = diagnostics.attempts().map(|attempt| attempt.region.name()).collect();
         assert_eq!(regions, [WEST; 5]);
+    }
+}
+
+/// The account is read at the first failure, when it still names the old write region.
+#[tokio::test(start_paused = true)]
+async fn a_write_region_that_moves_while_a_transaction_waits_is_found() {
+    for (answers, expected) in [
+        (vec![empty(403, 3), empty(403, 3), committed()], vec![WEST, WEST, EAST]),
+        (vec![empty(503, 0), committed()], vec![WEST, EAST]),
+    ] {
+        let options = EmbeddedOptions::default().with_regions(regions::three_regions());
+        let stage = Stage::new(options, &[]).await;
+        stage.play(answers);
+        let moved = async {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            stage.move_writes(EAST).await;
+        };
+        let (done, ()) = tokio::join!(stage.commit(), moved);
+        let done = done.unwrap();
+        let regions: Vec<&str> = done.diagnostics().attempts().map(|attempt| attempt.region.name()).collect();
+        assert_eq!(regions, expected);
     }
 }
 

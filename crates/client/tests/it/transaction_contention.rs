@@ -1,6 +1,7 @@
 //! Transactions on the engine in this process while the server answers as a service whose
 //! transactions compete: results that say that the transaction may be repeated, and fast
-//! responses. Our server gives these answers on order only. The clock is tokio's and paused.
+//! responses. Our server gives these answers only when a fault rule asks for them. The clock is
+//! tokio's and paused.
 
 use std::time::Duration;
 
@@ -52,7 +53,7 @@ async fn results_that_may_be_repeated_are_repeated_with_the_same_token() {
     assert_eq!(bank.counters().await, (10 - transfers % 5, 10 + transfers % 5));
 }
 
-/// The answer of the service is final for its token, and names the token for another try.
+/// The answer of the service is final for its token. The error has the token for another try.
 #[tokio::test(start_paused = true)]
 async fn an_abort_that_lasts_is_reported_after_thirty_seconds_of_waiting_at_most() {
     let bank = Bank::new().await;

@@ -63,7 +63,7 @@ async fn a_dropped_commit_may_have_been_applied() {
     assert_eq!(unknown_token(transaction.commit().await), transaction.idempotency_token());
 }
 
-/// Nothing was sent, so the next commit is not a replay.
+/// The service processed nothing, so the next commit is not a replay.
 #[tokio::test(start_paused = true)]
 async fn a_commit_after_one_that_was_not_processed_may_fail_again() {
     let stage = Stage::one_region().await;

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 struct Script {
     answers: VecDeque<Result<Response, Failure>>,
     requests: Vec<Request>,
-    /// Whether no other request reaches the server.
+    /// Whether requests other than transactions fail before they reach the server.
     is_cut_off: bool,
 }
 
@@ -72,7 +72,12 @@ impl Stage {
         Stage { a: database.container("a"), b: database.container("b"), client, ..self }
     }
 
-    /// From now on only transactions get answers.
+    /// Moves the writes of the account to another region.
+    pub(crate) async fn move_writes(&self, region: &str) {
+        self.server.manage_region("regions/write", region).await;
+    }
+
+    /// Until the next [`Stage::play`], only transactions get answers.
     pub(crate) fn cut_off(&self) {
         self.script.lock().unwrap().is_cut_off = true;
     }

@@ -122,7 +122,7 @@ async fn a_busy_coordinator_is_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_abort_is_repeated_as_it_was_when_its_answer_was_lost() {
+async fn a_replay_of_an_aborted_transaction_gets_the_recorded_abort() {
     let bank = Bank::new().await;
     bank.fault(r#""count":1,"drop":"after""#).await;
     let mut transaction = bank.transfer();
@@ -132,7 +132,7 @@ async fn an_abort_is_repeated_as_it_was_when_its_answer_was_lost() {
     let statuses: Vec<u16> = aborted.results().into_iter().map(|result| result.status().code).collect();
     assert_eq!(statuses, [453, 453, 409]);
     assert_eq!(aborted.culprits().map(|(index, _)| index).collect::<Vec<_>>(), [2]);
-    // The document is free now, but the token has its outcome.
+    // The id is free now, but the outcome of the token is recorded.
     bank.b.delete("y", "n").await.unwrap();
     assert!(matches!(transaction.commit().await, Err(TransactionError::Aborted(_))));
     bank.b.create("y", &json!({"id": "n", "pk": "y", "n": 10})).await.unwrap();

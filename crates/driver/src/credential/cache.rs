@@ -3,24 +3,28 @@
 //! Requests read the current token without a lock. The first request that finds the
 //! token valid but due for renewal starts one renewal in the background, and uses the
 //! current token. Requests wait only when there is no valid token. They all wait for the
-//! same fetch, and share its failure. What always holds: there is at most one fetch per
-//! scope at a time, every wait is bounded, a valid token stays in use when its renewal
-//! fails, and a renewal is aborted when its cache is dropped.
+//! same fetch, and share its failure. A fetch is a task of its own: it goes on when the request
+//! that started it ends early, and the next request has the token. What always holds: there is at
+//! most one fetch per scope at a time, unless its runtime makes no progress any more (see `pulse`),
+//! every wait is bounded, a valid token stays in use when its renewal fails, and a fetch is aborted
+//! when its cache is dropped.
 //!
 //! The lifetime of a token is measured by tokio's clock and by the wall clock, because
 //! tokio's clock may stand still while a machine sleeps.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use http::HeaderValue;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::{AccessToken, TokenSource, secret};
 use crate::clock::unix_seconds;
 use crate::error::Error;
+use crate::pulse::{self, Pulse};
 
 /// A token is renewed this long before its expiry, because the token service may have a
 /// short outage. A token that lives less than ten minutes is renewed after half its
@@ -29,13 +33,17 @@ const RENEW_BEFORE_EXPIRY: Duration = Duration::from_secs(5 * 60);
 /// A token this close to its expiry is not sent: the request may arrive after the
 /// expiry, or the server's clock may be ahead.
 const EXPIRY_MARGIN: Duration = Duration::from_secs(5);
-/// The longest wait for a token. Slow sources (a command line tool, a metadata
+/// The longest time for one fetch of a token. Slow sources (a command line tool, a metadata
 /// service under load) take seconds; operations time out after about a minute.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// The least time between a failed renewal and the next renewal, and the least age at
 /// which a refused token is replaced. Without this pause, every request would ask a
 /// token service that is failing.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(30);
+/// The most fetches that one request waits for, one after the other. It waits for another fetch
+/// when the task of a fetch has ended without a result, or is stuck.
+const STARTS_MAX: u32 = 3;
+
 /// The most scopes in one cache. An application uses a few accounts, and each account
 /// has one scope. When there are more, the token of the oldest scope is removed.
 const SCOPES_MAX: usize = 64;
@@ -55,12 +63,36 @@ pub(super) struct TokenCache {
 struct ScopeToken {
     scope: String,
     token: ArcSwapOption<CachedToken>,
-    /// The task that fetches a token holds this lock. The lock guards the latest failure;
-    /// `None` after a success.
-    fetch_lock: Arc<tokio::sync::Mutex<Option<FetchFailure>>>,
-    /// At most one renewal task. It is aborted when this struct is dropped.
-    renewal: Mutex<JoinSet<()>>,
+    fetches: Mutex<Fetches>,
 }
+
+/// The fetches of one scope.
+#[derive(Default)]
+struct Fetches {
+    under_way: Option<FetchUnderWay>,
+    /// When the latest fetch failed; `None` after a success.
+    failed_at: Option<Instant>,
+    /// The task of the fetch. It is aborted when this struct is dropped.
+    task: JoinSet<()>,
+}
+
+/// A fetch that all requests share.
+#[derive(Clone)]
+struct FetchUnderWay {
+    /// The result; `None` until the fetch has ended. Closed if its task was cancelled.
+    result: watch::Receiver<Option<FetchResult>>,
+    /// Shows whether the task still makes progress.
+    pulse: Arc<Pulse>,
+}
+
+/// What a request without a valid token gets.
+enum Share {
+    /// The token of a fetch that has just ended.
+    Token(HeaderValue),
+    Fetch(FetchUnderWay),
+}
+
+type FetchResult = Result<HeaderValue, Error>;
 
 struct CachedToken {
     header: HeaderValue,
@@ -71,11 +103,6 @@ struct CachedToken {
     expires_at: Instant,
     /// The time of `expires_at` by the wall clock, in seconds since 1970.
     expires_at_unix_seconds: u64,
-}
-
-struct FetchFailure {
-    at: Instant,
-    error: Error,
 }
 
 /// Whether a cached token can be used.
@@ -105,13 +132,7 @@ impl TokenCache {
                 TokenAge::Expired => {}
             }
         }
-        match timeout(WAIT_MAX, scope_token.fetch(&*self.source)).await {
-            Ok(header) => header,
-            Err(_) => Err(Error::credential(format!(
-                "no token for {scope} within {} s: is the identity's token service reachable?",
-                WAIT_MAX.as_secs()
-            ))),
-        }
+        scope_token.fetch(&self.source).await
     }
 
     /// Discards the token of a request that was sent at `sent_at` and that the service
@@ -155,82 +176,131 @@ impl TokenCache {
 
 impl ScopeToken {
     fn new(scope: &str) -> Self {
-        ScopeToken {
-            scope: scope.to_owned(),
-            token: ArcSwapOption::empty(),
-            fetch_lock: Arc::default(),
-            renewal: Mutex::new(JoinSet::new()),
-        }
+        ScopeToken { scope: scope.to_owned(), token: ArcSwapOption::empty(), fetches: Mutex::default() }
     }
 
-    /// Waits for the token that another request is fetching, or fetches one.
-    async fn fetch(&self, source: &dyn TokenSource) -> Result<HeaderValue, Error> {
-        let requested_at = Instant::now();
-        let mut last_failure = self.fetch_lock.lock().await;
+    /// Waits for the fetch that is under way, or starts one.
+    async fn fetch(self: &Arc<Self>, source: &Arc<dyn TokenSource>) -> FetchResult {
+        for _ in 0..STARTS_MAX {
+            let mut fetch = match self.join_fetch(source) {
+                Share::Token(header) => return Ok(header),
+                Share::Fetch(fetch) => fetch,
+            };
+            if let Some(result) = fetch.wait().await {
+                return result;
+            }
+        }
+        Err(Error::credential(format!("the task that fetches a token for {} was cancelled", self.scope)))
+    }
+
+    /// The fetch that is under way, or a new one, or the token of a fetch that has just ended.
+    fn join_fetch(self: &Arc<Self>, source: &Arc<dyn TokenSource>) -> Share {
+        let (mut fetches, now) = (self.lock(), Instant::now());
         if let Some(cached) = self.token.load().as_deref()
-            && cached.age(Instant::now(), unix_seconds()) != TokenAge::Expired
+            && cached.age(now, unix_seconds()) != TokenAge::Expired
         {
-            return Ok(cached.header.clone());
+            return Share::Token(cached.header.clone());
         }
-        if let Some(failed) = last_failure.as_ref().filter(|failed| failed.at >= requested_at) {
-            return Err(failed.error.clone());
-        }
-        match obtain(source, &self.scope).await {
-            Ok(cached) => {
-                let header = cached.header.clone();
-                self.token.store(Some(Arc::new(cached)));
-                *last_failure = None;
-                Ok(header)
-            }
-            Err(error) => {
-                *last_failure = Some(FetchFailure { at: Instant::now(), error: error.clone() });
-                Err(error)
-            }
-        }
+        let under_way = fetches.alive(now).cloned();
+        Share::Fetch(under_way.unwrap_or_else(|| self.start_fetch(&mut fetches, source)))
     }
 
     /// Starts the renewal, unless a fetch is running, or the latest fetch has failed within
     /// [`RENEWAL_PAUSE`].
     fn renew(self: &Arc<Self>, source: &Arc<dyn TokenSource>) {
-        let Ok(mut last_failure) = Arc::clone(&self.fetch_lock).try_lock_owned() else { return };
-        if last_failure.as_ref().is_some_and(|failed| failed.at.elapsed() < RENEWAL_PAUSE) {
-            return;
+        let mut fetches = self.lock();
+        let has_just_failed = fetches.failed_at.is_some_and(|at| at.elapsed() < RENEWAL_PAUSE);
+        if !has_just_failed && fetches.alive(Instant::now()).is_none() {
+            self.start_fetch(&mut fetches, source);
         }
+    }
+
+    /// Starts a fetch on the current runtime. A fetch before it that is stuck is aborted.
+    fn start_fetch(self: &Arc<Self>, fetches: &mut Fetches, source: &Arc<dyn TokenSource>) -> FetchUnderWay {
+        let ((sender, result), pulse) = (watch::channel(None), Arc::new(Pulse::new(Instant::now())));
+        let fetch = FetchUnderWay { result, pulse: Arc::clone(&pulse) };
         // The task has only a weak reference to `self`, so that `self` can be dropped, which
         // aborts the task.
         let (scope_token, source) = (Arc::downgrade(self), Arc::clone(source));
         let scope = self.scope.clone();
-        let mut renewal = self.renewal.lock().unwrap_or_else(PoisonError::into_inner);
-        while renewal.try_join_next().is_some() {}
-        renewal.spawn(async move {
-            let outcome = match timeout(WAIT_MAX, obtain(&*source, &scope)).await {
-                Ok(outcome) => outcome,
-                Err(_) => Err(Error::credential("the token service did not answer in time")),
-            };
-            match outcome {
-                Ok(cached) => {
-                    *last_failure = None;
-                    if let Some(scope_token) = scope_token.upgrade() {
-                        scope_token.token.store(Some(Arc::new(cached)));
-                    }
-                }
-                Err(error) => {
+        fetches.task.abort_all();
+        while fetches.task.try_join_next().is_some() {}
+        fetches.task.spawn(async move {
+            let outcome = pulse::beating(&pulse, obtain(&*source, &scope)).await;
+            if let Some(scope_token) = scope_token.upgrade() {
+                let result = scope_token.end_fetch(&pulse, outcome);
+                // An error means that no request waits for the token.
+                let _ = sender.send(Some(result));
+            }
+        });
+        fetches.under_way = Some(fetch.clone());
+        fetch
+    }
+
+    /// Stores the outcome of the fetch with this pulse.
+    fn end_fetch(&self, pulse: &Arc<Pulse>, outcome: Result<CachedToken, Error>) -> FetchResult {
+        let mut fetches = self.lock();
+        if fetches.under_way.as_ref().is_some_and(|fetch| Arc::ptr_eq(&fetch.pulse, pulse)) {
+            fetches.under_way = None;
+        }
+        match outcome {
+            Ok(cached) => {
+                fetches.failed_at = None;
+                let header = cached.header.clone();
+                self.token.store(Some(Arc::new(cached)));
+                Ok(header)
+            }
+            Err(error) => {
+                let (now, token) = (Instant::now(), self.token.load());
+                fetches.failed_at = Some(now);
+                if token.as_deref().is_some_and(|token| token.age(now, unix_seconds()) != TokenAge::Expired) {
                     tracing::warn!(
                         target: "perihelion_driver",
-                        scope,
+                        scope = self.scope,
                         error = %error,
                         "an access token could not be renewed; the one in use is still valid"
                     );
-                    *last_failure = Some(FetchFailure { at: Instant::now(), error });
                 }
+                Err(error)
             }
-        });
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Fetches> {
+        self.fetches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Fetches {
+    /// The fetch that is under way, unless it is stuck or was cancelled.
+    fn alive(&self, now: Instant) -> Option<&FetchUnderWay> {
+        let is_alive =
+            |fetch: &&FetchUnderWay| fetch.result.has_changed().is_ok() && !fetch.pulse.is_stuck(now);
+        self.under_way.as_ref().filter(is_alive)
+    }
+}
+
+impl FetchUnderWay {
+    /// The result of the fetch; `None` if its task has ended without a result, or is stuck.
+    async fn wait(&mut self) -> Option<FetchResult> {
+        loop {
+            match timeout(pulse::BEAT, self.result.wait_for(Option::is_some)).await {
+                Ok(ended) => return ended.ok().and_then(|result| result.clone()),
+                Err(_) if self.pulse.is_stuck(Instant::now()) => return None,
+                Err(_) => {}
+            }
+        }
     }
 }
 
 /// Fetches a token and makes its header.
 async fn obtain(source: &dyn TokenSource, scope: &str) -> Result<CachedToken, Error> {
-    let token = source.token(scope).await?;
+    let token = timeout(WAIT_MAX, source.token(scope)).await.unwrap_or_else(|_| {
+        Err(Error::credential(format!(
+            "no token for {scope} within {} s: is the identity's token service reachable?",
+            WAIT_MAX.as_secs()
+        )))
+    })?;
     CachedToken::new(&token, Instant::now(), unix_seconds())
         .map_err(|reason| Error::credential(format!("the token for {scope} {reason}")))
 }

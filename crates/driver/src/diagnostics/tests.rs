@@ -120,7 +120,7 @@ fn attempts_beyond_the_limit_are_counted_and_not_recorded() {
     diagnostics.record_effect("partition_failed");
     assert!(
         diagnostics.attempts().all(|attempt| attempt.effects.is_empty()),
-        "the effect of an omitted attempt"
+        "the effect of an omitted attempt is not recorded"
     );
     assert_eq!(diagnostics.charge(), (ATTEMPTS_MAX + 7) as f64, "omitted attempts are charged");
     assert_eq!((diagnostics.attempts().count(), diagnostics.omitted()), (ATTEMPTS_MAX, 7));

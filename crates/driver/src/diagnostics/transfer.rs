@@ -91,7 +91,7 @@ impl Transfer {
     }
 
     /// How many requests the connection carried when it took this one, with this one; always 1
-    /// over HTTP/1.1.
+    /// over HTTP/1.1, and 0 when no connection took the request.
     pub fn streams(&self) -> u16 {
         self.carrier.map_or(0, |carrier| carrier.streams)
     }

@@ -15,9 +15,10 @@ use crate::transport::{AnyTransport, HttpOptions, HttpTransport};
 /// that do not set them. Cheap to clone. The connections are closed when the runtime and all its
 /// drivers are dropped. The accounts of one runtime may have 256 endpoints together.
 ///
-/// It lies between the environment and the driver: an option of an operation wins over the
-/// driver's, the driver's over the runtime's, and the runtime's over the environment's. Only the
-/// environment's [`Overrides`](crate::options::Overrides) win over all of them.
+/// The runtime's options lie between the environment's and the driver's: an option of an operation
+/// wins over the driver's, the driver's over the runtime's, and the runtime's over the
+/// environment's. Only the environment's [`Overrides`](crate::options::Overrides) win over all of
+/// them.
 ///
 /// ```no_run
 /// # use perihelion_driver::transport::HttpOptions;

@@ -36,9 +36,10 @@ impl Driver {
     /// [`Diagnostics::idempotency_token`](crate::diagnostics::Diagnostics::idempotency_token)
     /// again: the service answers as it answered, or would have answered, the first time.
     ///
-    /// A write is a replay if its token was given ([`Transaction::set_token`]), or if an earlier
-    /// run of it or of a clone may have used the token. Every error of a replay is ambiguous, also
-    /// one from before anything was sent: it says nothing about what the token did earlier.
+    /// A transaction that writes is a replay if its token was given ([`Transaction::set_token`]),
+    /// or if an earlier run of the transaction or of a clone may have used the token. Every error
+    /// of a replay is ambiguous, even an error from before anything was sent: it does not say what
+    /// the token did earlier.
     pub async fn execute_transaction(
         &self,
         transaction: &Transaction,
@@ -91,9 +92,10 @@ impl Driver {
         if !end.as_ref().is_err_and(|error| is_rid_refused(error, is_replay)) {
             return end;
         }
-        // A container may have been created again under its name. Then the metadata was
-        // discarded, and has another `_rid` now. The service did not process the first request.
-        // The token is the same, so the transaction cannot be applied twice.
+        // A container may have been created again under its name, with another `_rid`. The
+        // metadata was discarded after the refusal, and is read again here. The service did not
+        // process the first request. The token is the same, so the transaction cannot be applied
+        // twice.
         let current = self.read_containers(transaction, deadline).await?;
         let is_same =
             |(old, new): (&(_, Arc<ContainerMetadata>), &(_, Arc<ContainerMetadata>))| old.1.rid == new.1.rid;
@@ -170,16 +172,16 @@ fn print_body(transaction: &Transaction, containers: &Containers) -> Result<Byte
     Ok(body)
 }
 
-/// Whether the service refused the whole transaction because of one of its operations, which may
-/// be because of the `_rid` of a container. The error of a replay is ambiguous, so its kind does
-/// not show that the service refused.
+/// Whether the service refused the whole transaction because of one of its operations. The reason
+/// may be an old `_rid` of a container. The error of a replay is ambiguous, so its kind does not
+/// show that the service refused.
 fn is_rid_refused(error: &Error, is_replay: bool) -> bool {
     (error.kind() == ErrorKind::Service || is_replay)
         && error.status() == Some(status::TRANSACTION_INVALID_OPERATION)
 }
 
-/// The error of a replay that the service has not decided: ambiguous, and with the token to ask
-/// with. An error from before the first attempt has neither.
+/// Makes the error of a replay ambiguous, and adds the idempotency token, so that the caller can
+/// run the transaction again. An error from before the first attempt does not have the token yet.
 fn replay_error(transaction: &Transaction, error: Error) -> Error {
     if error.diagnostics().idempotency_token().is_some() {
         return error.into_ambiguous();
@@ -202,7 +204,7 @@ fn context_of(
 
 /// The result of the pipeline in its final form.
 struct Settled {
-    /// An error has the status of the operation that caused it.
+    /// If an operation caused the error, the error has the status of that operation.
     result: Result<Response, Error>,
     /// What the body says; `None` when the answer does not decide the transaction.
     content: Option<Content>,
@@ -265,8 +267,8 @@ fn describe_failure(error: Error) -> Error {
         status::TRANSACTION_TOO_MANY_OPERATIONS => "the transaction has too many operations: use fewer",
         status::TRANSACTION_TOKEN_MISSING => "the service did not get the idempotency token",
         status::TRANSACTION_ACCOUNT_NAME_INVALID => "the service does not find an account by this endpoint",
-        Status { code: 452, .. } => {
-            "the service has aborted the transaction under this token, but an earlier commit may have gone on \
+        _ if status.code == status::TRANSACTION_ABORTED.code => {
+            "the service has aborted the transaction under this token, but an earlier run may have committed it \
              under the next token"
         }
         status::TRANSACTION_INVALID_OPERATION if error.is_ambiguous() => {
@@ -300,13 +302,15 @@ fn unchanged(operations: usize) -> Content {
     Content { results: Some(vec![result; operations]), ..Content::default() }
 }
 
-/// The content of an abort without results: each operation has the status of the whole.
+/// The content of an abort without results: each operation has the status of the whole
+/// transaction.
 fn padded(content: Content, operations: usize) -> Content {
     let result = OperationResult::of_status(status::TRANSACTION_ABORTED);
     Content { results: Some(vec![result; operations]), ..content }
 }
 
-/// Gives a refusal the status of the operation that caused it, and a text that names it.
+/// Gives a refusal the status of the operation that caused it, and a text that names this
+/// operation.
 fn describe_refusal(transaction: &Transaction, content: &Content, error: Error) -> Error {
     let results = content.results.as_deref().unwrap_or_default();
     let envelope = error.status().unwrap_or(status::TRANSACTION_ABORTED);

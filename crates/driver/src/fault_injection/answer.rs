@@ -22,7 +22,8 @@ pub struct InjectedAnswer {
 }
 
 impl InjectedAnswer {
-    /// An answer with this status, from 200 to 599. It is sent instead of the request.
+    /// An answer with this status, from 200 to 599. The request does not reach the service, unless
+    /// [`with_when`](InjectedAnswer::with_when) says otherwise.
     pub fn new(status: u16) -> Self {
         InjectedAnswer {
             status,

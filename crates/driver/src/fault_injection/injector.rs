@@ -21,7 +21,7 @@ use crate::region::Region;
 /// The most rules at a time. A test that adds more has a mistake.
 const RULES_MAX: usize = 256;
 
-/// The most endpoints whose region is remembered, as many as a transport has.
+/// The most endpoints whose region is remembered. A transport has at most this many endpoints.
 const ENDPOINTS_MAX: usize = 256;
 
 /// The rules of one or several transports. Clones share their rules, so that a test can keep

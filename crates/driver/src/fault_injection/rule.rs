@@ -61,7 +61,7 @@ pub(super) struct Conditions {
 /// How often and when a rule hits.
 #[derive(Debug, Clone)]
 pub(super) struct Schedule {
-    /// The first matching requests that are left alone.
+    /// How many of the first matching requests are left alone.
     pub(super) skip: u64,
     /// From 0 to 1: how likely the rule hits a matching request.
     pub(super) probability: f64,

@@ -26,8 +26,8 @@ const ACCOUNT_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 const OPENING_WAITS: [Duration; 3] =
     [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1)];
 
-/// When a driver has been opening for this long, the account is not read again: regions that
-/// hang have taken their time already.
+/// A driver that has been opening for this long does not read the account again: regions that hang
+/// would make it wait as long once more.
 const OPENING_RETRIES_WITHIN: Duration = Duration::from_secs(10);
 
 /// How many of the regions next to the application are asked, by their usual host names, when a
@@ -61,12 +61,12 @@ struct Refreshes {
     under_way: Option<RefreshUnderWay>,
 }
 
-/// A refresh that an operation makes for all others.
+/// A refresh that one caller, an operation or the background task, makes for all others.
 #[derive(Debug, Clone)]
 struct RefreshUnderWay {
-    /// Closed when the refresh has ended, or when the operation that makes it was dropped.
+    /// Closed when the refresh has ended, or when the caller that makes it was dropped.
     ended: watch::Receiver<()>,
-    /// Shows whether that operation still makes progress.
+    /// Shows whether that caller still makes progress.
     pulse: Arc<Pulse>,
 }
 
@@ -102,6 +102,8 @@ impl AccountReader {
         suspect: Option<&Endpoint>,
         deadline: Instant,
     ) -> Result<bool, Error> {
+        // A slow source of tokens must not use up the time that a region has for its answer.
+        requests.wait_for_credential(deadline).await?;
         let account = topology.snapshot().account;
         let mut first_error = None;
         for location in account.locations_to_ask(self.guessed_regions(), &self.backup_endpoints, suspect) {
@@ -170,8 +172,22 @@ impl AccountReader {
         suspect: Option<&Endpoint>,
         deadline: Instant,
     ) {
+        let pause = topology.options().refresh_pause;
+        self.refresh_unless_within(pause, requests, topology, suspect, deadline).await;
+    }
+
+    /// Reads the account again, as [`AccountReader::refresh`] does, unless the last refresh ended
+    /// less than `pause` ago.
+    pub(crate) async fn refresh_unless_within(
+        &self,
+        pause: Duration,
+        requests: &impl MetadataRequests,
+        topology: &Topology,
+        suspect: Option<&Endpoint>,
+        deadline: Instant,
+    ) {
         let (pulse, ended) = loop {
-            match self.begin_refresh(topology.options().refresh_pause, Instant::now()) {
+            match self.begin_refresh(pause, Instant::now()) {
                 Turn::Begin(pulse, ended) => break (pulse, ended),
                 Turn::NotNeeded => return,
                 Turn::Wait(mut other) => {

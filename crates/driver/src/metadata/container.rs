@@ -5,8 +5,8 @@
 //! The operations of one handle share one [`Container`], so that a point read finds
 //! its route and its session without looking anything up by name.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use http::HeaderValue;
@@ -42,6 +42,8 @@ pub struct Container {
     /// Whether a session token has named a range that `metadata` does not have. In most
     /// cases the known ranges were split or merged.
     has_unknown_range: AtomicBool,
+    /// How many reads of the metadata in a row did not list a range that a session token names.
+    fruitless_reads: AtomicU32,
 }
 
 /// A container's metadata. It is immutable, except for the sessions.
@@ -89,6 +91,7 @@ impl Container {
             learning: Learning::default(),
             discarded: ArcSwapOption::empty(),
             has_unknown_range: AtomicBool::new(false),
+            fruitless_reads: AtomicU32::new(0),
         })
     }
 
@@ -128,8 +131,9 @@ impl Container {
     }
 
     /// The sessions of the container with this `_rid`: the known sessions if the `_rid` is
-    /// still the same, or else empty ones.
-    pub(crate) fn sessions_of(&self, rid: &str) -> Arc<Sessions> {
+    /// still the same, or else empty ones. `published_read_at` is locked: while metadata is
+    /// discarded, it is for a moment neither current nor discarded.
+    fn sessions_of(&self, rid: &str) -> Arc<Sessions> {
         let earlier = self.metadata().or_else(|| self.discarded.load_full());
         let same = earlier.filter(|metadata| *metadata.rid == *rid);
         same.map_or_else(Arc::default, |metadata| Arc::clone(&metadata.sessions))
@@ -139,45 +143,113 @@ impl Container {
     /// is not in `metadata`. The request was made with `metadata`.
     pub(crate) fn record_session_token(&self, token: &str, metadata: &ContainerMetadata) {
         metadata.sessions.record(token, Some(&metadata.ranges));
-        let is_unknown =
-            |part: &str| part.split_once(':').is_some_and(|(id, _)| metadata.ranges.get(id).is_none());
+        // A range whose token was not recorded (it cannot be parsed, or is too long) does not count.
+        let is_unknown = |part: &str| {
+            part.split_once(':')
+                .is_some_and(|(id, _)| metadata.ranges.get(id).is_none() && metadata.sessions.has_range(id))
+        };
         if session_token::split(token).any(is_unknown) {
             self.has_unknown_range.store(true, Ordering::Release);
         }
     }
 
     /// Whether a session token has named a range that is not known. The ranges must then
-    /// be read again. Until then, requests carry a session token of all ranges.
+    /// be read again. Until then, the session token of each request also covers the unknown
+    /// ranges.
     pub(crate) fn has_unknown_range(&self) -> bool {
         self.has_unknown_range.load(Ordering::Acquire)
     }
 
-    /// Publishes metadata whose read began at `read_at`, and returns the current metadata. If
-    /// metadata was published whose read began later, nothing changes: a task whose runtime made
-    /// no progress for a while may have read its metadata long ago.
+    /// Publishes metadata whose read began at `read_at`, and returns the current metadata. The
+    /// metadata gets the sessions that are known of its `_rid`. If metadata was published whose
+    /// read began later, nothing changes: a task whose runtime made no progress for a while may
+    /// have read its metadata long ago.
     pub(crate) fn publish(
         &self,
-        metadata: Arc<ContainerMetadata>,
+        mut metadata: ContainerMetadata,
         read_at: Instant,
     ) -> Arc<ContainerMetadata> {
-        let mut published_read_at = self.published_read_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut published_read_at = self.lock_publishing();
+        metadata.sessions = self.sessions_of(&metadata.rid);
+        let metadata = Arc::new(metadata);
         if published_read_at.is_some_and(|published| read_at < published) {
             return self.metadata().unwrap_or(metadata);
         }
         *published_read_at = Some(read_at);
+        metadata.sessions.forget_unknown_ranges(&metadata.ranges, read_at);
         let has_unknown_range = metadata.sessions.has_range_outside(&metadata.ranges);
         self.metadata.store(Some(Arc::clone(&metadata)));
         self.has_unknown_range.store(has_unknown_range, Ordering::Release);
+        let fruitless = self.fruitless_reads.load(Ordering::Relaxed);
+        let fruitless = if has_unknown_range { fruitless.saturating_add(1) } else { 0 };
+        self.fruitless_reads.store(fruitless, Ordering::Relaxed);
         metadata
+    }
+
+    /// How many reads of the metadata in a row did not list a range that a session token names.
+    pub(super) fn fruitless_reads(&self) -> u32 {
+        self.fruitless_reads.load(Ordering::Relaxed)
     }
 
     /// Discards the metadata `stale`, unless it was replaced meanwhile. `None` discards
     /// the current metadata.
     pub(crate) fn discard(&self, stale: Option<&Arc<ContainerMetadata>>) {
+        let _publishing = self.lock_publishing();
         let Some(current) = self.metadata() else { return };
         if stale.is_none_or(|stale| Arc::ptr_eq(&current, stale)) {
             self.metadata.store(None);
             self.discarded.store(Some(current));
         }
+    }
+
+    fn lock_publishing(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.published_read_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn metadata() -> ContainerMetadata {
+        let feed =
+            r#"{"PartitionKeyRanges":[{"id":"0","minInclusive":"","maxExclusive":"FF","parents":[]}]}"#;
+        let key = perihelion_model::json::parse_str(r#"{"paths":["/pk"],"kind":"Hash","version":2}"#);
+        ContainerMetadata {
+            rid: "rid".into(),
+            rid_header: HeaderValue::from_static("rid"),
+            partition_key: PartitionKeyDefinition::from_json(&key.unwrap()).unwrap(),
+            vectors: Vec::new(),
+            ranges: RangeMap::from_feed(&[Bytes::from_static(feed.as_bytes())]).unwrap(),
+            sessions: Arc::default(),
+        }
+    }
+
+    /// One thread discards the metadata of each container for the first time, while another one
+    /// publishes it.
+    #[test]
+    fn sessions_survive_while_metadata_is_discarded_and_published() {
+        let (metadata, turn) = (metadata(), AtomicU32::new(0));
+        let containers: Vec<_> = (0..20_000).map(|_| Container::new("shop", "orders")).collect();
+        let first = |container: &Arc<Container>| container.publish(metadata.clone(), Instant::now());
+        let published: Vec<_> = containers.iter().map(first).collect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for (number, container) in (1..).zip(&containers) {
+                    while turn.load(Ordering::SeqCst) < number {
+                        std::hint::spin_loop();
+                    }
+                    container.discard(None);
+                }
+            });
+            for ((number, container), first) in (1..).zip(&containers).zip(&published) {
+                let next = metadata.clone();
+                turn.store(number, Ordering::SeqCst);
+                let current = container.publish(next, Instant::now());
+                assert!(Arc::ptr_eq(&current.sessions, &first.sessions), "the sessions were lost");
+            }
+        });
     }
 }

@@ -63,8 +63,8 @@ impl Learning {
         Share::Started(task, sender)
     }
 
-    /// Records that the task with this pulse has ended. If another task has taken its place,
-    /// because it was stuck, that task is still under way.
+    /// Records that the task with this pulse has ended. If this task was stuck and another task
+    /// has taken its place, the other task is still under way.
     pub(super) fn end(&self, pulse: &Arc<Pulse>, now: Instant) {
         let mut state = self.lock();
         state.under_way = state.under_way.take().filter(|task| !Arc::ptr_eq(&task.pulse, pulse));

@@ -24,18 +24,27 @@ use crate::routing::ranges::RangeMap;
 /// of ranges.
 const RANGE_PAGES_MAX: usize = 1000;
 
+/// The most bytes of one feed of partition key ranges. A range has some hundred bytes, and the
+/// largest containers have some thousand ranges. A feed with more is not one of the service.
+const RANGE_BYTES_MAX: usize = 32 * 1024 * 1024;
+
 /// The least time between any read of the metadata and a read by [`try_refresh`]. A
 /// session token may name a range that the feed does not list yet; without a pause,
-/// every operation would read the feed.
+/// every operation would read the feed. The pause doubles with each read that does not list the
+/// range, at most [`REFRESH_DOUBLINGS_MAX`] times.
 const REFRESH_PAUSE: Duration = Duration::from_millis(500);
+
+/// How often [`REFRESH_PAUSE`] may double: up to 32 s. Meanwhile requests carry the session tokens
+/// of all unknown ranges, so the driver need not know which keys such a range holds.
+const REFRESH_DOUBLINGS_MAX: u32 = 6;
 
 /// How long a read of the metadata by [`try_refresh`] may delay an operation.
 const REFRESH_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// How often an operation starts the task again when the task has ended without a result, or
-/// is stuck. A task ends without a result when its runtime shuts down, and is stuck when its
-/// runtime makes no progress any more (see `pulse`).
-const STARTS_MAX: u32 = 3;
+/// The most tasks that one operation waits for, one after the other. It waits for another task
+/// when a task has ended without a result, or is stuck. A task ends without a result when its
+/// runtime shuts down, and is stuck when its runtime makes no progress any more (see `pulse`).
+const TASKS_MAX: u32 = 3;
 
 /// Reads the metadata of a container that has none. Waits for the task that reads it
 /// already, if there is one.
@@ -74,7 +83,8 @@ pub(crate) async fn try_refresh(
     deadline: Instant,
 ) -> Arc<ContainerMetadata> {
     let now = Instant::now();
-    if !container.learning.may_start(now, REFRESH_PAUSE) {
+    let doublings = container.fruitless_reads().min(REFRESH_DOUBLINGS_MAX);
+    if !container.learning.may_start(now, REFRESH_PAUSE * 2u32.pow(doublings)) {
         return current;
     }
     learn(requests, container, deadline.min(now + REFRESH_WAIT_MAX)).await.unwrap_or(current)
@@ -87,7 +97,7 @@ async fn learn(
     container: &Arc<Container>,
     deadline: Instant,
 ) -> LearningResult {
-    for _ in 0..STARTS_MAX {
+    for _ in 0..TASKS_MAX {
         let mut share = match container.learning.join(Instant::now()) {
             Share::UnderWay(task) => task,
             Share::Started(task, sender) => {
@@ -108,7 +118,10 @@ async fn learn(
             Err(_) => return Err(time_was_up(container)),
         }
     }
-    let text = format!("the task that reads the metadata of container {:?} was cancelled", container.name());
+    let text = format!(
+        "{TASKS_MAX} tasks that read the metadata of container {:?} were cancelled or made no progress",
+        container.name()
+    );
     Err(Error::new(ErrorKind::Transport, text))
 }
 
@@ -149,10 +162,9 @@ async fn fetch(
     let Properties { rid, partition_key, vectors } = properties;
     let rid_header =
         HeaderValue::from_str(&rid).map_err(|_| Error::answer("the container's _rid is not ASCII"))?;
-    let sessions = container.sessions_of(&rid);
-    let metadata =
-        ContainerMetadata { rid: rid.into(), rid_header, partition_key, vectors, ranges, sessions };
-    Ok(container.publish(Arc::new(metadata), read_at))
+    let (rid, sessions) = (rid.into(), Arc::default());
+    let metadata = ContainerMetadata { rid, rid_header, partition_key, vectors, ranges, sessions };
+    Ok(container.publish(metadata, read_at))
 }
 
 /// The error of a read of the metadata. If the container does not exist, the error says so,
@@ -172,14 +184,22 @@ async fn fetch_ranges(
     container: &Arc<Container>,
     deadline: Instant,
 ) -> Result<RangeMap, Error> {
-    let mut bodies = Vec::new();
+    let (mut bodies, mut bytes) = (Vec::new(), 0);
     let mut etag: Option<HeaderValue> = None;
     while bodies.len() < RANGE_PAGES_MAX {
         let response = requests.read_ranges(container, etag.take(), deadline).await?;
         if response.status.code == http::StatusCode::NOT_MODIFIED.as_u16() {
             break;
         }
-        etag = response.headers.get(&headers::ETAG).cloned();
+        // An empty etag would mean the first page.
+        etag = response.headers.get(&headers::ETAG).filter(|etag| !etag.is_empty()).cloned();
+        bytes += response.body.len();
+        if bytes > RANGE_BYTES_MAX {
+            return Err(Error::answer(format!(
+                "the partition key ranges of container {:?} have more than {RANGE_BYTES_MAX} bytes",
+                container.name()
+            )));
+        }
         bodies.push(response.body);
         if etag.is_none() {
             break;

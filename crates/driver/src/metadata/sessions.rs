@@ -10,17 +10,33 @@
 //! range that replaced its parents asks for at least the progress of the parents.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::HeaderValue;
 use perihelion_model::session_token::{self, Progress};
+use tokio::time::Instant;
 
 use crate::routing::ranges::{Range, RangeMap};
 
 /// The most ranges in one map. Tokens of further ranges are ignored, so these ranges are
 /// read without session consistency. Few containers have that many ranges.
 const RANGES_MAX: usize = 4096;
+
+/// The longest session token of one range that is recorded, in bytes. A token has about 15 bytes
+/// for each region of the account.
+const TOKEN_BYTES_MAX: usize = 1024;
+
+/// The most bytes that the tokens of unknown ranges may have together. Each request to one range
+/// carries them all, and its token stays below [`COMPOUND_BYTES_MAX`]. Further unknown ranges are
+/// ignored until the container's ranges were read again.
+const UNKNOWN_BYTES_MAX: usize = 6 * 1024;
+
+/// How long a range is kept after a read of the container's ranges did not list it. A region that
+/// has not heard of a split yet may be behind for some seconds. A range that is still not listed
+/// after this time does not exist.
+const UNKNOWN_KEPT: Duration = Duration::from_secs(60);
 
 /// The longest session token of several ranges, in bytes. HTTP servers commonly refuse
 /// more than 16 KB of headers. A longer token is an error: if it were shortened to some of the
@@ -43,12 +59,27 @@ pub(crate) struct Sessions {
 impl Sessions {
     /// Records the session token of an answer, which may name several ranges. Parts
     /// that cannot be parsed are ignored. With `ranges`, the container's ranges, a token that
-    /// adds a range has a second effect: the ranges that replaced split or merged ranges
-    /// inherit their progress.
+    /// adds a range has a second effect: the progress of a range that was split or merged goes
+    /// over to the ranges that replaced it.
     pub(crate) fn record(&self, token: &str, ranges: Option<&RangeMap>) {
         let map = self.map.load();
         if session_token::split(token).any(|part| map.is_newer(part)) {
             self.map.rcu(|map| map.with_token(token, ranges));
+        }
+    }
+
+    /// Whether progress of the range is known.
+    pub(crate) fn has_range(&self, id: &str) -> bool {
+        self.map.load().find(id).is_some()
+    }
+
+    /// Forgets ranges that have not been in the container's ranges for [`UNKNOWN_KEPT`]. `ranges`
+    /// was read at `read_at`.
+    pub(crate) fn forget_unknown_ranges(&self, ranges: &RangeMap, read_at: Instant) {
+        let is_unchanged =
+            |known: &Arc<RangeProgress>| !is_outside(&known.range, ranges) && known.unknown_since.is_none();
+        if !self.map.load().ranges.iter().all(is_unchanged) {
+            self.map.rcu(|map| map.without_old_unknown_ranges(ranges, read_at));
         }
     }
 
@@ -116,8 +147,8 @@ impl Sessions {
 fn compound<'a>(
     ranges: impl Iterator<Item = &'a Arc<RangeProgress>> + Clone,
 ) -> Result<Option<HeaderValue>, TokenTooLong> {
-    let mut others = ranges.clone();
-    if let (Some(only), None) = (others.next(), others.next()) {
+    let mut first_two = ranges.clone();
+    if let (Some(only), None) = (first_two.next(), first_two.next()) {
         return Ok(Some(only.header.clone()));
     }
     let mut text = Vec::new();
@@ -146,12 +177,15 @@ struct SessionMap {
 }
 
 /// The progress of one range.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct RangeProgress {
     range: Arc<str>,
     progress: Progress,
     /// The session token of the range: `range:progress`.
     header: HeaderValue,
+    /// When the container's ranges were first read without this range; `None` if the last read
+    /// had it, or there was none yet.
+    unknown_since: Option<Instant>,
 }
 
 impl SessionMap {
@@ -178,13 +212,56 @@ impl SessionMap {
     /// The map with the progress that a session token names.
     fn with_token(&self, token: &str, ranges: Option<&RangeMap>) -> SessionMap {
         let mut next = self.clone();
-        for (range, progress) in session_token::split(token).filter_map(session_token::parse_part) {
-            next.raise(range, &progress);
+        let parts = session_token::split(token).filter(|part| part.len() <= TOKEN_BYTES_MAX);
+        let mut unknown_bytes = None;
+        for (range, progress) in parts.filter_map(session_token::parse_part) {
+            match ranges.filter(|ranges| is_outside(range, ranges)) {
+                None => next.raise(range, &progress),
+                Some(ranges) => {
+                    let bytes = unknown_bytes.get_or_insert_with(|| self.unknown_bytes(ranges));
+                    next.raise_unknown(range, &progress, bytes);
+                }
+            }
         }
         if next.ranges.len() > self.ranges.len()
             && let Some(ranges) = ranges
         {
             next.replace_split_ranges(ranges);
+        }
+        next
+    }
+
+    /// How many bytes the tokens of the ranges have that are not in `ranges`.
+    fn unknown_bytes(&self, ranges: &RangeMap) -> usize {
+        let unknown = self.ranges.iter().filter(|known| is_outside(&known.range, ranges));
+        unknown.map(|known| known.header.len()).sum()
+    }
+
+    /// Raises the progress of an unknown range, unless the tokens of all unknown ranges become
+    /// too long. `unknown_bytes` is how many bytes they have.
+    fn raise_unknown(&mut self, range: &str, progress: &Progress, unknown_bytes: &mut usize) {
+        let before = self.find(range).cloned();
+        self.raise(range, progress);
+        let Ok(index) = self.index(range) else { return };
+        let own = before.as_ref().map_or(0, |before| before.header.len());
+        let others = unknown_bytes.saturating_sub(own);
+        let bytes = others + self.ranges[index].header.len();
+        match before {
+            _ if bytes <= UNKNOWN_BYTES_MAX => *unknown_bytes = bytes,
+            Some(before) => self.ranges[index] = before,
+            None => drop(self.ranges.remove(index)),
+        }
+    }
+
+    /// The map without the ranges that have been unknown for [`UNKNOWN_KEPT`]. `ranges` was read
+    /// at `read_at`.
+    fn without_old_unknown_ranges(&self, ranges: &RangeMap, read_at: Instant) -> SessionMap {
+        let mut next = SessionMap::default();
+        for known in &self.ranges {
+            let since = is_outside(&known.range, ranges).then(|| known.unknown_since.unwrap_or(read_at));
+            if since.is_none_or(|since| read_at.saturating_duration_since(since) < UNKNOWN_KEPT) {
+                next.ranges.push(Arc::new(RangeProgress { unknown_since: since, ..(**known).clone() }));
+            }
         }
         next
     }
@@ -221,12 +298,13 @@ impl SessionMap {
                 if !known.progress.covers(progress) {
                     let mut merged = known.progress.clone();
                     merged.merge(progress);
-                    let raised = RangeProgress::new(Arc::clone(&known.range), merged);
+                    let since = known.unknown_since;
+                    let raised = RangeProgress::new(Arc::clone(&known.range), merged, since);
                     raised.into_iter().for_each(|raised| self.ranges[index] = Arc::new(raised));
                 }
             }
             Err(index) if self.ranges.len() < RANGES_MAX => {
-                let first = RangeProgress::new(range.into(), progress.clone());
+                let first = RangeProgress::new(range.into(), progress.clone(), None);
                 first.into_iter().for_each(|first| self.ranges.insert(index, Arc::new(first)));
             }
             Err(_) => {}
@@ -235,11 +313,15 @@ impl SessionMap {
 }
 
 impl RangeProgress {
-    /// `None` when the range's id cannot be part of a header.
-    fn new(range: Arc<str>, progress: Progress) -> Option<Self> {
+    /// `None` when the range's id cannot be part of a header, or the token is longer than
+    /// [`TOKEN_BYTES_MAX`].
+    fn new(range: Arc<str>, progress: Progress, unknown_since: Option<Instant>) -> Option<Self> {
         let text = format!("{range}:{progress}");
+        if text.len() > TOKEN_BYTES_MAX {
+            return None;
+        }
         let header = HeaderValue::from_maybe_shared(Bytes::from(text)).ok()?;
-        Some(RangeProgress { range, progress, header })
+        Some(RangeProgress { range, progress, header, unknown_since })
     }
 }
 

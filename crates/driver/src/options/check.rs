@@ -65,7 +65,9 @@ pub(super) fn driver_options(options: &DriverOptions) -> Result<(), Error> {
         ("circuit_breaker.hedge_losses", breaker.hedge_losses),
     ] {
         if count == 0 {
-            return refuse(format!("{name} is 0: write 1 or more, or turn it off with enabled = false"));
+            return refuse(format!(
+                "{name} is 0: write 1 or more, or turn circuit breakers off with enabled = false"
+            ));
         }
     }
     for (name, time) in [

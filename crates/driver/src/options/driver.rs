@@ -82,8 +82,9 @@ pub struct TopologyOptions {
     /// (default yes). Only accounts with one write region have such partitions, if their
     /// account document says so.
     pub partition_failover: bool,
-    /// After this time, one write of a partition that has failed over asks the account's write
-    /// region again (default 300 s).
+    /// After this time, one write of a partition that has failed over is sent to the account's
+    /// write region, to find out whether that region takes the partition's writes again (default
+    /// 300 s).
     pub failback_after: Duration,
 }
 
@@ -324,7 +325,7 @@ impl TopologyOptions {
         self
     }
 
-    /// Sets the time after which one write of a partition that has failed over asks the
+    /// Sets the time after which one write of a partition that has failed over is sent to the
     /// account's write region again.
     pub fn with_failback_after(mut self, time: Duration) -> Self {
         self.failback_after = time;

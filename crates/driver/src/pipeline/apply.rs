@@ -3,8 +3,9 @@
 //! partitions, and the metadata of containers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use perihelion_wire::transport::Incident;
+use perihelion_wire::transport::{Endpoint, Incident};
 use tokio::time::Instant;
 
 use super::attempt::AttemptResult;
@@ -18,6 +19,11 @@ use crate::random;
 use crate::routing::account::Usage;
 use crate::routing::circuit_breaker::{BreakerKey, Partition};
 use crate::routing::resolve::Route;
+
+/// The least time between two reads of the account for transactions that wait for a new write
+/// region. Their waits are longer, so the account is read after each wait, once for all
+/// transactions that wait at the time.
+const TRANSACTION_REFRESH_PAUSE: Duration = Duration::from_millis(100);
 
 /// An attempt that was evaluated: its operation, and where it was sent.
 pub(super) struct EvaluatedAttempt<'a> {
@@ -79,6 +85,28 @@ pub(super) async fn apply(
             | Effect::WriteRegionFound => {}
         }
     }
+}
+
+/// Reads the account again after the wait before a retry of a transaction. A transaction goes only
+/// to the write region that the account names, so without this read it would ask the old write
+/// region until the refresh pause of the account is over, which is as long as all its waits.
+/// `suspect` is the endpoint of the last attempt.
+pub(super) async fn refresh_after_wait(
+    core: &Core,
+    operation: &Operation,
+    effects: Effects,
+    suspect: &Endpoint,
+    state: &mut State,
+) {
+    let is_wanted = effects.into_iter().any(|effect| matches!(effect, Effect::RefreshAccount));
+    if !is_wanted || !operation.verb.is_transaction() {
+        return;
+    }
+    let (reader, began_at) = (core.account_reader(), Instant::now());
+    let (topology, suspect, deadline) = (core.topology(), Some(suspect), state.deadline);
+    let pause = TRANSACTION_REFRESH_PAUSE.min(topology.options().refresh_pause);
+    Box::pin(reader.refresh_unless_within(pause, core, topology, suspect, deadline)).await;
+    state.record_metadata_work(MetadataKind::Account, began_at);
 }
 
 /// Applies the effects that change the health of endpoints and partitions. These effects

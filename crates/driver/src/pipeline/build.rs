@@ -1,4 +1,4 @@
-//! Builds the headers of one attempt. This is a pure function: `attempt` adds the
+//! Builds the headers of one attempt. This is a pure function: `deliver` adds the
 //! date, the signature and the activity id.
 
 use http::{HeaderMap, HeaderValue};
@@ -204,8 +204,8 @@ fn insert_consistency_header(map: &mut HeaderMap, consistency: ReadConsistency) 
     map.insert(name, HeaderValue::from_static(value));
 }
 
-/// Inserts a range id or a hexadecimal key; both are ASCII. A text that cannot be a
-/// header is left out.
+/// Inserts a range id, a hexadecimal key or an idempotency token, which are all ASCII. A text
+/// that cannot be a header is left out.
 fn insert_text(map: &mut HeaderMap, name: http::HeaderName, text: &str) {
     if let Ok(value) = HeaderValue::from_str(text) {
         map.insert(name, value);

@@ -2,8 +2,8 @@
 //!
 //! A continuation is the number of a write in a range. In an account with one write region,
 //! all regions number the writes in the same way, and a feed continues in any region. Where
-//! every region takes writes, each region has its own order: after the same number come
-//! other writes. A feed that continued in another region would skip changes for good. So
+//! every region takes writes, each region has its own order: the writes after a number differ
+//! from region to region. A feed that continued in another region would skip changes for good. So
 //! such a feed continues only in the region that gave the continuation. It is not hedged,
 //! and does not fail over.
 
@@ -45,7 +45,8 @@ pub(super) fn check(operation: &Operation, account: &Account, excluded: &[Region
     )))
 }
 
-/// Without a name, the region is known only if the operation may use a single region.
+/// Checks a continuation whose region is not named. The region is then known only if the
+/// operation may use a single region.
 fn check_unnamed(account: &Account, excluded: &[Region]) -> Result<(), Error> {
     let allowed = account.read_locations.iter().filter(|location| !excluded.contains(&location.region));
     if allowed.count() == 1 {

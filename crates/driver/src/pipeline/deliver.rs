@@ -3,8 +3,8 @@
 //!
 //! A request whose connection ended is built and sent again where that is safe ([`Resends`]). The
 //! transport consumes a request, so it has to be built again. Keeping a copy of every request
-//! would be wasteful, because most requests are answered. When a leg of a hedge is abandoned,
-//! only its request under way goes on, so this request is not sent again.
+//! would be wasteful, because most requests are answered. When a leg of a hedge is abandoned, its
+//! request continues without its attempt, so nothing sends that request again.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ pub(super) async fn signed_headers(
 
 async fn send(core: &Core, inputs: &AttemptInputs<'_>, headers: HeaderMap, deadline: Instant) -> Delivered {
     if Instant::now() >= deadline {
-        let text = "the operation's time was up before it was sent";
+        let text = "the request's time was up before it was sent";
         return Err(Failure::new(FailureKind::Timeout, Sent::No, text)).into();
     }
     let request = Request {

@@ -113,8 +113,8 @@ pub(super) fn error_of(result: AttemptResult, state: &State) -> Error {
     }
 }
 
-/// Appends the attempts of an operation's last step (`inner`) to the operation's own
-/// attempts (`own`). The last step is a read of the witness, or the failed read of the
+/// Appends the attempts of the latest step of an operation (`inner`) to the operation's own
+/// attempts (`own`). This step is a read of the witness, or the failed read of the
 /// container's metadata.
 pub(super) fn append_attempts(mut own: Diagnostics, inner: Diagnostics) -> Diagnostics {
     own.late_charge = own.late_charge.or_else(|| inner.late_charge.clone());

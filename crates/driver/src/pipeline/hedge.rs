@@ -49,7 +49,8 @@ pub(crate) enum Loser {
 /// Which leg counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Winner {
-    /// The primary leg ended before the threshold, so there was no other leg.
+    /// There was no other leg: the primary leg ended before the threshold, or the budget of hedges
+    /// was spent.
     Unhedged,
     Primary,
     Alternate,
@@ -242,10 +243,10 @@ async fn report_charge(
     }
 }
 
-/// Records a latency for a leg that was abandoned, because its real latency is not known. For
-/// the alternate leg it is the latency of the primary leg: as long as hedges lose, the
-/// threshold rises in this way, until no more hedges are sent. For the primary leg it is the
-/// time until it was abandoned: otherwise only fast answers of its region would be recorded.
+/// Records `latency` for a leg that was abandoned, whose real latency is not known. For the
+/// alternate leg, `latency` is that of the primary leg: as long as hedges lose, the threshold
+/// rises in this way, until no more hedges are sent. For the primary leg, it is the time until
+/// the leg was abandoned: otherwise only fast answers of its region would be recorded.
 fn record_unknown_latency(inputs: &AttemptInputs<'_>, started_at: Instant, latency: Duration) {
     let AttemptInputs { operation, settings, header_inputs, .. } = inputs;
     if let Some(kind) = hedged_kind(operation, settings, header_inputs.is_multi_write) {

@@ -94,7 +94,7 @@ pub(super) fn ending_of<'l>(
             if status == status::NOT_FOUND
                 && operation.is_data_plane()
                 && !budgets.has_rerouted()
-                && names_container(response.body())
+                && says_container_not_found(response.body())
             {
                 status = status::OWNER_RESOURCE_NOT_FOUND;
             }
@@ -104,7 +104,7 @@ pub(super) fn ending_of<'l>(
 }
 
 /// Whether the body of a 404 says that the container does not exist.
-fn names_container(body: &[u8]) -> bool {
+fn says_container_not_found(body: &[u8]) -> bool {
     let start = &body[..body.len().min(CONTAINER_NOT_FOUND_WITHIN)];
     start.windows(CONTAINER_NOT_FOUND.len()).any(|words| words == CONTAINER_NOT_FOUND)
 }

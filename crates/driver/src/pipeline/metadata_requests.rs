@@ -43,6 +43,10 @@ impl MetadataRequests for Core {
         self.option_layers().metadata_settings().timeout
     }
 
+    fn wait_for_credential(&self, deadline: Instant) -> MetadataRequest<'_, ()> {
+        Box::pin(self.credential().wait_for_token(self.token_scope(), deadline))
+    }
+
     fn read_account<'a>(&'a self, location: &'a Location, deadline: Instant) -> MetadataRequest<'a, Bytes> {
         Box::pin(read_account(self, location, deadline))
     }

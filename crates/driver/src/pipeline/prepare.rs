@@ -40,7 +40,7 @@ pub(super) struct Prepared<'a> {
     pub(super) metadata: Option<Arc<ContainerMetadata>>,
     /// The physical partition that the operation goes to, when there is exactly one.
     pub(super) partition: Option<Partition>,
-    /// The range of the session token; `None` when the token covers all ranges.
+    /// The only range that the session token covers; `None` when it covers several ranges.
     pub(super) session_range: Option<Arc<str>>,
     pub(super) snapshot: Snapshot,
     pub(super) route: Route,
@@ -107,7 +107,7 @@ async fn current_metadata(
             Box::pin(metadata::load(core, container, deadline).instrument(span)).await
         }
         // If the metadata is not read or reading fails, the old metadata is used, with a
-        // session token of all ranges.
+        // session token that also covers the unknown ranges.
         Some(metadata) => {
             let (current, span) = (Arc::clone(metadata), core.telemetry().metadata_wait_span());
             Ok(Box::pin(metadata::try_refresh(core, container, current, deadline).instrument(span)).await)
@@ -139,7 +139,7 @@ fn pick_route(
     if let Some(partition) = partition.filter(|_| request.moved_to.is_some())
         && request.usage == Usage::Write
     {
-        core.topology().follow_move(&snapshot, partition, request.now);
+        core.topology().record_use_of_move(&snapshot, partition, request.now);
     }
     let route = resolve(&request);
     let Some(partition) = partition.filter(|_| route.is_probe) else { return (snapshot, route) };
@@ -179,8 +179,8 @@ fn is_failback(
         && core.topology().claim_failback(partition, now)
 }
 
-/// Whether the writes of the operation's partition may have moved without the account's other
-/// partitions.
+/// Whether the writes of the operation's partition may have moved to another region on their own,
+/// without those of the account's other partitions.
 pub(super) fn follows_partition(
     snapshot: &Snapshot,
     operation: &Operation,

@@ -10,7 +10,7 @@ use super::attempt::AttemptResult;
 use crate::response;
 use crate::transport::Delivered;
 
-/// A request that was sent, without its answer.
+/// A request under way: it waits for a connection or for its answer.
 pub(crate) type RequestUnderWay = Pin<Box<dyn Future<Output = Delivered> + Send>>;
 
 /// The progress of one attempt. Only the attempt writes it. The lock is free whenever the
@@ -33,8 +33,8 @@ struct State {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Throttles {
     pub(crate) count: u32,
-    /// The request units of the throttled answers after which the request was sent
-    /// again.
+    /// The request units of the throttled answers, without the answer that ended the attempt:
+    /// its charge is counted with the result.
     pub(crate) charge: Option<f64>,
 }
 

@@ -103,6 +103,8 @@ async fn run_attempts(core: &Core, call: Call<'_>, state: &mut State) -> Result<
                 }
                 if !after.is_zero() {
                     tokio::time::sleep(after).await;
+                    let suspect = &prepared.route.location.endpoint;
+                    apply::refresh_after_wait(core, call.operation, effects, suspect, state).await;
                 }
                 if looks_before_retry(profile_of(call.operation), &state.budgets)
                     && let Some(response) = look_for_witness(core, call, state).await

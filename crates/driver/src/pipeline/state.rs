@@ -86,7 +86,7 @@ impl State {
 #[derive(Debug)]
 pub(super) struct RequestedSession {
     pub(super) metadata: Option<Arc<ContainerMetadata>>,
-    /// `None` when the token was made for all ranges.
+    /// `None` when the token was made for several ranges.
     pub(super) range: Option<Arc<str>>,
     /// `None` when the attempt sent no token.
     pub(super) token: Option<HeaderValue>,

@@ -52,7 +52,7 @@ pub(crate) struct Account {
     /// Otherwise the first location is the write region. If the account document names no
     /// location for writes, the configured location is the only one.
     pub(crate) write_locations: Vec<Arc<Location>>,
-    /// The hub: the region that the account document lists first for writes. It alone takes
+    /// The hub: the region that the account document lists first for writes. Only the hub takes
     /// writes of metadata, such as new containers, even where every region takes writes of
     /// documents.
     pub(crate) hub: Arc<Location>,

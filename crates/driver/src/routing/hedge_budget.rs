@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The most hedges at once, unless the options say otherwise. It is enough for a region that
-/// answers a hedge in 50 ms to take 1,280 hedges per second.
+/// The most hedges at once, unless the options say otherwise. If a region answers a hedge in
+/// 50 ms, this is enough for 1,280 hedges per second.
 const HEDGES_MAX: u32 = 64;
 
 /// The most first legs that have lost and are awaited for their charge. Others are cancelled.

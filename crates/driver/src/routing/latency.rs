@@ -41,7 +41,7 @@ const SAMPLES_ENOUGH: u32 = 200;
 const SAMPLES_MIN: u32 = 10;
 
 /// A percentile of fewer requests than this is not used as the usual percentile:
-/// the largest of a few latencies is often too small.
+/// the largest of a few latencies is often below the real percentile.
 const SAMPLES_TRUSTED: u32 = 100;
 
 /// The usual percentile is the least percentile of the current period of this many
@@ -96,7 +96,7 @@ pub(crate) enum LatencyKind {
 const KINDS: usize = LatencyKind::Metadata as usize + 1;
 
 /// Recent latencies of one region, in one window for each kind of operation. A window has
-/// several kilobytes, so it is allocated when the first operation of its kind was answered.
+/// several kilobytes, so it is allocated when an operation of its kind first uses it.
 #[derive(Debug, Default)]
 pub(crate) struct LatencyWindows([OnceLock<Box<LatencyWindow>>; KINDS]);
 

@@ -1,7 +1,7 @@
 //! Partition failover: in an account with one write region, the service may move the writes of
 //! a single physical partition to another region, when that partition fails in the write
-//! region. The account document says whether it does
-//! (`enablePerPartitionFailoverBehavior`). It does not say which partitions have moved.
+//! region. The account document says whether the service does this
+//! (`enablePerPartitionFailoverBehavior`), but not which partitions have moved.
 //!
 //! So the driver finds the region by trying: a region that does not take the partition's
 //! writes refuses them with 403/3. [`PartitionWriters`] remembers the region that took the
@@ -27,7 +27,7 @@ const MOVES_MAX: usize = 2048;
 /// `TopologyOptions::failback_after`.
 const PERIODS_UNTIL_STALE: u32 = 10;
 
-/// The partitions whose writes another region than the account's write region takes.
+/// The partitions whose writes go to another region than the account's write region.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PartitionWriters {
     moves: Vec<Arc<PartitionMove>>,
@@ -42,10 +42,12 @@ struct PartitionMove {
     from: Region,
     /// The region that took the last write.
     to: Region,
-    /// From then on, one write asks the account's write region again.
+    /// From this time on, one write is sent to the account's write region, to find out whether it
+    /// takes the partition's writes again.
     failback_from: Instant,
-    /// When the partition was last written, up to one period too early. It is updated at most once
-    /// in a period, so that not every write makes a new snapshot.
+    /// When a write of the partition was last recorded. A write is recorded at most once in a
+    /// period, so that not every write makes a new snapshot. So the last write may be up to one
+    /// period later.
     used_at: Instant,
 }
 
@@ -56,7 +58,7 @@ impl PartitionWriters {
         self.find(partition).filter(|known| known.from == *write_region).map(|known| &known.to)
     }
 
-    /// Whether a write of the partition should ask the account's write region again.
+    /// Whether a write of the partition should be sent to the account's write region again.
     pub(crate) fn is_failback_due(&self, partition: &Partition, now: Instant) -> bool {
         self.find(partition).is_some_and(|known| known.failback_from <= now)
     }
@@ -75,7 +77,7 @@ impl PartitionWriters {
     }
 
     /// The next snapshot when `region` has taken a write of a partition. `period` is the time
-    /// until a write asks the account's write region again.
+    /// until a write is sent to the account's write region again.
     pub(crate) fn found(
         &self,
         partition: &Partition,
@@ -99,8 +101,9 @@ impl PartitionWriters {
         })
     }
 
-    /// Claims the request that asks the account's write region again. `None` if it is not due,
-    /// or if another write has claimed it.
+    /// The next snapshot when one write is sent to the account's write region again: the next such
+    /// write is due after another `period`. `None` if none is due now, for example because another
+    /// write has claimed it.
     pub(crate) fn claim_failback(
         &self,
         partition: &Partition,

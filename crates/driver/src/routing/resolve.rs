@@ -139,9 +139,7 @@ impl<'a> RouteRequest<'a> {
         // excluded: no other region takes the write.
         let required = first.first().filter(|_| usage == Usage::Write && self.has_partition_failover);
         let is_required = move |location: &Location| {
-            let is =
-                |other: Option<&Arc<Location>>| other.is_some_and(|other| other.region == location.region);
-            is(required) || is(lead)
+            [required, lead].into_iter().flatten().any(|other| other.region == location.region)
         };
         let only_region = self.only_region;
         ordered.filter(move |location| {
@@ -177,7 +175,8 @@ impl<'a> RouteRequest<'a> {
 
     /// Whether exclusions are ignored. A write ignores them when the only write region is
     /// excluded, because no other region could take the write. Where partitions fail over one
-    /// by one, the write may still use only that one excluded region (`candidates`).
+    /// by one, exclusions count, except that the write region itself cannot be excluded (see
+    /// `candidates`).
     fn ignores_exclusions(&self) -> bool {
         let is_excluded = |location: &Arc<Location>| self.excluded_regions.contains(&location.region);
         self.usage == Usage::Write
@@ -201,8 +200,9 @@ impl<'a> RouteRequest<'a> {
     /// the partition has moved, the region to which it has moved comes first.
     ///
     /// If there is none, the order of preference decides: a write region that is down is then
-    /// asked once, after the other regions. A first attempt on this route reads a witness. It
-    /// ignores the breaker, because only a write region proves that a write was not applied.
+    /// asked once, after the other regions. Only the read of a witness takes this route in its first
+    /// attempt. That attempt ignores the breaker, because only a write region proves that a write
+    /// was not applied.
     fn write_location(&self) -> Option<&'a Arc<Location>> {
         let excluded = self.excluded_regions;
         let lead = self.moved().map(|(_, to)| to);
@@ -215,8 +215,8 @@ impl<'a> RouteRequest<'a> {
 
     fn rank(&self, index: usize, location: &Arc<Location>) -> Rank {
         let is_tried = self.is_tried(location);
-        // While a write looks for the region of its partition, breakers do not matter: every
-        // region is asked in turn.
+        // A write that looks for the region of its partition ignores the breakers of regions that
+        // it has tried: it asks them again in turn.
         let is_looking = is_tried && self.has_partition_failover && self.usage == Usage::Write;
         let is_failing = !self.is_available(location) || (!is_looking && self.gate(location) == Gate::Open);
         // Regions that were tried are tried again in a circle. The circle continues after the

@@ -14,6 +14,7 @@ use super::account::{Account, Usage};
 use super::circuit_breaker::{BreakerKey, Breakers, Partition};
 use super::partition_failover::PartitionWriters;
 use crate::options::{CircuitBreakerOptions, TopologyOptions};
+use crate::pulse::Pulse;
 use crate::region::Region;
 
 /// The topology as one attempt sees it.
@@ -50,6 +51,9 @@ pub(crate) struct Topology {
     /// Wakes the background task when an endpoint was marked unavailable, so that the
     /// task will probe the endpoint, and when a refresh of the account is asked for.
     pub(crate) wake_background: Arc<Notify>,
+    /// When the background task must have begun its next round. A task that was woken and does not
+    /// run is noticed by this.
+    pub(crate) background_round: Arc<Pulse>,
 }
 
 impl Topology {
@@ -66,6 +70,7 @@ impl Topology {
             breaker_options,
             wanted_refresh: Mutex::default(),
             wake_background: Arc::default(),
+            background_round: Arc::new(Pulse::new(Instant::now())),
         }
     }
 
@@ -104,6 +109,11 @@ impl Topology {
     /// Asks the background task to refresh the account, because `suspect` has failed.
     pub(crate) fn want_refresh(&self, suspect: &Endpoint) {
         *self.wanted_refresh.lock().unwrap_or_else(PoisonError::into_inner) = Some(suspect.clone());
+        self.wake_background_task();
+    }
+
+    fn wake_background_task(&self) {
+        self.background_round.expect_by(Instant::now());
         self.wake_background.notify_one();
     }
 
@@ -117,7 +127,7 @@ impl Topology {
     pub(crate) fn endpoint_failed(&self, endpoint: &Endpoint, usage: Usage, now: Instant) {
         let period = self.options.unavailable_for;
         self.account.rcu(|account| account.mark_unavailable(endpoint, usage, now, period));
-        self.wake_background.notify_one();
+        self.wake_background_task();
     }
 
     /// Records that a probe has failed: for each usage for which the endpoint is
@@ -156,8 +166,9 @@ impl Topology {
         self.update_writers(|writers| writers.found(partition, region, &write_location.region, now, period));
     }
 
-    /// Claims the write that asks the account's write region whether it takes the writes of a
-    /// partition again. Returns whether the caller may ask.
+    /// Now and then, one write of a partition that has failed over is sent to the account's write
+    /// region, to find out whether that region takes the partition's writes again. Returns whether
+    /// the caller's write is to be that one: it is due, and no other write has claimed it.
     pub(crate) fn claim_failback(&self, partition: &Partition, now: Instant) -> bool {
         let mut is_claimed = false;
         self.update_writers(|writers| {
@@ -170,7 +181,7 @@ impl Topology {
 
     /// Records that a write goes to the region that its partition has failed over to. Most
     /// writes change nothing: this is recorded once per `failback_after`.
-    pub(crate) fn follow_move(&self, snapshot: &Snapshot, partition: &Partition, now: Instant) {
+    pub(crate) fn record_use_of_move(&self, snapshot: &Snapshot, partition: &Partition, now: Instant) {
         let period = self.options.failback_after;
         if snapshot.writers.is_use_due(partition, now, period) {
             self.update_writers(|writers| writers.used(partition, now, period));

@@ -1,6 +1,8 @@
 //! The `tracing` event of an operation. The fields of the event are computed only if a
 //! subscriber is interested in its level.
 
+use std::fmt::{self, Write};
+
 use tracing::Level;
 
 use super::{Report, SYSTEM};
@@ -27,7 +29,7 @@ pub(super) fn emit(report: &Report<'_>, host: &str, port: u16) {
                 "azure.cosmosdb.operation.contacted_regions" = debug(report.diagnostics.regions()),
                 "azure.service.request.id" = activity_id(report),
                 "error.type" = report.error_type().as_deref(),
-                error = report.error.map(display),
+                error = report.error.map(|error| display(Escaped(error))),
                 duration_ms = report.diagnostics.elapsed().as_secs_f64() * 1000.0,
                 diagnostics = $diagnostics,
                 $message
@@ -38,6 +40,27 @@ pub(super) fn emit(report: &Report<'_>, host: &str, port: u16) {
         Level::WARN => emit!(Level::WARN, report.diagnostics.to_json(), "operation failed"),
         Level::INFO => emit!(Level::INFO, report.diagnostics.to_json(), "operation was slow or retried"),
         _ => emit!(Level::DEBUG, None::<&str>, "operation"),
+    }
+}
+
+/// A text whose control characters are escaped, so that a message of the service cannot begin a
+/// line of its own in a log, or act on a terminal.
+struct Escaped<T>(T);
+
+impl<T: fmt::Display> fmt::Display for Escaped<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        struct Escaping<'a, 'b>(&'a mut fmt::Formatter<'b>);
+
+        impl fmt::Write for Escaping<'_, '_> {
+            fn write_str(&mut self, text: &str) -> fmt::Result {
+                text.chars().try_for_each(|character| match character.is_control() {
+                    true => write!(self.0, "{}", character.escape_default()),
+                    false => self.0.write_char(character),
+                })
+            }
+        }
+
+        write!(Escaping(f), "{}", self.0)
     }
 }
 
@@ -67,4 +90,14 @@ pub(super) fn sub_status(report: &Report<'_>) -> Option<u32> {
 /// there was no answer.
 pub(super) fn activity_id<'a>(report: &Report<'a>) -> Option<&'a str> {
     report.diagnostics.attempts().last()?.activity_id.as_ref()?.to_str().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_of_a_message_are_escaped() {
+        assert_eq!(Escaped("a\r\nb\u{1b}[2Jä").to_string(), "a\\r\\nb\\u{1b}[2Jä");
+    }
 }

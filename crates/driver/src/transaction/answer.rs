@@ -1,10 +1,10 @@
 //! Parses the answer to a transaction. The answer is untrusted: the parser does not accept an
-//! answer that is not JSON, has a wrong number of results, wrong indices or members of wrong types,
-//! and its memory is bounded by a few times the size of the body.
+//! answer that is not JSON, has a wrong number of results, or has a wrong index or status in a
+//! result, and its memory is bounded by a few times the size of the body.
 //!
-//! Two things are tolerated on purpose, because services differ: members in any letter case, and
-//! members that are unknown or missing. Only the index and the status of a result must be right.
-//! A bad charge, etag or session token never makes a committed transaction look failed.
+//! Some things are tolerated on purpose, because services differ: members in any letter case,
+//! members that are unknown, and other members that are missing or have a wrong type. So a bad
+//! charge, etag or session token never makes a committed transaction look failed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -31,7 +31,7 @@ const DIAGNOSTIC_CHARACTERS_MAX: usize = 1024;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TransactionAnswer {
-    /// The status of the whole. If the service answered 207 and an operation failed, this is
+    /// The status of the whole transaction. If the service answered 207 and an operation failed, this is
     /// the status of the first operation that failed by itself.
     pub status: Status,
     /// One result for each operation, in the order of the operations.
@@ -107,9 +107,9 @@ impl OperationResult {
         self.status.code >= 400
     }
 
-    /// Whether the operation failed by itself, and is a cause of the failure of the whole. An
-    /// operation with the status of the whole abort (452) is not: the service did not say which
-    /// one failed.
+    /// Whether the operation failed by itself, and so is a cause of the transaction's failure. An
+    /// operation with the status of the whole abort (452) is not such a cause: the service did not
+    /// say which operation failed.
     pub fn is_culprit(&self) -> bool {
         let is_other = ROLLED_BACK.contains(&self.status.code);
         let is_unnamed = self.status.code == status::TRANSACTION_ABORTED.code;

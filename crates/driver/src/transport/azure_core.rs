@@ -96,7 +96,7 @@ impl Transport for AzureHttpTransport {
     }
 }
 
-/// The request as Azure's SDK writes it. The error is a request that the SDK cannot express.
+/// The request as Azure's SDK writes it. An error means that the SDK cannot express the request.
 fn azure_request(request: Request) -> Result<AzureRequest, Failure> {
     let Request { endpoint, method, target, headers, body, .. } = request;
     let refuse = |text: &str| {

@@ -7,8 +7,9 @@
 //! pool when it ends, is unhealthy or is not needed.
 //!
 //! What always holds:
-//! - While a request waits, a shard is being opened, or a stream is in use whose end serves the
-//!   queue. Otherwise the wait ends at the request's deadline.
+//! - While a request waits, a shard is being opened or a stream is in use, and the end of either
+//!   serves the queue. In any case, the wait ends at the request's deadline. If the runtime that
+//!   opens the shard ends, a waiting request opens another shard within `pulse::RESUME_GRACE`.
 //! - A request does not overtake a waiting request, unless both arrive at the same moment.
 //! - A shard that has left the pool does not come back.
 
@@ -19,7 +20,7 @@ mod stuck;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -39,7 +40,6 @@ use super::limits::{GROWTH_PAUSE, PING_PAUSE_MIN, RESERVE_TRIES_MAX, TIME_MAX};
 use super::options::HttpOptions;
 use super::progress::Progress;
 use super::shard::{Reservation, Shard, ShardCore};
-use super::starvation::Starvation;
 use super::statistics::EndpointStatistics;
 use super::transfer::Delivered;
 use super::waiters::{Grant, Waiters};
@@ -73,12 +73,14 @@ pub(super) struct Connections {
     opening: AtomicUsize,
     /// The tasks that open shards. They end when the connections are dropped.
     opening_tasks: Mutex<Vec<OpeningTask>>,
+    /// Whether a task that opened a shard was dropped with its runtime, and no waiting request has
+    /// taken its place yet.
+    is_opening_interrupted: AtomicBool,
     http1: Http1Pool,
-    /// Whether the last connection that was opened is HTTP/1.1, and no attempt to open
-    /// another connection has failed since.
+    /// Whether requests use HTTP/1.1. Set when a new connection is HTTP/1.1 and there is no shard.
+    /// Cleared when a shard is added, or when a request cannot open an HTTP/1.1 connection.
     is_http1: AtomicBool,
     pub(super) incidents: Incidents,
-    pub(super) starvation: Starvation,
     pub(super) faults: FaultSource,
     /// The requests whose task has not ended.
     pub(super) in_flight: AtomicUsize,
@@ -95,6 +97,19 @@ struct Changing {
     /// ended without an answer.
     growth_paused_until: Option<Instant>,
     last_number: u64,
+    /// Connections that were taken out of use. Those that have ended are removed when the pool
+    /// grows.
+    retired: Vec<Weak<ShardCore>>,
+}
+
+impl Changing {
+    /// How many connections were taken out of use and have not ended. Those of a runtime that makes
+    /// no progress are not counted, because they never end.
+    fn count_retired(&mut self, now: Instant) -> usize {
+        let is_ending = |core: Arc<ShardCore>| !core.pulse.is_stuck(now);
+        self.retired.retain(|core| core.upgrade().is_some_and(is_ending));
+        self.retired.len()
+    }
 }
 
 /// A request whose task has not ended.
@@ -153,14 +168,15 @@ impl Connections {
                 waiters: Waiters::default(),
                 growth_paused_until: None,
                 last_number: 0,
+                retired: Vec::new(),
             }),
             waiting: AtomicUsize::new(0),
             opening: AtomicUsize::new(0),
             opening_tasks: Mutex::default(),
+            is_opening_interrupted: AtomicBool::new(false),
             http1: Http1Pool::new(options.http1_connections_max),
             is_http1: AtomicBool::new(false),
             incidents: Incidents::default(),
-            starvation: Starvation::new(Instant::now(), options.read_hang_limit.min(TIME_MAX)),
             faults: options.faults.clone(),
             in_flight: AtomicUsize::new(0),
             supervised: AtomicUsize::new(0),
@@ -227,6 +243,16 @@ impl Connections {
         }
     }
 
+    /// How long no request has used these connections; `None` while one does.
+    pub(super) fn unused_for(&self, now: Instant) -> Option<Duration> {
+        if self.in_flight.load(Ordering::SeqCst) > 0 || self.opening.load(Ordering::SeqCst) > 0 {
+            return None;
+        }
+        let shards = self.shards.load();
+        let idle_times = shards.iter().map(|shard| shard.core.vitals.idle_for(now));
+        Some(idle_times.chain(self.http1.idle_for(now)).min().unwrap_or(Duration::MAX))
+    }
+
     /// Starts the task of a request.
     pub(super) fn start_flight<F>(self: &Arc<Self>, exchange: F) -> Flight
     where
@@ -247,17 +273,18 @@ impl Connections {
             .filter(|shard| shard.core.number != core.number)
             .map(|shard| shard.core.signs(now))
             .collect();
-        health::judge(&core.signs(now), &peers, self.health_limits, self.starvation.is_starved(now))
+        health::judge(&core.signs(now), &peers, self.health_limits, core.starvation.is_starved(now))
     }
 
     /// Takes a shard out of use. Its requests continue.
-    pub(super) fn retire(self: &Arc<Self>, core: &ShardCore, reason: Reason) {
+    pub(super) fn retire(self: &Arc<Self>, core: &Arc<ShardCore>, reason: Reason) {
         if !core.slots.close() {
             return;
         }
         tracing::debug!(endpoint = %self.endpoint, number = core.number, ?reason, "an HTTP/2 connection is retired");
-        let changing = self.lock();
+        let mut changing = self.lock();
         self.remove_shard(core.number);
+        changing.retired.push(Arc::downgrade(core));
         if reason == Reason::AllFailing && self.opening.load(Ordering::SeqCst) == 0 {
             // The new shard shows whether the connections are at fault or the endpoint.
             self.open_shards(changing, 1, None);
@@ -280,6 +307,7 @@ impl Connections {
     pub(super) fn ended(self: &Arc<Self>, core: &ShardCore) {
         let mut changing = self.lock();
         self.remove_shard(core.number);
+        changing.retired.retain(|retired| retired.as_ptr() != std::ptr::from_ref(core));
         if !core.vitals.has_answered() {
             changing.growth_paused_until = Some(Instant::now() + GROWTH_PAUSE);
         }
@@ -320,7 +348,8 @@ impl Connections {
         let mut changing = self.lock();
         changing.last_number += 1;
         let owner = Arc::downgrade(self);
-        let shard = Shard::start(changing.last_number, new, self.limits.streams_max, &owner);
+        let shard =
+            Shard::start(changing.last_number, new, self.limits.streams_max, self.health_limits, &owner);
         let mut shards = Vec::clone(&self.shards.load());
         shards.push(Arc::new(shard));
         self.shards.store(Arc::new(shards));

@@ -24,10 +24,12 @@ mod tests;
 use super::options::{BadHttpOptions, HttpOptions};
 use crate::variable::Variable;
 
-/// More streams than this on one connection are of no use: the service allows 20.
+/// The most streams that a variable may set for one connection. It is far above the 20 that the
+/// service allows.
 const STREAMS_MAX: usize = 1000;
 
-/// Far more connections to one endpoint than a process can use.
+/// The most connections to one endpoint that a variable may set. It is far above what a process
+/// can use.
 const CONNECTIONS_MAX: usize = 1024;
 
 impl HttpOptions {

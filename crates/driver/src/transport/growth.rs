@@ -4,11 +4,18 @@
 use super::limits::{FILL_BEFORE_GROWTH, OPENINGS_AT_ONCE_MAX};
 use super::slots::SlotsView;
 
+/// With the connections that were taken out of use, an endpoint may have this many times its
+/// maximum of connections.
+const WITH_RETIRED_MAX: usize = 2;
+
 /// The streams of all shards of an endpoint at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Load {
     /// All shards, also suspect ones.
     pub(super) shards: usize,
+    /// The connections that were taken out of use and have not ended, because requests are still
+    /// under way on them.
+    pub(super) retired: usize,
     /// The shards that take requests.
     pub(super) usable: usize,
     /// The streams in use on usable shards.
@@ -35,7 +42,7 @@ impl Load {
     }
 }
 
-/// How many shards an endpoint may have.
+/// How many shards an endpoint may have, and how many streams a shard may have.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ShardLimits {
     pub(super) shards_min: usize,
@@ -54,8 +61,8 @@ pub(super) struct Candidate {
     pub(super) is_stuck: bool,
 }
 
-/// The shard for a request, by its index, and the load of all shards. It is the fullest
-/// shard that has room. So the load gathers on as few shards as it needs, and the others
+/// The shard for a request, by its index, and the load of all shards. The chosen shard is the
+/// fullest one that has room. So the load gathers on as few shards as it needs, and the others
 /// become idle. A shard whose last requests failed is chosen only if no other has room.
 pub(super) fn choose(shards: impl Iterator<Item = Candidate>) -> (Option<usize>, Load) {
     let mut best: Option<(usize, (bool, u32))> = None;
@@ -76,7 +83,10 @@ pub(super) fn choose(shards: impl Iterator<Item = Candidate>) -> (Option<usize>,
 /// streams. The first shard is opened alone, because it shows the protocol and how many streams
 /// the peer allows.
 pub(super) fn openings_wanted(load: Load, waiting: usize, opening: usize, limits: ShardLimits) -> usize {
-    let room = limits.shards_max.saturating_sub(load.shards + opening);
+    // Connections that end slowly make room for new ones, but not without a bound: a peer may send
+    // GOAWAY on each new connection.
+    let of_all = (limits.shards_max * WITH_RETIRED_MAX).saturating_sub(load.shards + load.retired + opening);
+    let room = limits.shards_max.saturating_sub(load.shards + opening).min(of_all);
     if load.shards == 0 {
         return usize::from(opening == 0).min(room);
     }

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | a ping has no pong within the ping timeout, and nothing else arrived meanwhile | break |
 //! | requests are in flight, and nothing arrived for the read-hang limit, though a ping asked for a pong | break |
-//! | the same for half of the read-hang limit | suspect |
+//! | as in the row above, but for half of the read-hang limit | suspect |
 //! | five requests failed in a row, no answer for 2 s, and a peer works | retire |
 //! | five requests failed in a row on every connection | replace the oldest of them, as a probe |
 //! | no request for the idle timeout, and the connection is not needed | retire |
@@ -13,7 +13,7 @@
 //! *Break* closes the connection at once. *Retire* takes it out of use: its requests end,
 //! then it is closed. A *suspect* connection gets no requests until something arrives.
 //!
-//! While this process is short of CPU, it may be this process that is slow and not the peer.
+//! While this process is short of CPU, it may be this process that is slow and not the server.
 //! Then only idle connections are retired (`starvation`).
 
 use std::time::Duration;
@@ -98,7 +98,7 @@ pub(super) enum Reason {
     /// Requests fail on all connections. This one makes room for a new one.
     AllFailing,
     Idle,
-    /// The peer takes no more requests on this connection.
+    /// The server takes no more requests on this connection.
     GoingAway,
 }
 
@@ -126,7 +126,7 @@ pub(super) fn judge(this: &Signs, peers: &[Signs], limits: HealthLimits, is_star
     {
         return Verdict::Break(Reason::PingUnanswered);
     }
-    // The ping shows that the peer is silent, and not only slow to answer the requests.
+    // The ping shows that the server is silent, and not only slow to answer the requests.
     let is_pong_due = ping_waiting.is_some_and(|waiting| waiting >= limits.probe_after());
     if this.hung_for >= limits.read_hang_limit && is_pong_due {
         return Verdict::Break(Reason::ReadHang);

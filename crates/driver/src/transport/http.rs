@@ -29,7 +29,7 @@ use super::connections::{Connections, Lease};
 use super::flight::Flight;
 use super::http1::{Http1Delivery, Http1Lease};
 use super::http2::{Exchange, NotTaken};
-use super::limits::{CONNECTIONS_TRIED_MAX, ENDPOINTS_MAX};
+use super::limits::{CONNECTIONS_TRIED_MAX, ENDPOINT_UNUSED_MIN, ENDPOINTS_MAX};
 use super::options::{BadHttpOptions, HttpOptions};
 use super::progress::Progress;
 use super::resends::Resends;
@@ -100,20 +100,32 @@ impl HttpTransport {
         if let Some(connections) = find(&endpoints, endpoint) {
             return Ok(connections);
         }
-        if endpoints.len() == ENDPOINTS_MAX {
-            let text =
-                format!("{endpoint}: there are connections to {ENDPOINTS_MAX} other endpoints already");
+        let mut grown = Vec::clone(&endpoints);
+        if grown.len() >= ENDPOINTS_MAX && !forget_unused(&mut grown, Instant::now()) {
+            let text = format!("{endpoint}: there are connections to {ENDPOINTS_MAX} other endpoints in use");
             return Err(Failure::new(FailureKind::Connect, Sent::No, text));
         }
         self.connector.check_allowed(endpoint)?;
         let opener = EndpointOpener::new(Arc::clone(&self.connector), endpoint.clone());
         let connections = Connections::new(endpoint.clone(), Arc::new(opener), self.connector.options())?;
         let connections = Arc::new(connections);
-        let mut grown = Vec::clone(&endpoints);
         grown.push(Arc::clone(&connections));
         self.endpoints.store(Arc::new(grown));
         Ok(connections)
     }
+}
+
+/// Removes the endpoint that was unused for the longest time. Returns whether there was one that may
+/// be forgotten.
+fn forget_unused(endpoints: &mut Vec<Arc<Connections>>, now: Instant) -> bool {
+    let unused = |connections: &Arc<Connections>| {
+        connections.unused_for(now).filter(|unused| *unused >= ENDPOINT_UNUSED_MIN)
+    };
+    let longest = (0..endpoints.len()).max_by_key(|index| unused(&endpoints[*index]));
+    let Some(longest) = longest.filter(|index| unused(&endpoints[*index]).is_some()) else { return false };
+    let forgotten = endpoints.remove(longest);
+    tracing::debug!(endpoint = %forgotten.endpoint, "the connections to an unused endpoint are closed");
+    true
 }
 
 /// Sends a request, and sends it again on another connection where that is safe. The request is

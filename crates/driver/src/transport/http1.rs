@@ -7,8 +7,9 @@
 //! order of the requests; a connection whose answer was not read to its end is closed
 //! and not used again.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -44,6 +45,10 @@ pub(super) struct Http1Connection {
     probe: Arc<Probe>,
     /// The number of the connection in its pool, from one; `None` before its first request.
     number: Option<u32>,
+    /// When the connection was opened or given back.
+    idle_since: Instant,
+    /// When a request asked whether the connection is usable, and gave up before the answer.
+    asked_at: Option<Instant>,
 }
 
 /// Asks the task of a connection whether it makes progress.
@@ -51,6 +56,8 @@ pub(super) struct Http1Connection {
 struct Probe {
     asked: Notify,
     answered: Notify,
+    /// Whether the last probe was answered.
+    is_answered: AtomicBool,
 }
 
 impl Http1Connection {
@@ -72,7 +79,9 @@ impl Http1Connection {
                 () = answering.answer() => {}
             }
         });
-        Ok(Http1Connection { sender, switch, _task: task, runtime: current_runtime(), probe, number: None })
+        let (runtime, idle_since) = (current_runtime(), Instant::now());
+        let (number, asked_at) = (None, None);
+        Ok(Http1Connection { sender, switch, _task: task, runtime, probe, number, idle_since, asked_at })
     }
 
     /// Whether the connection is open, and its task runs. A task on another runtime has
@@ -82,13 +91,22 @@ impl Http1Connection {
             return self.sender.ready().await.is_ok();
         }
         let asking = async {
+            self.probe.is_answered.store(false, Ordering::SeqCst);
             self.probe.asked.notify_one();
             self.sender.ready().await.is_ok() && {
-                self.probe.answered.notified().await;
+                while !self.probe.is_answered.load(Ordering::SeqCst) {
+                    self.probe.answered.notified().await;
+                }
                 true
             }
         };
         timeout(RESUME_GRACE, asking).await.unwrap_or(false)
+    }
+
+    /// Whether a request on another runtime has asked this connection and gave up, and the
+    /// connection has not answered since.
+    fn is_unanswered(&self, runtime: runtime::Id) -> bool {
+        self.asked_at.is_some() && self.runtime != runtime && !self.probe.is_answered.load(Ordering::SeqCst)
     }
 }
 
@@ -97,6 +115,7 @@ impl Probe {
     async fn answer(&self) {
         loop {
             self.asked.notified().await;
+            self.is_answered.store(true, Ordering::SeqCst);
             self.answered.notify_one();
         }
     }
@@ -148,7 +167,8 @@ impl Http1Pool {
 
     /// Adds an idle connection to the pool, unless the connection is closed or the pool is
     /// full.
-    pub(super) fn add_idle(&self, connection: Http1Connection) {
+    pub(super) fn add_idle(&self, mut connection: Http1Connection) {
+        connection.idle_since = Instant::now();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < self.connections_max && !connection.sender.is_closed() {
             idle.push(connection);
@@ -161,33 +181,70 @@ impl Http1Pool {
         (self.connections_max - self.permits.available_permits(), idle)
     }
 
+    /// How long ago a connection was given back; `None` when no connection is idle.
+    pub(super) fn idle_for(&self, now: Instant) -> Option<Duration> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.iter().map(|connection| now.saturating_duration_since(connection.idle_since)).min()
+    }
+
     /// Closes the idle connections of all runtimes but this one.
     fn discard_idle_except_of(&self, runtime: runtime::Id) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let discarded = idle.extract_if(.., |connection| connection.runtime != runtime).collect::<Vec<_>>();
         drop(idle);
+        // The connection that did not answer is closed, too.
         let count = discarded.len() + 1;
         tracing::info!(count, "idle HTTP/1.1 connections of other runtimes are closed: one did not answer");
     }
 
-    fn pop_idle(&self) -> Option<Http1Connection> {
+    /// The most recently used idle connection for a request on this runtime. While a connection of
+    /// another runtime has not answered a probe, the connections of that runtime are left alone. If
+    /// it has not answered for [`RESUME_GRACE`], they are closed.
+    fn pop_idle(&self, runtime: runtime::Id) -> Option<Http1Connection> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.pop()
+        if idle.iter().all(|connection| connection.asked_at.is_none()) {
+            return idle.pop();
+        }
+        let asked = |connection: &Http1Connection| {
+            connection
+                .asked_at
+                .filter(|_| connection.is_unanswered(runtime))
+                .map(|at| (connection.runtime, at))
+        };
+        let unanswered: Vec<_> = idle.iter().filter_map(asked).collect();
+        let is_late =
+            |id| unanswered.iter().any(|(runtime, at)| *runtime == id && at.elapsed() >= RESUME_GRACE);
+        let closed = idle.extract_if(.., |connection| is_late(connection.runtime)).collect::<Vec<_>>();
+        let is_left = |connection: &Http1Connection| {
+            unanswered.iter().any(|(runtime, _)| *runtime == connection.runtime)
+        };
+        let index = idle.iter().rposition(|connection| !is_left(connection));
+        let popped = index.map(|index| idle.remove(index));
+        drop((idle, closed));
+        popped
+    }
+
+    /// Puts a connection back that has not answered a probe.
+    fn return_unanswered(&self, connection: Http1Connection) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
     }
 }
 
 impl<'a> ConnectionPermit<'a> {
     /// Takes the most recently used idle connection that is still open and whose task runs;
-    /// `None` when there is none. When a connection of another runtime does not answer, or the
-    /// caller gives up before it does, all idle connections of other runtimes are closed. So only
-    /// one request waits for connections whose runtimes make no progress, however many there are.
+    /// `None` when there is none. When a connection of another runtime does not answer in time, all
+    /// idle connections of other runtimes are closed. When the caller gives up before that time,
+    /// other requests leave the connections of that runtime alone until it answers. So only one
+    /// request waits for connections whose runtimes make no progress, however many there are.
     pub(super) async fn take_idle(&self) -> Option<Http1Connection> {
         // The loop ends, because each idle connection is taken once.
-        while let Some(idle) = self.pool.pop_idle() {
-            let mut asked =
-                AskedConnection { pool: self.pool, runtime: current_runtime(), connection: Some(idle) };
+        let runtime = current_runtime();
+        while let Some(idle) = self.pool.pop_idle(runtime) {
+            let (pool, asked_at, connection) = (self.pool, Instant::now(), Some(idle));
+            let mut asked = AskedConnection { pool, runtime, asked_at, connection };
             let connection = asked.connection.as_mut()?;
             if connection.is_usable().await {
+                connection.asked_at = None;
                 return asked.connection.take();
             }
         }
@@ -200,23 +257,28 @@ impl<'a> ConnectionPermit<'a> {
     }
 }
 
-/// An idle connection that is asked whether it is usable. When this value is dropped before the
-/// connection has answered, and the connection is open, its runtime probably makes no progress.
+/// An idle connection that is asked whether it is usable. When the connection is open and has not
+/// answered in time, its runtime probably makes no progress.
 struct AskedConnection<'a> {
     pool: &'a Http1Pool,
     /// The runtime of the request.
     runtime: runtime::Id,
+    asked_at: Instant,
     /// `None` after it has answered.
     connection: Option<Http1Connection>,
 }
 
 impl Drop for AskedConnection<'_> {
     fn drop(&mut self) {
-        let is_open = |connection: Http1Connection| {
+        let is_open = |connection: &Http1Connection| {
             connection.runtime != self.runtime && !connection.sender.is_closed()
         };
-        if self.connection.take().is_some_and(is_open) {
+        let Some(mut connection) = self.connection.take().filter(is_open) else { return };
+        if self.asked_at.elapsed() >= RESUME_GRACE {
             self.pool.discard_idle_except_of(self.runtime);
+        } else {
+            connection.asked_at = Some(self.asked_at);
+            self.pool.return_unanswered(connection);
         }
     }
 }

@@ -78,6 +78,7 @@ where
         .handshake::<_, Bytes>(Listening::new(io, Arc::clone(&vitals)))
         .await?;
     let mut pings = connection.ping_pong().expect("nothing else has taken it");
+    // The pong comes after the peer's settings, which say how many streams the peer allows.
     let is_limit_known = support == Http2Support::Assumed;
     if is_limit_known {
         wait_for_pong(&mut connection, &mut pings).await?;
@@ -220,8 +221,8 @@ impl Reservation {
     }
 
     /// The failure of a request whose deadline has passed. If nothing at all arrived on the
-    /// connection since the request began, the connection is at fault, and with it all its
-    /// other requests.
+    /// connection since the request began, the connection is at fault. Then the failure is part of
+    /// the incident of this silence, as are the failures of the connection's other requests.
     pub(super) fn timeout_failure(&self, progress: Progress, began_at: Instant) -> Failure {
         let core = &self.shard.core;
         if progress == Progress::Accepted && began_at.elapsed() >= PATIENCE {

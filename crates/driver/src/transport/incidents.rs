@@ -82,7 +82,7 @@ mod tests {
     /// A connection that lives on is silent twice, minutes apart. Then the server restarts,
     /// and all its connections end together.
     #[test]
-    fn two_silences_are_two_incidents_and_an_end_belongs_to_the_other_ends() {
+    fn two_silences_are_two_incidents_and_connections_that_end_together_share_one() {
         let (endpoint, start) = (Incidents::default(), Instant::now());
         let (first, second) = (ShardIncidents::default(), ShardIncidents::default());
         let vitals = Vitals::new(start);

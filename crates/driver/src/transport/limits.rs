@@ -60,7 +60,12 @@ pub(super) const CONNECTIONS_TRIED_MAX: u32 = 3;
 /// The most endpoints that a transport has connections to. An account has one endpoint per
 /// region, and the service has fewer than a hundred regions. The accounts of a driver runtime
 /// share the transport, so the limit is for the regions of all these accounts together.
+/// When it is reached, the endpoint that was unused for the longest time is forgotten.
 pub(super) const ENDPOINTS_MAX: usize = 256;
+
+/// An endpoint may be forgotten when no request has used it for this long. It may belong to an
+/// account whose drivers were dropped. If it is used again, its connections are opened anew.
+pub(super) const ENDPOINT_UNUSED_MIN: Duration = Duration::from_secs(60);
 
 /// The most addresses that are tried for one host name.
 pub(super) const ADDRESSES_MAX: usize = 8;

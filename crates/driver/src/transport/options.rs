@@ -59,7 +59,8 @@ pub struct HttpOptions {
     /// 5 s).
     pub connect_timeout: Duration,
     /// The time between HTTP/2 pings, also while the connection is idle (default 1 s). With
-    /// `None`, a connection is pinged only once, when it was opened.
+    /// `None`, a connection is pinged only when it was opened, and when requests wait and nothing
+    /// arrives.
     pub ping_interval: Option<Duration>,
     /// How long to wait for the answer to a ping before the connection is closed
     /// (default 2 s). A connection on which anything else arrives meanwhile is kept.
@@ -161,7 +162,7 @@ impl HttpOptions {
         self
     }
 
-    /// Sets the time between HTTP/2 pings; `None` for one ping only.
+    /// Sets the time between HTTP/2 pings; `None` for no regular pings.
     pub fn with_ping_interval(mut self, interval: impl Into<Option<Duration>>) -> Self {
         self.ping_interval = interval.into();
         self
@@ -281,10 +282,10 @@ impl HttpOptions {
                  connections that work would be closed; 2 s suit most networks",
             ));
         }
-        let has_own_tls = self.ca_pem.iter().any(|byte| !byte.is_ascii_whitespace())
+        let has_tls_options = self.ca_pem.iter().any(|byte| !byte.is_ascii_whitespace())
             || self.client_certificate.is_some()
             || self.crypto_provider.is_some();
-        if self.tls_config.is_some() && has_own_tls {
+        if self.tls_config.is_some() && has_tls_options {
             return Err(BadHttpOptions::new(
                 "tls_config replaces the driver's TLS: set authorities, client certificates and cryptography \
                  in that configuration, not in the other options",

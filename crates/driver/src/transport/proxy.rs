@@ -119,8 +119,8 @@ impl Proxy {
     }
 }
 
-/// The value of `Proxy-Authorization` for `user:password`; `None` when the text is not
-/// percent-encoded UTF-8.
+/// The value of `Proxy-Authorization` for `user:password`; `None` when a `%` is not followed by
+/// two hexadecimal digits.
 fn basic(credentials: &str) -> Option<Zeroizing<String>> {
     let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
     let mut plain = percent_decoded(user)?;

@@ -17,12 +17,13 @@ use tokio::time::Instant;
 
 use super::connections::Connections;
 use super::faults::{Fault, Switch};
-use super::health::Signs;
+use super::health::{HealthLimits, Signs};
 use super::http::RequestParts;
 use super::http2::NewHttp2;
 use super::incidents::ShardIncidents;
 use super::limits::STREAMS_AT_FIRST;
 use super::slots::Slots;
+use super::starvation::Starvation;
 use super::statistics::ShardStatistics;
 use super::supervise::supervise;
 use super::task::AbortOnDrop;
@@ -34,6 +35,7 @@ use crate::pulse::Pulse;
 pub(super) struct Shard {
     pub(super) core: Arc<ShardCore>,
     #[cfg_attr(not(feature = "fault-injection"), expect(dead_code, reason = "only faults use it"))]
+    /// With this, an injected fault changes how the socket behaves, for example mutes it.
     pub(super) switch: Switch,
     sender: SendRequest<Bytes>,
     _task: AbortOnDrop,
@@ -47,6 +49,8 @@ pub(super) struct ShardCore {
     pub(super) vitals: Arc<Vitals>,
     /// Shows whether the connection's task still makes progress.
     pub(super) pulse: Pulse,
+    /// Whether the connection's task gets too little CPU.
+    pub(super) starvation: Starvation,
     incidents: ShardIncidents,
     /// Asks for a ping.
     pub(super) ping_wanted: Notify,
@@ -56,7 +60,13 @@ pub(super) struct ShardCore {
 
 impl Shard {
     /// Starts the task that drives and supervises the connection.
-    pub(super) fn start(number: u64, new: NewHttp2, streams_max: u32, owner: &Weak<Connections>) -> Self {
+    pub(super) fn start(
+        number: u64,
+        new: NewHttp2,
+        streams_max: u32,
+        limits: HealthLimits,
+        owner: &Weak<Connections>,
+    ) -> Self {
         let streams = if new.is_limit_known {
             streams_allowed(&new.sender, streams_max)
         } else {
@@ -67,6 +77,7 @@ impl Shard {
             slots: Slots::new(streams),
             vitals: Arc::clone(&new.vitals),
             pulse: Pulse::new(Instant::now()),
+            starvation: Starvation::new(Instant::now(), limits.read_hang_limit),
             incidents: ShardIncidents::default(),
             ping_wanted: Notify::new(),
             is_used: AtomicBool::new(false),
@@ -93,7 +104,8 @@ impl ShardCore {
         Signs::read(self.number, self.slots.view(), &self.vitals, now)
     }
 
-    /// The connection as it takes a request.
+    /// Describes this connection for the diagnostics of a request that it takes now. From then on
+    /// the connection counts as used.
     pub(super) fn carrier(&self) -> Carrier {
         Carrier {
             protocol: Protocol::Http2,
@@ -103,12 +115,13 @@ impl ShardCore {
         }
     }
 
-    /// The incident by which this connection ended.
+    /// The incident of this connection's end. All requests that fail by it have the same incident,
+    /// so that they count as one failure.
     pub(super) fn end_incident(&self, owner: &Connections) -> Incident {
         self.incidents.end(&owner.incidents, Instant::now())
     }
 
-    /// The incident of this connection, from which nothing arrives though requests wait.
+    /// The incident of requests that give up because nothing arrives on this connection.
     pub(super) fn silence_incident(&self, owner: &Connections) -> Incident {
         self.incidents.silence(&owner.incidents, &self.vitals, Instant::now())
     }
@@ -127,7 +140,7 @@ pub(super) fn streams_allowed(sender: &SendRequest<Bytes>, streams_max: u32) -> 
 /// Whether the connection takes requests: it has not ended, and the peer has not sent
 /// GOAWAY.
 pub(super) fn takes_requests(sender: &mut SendRequest<Bytes>) -> bool {
-    // Only a sender that has sent a request itself may have to wait.
+    // `Pending` does not occur: only a sender that has sent a request itself can be pending.
     !matches!(sender.poll_ready(&mut Context::from_waker(Waker::noop())), std::task::Poll::Ready(Err(_)))
 }
 

@@ -1,22 +1,38 @@
-//! Notices when this process gets too little CPU: a timer then fires late. In such a time
-//! an answer may have arrived long before this process reads it, so silence says nothing
-//! about the peer, and no connection is evicted.
+//! Notices when the runtime of a connection gets too little CPU: a timer then fires late. In such a
+//! time an answer may have arrived long before this process reads it, so silence says nothing
+//! about the peer, and the connection is not evicted.
+//!
+//! Each connection notices this for itself, because a process may have several runtimes: one that
+//! is late, such as one that is only run during a call, says nothing about the others.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::vitals::Vitals;
+
 /// A timer that fires later than this shows starvation. A runtime with idle cores fires
-/// timers within 2 ms, and one that uses 90 % of its CPU mostly within some tens.
+/// timers within 2 ms, and one that uses 90 % of its CPU mostly within some tens of
+/// milliseconds.
 const LATE: Duration = Duration::from_millis(100);
 
-/// How late the timers of this process fire.
+/// How often in a row the eviction of a connection may be held back without a byte from its peer.
+/// A runtime that is only run during a call is late at the beginning of every call, and a call may
+/// be shorter than the hold. A connection that is dead must be evicted then, too.
+const UNHEARD_HOLDS_MAX: u32 = 3;
+
+/// How late the timers of a connection fire.
 #[derive(Debug)]
 pub(super) struct Starvation {
     from: Instant,
+    /// When a late timer last began to hold evictions back, or would have without
+    /// [`UNHEARD_HOLDS_MAX`], in nanoseconds since `from`; 0 before that.
+    since: AtomicU64,
     /// Until when evictions are held back, in nanoseconds since `from`.
     until: AtomicU64,
+    /// How often in a row evictions were held back without a byte from the peer.
+    unheard_holds: AtomicU32,
     /// How long one late timer holds evictions back. Within this time a peer that works is
     /// heard again.
     hold: Duration,
@@ -24,15 +40,33 @@ pub(super) struct Starvation {
 
 impl Starvation {
     pub(super) fn new(now: Instant, hold: Duration) -> Self {
-        Starvation { from: now, until: AtomicU64::new(0), hold }
+        Starvation {
+            from: now,
+            since: AtomicU64::new(0),
+            until: AtomicU64::new(0),
+            unheard_holds: AtomicU32::new(0),
+            hold,
+        }
     }
 
-    /// Notes that a timer fired at `now` that was due at `due`.
-    pub(super) fn timer_fired(&self, due: Instant, now: Instant) {
-        if now.saturating_duration_since(due) > LATE {
-            tracing::debug!(late = ?now.saturating_duration_since(due), "a timer fired late");
-            self.until.fetch_max(self.nanos(now + self.hold), Ordering::Relaxed);
+    /// Notes that a timer of the connection fired at `now` that was due at `due`. Only the task of
+    /// the connection calls this.
+    pub(super) fn timer_fired(&self, due: Instant, now: Instant, vitals: &Vitals) {
+        if now.saturating_duration_since(due) <= LATE {
+            return;
         }
+        tracing::debug!(late = ?now.saturating_duration_since(due), "a timer fired late");
+        if !self.is_starved(now) {
+            let last_hold =
+                self.from + Duration::from_nanos(self.since.swap(self.nanos(now), Ordering::Relaxed));
+            let holds = self.unheard_holds.load(Ordering::Relaxed);
+            let holds = if vitals.heard_since(last_hold) { 1 } else { holds.saturating_add(1) };
+            self.unheard_holds.store(holds, Ordering::Relaxed);
+            if holds > UNHEARD_HOLDS_MAX {
+                return;
+            }
+        }
+        self.until.fetch_max(self.nanos(now + self.hold), Ordering::Relaxed);
     }
 
     /// Whether evictions are held back.
@@ -52,12 +86,27 @@ mod tests {
     #[test]
     fn a_late_timer_holds_evictions_back_for_a_while() {
         let (from, second) = (Instant::now(), Duration::from_secs(1));
-        let starvation = Starvation::new(from, 2 * second);
-        starvation.timer_fired(from, from + LATE);
+        let (starvation, vitals) = (Starvation::new(from, 2 * second), Vitals::new(from));
+        starvation.timer_fired(from, from + LATE, &vitals);
         assert!(!starvation.is_starved(from + LATE));
-        starvation.timer_fired(from, from + second);
+        starvation.timer_fired(from, from + second, &vitals);
         assert!(starvation.is_starved(from + second));
         assert!(starvation.is_starved(from + 3 * second - LATE));
         assert!(!starvation.is_starved(from + 3 * second));
+    }
+
+    /// The runtime is run for a moment once a minute.
+    #[test]
+    fn a_silent_peer_does_not_hold_evictions_back_for_ever() {
+        let (from, minute) = (Instant::now(), Duration::from_secs(60));
+        let (starvation, vitals) = (Starvation::new(from, Duration::from_secs(2)), Vitals::new(from));
+        let mut call = |number: u32| {
+            let now = from + number * minute;
+            starvation.timer_fired(now - minute, now, &vitals);
+            starvation.is_starved(now)
+        };
+        assert_eq!([1, 2, 3, 4, 5].map(&mut call), [true, true, true, false, false]);
+        vitals.hear(from + 5 * minute + Duration::from_secs(1));
+        assert_eq!([6, 7, 8, 9].map(call), [true, true, true, false]);
     }
 }

@@ -51,7 +51,7 @@ pub(super) async fn supervise(new: NewHttp2, core: Arc<ShardCore>, owner: Weak<C
             let was_stuck = core.pulse.is_stuck(now);
             core.pulse.expect_at(now + tick(&core, limits));
             let Some(owner) = owner.upgrade() else { return pending().await };
-            owner.starvation.timer_fired(due, now);
+            core.starvation.timer_fired(due, now, &core.vitals);
             adjust();
             if was_stuck {
                 // Requests may wait because this connection seemed to be stuck.
@@ -90,7 +90,8 @@ fn check(
     now: Instant,
 ) -> Option<Reason> {
     let verdict = owner.judge(core, now);
-    // A connection that is taken out of use keeps its mark, so that it gets no waiting requests.
+    // A suspect connection that is taken out of use stays marked as suspect, so that it gets no
+    // waiting requests.
     let stays = matches!(verdict, Verdict::Keep | Verdict::Suspect | Verdict::Retire(Reason::Idle));
     if stays && core.slots.set_suspect(verdict == Verdict::Suspect) {
         tracing::debug!(number = core.number, ?verdict, "an HTTP/2 connection fell silent or recovered");

@@ -35,6 +35,7 @@ impl Transport for OneAnsweringHost {
         if host.ends_with(".azure.com") && host != self.host {
             return Err(faults::unreachable());
         }
+        // The host is not one of the service's, so it is the server's own.
         if host != self.host {
             return self.server.embedded().transport().send_boxed(request).await;
         }
@@ -48,7 +49,7 @@ impl Transport for OneAnsweringHost {
     }
 }
 
-/// The first guess of the tests, which is the host of another account.
+/// The host name that the driver guesses first for a region. It belongs to another account.
 const FOREIGN_HOST: &str = "shop-northeurope.documents.azure.com";
 
 /// Opens an account of which only this host answers.
@@ -66,10 +67,11 @@ async fn open_with_answering_host(
 
 #[tokio::test(start_paused = true)]
 async fn an_account_is_read_from_a_preferred_region_when_its_own_address_fails() {
-    let nobody = || Err(faults::unreachable());
-    let driver = open_with_answering_host("shop-westus.documents.azure.com", nobody()).await.unwrap();
+    let no_other_account = || Err(faults::unreachable());
+    let driver =
+        open_with_answering_host("shop-westus.documents.azure.com", no_other_account()).await.unwrap();
     assert_eq!(driver.account().read_regions[0].name(), WEST);
-    let error = open_with_answering_host("no.such.host", nobody()).await.unwrap_err();
+    let error = open_with_answering_host("no.such.host", no_other_account()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Transport);
     let attempt = error.diagnostics().attempts().next().unwrap();
     assert_eq!(
@@ -162,7 +164,7 @@ async fn open_after(failures: u32, failure: fn() -> Result<Response, Failure>) -
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_account_is_read_again_when_a_driver_opens() {
+async fn opening_a_driver_retries_the_read_of_the_account() {
     for failure in [|| Err(faults::unreachable()), || Ok(faults::refusal(503, 0, None))] {
         open_after(3, failure).await.unwrap();
         open_after(4, failure).await.unwrap_err();

@@ -69,7 +69,7 @@ fn hedged() -> OperationOptions {
     OperationOptions::default().with_hedging(Hedging::Fixed(Duration::from_millis(20)))
 }
 
-/// Creates a document in one region, from another process with a session of its own.
+/// Creates a document in one region, with another driver that has a session of its own.
 async fn create_in(world: &World, region: &str, id: &str) {
     let other = world.other_driver(prefers_east()).await;
     let target = Target::items(&other.container("shop", "orders"));
@@ -79,8 +79,8 @@ async fn create_in(world: &World, region: &str, id: &str) {
     other.execute(&create, &options).await.unwrap();
 }
 
-/// The defect: East was slow, and a hedge at West answered. The change that West had number
-/// n + 1 for was seen. The change with number n + 1 in East was never seen.
+/// The defect: East was slow, and a hedge at West answered. The change with number n + 1 in West
+/// was seen. The change with number n + 1 in East was never seen.
 #[tokio::test(start_paused = true)]
 async fn a_slow_region_makes_a_change_feed_skip_nothing() {
     let world = three_regions(true).await;

@@ -69,7 +69,8 @@ async fn operations_with_short_timeouts_learn_a_container_together() {
         timeouts += 1;
         assert!(timeouts < 10, "the container is never learnt");
     }
-    // One page of ranges and one answer that there are no more, while the container is read.
+    // The ranges take two requests of 150 ms: one page, and an answer that there are no more. The
+    // container is read at the same time.
     assert_eq!(timeouts, 3);
 }
 
@@ -119,7 +120,7 @@ async fn waiting_tasks_share_one_failure() {
     }
     assert_eq!(world.requests("container").await - before, 1);
     world.clear_faults().await;
-    assert!(world.run(&world.read("1")).await.unwrap_err().is_not_found(), "the failure was kept");
+    assert!(world.run(&world.read("1")).await.unwrap_err().is_not_found(), "the failure is not kept");
 }
 
 #[tokio::test(start_paused = true)]

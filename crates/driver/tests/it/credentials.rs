@@ -83,6 +83,7 @@ async fn the_wrong_key_is_refused_at_once() {
     let error = open(&server, Credential::emulator()).await.unwrap_err();
     assert_eq!((error.kind(), error.status()), (ErrorKind::Service, Some(Status::new(401, 0))), "{error}");
     assert_eq!(error.diagnostics().attempts().count(), 1, "a wrong key stays wrong");
+    // The emulator's key begins with this text.
     assert!(!format!("{error:?}").contains("C2y6yDjf"), "{error:?}");
     server.close().await;
 }
@@ -161,6 +162,29 @@ async fn waiting_for_a_token_ends_with_the_operation() {
     server.close().await;
 }
 
+/// A token source that answers after some seconds, such as a command line tool.
+struct Slow(Duration);
+
+impl TokenSource for Slow {
+    fn token<'a>(&'a self, _scope: &'a str) -> TokenFuture<'a> {
+        Box::pin(async move {
+            tokio::time::sleep(self.0).await;
+            Ok(AccessToken::new("text", SystemTime::now() + Duration::from_secs(3600)))
+        })
+    }
+}
+
+/// A region has 5 s to answer a read of the account. The token takes longer.
+#[tokio::test(start_paused = true)]
+async fn a_driver_opens_with_a_slow_token_source() {
+    let server = server(AuthMode::Any).await;
+    for seconds in [6, 25] {
+        let credential = Credential::token_source(Arc::new(Slow(Duration::from_secs(seconds))));
+        open(&server, credential).await.unwrap();
+    }
+    server.close().await;
+}
+
 /// A token may be revoked, or have expired by the service's clock.
 #[tokio::test(start_paused = true)]
 async fn a_refused_token_is_replaced_once() {
@@ -185,11 +209,11 @@ async fn a_refused_token_is_replaced_once() {
 
     refuse(1).await;
     let error = driver.execute(&create("b"), &options).await.unwrap_err();
-    assert_eq!((error.status(), requests()), (Some(Status::new(401, 0)), 2), "a fresh token was replaced");
+    assert_eq!((error.status(), requests()), (Some(Status::new(401, 0)), 2), "a fresh token is not replaced");
 
     tokio::time::advance(Duration::from_secs(60)).await;
     refuse(2).await;
     let error = driver.execute(&create("c"), &options).await.unwrap_err();
-    assert_eq!((error.status(), requests()), (Some(Status::new(401, 0)), 3), "more than one retry");
+    assert_eq!((error.status(), requests()), (Some(Status::new(401, 0)), 3), "there is only one retry");
     server.close().await;
 }

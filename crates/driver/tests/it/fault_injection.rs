@@ -225,6 +225,7 @@ async fn all_requests_of_a_dropped_connection_fail_with_one_incident() {
 async fn delays_and_slow_bodies_take_their_time_and_keep_the_deadline() {
     for protocol in [Protocol::Http2, Protocol::Http1] {
         let scene = Scene::new(protocol).await;
+        // The ten bytes of the body take 150 ms at 66 bytes per second.
         for rule in [r#"{"delayMs":150}"#, r#"{"bodyBytesPerSecond":66}"#] {
             let began = Instant::now();
             let (answer, reached, is_connection_new) = scene.inject(rule).await;

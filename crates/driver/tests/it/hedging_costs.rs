@@ -103,7 +103,11 @@ async fn a_throttled_region_has_not_lost_the_race() {
             response.diagnostics.regions().into_iter().map(|region| region.name()).collect();
         assert_eq!(regions, [EAST, WEST], "East is asked first, and West answers");
         let lost = response.diagnostics.attempts().next().unwrap();
-        assert_eq!((lost.region.name(), lost.throttled), (EAST, 1), "the throttled answer is told");
+        assert_eq!(
+            (lost.region.name(), lost.throttled),
+            (EAST, 1),
+            "the throttled answer is in the diagnostics"
+        );
     }
 }
 

@@ -209,7 +209,7 @@ async fn a_lost_create_of_a_partition_is_found_by_its_witness() {
     let response = failover.run(&create).await.unwrap();
     assert_eq!(document(&response)["stamp"], "mine");
     assert!(response.diagnostics.resolution().is_some(), "{:?}", response.diagnostics);
-    // The same when the partition moves right after the create was applied.
+    // The create is also found if the partition moves right after it was applied.
     let body = format!(r#"{{"id":"second","customer":"{moves}","stamp":"mine"}}"#);
     let create = Operation::new(Verb::Create, Target::items(&orders), customer(moves), Bytes::from(body))
         .with_witness(witness("second"));
@@ -274,7 +274,8 @@ async fn writes_come_back_when_the_write_region_works_again() {
     }
     assert_eq!(regions_of(&failover.run(&unrepeatable).await.unwrap()), [EAST, NORTH, WEST]);
     assert_eq!(regions_of(&failover.run(&unrepeatable).await.unwrap()), [WEST]);
-    // The same while a write runs: it asks the write region again, though its breaker is open.
+    // The write region may also recover while a write runs. The write then asks it again, though
+    // its breaker is open.
     failover.fail_in_west(r#""status":503"#).await;
     for _ in 0..5 {
         assert!(failover.run(&unrepeatable).await.unwrap_err().is_ambiguous());
@@ -289,8 +290,8 @@ async fn writes_come_back_when_the_write_region_works_again() {
     assert!(started_at.elapsed() < Duration::from_secs(8), "{:?}", started_at.elapsed());
 }
 
-/// Only writes that may be repeated ask the write region again. A partition that gets none of
-/// them, but gets other writes, stays known.
+/// Only writes that may be repeated are sent to the write region again. The move of a partition
+/// that gets only other writes stays known, too.
 #[tokio::test(start_paused = true)]
 async fn a_move_stays_known_while_the_partition_is_written() {
     let failover = Failover::new().await;
@@ -350,8 +351,8 @@ async fn a_conditional_write_asks_the_write_region_again_only_with_a_witness() {
 }
 
 /// A driver that has not written to the partition reads with the session of one that has. The
-/// other regions do not have the write yet, and only the region that takes the partition's
-/// writes answers a read that asks for the write region.
+/// other regions do not have the write yet. So the driver sends the read with a header that only
+/// the region that takes the partition's writes accepts.
 #[tokio::test(start_paused = true)]
 async fn a_read_of_a_session_finds_the_region_of_its_partition() {
     let failover = Failover::new().await;

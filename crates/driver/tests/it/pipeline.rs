@@ -72,7 +72,7 @@ async fn a_replica_without_resources_is_not_waited_for_like_throttling() {
     world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
     let before = tokio::time::Instant::now();
     let read = world.run(&world.read("1")).await.unwrap();
-    assert!(before.elapsed() < Duration::from_secs(5), "the driver waited as for throttling");
+    assert!(before.elapsed() < Duration::from_secs(5), "the driver does not wait as for throttling");
     let first = read.diagnostics.attempts().next().unwrap();
     assert_eq!(first.throttled, 0);
     assert!(matches!(first.outcome, Outcome::Answered(status::SYSTEM_RESOURCE_UNAVAILABLE)));

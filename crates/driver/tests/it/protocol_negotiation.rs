@@ -81,7 +81,7 @@ async fn http2_is_found_when_the_account_is_read_again() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), found).await.expect("the driver stays at HTTP/1.1");
+    tokio::time::timeout(Duration::from_secs(10), found).await.expect("the driver finds HTTP/2");
 }
 
 /// The other direction: an endpoint speaks HTTP/2, and after a restart HTTP/1.1 only.

@@ -63,8 +63,8 @@ async fn without_discovery_all_requests_go_to_the_accounts_own_endpoint() {
     }
 }
 
-/// A transport on which one host answers in the place of the server, and the account's own
-/// address does not answer.
+/// A transport on which `backup.example` leads to the server, and `account.example`, the
+/// account's own address, does not answer.
 struct OnlyBackupAnswers {
     server: TestServer,
 }

@@ -106,7 +106,8 @@ impl Transport for FailingRegion {
 }
 
 /// A connection with eight reads of one partition ends. For the circuit breaker this is one
-/// failure, so the region stays in use. A second connection that ends opens the breaker.
+/// failure, so the region stays in use. Two connections that end without a success between them
+/// open the breaker.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_connection_is_one_failure_for_the_circuit_breaker() {
     let world = three_regions().await;

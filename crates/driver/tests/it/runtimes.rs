@@ -87,6 +87,43 @@ fn runtime_of_one_thread() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
+/// The background task belongs to a runtime that makes no progress any more. An operation on
+/// another runtime starts the task again some seconds after an endpoint has failed.
+#[test]
+fn a_region_comes_back_though_nobody_runs_the_runtime_of_the_background_task() {
+    let (main, other) = (runtime(), runtime_of_one_thread());
+    let options = EmbeddedOptions::default().with_regions(three_regions());
+    let world = main.block_on(World::with(options, prefers_east()));
+    main.block_on(world.run(&world.write(Verb::Create, "1", "a"))).unwrap();
+    main.block_on(world.wait_for_replication());
+    let endpoint = main.block_on(endpoint_of_east(&world));
+    let is_down = Arc::new(AtomicBool::new(false));
+    let transport = OneEndpointDown {
+        server: world.server.embedded().transport(),
+        endpoint,
+        is_down: Arc::clone(&is_down),
+    };
+    let options = DriverOptions::default()
+        .with_preferred_regions([EAST])
+        .with_operation(OperationOptions::default().with_hedging(Hedging::Off))
+        .with_topology(TopologyOptions::default().with_unavailable_for(Duration::from_millis(100)));
+    let driver = other.block_on(world.server.driver_over(AnyTransport::foreign(transport), options));
+    assert_eq!(other.block_on(region_of_read(&world, &driver)).name(), EAST);
+    // The task ends its first round, and sleeps until the next one.
+    other.block_on(async { tokio::time::sleep(Duration::from_millis(100)).await });
+    is_down.store(true, Ordering::Relaxed);
+    assert_ne!(main.block_on(region_of_read(&world, &driver)).name(), EAST);
+    is_down.store(false, Ordering::Relaxed);
+    let before = Instant::now();
+    main.block_on(async {
+        while region_of_read(&world, &driver).await.name() != EAST {
+            assert!(before.elapsed() < Duration::from_secs(12), "the region stays unavailable");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    drop(other);
+}
+
 /// A transport on which the answers to requests of one kind are slow.
 struct SlowPath {
     server: InProcess,
@@ -139,20 +176,21 @@ fn a_container_is_learnt_though_nobody_runs_the_runtime_that_reads_it() {
     main.block_on(driver.execute(&read, &options)).unwrap();
     assert!(before.elapsed() < Duration::from_secs(8), "{:?}", before.elapsed());
 
-    // The first runtime runs again, and its task ends. The ranges that it has read are gone.
+    // The runtime `other` runs again, and its task ends. The ranges that this task has read no
+    // longer exist.
     let container = driver.container("shop", "orders");
     main.block_on(world.split("0"));
     let known = main.block_on(driver.metadata(&container)).unwrap();
     let split = main.block_on(driver.refresh_metadata(&container, &known)).unwrap();
     assert_eq!(split.ranges.iter().count(), 2);
-    assert!(driver.statistics().metadata_tasks > 0, "the task of the first runtime has not ended");
+    assert!(driver.statistics().metadata_tasks > 0, "the task on `other` has not ended");
     other.block_on(async {
         while driver.statistics().metadata_tasks > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     });
     let current = main.block_on(driver.metadata(&container)).unwrap();
-    assert_eq!(current.ranges.iter().count(), 2, "the older ranges were published");
+    assert_eq!(current.ranges.iter().count(), 2, "the older ranges are not published");
 }
 
 /// An operation that refreshes the account is not run any more, and is not dropped either.
@@ -210,6 +248,33 @@ fn a_connection_of_a_runtime_that_nobody_runs_is_replaced() {
     drop(other);
 }
 
+/// A runtime shuts down while it opens a connection that a request on another runtime waits for.
+/// The endpoint works, so that request opens a connection itself.
+#[test]
+fn a_runtime_that_ends_while_it_connects_does_not_fail_the_requests_of_other_runtimes() {
+    let (main, other) = (runtime(), runtime());
+    let peer = main.block_on(Peer::start("http", |number, stream| async move {
+        if number == 1 {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+        }
+        serve_http2(stream, 20, echo).await;
+    }));
+    let transport = Arc::new(HttpTransport::new(options_trusting_peers()).unwrap());
+    let (first, request) = (Arc::clone(&transport), peer.get());
+    other.spawn(async move { first.send(request).await });
+    let (second, request) = (Arc::clone(&transport), peer.get());
+    main.block_on(async {
+        while peer.connections() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    let waiting = main.spawn(async move { second.send(request).await });
+    main.block_on(async { tokio::time::sleep(Duration::from_millis(50)).await });
+    other.shutdown_timeout(Duration::from_secs(5));
+    main.block_on(waiting).unwrap().unwrap();
+    assert_eq!(peer.connections(), 2);
+}
+
 /// Idle HTTP/1.1 connections belong to a runtime that makes no progress any more. Requests on
 /// another runtime do not get them.
 #[test]
@@ -254,6 +319,32 @@ fn idle_http1_connections_of_a_dead_runtime_hold_up_one_request_at_most() {
         assert!(first.is_err(), "it waits for the answer of a runtime that nobody runs");
         transport.send(Request { deadline: soon(), ..peer.get() }).await.unwrap();
     });
+}
+
+/// A runtime that is busy for a moment has idle HTTP/1.1 connections. A request on another runtime
+/// gives up before the first of them could answer. The connections stay.
+#[test]
+fn a_request_that_gives_up_early_closes_no_idle_http1_connections() {
+    let (main, other) = (runtime(), runtime());
+    let peer = main.block_on(Peer::start("http", |_, stream| serve_http1(stream)));
+    let transport = HttpTransport::new(options_trusting_peers()).unwrap();
+    other.block_on(async {
+        let three =
+            tokio::join!(transport.send(peer.get()), transport.send(peer.get()), transport.send(peer.get()));
+        assert!(three.0.is_ok() && three.1.is_ok() && three.2.is_ok());
+    });
+    let idle = || transport.statistics().endpoints[0].http1_idle;
+    let idle_before = idle();
+    assert!(idle_before > 1);
+    other.spawn(async { std::thread::sleep(Duration::from_millis(150)) });
+    std::thread::sleep(Duration::from_millis(20));
+    let soon = Instant::now() + Duration::from_millis(30);
+    main.block_on(transport.send(Request { deadline: soon, ..peer.get() })).unwrap_err();
+    assert_eq!(idle(), idle_before);
+    std::thread::sleep(Duration::from_millis(250));
+    let connections = peer.connections();
+    main.block_on(transport.send(peer.get())).unwrap();
+    assert_eq!(peer.connections(), connections, "an idle connection is used");
 }
 
 /// The endpoint of the region East, as the driver's diagnostics name it.

@@ -179,7 +179,7 @@ async fn an_operation_has_a_span_below_the_callers_and_one_for_each_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_span_of_a_failed_operation_says_so_and_an_expected_refusal_is_no_error() {
+async fn the_span_of_a_failed_operation_says_so_and_an_expected_refusal_is_not_an_error() {
     let (collector, _guard) = collect();
     let world = World::new().await;
     world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();

@@ -30,7 +30,7 @@ use tokio::time::Instant;
 use self::worker::{Report, Worker};
 use crate::transport_peers::{alive_tasks, wait_for_task_count};
 
-/// The seeds without the environment variable.
+/// The seeds that run unless `STORM_SEEDS` is set.
 const SEEDS: Range<u64> = 1..3;
 const OPERATIONS: usize = 10_000;
 const WORKERS: usize = 64;
@@ -44,6 +44,7 @@ struct Storm {
     server: TestServer,
     faults: FaultInjector,
     driver: Driver,
+    /// The operations that have begun.
     begun: AtomicUsize,
     /// The faults that rules of earlier phases have injected.
     injected: AtomicU64,
@@ -52,7 +53,7 @@ struct Storm {
 }
 
 impl Storm {
-    /// Counts an operation that begins; `None` when there are enough. At the begin of each
+    /// Counts an operation that begins; `None` when there are enough. At the beginning of each
     /// phase the rules change.
     async fn next_operation(&self) -> Option<usize> {
         let number = self.begun.fetch_add(1, Ordering::SeqCst);
@@ -124,7 +125,8 @@ async fn run_workers(storm: &Arc<Storm>, seed: u64) -> Vec<Report> {
     workers.join_all().await
 }
 
-async fn weather(seed: u64) {
+/// Runs one storm, and checks what it leaves behind.
+async fn run_storm(seed: u64) {
     let (storm, tasks_before) = start(seed).await;
     let began = Instant::now();
     let reports = run_workers(&storm, seed).await;
@@ -190,6 +192,6 @@ fn ten_thousand_operations_in_a_storm_of_faults_end_right_and_leave_nothing() {
     for seed in seeds {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        runtime.block_on(weather(seed));
+        runtime.block_on(run_storm(seed));
     }
 }

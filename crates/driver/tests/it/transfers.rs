@@ -45,7 +45,7 @@ async fn diagnostics_name_the_connection_the_phases_and_the_range() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transport_of_the_application_tells_no_connection() {
+async fn diagnostics_name_no_connection_of_a_transport_that_the_application_implements() {
     let world = World::new().await;
     let created = world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
     let attempt = created.diagnostics.attempts().next().unwrap();

@@ -27,7 +27,7 @@ async fn read_account_of_server(scheme: &str) -> Response {
     let server = Server::start(options).await.unwrap();
     let ca = std::fs::read(server.ca_path().unwrap()).unwrap();
     let transport = HttpTransport::new(options_trusting_peers().with_ca_pem(ca)).unwrap();
-    // The peer only makes the request.
+    // This peer is only needed to build the request.
     let peer = Peer::start("http", |_, _| async {}).await;
     let endpoint = Endpoint::parse(&format!("{scheme}://localhost:{}", server.local_addr().port())).unwrap();
     let response = transport.send(Request { endpoint, ..peer.get() }).await.unwrap();
@@ -291,7 +291,7 @@ async fn the_authority_in_ssl_cert_file_is_trusted() {
     let options = ServerOptions { tls_dir: Some(directory), ..server_options() };
     let server = Server::start(options).await.unwrap();
     let endpoint = Endpoint::parse(&format!("https://localhost:{}", server.local_addr().port())).unwrap();
-    // The peer only makes the request.
+    // This peer is only needed to build the request.
     let peer = Peer::start("http", |_, _| async {}).await;
     let transport = HttpTransport::new(HttpOptions::default()).unwrap();
     let response = transport.send(Request { endpoint, ..peer.get() }).await.unwrap();

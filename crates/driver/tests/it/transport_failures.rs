@@ -19,7 +19,7 @@ async fn a_refused_connection_says_that_nothing_was_sent() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = Endpoint::parse(&format!("https://{}", listener.local_addr().unwrap())).unwrap();
     drop(listener);
-    // The peer only makes the request.
+    // This peer is only needed to build the request.
     let peer = Peer::start("http", |_, _| async {}).await;
     let failure = transport().send(Request { endpoint, ..peer.get() }).await.unwrap_err();
     check(&failure, FailureKind::Connect, Sent::No);
@@ -49,7 +49,7 @@ async fn an_unknown_authority_is_refused_with_advice_unless_the_options_accept_i
 #[tokio::test]
 async fn another_machine_is_not_reached_without_tls() {
     let endpoint = Endpoint::parse("http://192.0.2.1:8081").unwrap();
-    // The peer only makes the request.
+    // This peer is only needed to build the request.
     let peer = Peer::start("http", |_, _| async {}).await;
     let failure = transport().send(Request { endpoint, ..peer.get() }).await.unwrap_err();
     check(&failure, FailureKind::Connect, Sent::No);

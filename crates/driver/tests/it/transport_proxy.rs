@@ -21,7 +21,7 @@ pub(crate) struct TestProxy {
 }
 
 impl TestProxy {
-    /// A proxy that opens a tunnel, wherever the client wants to go, to this machine.
+    /// A proxy whose tunnels all lead to this machine, whatever host the client names.
     pub(crate) async fn start() -> TestProxy {
         TestProxy::answering("HTTP/1.1 200 Connection established\r\nvia: test\r\n\r\n").await
     }
@@ -73,7 +73,7 @@ impl TestProxy {
     }
 }
 
-/// Our server on a socket, with its authority.
+/// Our server on a socket, and the PEM certificate of its certificate authority.
 async fn server(directory: &ScratchDirectory) -> (Server, Vec<u8>) {
     let options = ServerOptions {
         auth: AuthMode::Off,
@@ -137,7 +137,8 @@ async fn odd_answers_of_a_proxy_open_the_tunnel_too() {
     server.drain(Duration::from_secs(5)).await;
 }
 
-/// The proxy decides where `localhost` is.
+/// Unknown certificates are accepted from this machine only. Behind a proxy, `localhost` may be
+/// another machine, because the proxy resolves the name.
 #[tokio::test]
 async fn behind_a_proxy_no_unknown_certificate_is_accepted() {
     let directory = ScratchDirectory::new();

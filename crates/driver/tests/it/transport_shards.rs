@@ -220,8 +220,8 @@ fn keep_busy(
 }
 
 /// Eight connections to the preferred region are full of reads and writes, when one of them
-/// falls silent. Its reads and its upserts end elsewhere, without another region, and no
-/// breaker opens.
+/// falls silent. Its reads and its upserts are answered on other connections to the same region,
+/// and no breaker opens.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_eight_connections_falls_silent_and_its_requests_go_elsewhere() {
     const READ_HANG_LIMIT: Duration = Duration::from_secs(2);

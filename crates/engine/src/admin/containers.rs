@@ -61,6 +61,7 @@ pub(crate) fn create_container(
             range_next: ranges.len() as u32,
             ranges,
             indexes: Vec::new(),
+            index_purges: Vec::new(),
             index_next: 0,
             logs_versions: false,
             lsn_first: catalog.account.lsn_first(transaction.now_milliseconds),

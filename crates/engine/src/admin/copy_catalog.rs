@@ -103,7 +103,8 @@ fn copy_offers(transaction: &mut Transaction<'_>, catalog: &mut Catalog, source:
 
 /// Adds a container of the source region, without documents.
 fn add_container(transaction: &mut Transaction<'_>, catalog: &mut Catalog, theirs: &Container) {
-    let mut container = Container { indexes: Vec::new(), index_next: 0, ..theirs.clone() };
+    let mut container =
+        Container { indexes: Vec::new(), index_purges: Vec::new(), index_next: 0, ..theirs.clone() };
     // The container is empty here, so its declared indexes are complete.
     add_declared_indexes(&mut container, true);
     let ranges = container.ranges.iter().map(|range| range.id);
@@ -128,8 +129,12 @@ fn change_container(
         split_counters(&mut state, theirs);
         transaction.put_state(ours.number(), &state);
     }
-    let mut container =
-        Container { indexes: ours.indexes.clone(), index_next: ours.index_next, ..theirs.clone() };
+    let mut container = Container {
+        indexes: ours.indexes.clone(),
+        index_purges: ours.index_purges.clone(),
+        index_next: ours.index_next,
+        ..theirs.clone()
+    };
     add_declared_indexes(&mut container, false);
     put_container(transaction, catalog, container);
     Ok(())

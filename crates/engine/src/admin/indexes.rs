@@ -1,4 +1,10 @@
-//! Registering the indexes of a container.
+//! Registering, retiring and removing the indexes of a container.
+//!
+//! The composite indexes of the policy exist always. Besides them a container has at most
+//! [`REQUESTED_MAX`] indexes that queries asked for. When another one is needed, the one that was
+//! not used for the longest time is retired: queries use it no longer, but writes still maintain it,
+//! because a query may have chosen it from an older snapshot of the catalog. After
+//! [`RETIRED_SECONDS`] it is removed, and maintenance removes its entries.
 
 use std::sync::Arc;
 
@@ -10,23 +16,110 @@ use crate::index::{self, IndexDefinition, IndexShape};
 use crate::refusal::Refusal;
 use crate::transaction::Transaction;
 
-/// The most indexes of a container. Each index makes every write more expensive.
-const INDEXES_MAX: usize = 32;
+/// The most indexes that queries asked for. Each index makes every write more expensive.
+const REQUESTED_MAX: usize = 32;
+/// An index that was used within this time is not retired. Otherwise queries of many kinds would
+/// make maintenance build indexes all the time.
+const UNUSED_SECONDS_MIN: u64 = 600;
+/// How long a retired index is still maintained: longer than a query waits for its turn and runs.
+const RETIRED_SECONDS: u64 = 300;
 
 /// Registers an index that is still to be filled. Returns its id, or `None` when the index
-/// exists already or the container has [`INDEXES_MAX`] indexes.
+/// exists already, or when the container has [`REQUESTED_MAX`] indexes that are all in use.
 pub(crate) fn add_index(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,
     shape: IndexShape,
 ) -> Result<Option<u16>, Refusal> {
-    let container = transaction.current(container)?;
-    if container.has_index(&shape) || container.indexes.len() >= INDEXES_MAX {
+    let (container, now) = (transaction.current(container)?, transaction.now);
+    if let Some(existing) = container.index(&shape) {
+        if existing.is_retired {
+            set_retired(transaction, &container, existing, false);
+        }
         return Ok(None);
     }
+    let requested = requested_indexes(&container);
+    let retired = match requested.len() < REQUESTED_MAX {
+        true => None,
+        false => match requested.into_iter().min_by_key(|index| index.last_use.seconds()) {
+            Some(index) if is_older(index, now, UNUSED_SECONDS_MIN) => Some(index),
+            _ => return Ok(None),
+        },
+    };
     let id = container.index_next;
-    update_container(transaction, &container, |container, _| push_index(container, shape, false));
+    if id == u16::MAX {
+        return Ok(None);
+    }
+    let container = match retired {
+        Some(index) => &set_retired(transaction, &container, index, true),
+        None => &container,
+    };
+    update_container(transaction, container, |container, _| push_index(container, shape, false));
     Ok(Some(id))
+}
+
+/// The indexes that queries asked for and that are not retired. Indexes that are still being filled
+/// count too.
+fn requested_indexes(container: &Container) -> Vec<&IndexDefinition> {
+    let declared = declared_indexes(container);
+    let is_requested = |index: &&IndexDefinition| !index.is_retired && !declared.contains(&index.shape);
+    container.indexes.iter().filter(is_requested).collect()
+}
+
+/// Whether an index can be replaced or removed: it is complete, and was not used for this long.
+fn is_older(index: &IndexDefinition, now: u64, seconds: u64) -> bool {
+    index.is_ready && now.saturating_sub(index.last_use.seconds()) >= seconds
+}
+
+fn set_retired(
+    transaction: &mut Transaction<'_>,
+    container: &Arc<Container>,
+    index: &IndexDefinition,
+    is_retired: bool,
+) -> Arc<Container> {
+    index.last_use.note(transaction.now);
+    let id = index.id;
+    update_container(transaction, container, |container, _| {
+        container.indexes.iter_mut().filter(|index| index.id == id).for_each(|index| {
+            index.is_retired = is_retired;
+        });
+    })
+}
+
+/// Whether a container has retired indexes that no query can use any more.
+pub(crate) fn has_removable_indexes(container: &Container, now: u64) -> bool {
+    container.indexes.iter().any(|index| is_removable(index, now))
+}
+
+fn is_removable(index: &IndexDefinition, now: u64) -> bool {
+    index.is_retired && is_older(index, now, RETIRED_SECONDS)
+}
+
+/// Removes the retired indexes that no query can use any more. Their entries are still to be
+/// removed.
+pub(crate) fn remove_retired_indexes(
+    transaction: &mut Transaction<'_>,
+    container: &Arc<Container>,
+) -> Result<(), Refusal> {
+    let (container, now) = (transaction.current(container)?, transaction.now);
+    update_container(transaction, &container, |container, _| {
+        let removed = container.indexes.extract_if(.., |index| is_removable(index, now));
+        container.index_purges.extend(removed.map(|index| index.id));
+    });
+    Ok(())
+}
+
+/// Forgets a removed index, all of whose entries are removed.
+pub(crate) fn finish_purge(
+    transaction: &mut Transaction<'_>,
+    container: &Arc<Container>,
+    id: u16,
+) -> Result<(), Refusal> {
+    let container = transaction.current(container)?;
+    update_container(transaction, &container, |container, _| {
+        container.index_purges.retain(|known| *known != id)
+    });
+    Ok(())
 }
 
 /// Marks an index as complete.
@@ -35,29 +128,34 @@ pub(crate) fn finish_index(
     container: &Arc<Container>,
     id: u16,
 ) -> Result<(), Refusal> {
-    let container = transaction.current(container)?;
+    let (container, now) = (transaction.current(container)?, transaction.now);
     update_container(transaction, &container, |container, _| {
         if let Some(index) = container.indexes.iter_mut().find(|index| index.id == id) {
             index.is_ready = true;
+            index.last_use.note(now);
         }
     });
     Ok(())
 }
 
 /// Adds the composite indexes that the indexing policy declares and the container does
-/// not have, up to [`INDEXES_MAX`] in all. `is_ready` is true for a container without
-/// documents, whose indexes are complete.
+/// not have. `is_ready` is true for a container without documents, whose indexes are complete.
 pub(super) fn add_declared_indexes(container: &mut Container, is_ready: bool) {
-    let policy = container.definition.get("indexingPolicy").cloned().unwrap_or(Value::Null);
-    for shape in index::declared(&policy) {
-        if !container.has_index(&shape) && container.indexes.len() < INDEXES_MAX {
-            push_index(container, shape, is_ready);
+    for shape in declared_indexes(container) {
+        match container.indexes.iter_mut().find(|index| index.shape == shape) {
+            Some(index) => index.is_retired = false,
+            None => push_index(container, shape, is_ready),
         }
     }
 }
 
+fn declared_indexes(container: &Container) -> Vec<IndexShape> {
+    let policy = container.definition.get("indexingPolicy").unwrap_or(&Value::Null);
+    index::declared(policy)
+}
+
 /// Adds an index under the next id.
 fn push_index(container: &mut Container, shape: IndexShape, is_ready: bool) {
-    container.indexes.push(IndexDefinition { id: container.index_next, shape, is_ready });
-    container.index_next += 1;
+    container.indexes.push(IndexDefinition::new(container.index_next, shape, is_ready));
+    container.index_next = container.index_next.saturating_add(1);
 }

@@ -52,6 +52,8 @@ pub struct Container {
     /// The id of the next physical partition.
     pub range_next: RangeId,
     pub(crate) indexes: Vec<IndexDefinition>,
+    /// The numbers of removed indexes whose entries are still to be removed.
+    pub(crate) index_purges: Vec<u16>,
     /// The number of the next index.
     pub(crate) index_next: u16,
     /// The LSN of a range of the container before its first write.
@@ -70,8 +72,7 @@ pub struct PartitionRange {
     pub segment: SegmentId,
     /// The effective partition keys of the range.
     pub keys: EffectiveRange,
-    /// The ranges that this range was split from: parent, grandparent and so on, oldest
-    /// first.
+    /// The ranges that this range was split from, oldest first. The last one is its parent.
     pub parents: Vec<RangeId>,
 }
 
@@ -116,15 +117,15 @@ impl Container {
         self.indexed_paths.covers(&path.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    /// Whether the contents of a document decide about other keys than its own: those of indexes and
-    /// unique keys.
+    /// Whether some keys in the store depend on the contents of a document: the keys of indexes and
+    /// of unique keys.
     pub(crate) fn needs_contents(&self) -> bool {
         !self.unique_keys.is_empty() || !self.indexes.is_empty()
     }
 
-    /// Whether the container has this index, ready or not.
-    pub(crate) fn has_index(&self, shape: &IndexShape) -> bool {
-        self.indexes.iter().any(|index| index.shape == *shape)
+    /// The index with this shape, ready or not.
+    pub(crate) fn index(&self, shape: &IndexShape) -> Option<&IndexDefinition> {
+        self.indexes.iter().find(|index| index.shape == *shape)
     }
 
     /// The range with this id, or the ranges it was split into.
@@ -188,6 +189,7 @@ impl Container {
             ("ranges", Value::Array(ranges.collect())),
             ("rangeNext", u64::from(self.range_next).into()),
             ("indexes", Value::Array(self.indexes.iter().map(IndexDefinition::to_record).collect())),
+            ("indexPurges", Value::Array(self.index_purges.iter().map(|id| u64::from(*id).into()).collect())),
             ("indexNext", u64::from(self.index_next).into()),
             ("logsVersions", self.logs_versions.into()),
             ("lsnFirst", self.lsn_first.into()),
@@ -233,12 +235,18 @@ impl Container {
                 .iter()
                 .map(IndexDefinition::from_record)
                 .collect::<Option<_>>()?,
+            // Earlier versions removed no index.
+            index_purges: record.get("indexPurges").map_or(Some(Vec::new()), index_ids)?,
             index_next: u32_member(record, "indexNext")? as u16,
             logs_versions: record.get("logsVersions")?.as_bool()?,
             // Containers of earlier versions began with 1.
             lsn_first: u64_member(record, "lsnFirst").unwrap_or(1),
         })
     }
+}
+
+fn index_ids(list: &Value) -> Option<Vec<u16>> {
+    list.as_array()?.iter().map(|id| id.as_i64().and_then(|id| u16::try_from(id).ok())).collect()
 }
 
 /// The `_self` of a container.

@@ -1,5 +1,5 @@
 //! Checks of a container definition that a client sends: key paths, bounding boxes of
-//! spatial indexes, the change feed policy. Definitions in the store are not checked again,
+//! spatial indexes, the number of composite indexes, the change feed policy. Definitions in the store are not checked again,
 //! so that a container of an earlier build still opens.
 
 use perihelion_model::json::{Object, Value};
@@ -13,7 +13,23 @@ pub(super) fn check(body: &Object) -> Result<(), Refusal> {
         check_key_paths(body, paths)?;
     }
     check_bounding_boxes(body)?;
+    check_composite_indexes(body)?;
     check_retention(body)
+}
+
+/// The most composite indexes of a container, as the service documents. Each makes every write more
+/// expensive.
+const COMPOSITE_INDEXES_MAX: usize = 100;
+
+fn check_composite_indexes(body: &Object) -> Result<(), Refusal> {
+    let policy = body.get("indexingPolicy").and_then(|policy| policy.get("compositeIndexes"));
+    let count = policy.and_then(Value::as_array).unwrap_or_default().len();
+    if count <= COMPOSITE_INDEXES_MAX {
+        return Ok(());
+    }
+    Err(Refusal::bad_request(format!(
+        "The indexing policy has {count} composite indexes. A maximum of {COMPOSITE_INDEXES_MAX} is allowed."
+    )))
 }
 
 /// Refuses too many key paths, and a path that is not well-formed.

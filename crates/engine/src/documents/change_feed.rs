@@ -96,8 +96,8 @@ pub(crate) fn read(
         FeedStart::After(after) => after,
     };
     let range = container.range(request.range).ok_or_else(Refusal::range_gone)?;
-    // The ranges of a split share a segment, so the keys of the range are checked too. A
-    // range has no write after its last one; later ones are those of its siblings.
+    // The ranges of a split share a segment, so the keys of the range are checked too. Writes
+    // after the range's own LSN are those of its siblings, so the scan ends at that LSN.
     let source = FeedSource {
         container,
         segment: range.segment,

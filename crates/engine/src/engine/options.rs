@@ -12,8 +12,9 @@ pub struct EngineOptions {
     /// The least number of physical partitions of a new container. A container with more than
     /// 10,000 request units per second may get more.
     pub partitions: u32,
-    /// Request units per second of a container without an offer in a database without an
-    /// offer. `None` turns throttling off for all containers, even for those with an offer.
+    /// Request units per second of a container that was created without a throughput, in a
+    /// database without an offer. `None` turns throttling off for all containers, even for those
+    /// with an offer.
     pub throughput: Option<u32>,
     /// A physical partition whose documents have more bytes than this is split.
     pub partition_bytes_max: u64,
@@ -52,7 +53,8 @@ impl EngineOptions {
         self
     }
 
-    /// Sets the throughput of a container without an offer; `None` turns throttling off.
+    /// Sets the throughput of a container that was created without one; `None` turns throttling
+    /// off.
     pub fn with_throughput(mut self, throughput: Option<u32>) -> Self {
         self.throughput = throughput;
         self

@@ -160,6 +160,9 @@ impl<'a> Preparation<'a> {
         let is_patch = matches!(operation, ItemOperation::Patch { .. });
         if !is_patch && !target.container.needs_contents() {
             // The writer parses nothing, unless a later operation patches the document.
+            if let ItemOperation::Replace { body, .. } = operation {
+                self.changed.insert(place(target, body.id.clone()), bytes_after);
+            }
             self.changed.insert(place(target, id), bytes_after);
             return Ok(());
         }

@@ -1,13 +1,18 @@
-//! Building indexes: registering, filling and marking them ready.
+//! Building indexes (registering, filling and marking them ready), and removing those that are
+//! retired.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use perihelion_model::json::Value;
 
+use super::ENTRIES_PER_JOB_MAX;
 use super::documents::for_each_document;
 use crate::admin;
+use crate::catalog::Container;
 use crate::documents::StoredDocument;
 use crate::index::{IndexGroup, IndexShape};
-use crate::keys::{self, ContainerNumber, LogicalPartition};
+use crate::keys::{self, ContainerNumber, LogicalPartition, OwnedKeyRange};
 use crate::refusal::Refusal;
 use crate::writer::StoreHandle;
 
@@ -20,6 +25,41 @@ pub(super) async fn finish_indexes(store: &StoreHandle) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+/// Removes retired indexes that no query can use any more, and their entries, in small jobs.
+pub(super) async fn remove_retired_indexes(store: &StoreHandle) -> Result<(), Refusal> {
+    for container in store.catalog().containers() {
+        if admin::has_removable_indexes(container, store.clock().seconds()) {
+            let container = Arc::clone(container);
+            store.write(move |transaction| admin::remove_retired_indexes(transaction, &container)).await?;
+        }
+    }
+    for container in store.catalog().containers() {
+        for id in &container.index_purges {
+            purge_index(store, container, *id).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes the entries of a removed index, to which no job adds any more.
+async fn purge_index(store: &StoreHandle, container: &Arc<Container>, id: u16) -> Result<(), Refusal> {
+    let entries = OwnedKeyRange::prefix(&keys::index_prefix(container.number(), id));
+    loop {
+        let next = entries.first_keys(&*store.view()?, ENTRIES_PER_JOB_MAX)?;
+        let container = Arc::clone(container);
+        let is_last = next.is_empty();
+        store
+            .write(move |transaction| {
+                next.into_iter().for_each(|key| transaction.remove(key));
+                if is_last { admin::finish_purge(transaction, &container, id) } else { Ok(()) }
+            })
+            .await?;
+        if is_last {
+            return Ok(());
+        }
+    }
 }
 
 /// Registers an index, fills it and marks it ready. Does nothing if the container is

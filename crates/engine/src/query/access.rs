@@ -78,7 +78,9 @@ pub(super) fn choose(container: &Container, request: &QueryRequest) -> Plan {
         QueryScope::Partition(_) => IndexScope::Partition,
         QueryScope::Prefix { .. } | QueryScope::Ranges(_) | QueryScope::All => IndexScope::Segment,
     };
-    let candidates = container.indexes.iter().filter(|index| index.is_ready && index.shape.scope == scope);
+    let is_usable =
+        |index: &&IndexDefinition| index.is_ready && !index.is_retired && index.shape.scope == scope;
+    let candidates = container.indexes.iter().filter(is_usable);
     let best = candidates.filter_map(|index| shape.fit(index)).max_by_key(|(score, _)| *score);
     let score = best.as_ref().map_or(0, |(score, _)| *score);
     let missing = shape.best_columns().filter(|columns| shape.score(columns) > score);
@@ -219,7 +221,7 @@ impl<'q> QueryShape<'q> {
     /// The score of an index with these columns.
     fn score(&self, columns: &[Column]) -> usize {
         let shape = IndexShape { scope: IndexScope::Segment, columns: columns.to_vec() };
-        let index = IndexDefinition { id: 0, shape, is_ready: true };
+        let index = IndexDefinition::new(0, shape, true);
         self.fit(&index).map_or(0, |(score, _)| score)
     }
 

@@ -22,8 +22,8 @@ use crate::refusal::Refusal;
 /// The state of a query between two pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Continuation {
-    /// The last row that was returned, or skipped by OFFSET; `None` before the first
-    /// page.
+    /// The last row that was returned, or skipped by OFFSET; `None` while there is no such row. A
+    /// page that pauses can end without one.
     pub(super) after: Option<RowCursor>,
     /// The progress in ranges that were split before the query had read them to
     /// the end. The children of such a range continue from its watermark.
@@ -39,7 +39,8 @@ pub(super) struct Continuation {
     /// The number of rows so far. The service's own token has it too.
     pub(super) rows: u64,
     /// The time that the date functions saw on the first page, in ticks since 1970, if rows
-    /// are gathered. With another time the rows of a later page would be other rows.
+    /// are gathered or sorted by an expression. With another time the rows of a later page would be
+    /// other rows, or have another order.
     pub(super) ticks: Option<u64>,
 }
 
@@ -56,7 +57,8 @@ pub(super) struct RowCursor {
     /// The encoded order keys of an ordered query. If they are long, only their beginning:
     /// see [`RowCursor::bound`].
     pub(super) order: Option<Vec<u8>>,
-    /// The position of a gathered row.
+    /// The position of a gathered row: bytes that depend only on the value of the row. Gathered rows
+    /// are sorted by them (`value_position.rs`). It is not a range and an LSN.
     pub(super) position: Option<Vec<u8>>,
     /// The row after this one, if `order` is only the beginning of the order keys.
     pub(super) next: Option<NextRow>,
@@ -153,7 +155,7 @@ impl Continuation {
         }
     }
 
-    /// The position of the last gathered row; empty before the first page.
+    /// The position of the last gathered row; empty while no row was returned.
     pub(super) fn last_position(&self) -> &[u8] {
         self.after.as_ref().and_then(|cursor| cursor.position.as_deref()).unwrap_or_default()
     }
@@ -282,7 +284,7 @@ fn parse(text: &str, container: &Container) -> Option<Continuation> {
     let pause = match fields.get("PAU") {
         Some(pause) => {
             let field = |name: &str| fields.get(name).copied();
-            Some(Pause::parse(pause, field("PAI"), field("BST"))?)
+            Some(Pause::parse(pause, field)?)
         }
         None => None,
     };

@@ -7,8 +7,10 @@
 //!
 //! If the time of a page is over before all ranges were read, the page has no rows. Its
 //! continuation names the place where the next page goes on reading, and the smallest rows so
-//! far ([`BestRow`]). The page that reads the last document returns the rows that are surely the
-//! smallest: those up to the last of these.
+//! far ([`BestRow`]). The page that reads the last document returns only rows up to the last of the
+//! [`BestRow`]s: an earlier page may have read rows after it and not kept them. A row that was
+//! deleted or changed meanwhile is left out. If that leaves no row to return, the next page begins
+//! after the last [`BestRow`].
 
 use std::ops::ControlFlow;
 
@@ -37,41 +39,51 @@ pub(super) fn merge(context: &Context<'_>, mut continuation: Continuation) -> Re
     };
     let mut smallest = SmallestRows::new(gather::rows_wanted(context, &continuation));
     let ranges = sources::scan_ranges(context.container, &context.request.scope);
-    let pause = context.take_pause(&mut continuation, &mut smallest)?;
+    let (pause, sure_up_to) = context.take_pause(&mut continuation, &mut smallest)?;
     let mut page = Page::new(context, continuation);
+    if context.request.program.order().iter().any(|key| key.path.is_none()) {
+        // The next pages have to sort by the same values.
+        page.state.ticks = u64::try_from(context.request.program.now().unix_ticks()).ok();
+    }
     let is_paused_in = |range: &ScanRange<'_>| {
         pause.as_ref().is_some_and(|pause| is_or_descends_from(context.container, range.id, pause.range))
     };
     // The ranges before that of the pause were read.
     let first = if pause.is_some() { ranges.iter().position(is_paused_in) } else { Some(0) };
     let unread = ranges.get(first.ok_or_else(Refusal::range_gone)?..).unwrap_or_default();
-    // No row before the pause is larger than this and not among the smallest rows.
-    let sure_up_to = pause.as_ref().and_then(|_| smallest.rows.last_key_value()).map(|(key, _)| key.clone());
     for range in unread {
         let start = pause.as_ref().filter(|_| is_paused_in(range));
         let scan = RangeScan { after: after.as_ref(), pause: start };
         let (documents, pause) = context.collect_smallest(range, &scan, &mut smallest)?;
         page.documents += documents;
         if let Some(pause) = pause {
-            let best = context.best_rows(&smallest, sure_up_to.as_ref());
-            page.state.pause = Some(Pause { best, ..pause });
+            let (best, sure_up_to) = context.best_rows(&smallest, sure_up_to.as_ref());
+            let sure_up_to = sure_up_to.filter(|_| pause.index_key.is_none());
+            page.state.pause = Some(Pause { best, sure_up_to, ..pause });
             return Ok(page.finish(true));
         }
     }
-    let has_others = pause.is_some_and(|pause| !pause.best.is_empty());
-    Ok(finish(context, page, smallest, has_others, sure_up_to))
+    let (start, sure) = (page.state.after.clone(), sure_up_to.clone());
+    let mut page = finish(context, page, smallest, sure_up_to);
+    if let Some(state) = page.continuation.as_mut().filter(|state| state.after == start) {
+        // All rows up to this key are gone.
+        let past = sure.filter(|sure| after.as_ref().is_none_or(|after| sure > after));
+        let range = ranges.first().map_or(0, |range| range.id);
+        state.after = past.map(|key| context.cursor(range, key)).or(start);
+    }
+    Ok(page)
 }
 
 /// Fills the page. After a pause, only the rows up to `sure_up_to` are surely the smallest, and
-/// `has_others` says that there may be rows that are not in memory.
+/// there may be rows that are not in memory.
 fn finish(
     context: &Context<'_>,
     mut page: Page,
     smallest: SmallestRows,
-    has_others: bool,
     sure_up_to: Option<SortKey>,
 ) -> PageRows {
-    let has_others = smallest.is_full || has_others;
+    // If no row was read before the last pause, and `smallest` is not full, all rows are in memory.
+    let has_others = smallest.is_full || sure_up_to.is_some();
     let mut rows = smallest.rows.into_iter().peekable();
     while let Some((key, row)) = rows.next() {
         // If there are rows that are not in memory, the last row in memory stays for the next
@@ -92,13 +104,11 @@ fn finish(
             return page.finish(true);
         }
     }
-    // If a pause came before the first row, all rows were read, and there was none.
-    let has_more = has_others && page.has_advanced();
-    if has_more {
+    if has_others {
         // The row after the last one in memory is not known.
         page.bound_last_cursor();
     }
-    page.finish(has_more)
+    page.finish(has_others)
 }
 
 /// The encoded order keys of a row, each in its direction.
@@ -193,13 +203,18 @@ impl Context<'_> {
         let mut found = None;
         for range in &sources::scan_ranges(self.container, &self.request.scope) {
             self.scan(range).visit_rid(rid, &mut |_, document| {
-                self.each_row_of(&document, start, &mut |number, _, found_row| {
-                    if number == row {
-                        let order = self.encode_order(&found_row.order_keys);
-                        found = Some((range.id, found_row, order));
-                    }
-                    number < row
-                })?;
+                let mut place = Some(start.clone());
+                // The rows of a large document are read in parts.
+                while let Some(start) = place.filter(|place| found.is_none() && place.row <= row) {
+                    self.pace.check_gathering()?;
+                    place = self.each_row_of(&document, &start, &mut |number, _, found_row| {
+                        if number == row {
+                            let order = self.encode_order(&found_row.order_keys);
+                            found = Some((range.id, found_row, order));
+                        }
+                        number < row
+                    })?;
+                }
                 Ok(ControlFlow::Break(()))
             })?;
         }
@@ -219,43 +234,57 @@ impl Context<'_> {
     }
 
     /// The pause at which this page goes on, if it can. Adds the smallest rows of the pages
-    /// before to `smallest`. If one of them has changed, or if the page uses another index than
-    /// the page before, everything is read again.
+    /// before to `smallest`, except those that have changed. Returns also the key up to which these
+    /// are all rows that were read before the pause; `None` if no row was read. Everything is read
+    /// again if only one of this page and the page before uses an index that gives the order, or if
+    /// rows were read but no such key is known.
     fn take_pause(
         &self,
         continuation: &mut Continuation,
         smallest: &mut SmallestRows,
-    ) -> Result<Option<Pause>, Refusal> {
+    ) -> Result<(Option<Pause>, Option<SortKey>), Refusal> {
         let has_ordering_index = self.plan.index.as_ref().is_some_and(|used| used.gives_order);
         let pause = continuation.pause.take();
         let Some(pause) = pause.filter(|pause| pause.index_key.is_some() == has_ordering_index) else {
-            return Ok(None);
+            return Ok((None, None));
         };
-        let mut rows = Vec::with_capacity(pause.best.len());
+        let (mut rows, mut last) = (Vec::with_capacity(pause.best.len()), None);
         for best in &pause.best {
-            let Some((range, row, order)) =
-                self.find_row(best.rid, &best.place, best.place.row, best.hash)?
-            else {
-                return Ok(None);
-            };
+            let found = self.find_row(best.rid, &best.place, best.place.row, best.hash)?;
+            let Some((range, row, order)) = found else { continue };
             let key = SortKey { order, rid: self.rid_order(best.rid), row: best.place.row };
+            last = last.max(Some(key.clone()));
             let elements = best.place.elements.clone();
             rows.push((key, HeldRow { range, elements, output: row.output }));
         }
+        let sure_up_to = last.max(pause.sure_up_to.clone());
+        if sure_up_to.is_none() && !pause.best.is_empty() {
+            return Ok((None, None));
+        }
         rows.into_iter().for_each(|(key, row)| smallest.insert(key, row));
-        Ok(Some(pause))
+        Ok((Some(pause), sure_up_to))
     }
 
-    /// The smallest rows so far, for the continuation. Rows after `sure_up_to` are left out: an
-    /// earlier page may have read a smaller one that it did not keep.
-    fn best_rows(&self, smallest: &SmallestRows, sure_up_to: Option<&SortKey>) -> Vec<BestRow> {
+    /// The smallest rows so far, for the continuation, and the key up to which these are all rows
+    /// that were read. Rows after `sure_up_to` are left out: an earlier page may have read a
+    /// smaller one that it did not keep.
+    fn best_rows(
+        &self,
+        smallest: &SmallestRows,
+        sure_up_to: Option<&SortKey>,
+    ) -> (Vec<BestRow>, Option<SortKey>) {
         let is_sure = |key: &SortKey| sure_up_to.is_none_or(|last| key <= last);
-        let rows = smallest.rows.iter().take_while(|(key, _)| is_sure(key)).map(|(key, row)| BestRow {
-            rid: self.rid_order(key.rid),
-            place: RowPlace { row: key.row, elements: row.elements.clone() },
-            hash: hash_of(&key.order),
-        });
-        BestRow::first_of(rows)
+        let mut rows = smallest.rows.iter().take_while(|(key, _)| is_sure(key));
+        let (mut best, mut last) = (Vec::<BestRow>::new(), None);
+        while best.first().is_none_or(|first| best.len() < BestRow::count_max(&first.place)) {
+            let Some((key, row)) = rows.next() else { break };
+            let place = RowPlace { row: key.row, elements: row.elements.clone() };
+            best.push(BestRow { rid: self.rid_order(key.rid), place, hash: hash_of(&key.order) });
+            last = Some(key);
+        }
+        // If no row is left over, every row in memory up to `sure_up_to` is among them.
+        let is_whole = rows.next().is_none() && !smallest.is_full;
+        (best, sure_up_to.filter(|_| is_whole).or(last).cloned())
     }
 
     /// Adds the rows of a range to `smallest`. Leaves out the rows up to the last row of the last

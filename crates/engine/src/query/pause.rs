@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use perihelion_query::RowPlace;
 
+use super::smallest_rows::SortKey;
 use crate::keys::RangeId;
 
 /// The first place that was not read.
@@ -24,6 +25,9 @@ pub(super) struct Pause {
     pub(super) index_key: Option<Vec<u8>>,
     /// With ORDER BY, the smallest rows that were read, in their order.
     pub(super) best: Vec<BestRow>,
+    /// With ORDER BY: all rows up to this key that were read are in `best`. `None` in a scan of an
+    /// index, and if no rows were read.
+    pub(super) sure_up_to: Option<SortKey>,
 }
 
 /// A row of a query with ORDER BY. Its order keys are read from its document again.
@@ -38,6 +42,9 @@ pub(super) struct BestRow {
 /// The most bytes of an index key in a token.
 pub(super) const INDEX_KEY_BYTES_MAX: usize = 96;
 
+/// The most bytes of the order keys of [`Pause::sure_up_to`] in a token.
+const SURE_KEY_BYTES_MAX: usize = 48;
+
 /// How many of the smallest rows a token has. With them and the order keys of a cursor the whole
 /// token stays below 1 KB. The number is the same for all pages of a query, so that the rows in a
 /// token are always the smallest of all that were read.
@@ -46,16 +53,14 @@ const BEST_ROWS_MAX: usize = 6;
 /// How many of the smallest rows the token of a query with joins has. Such rows have longer places.
 const BEST_JOINED_ROWS_MAX: usize = 2;
 
-/// The most bytes of the smallest rows in a token that is parsed.
-const BEST_ROWS_BYTES_MAX: usize = 1024;
-
 /// The most elements of a place in a token: more than a statement may have joins.
 const ELEMENTS_MAX: usize = 32;
 
 impl Pause {
     /// A pause before a document.
     pub(super) fn before(range: RangeId, rid: u64) -> Pause {
-        Pause { range, rid, place: RowPlace::default(), index_key: None, best: Vec::new() }
+        let place = RowPlace::default();
+        Pause { range, rid, place, index_key: None, best: Vec::new(), sure_up_to: None }
     }
 
     /// The fields of the token.
@@ -68,37 +73,43 @@ impl Pause {
             let rows: Vec<String> = self.best.iter().map(BestRow::print).collect();
             text.push_str(&format!("#BST:{}", rows.join(",")));
         }
+        if let Some(key) = &self.sure_up_to {
+            let key = key.shortened(SURE_KEY_BYTES_MAX);
+            text.push_str(&format!("#BSU:{}.{}.{}", STANDARD.encode(key.order), key.rid, key.row));
+        }
         text
     }
 
-    /// Parses the fields; `None` if one is malformed.
-    pub(super) fn parse(pause: &str, index_key: Option<&str>, best: Option<&str>) -> Option<Pause> {
+    /// Parses the fields of a token; `None` if one is malformed.
+    pub(super) fn parse<'t>(pause: &str, field: impl Fn(&str) -> Option<&'t str>) -> Option<Pause> {
         let mut parts = pause.splitn(3, '.');
         let (range, rid) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
         let place = parse_place(parts.next()?)?;
-        let index_key = match index_key {
+        let index_key = match field("PAI") {
             Some(text) if text.len() <= 2 * INDEX_KEY_BYTES_MAX => Some(STANDARD.decode(text).ok()?),
             Some(_) => return None,
             None => None,
         };
-        let best = match best {
-            Some(rows) if rows.len() <= BEST_ROWS_BYTES_MAX => {
-                rows.split(',').map(BestRow::parse).collect::<Option<Vec<_>>>()?
-            }
-            Some(_) => return None,
+        let best = match field("BST") {
+            Some(rows) => rows.split(',').map(BestRow::parse).collect::<Option<Vec<_>>>()?,
             None => Vec::new(),
         };
-        Some(Pause { range, rid, place, index_key, best })
+        let sure_up_to = match field("BSU") {
+            Some(key) => Some(parse_key(key)?),
+            None => None,
+        };
+        // Each of the rows is looked up in its document, so a token that the client made up must not
+        // have many.
+        let pause = Pause { range, rid, place, index_key, best, sure_up_to };
+        (pause.best.len() <= BEST_ROWS_MAX).then_some(pause)
     }
 }
 
 impl BestRow {
-    /// The first rows, as many as a token has. All rows of one query have places of the same
-    /// length.
-    pub(super) fn first_of(rows: impl Iterator<Item = BestRow>) -> Vec<BestRow> {
-        let mut rows = rows.peekable();
-        let has_joins = rows.peek().is_some_and(|row| !row.place.elements.is_empty());
-        rows.take(if has_joins { BEST_JOINED_ROWS_MAX } else { BEST_ROWS_MAX }).collect()
+    /// How many rows a token has at most, if the first one has this place. All rows of one query
+    /// have places of the same length.
+    pub(super) fn count_max(place: &RowPlace) -> usize {
+        if place.elements.is_empty() { BEST_ROWS_MAX } else { BEST_JOINED_ROWS_MAX }
     }
 
     fn print(&self) -> String {
@@ -110,6 +121,12 @@ impl BestRow {
         let (rid, hash) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
         Some(BestRow { rid, hash, place: parse_place(parts.next()?)? })
     }
+}
+
+fn parse_key(text: &str) -> Option<SortKey> {
+    let mut parts = text.splitn(3, '.');
+    let order = STANDARD.decode(parts.next()?).ok().filter(|order| order.len() <= SURE_KEY_BYTES_MAX)?;
+    Some(SortKey { order, rid: parts.next()?.parse().ok()?, row: parts.next()?.parse().ok()? })
 }
 
 /// A place as `ROW.ELEMENT-ELEMENT-…`.
@@ -133,8 +150,9 @@ mod tests {
 
     /// Parses the fields of a printed pause.
     fn parse_fields(text: &str) -> Option<Pause> {
-        let field = |name: &str| text.split('#').find_map(|field| field.strip_prefix(name));
-        Pause::parse(field("PAU:")?, field("PAI:"), field("BST:"))
+        let field =
+            |name: &str| text.split('#').find_map(|field| field.strip_prefix(name)?.strip_prefix(':'));
+        Pause::parse(field("PAU")?, field)
     }
 
     #[test]
@@ -146,16 +164,28 @@ mod tests {
                 place,
                 index_key: Some(vec![0, 255]),
                 best: vec![best.clone(), best],
+                sure_up_to: Some(SortKey { order: vec![7; SURE_KEY_BYTES_MAX], rid: 8, row: u64::MAX }),
                 ..Pause::before(3, 99)
             };
             assert_eq!(parse_fields(&pause.print()), Some(pause));
         }
         for bad in ["", "1", "1.2", "1.2.3", "1.2.3.x", "1.2.3.1-", "1.2.3.-1", "a.2.3.", "1.2.3.4294967296"]
         {
-            assert_eq!(Pause::parse(bad, None, None), None, "{bad}");
+            assert_eq!(Pause::parse(bad, |_| None), None, "{bad}");
         }
-        assert_eq!(Pause::parse(&format!("1.2.3.{}", ["1"; 33].join("-")), None, None), None);
-        assert_eq!(Pause::parse("1.2.3.", Some("?"), None), None);
-        assert_eq!(Pause::parse("1.2.3.", None, Some("1.2.3")), None);
+        assert_eq!(Pause::parse(&format!("1.2.3.{}", ["1"; 33].join("-")), |_| None), None);
+        for (name, bad) in [("PAI", "?"), ("BST", "1.2.3"), ("BSU", "AAAA.1")] {
+            assert_eq!(Pause::parse("1.2.3.", |field| (field == name).then_some(bad)), None, "{name}");
+        }
+    }
+
+    /// Story of a bug: a token that a client had made up had 170 rows, and for each of them a document
+    /// with many joined rows was evaluated.
+    #[test]
+    fn a_token_has_few_of_the_smallest_rows() {
+        let rows = |count: usize| vec!["1.1.1."; count].join(",");
+        let parse = |rows: &str| parse_fields(&format!("#PAU:1.2.3.#BST:{rows}"));
+        assert_eq!(parse(&rows(BEST_ROWS_MAX)).map(|pause| pause.best.len()), Some(BEST_ROWS_MAX));
+        assert_eq!(parse(&rows(BEST_ROWS_MAX + 1)), None);
     }
 }

@@ -199,12 +199,19 @@ impl DocumentRow {
 impl Context<'_> {
     /// A scan that does not end when the time of the page is over.
     pub(super) fn scan<'b>(&'b self, range: &'b ScanRange<'b>) -> Scan<'b> {
-        Scan { view: self.view, container: self.container, range, pace: None, now: self.now }
+        Scan {
+            view: self.view,
+            container: self.container,
+            range,
+            pace: self.pace,
+            page_end: None,
+            now: self.now,
+        }
     }
 
     /// A scan that ends when the time of the page is over.
     pub(super) fn paced_scan<'b>(&'b self, range: &'b ScanRange<'b>, end: PageEnd) -> Scan<'b> {
-        Scan { pace: Some((self.pace, end)), ..self.scan(range) }
+        Scan { page_end: Some(end), ..self.scan(range) }
     }
 
     /// Calls `visit` with the rows of a document, from a place on, until `visit` returns false.

@@ -17,6 +17,19 @@ pub(super) struct SortKey {
     pub(super) row: u64,
 }
 
+impl SortKey {
+    /// This key if its order keys have at most this many bytes. Otherwise a key before it: the
+    /// first one with the same beginning.
+    pub(super) fn shortened(&self, bytes_max: usize) -> SortKey {
+        match self.order.get(..bytes_max) {
+            Some(start) if start.len() < self.order.len() => {
+                SortKey { order: start.to_vec(), rid: 0, row: 0 }
+            }
+            _ => self.clone(),
+        }
+    }
+}
+
 /// A row in memory.
 pub(super) struct HeldRow {
     pub(super) range: RangeId,

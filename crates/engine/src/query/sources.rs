@@ -74,8 +74,9 @@ pub(super) struct Scan<'a> {
     pub(super) view: &'a dyn View,
     pub(super) container: &'a Container,
     pub(super) range: &'a ScanRange<'a>,
-    /// Ends the scan when the time of the page is over; `None` for a scan that must not end.
-    pub(super) pace: Option<(&'a Pace<'a>, PageEnd)>,
+    pub(super) pace: &'a Pace<'a>,
+    /// How the scan ends when the time of the page is over; `None` for a scan that must not end.
+    pub(super) page_end: Option<PageEnd>,
     pub(super) now: u64,
 }
 
@@ -96,6 +97,9 @@ pub(super) type IndexPlace = (u64, Vec<u8>);
 /// The most `_rid` counters that are sorted in memory at once. Index entries of several values
 /// are not in `_rid` order; with more of them, their documents are visited in several parts.
 const RIDS_IN_MEMORY_MAX: usize = 64 * 1024;
+
+/// How many keys are read between two checks whether other reads wait. That takes about 0.1 ms.
+const KEYS_PER_CHECK: usize = 1024;
 
 impl Scan<'_> {
     /// Visits documents in the order of their `_rid`, from the counter `first` on: the
@@ -165,8 +169,8 @@ impl Scan<'_> {
     /// Counts an entry that is about to be visited. Whether the scan ends before it: the time of
     /// the page is over, or the page is refused. A refusal is stored in `outcome`.
     fn ends_before_entry(&self, outcome: &mut Result<(), Refusal>) -> bool {
-        let Some((pace, end)) = self.pace else { return false };
-        pace.ends_before_entry(end).unwrap_or_else(|refusal| {
+        let Some(end) = self.page_end else { return false };
+        self.pace.ends_before_entry(end).unwrap_or_else(|refusal| {
             *outcome = Err(refusal);
             true
         })
@@ -254,9 +258,16 @@ impl Scan<'_> {
     /// whether these are all.
     fn smallest_rids(&self, key_ranges: &[OwnedKeyRange], first: u64) -> Result<(Vec<u64>, bool), Refusal> {
         let mut rids: Vec<u64> = Vec::new();
-        let mut is_last_part = true;
+        let (mut is_last_part, mut keys_read, mut outcome) = (true, 0_usize, Ok(()));
         for key_range in key_ranges {
             self.view.scan(key_range.as_range(), Direction::Forward, &mut |key, _| {
+                keys_read += 1;
+                if keys_read.is_multiple_of(KEYS_PER_CHECK) {
+                    let checked = self.pace.check_gathering().map(|()| ControlFlow::Continue(()));
+                    if keep_refusal(checked, &mut outcome).is_break() {
+                        return ControlFlow::Break(());
+                    }
+                }
                 rids.extend(keys::last_u64(key).filter(|rid| *rid >= first));
                 if rids.len() >= 2 * RIDS_IN_MEMORY_MAX {
                     rids.select_nth_unstable(RIDS_IN_MEMORY_MAX);
@@ -265,6 +276,7 @@ impl Scan<'_> {
                 }
                 ControlFlow::Continue(())
             })?;
+            std::mem::replace(&mut outcome, Ok(()))?;
         }
         rids.sort_unstable();
         is_last_part &= rids.len() <= RIDS_IN_MEMORY_MAX;

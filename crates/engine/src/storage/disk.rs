@@ -159,7 +159,8 @@ struct Writer {
     removals: usize,
     /// The instance number of the data file; `None` for a file of format 1, which has no log.
     instance: Option<u64>,
-    /// Whether the marker has the current format. The first commit raises an earlier one.
+    /// Whether the marker of the data file (`open.rs`) has the current format. The first commit
+    /// raises an earlier one.
     is_current: bool,
     /// The instance number that the first commit gives to a file of format 1.
     new_instance: u64,

@@ -250,6 +250,24 @@ async fn a_request_may_change_a_document_again_within_bounds() {
     assert_eq!(engine.batch(&created, batch(1_500_000)).await.unwrap_err().status, 413);
 }
 
+/// Story of a bug: a patch of the document that the same batch had renamed was always refused with
+/// 449, if the document was large.
+#[tokio::test]
+async fn a_batch_may_rename_a_large_document_and_then_patch_it() {
+    let engine = support::engine(EngineOptions::default()).await;
+    let created = container(&engine, "c").await;
+    upsert(&engine, &created, key("a"), &large("1", 0, 100_000)).await;
+    let body = NewBody::new(object(&large("2", 5, 100_000)), &created).unwrap();
+    let operations = [ItemOperation::Replace { id: "1".to_owned(), body }, increment("2")];
+    let operations = operations.map(|operation| BatchOperation {
+        operation: Ok(operation),
+        precondition: Precondition::default(),
+        partition_key: None,
+    });
+    assert_eq!(statuses(&engine, &created, operations.into()).await, [200, 200]);
+    assert_eq!(number(&engine, &created, "2"), 6);
+}
+
 /// Story of a bug: a read before a costly patch of the same document made the writer evaluate the
 /// condition, which refused it.
 #[tokio::test]

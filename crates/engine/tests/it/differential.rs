@@ -90,7 +90,7 @@ fn case(random: &mut Random, documents: &BTreeMap<u64, Value>) -> Case {
     case
 }
 
-/// Adds the writes out of some random ones that do not change the rows of the statement.
+/// Makes some random writes, and adds those that do not change the rows of the statement.
 fn add_writes(case: &mut Case, random: &mut Random, mut documents: BTreeMap<u64, Value>) {
     let expected = all_rows(case, &documents);
     let next_id = documents.keys().last().map_or(0, |last| last + 1);

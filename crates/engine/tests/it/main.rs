@@ -11,6 +11,7 @@ mod engine_model;
 mod engine_power_cuts;
 mod failed_reads;
 mod full_disk;
+mod index_limits;
 mod page_memory;
 mod page_time;
 mod purge;

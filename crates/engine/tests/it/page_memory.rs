@@ -43,7 +43,7 @@ impl PageMemory for Budget {
     }
 }
 
-/// Documents of 20 KB with different texts, and one with an array of many texts.
+/// Documents of 10 KB with different texts. One of them also has an array of many texts.
 async fn filled_engine() -> (Arc<Engine>, Arc<Container>) {
     let engine = support::engine(EngineOptions::default()).await;
     let container = support::container(&engine, "c").await;

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use perihelion_engine::{
-    Clock, Column, Container, Engine, EngineOptions, FeedMode, FeedPage, FeedRequest, FeedStart, IndexScope,
-    IndexShape, ItemOperation, NewBody, Paging, Precondition, QueryPage, QueryRequest, QueryScope, Refusal,
+    Checked, Clock, Column, Container, Engine, EngineOptions, FeedMode, FeedPage, FeedRequest, FeedStart,
+    IndexScope, IndexShape, ItemOperation, NewBody, PageLimits, Paging, Precondition, QueryPage,
+    QueryRequest, QueryScope, Refusal,
 };
 use perihelion_model::json::{Value, parse_str};
 use perihelion_model::partition_key::{EffectiveRange, PartitionKey};
@@ -179,8 +180,8 @@ async fn order_by_in_short_pages_returns_every_row_once_in_order() {
     }
 }
 
-/// A small page keeps few of the rows that it has read. A larger page after it must not take rows
-/// that it reads for smaller than those.
+/// The token of a paused page has only a few of the smallest rows. A small page drops the other rows
+/// that it has read. A larger page after it must not return a row before a smaller row that was dropped.
 #[tokio::test]
 async fn pages_of_different_sizes_lose_no_row_of_a_paused_order_by() {
     let (engine, container) = slow_engine(1).await;
@@ -215,6 +216,130 @@ async fn a_paused_order_by_goes_on_when_its_smallest_row_is_deleted() {
         token = page.continuation;
     }
     assert_eq!(found, (1..20).collect::<Vec<i64>>());
+}
+
+/// Story of a bug: whenever one of the first rows changed, the query started over.
+#[tokio::test]
+async fn a_paused_order_by_ends_while_its_smallest_rows_change() {
+    const DOCUMENTS: usize = 30;
+    // More rows than a token has. They are always the smallest.
+    const HOT: usize = 8;
+    let (engine, container) = slow_engine(1).await;
+    fill(&engine, &container, DOCUMENTS).await;
+    let cold: Vec<i64> = (HOT..DOCUMENTS).map(|n| (n * 37 % DOCUMENTS) as i64).collect();
+    let (mut token, mut found) = (None, Vec::new());
+    for round in 0..400 {
+        for n in 0..HOT {
+            let v = -(n as i64) - if round % 2 == 0 { 1 } else { 100 };
+            let text = format!(r#"{{"id":"{n}","pk":"k{}","v":{v}}}"#, n % 7);
+            let body = NewBody::new(support::object(&text), &container).unwrap();
+            let operation = ItemOperation::Upsert { body };
+            engine.write_item(&container, key(n), operation, Precondition::default()).await.unwrap();
+        }
+        let page = page(&engine, "SELECT c.v FROM c ORDER BY c.v", 100, token).unwrap();
+        let Value::Array(rows) = parse_str(&format!("[{}]", page.rows_text)).unwrap() else { panic!() };
+        found.extend(values(&rows, "v"));
+        token = page.continuation;
+        if token.is_none() {
+            break;
+        }
+    }
+    assert_eq!(token, None, "the query ends; found {found:?}");
+    found.retain(|v| *v >= 0);
+    let mut expected = cold;
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+}
+
+/// Story of a bug: the order keys depend on the current time, so they changed from page to page, and
+/// the query started over on each page.
+#[tokio::test]
+async fn a_paused_order_by_the_current_time_ends() {
+    let (engine, container) = slow_engine(1).await;
+    fill(&engine, &container, 12).await;
+    let text = "SELECT c.v FROM c JOIN (SELECT VALUE GetCurrentTimestamp() + c.v) AS t ORDER BY t";
+    let query = perihelion_query::parse(text).unwrap();
+    let (mut token, mut found): (Option<String>, _) = (None, Vec::new());
+    for time in 1..200 {
+        let now = token.as_deref().and_then(perihelion_engine::compile_time_of).map(Now::from_unix_ticks);
+        let now = now.unwrap_or_else(|| Now::from_unix_milliseconds(1_700_000_000_000 + 1000 * time));
+        let request = QueryRequest {
+            program: perihelion_query::compile(&query, &Parameters::none(), now).unwrap(),
+            scope: QueryScope::All,
+            rows_max: 100,
+            continuation: token,
+            resume: None,
+            paging: Paging::Whole,
+        };
+        let page = engine.query(&container, &request, &[]).unwrap();
+        let Value::Array(rows) = parse_str(&format!("[{}]", page.rows_text)).unwrap() else { panic!() };
+        found.extend(values(&rows, "v"));
+        token = page.continuation;
+        if token.is_none() {
+            break;
+        }
+    }
+    assert_eq!((found, token), ((0..12).collect(), None));
+}
+
+/// Story of a bug: only the first part of the rows of a document was searched for the row at which a
+/// page continues, and rows came again.
+#[tokio::test]
+async fn a_page_continues_far_within_the_rows_of_one_document() {
+    let engine = support::engine(EngineOptions::default()).await;
+    let container = support::container(&engine, "c").await;
+    let items: Vec<String> = (0..150).map(|n| n.to_string()).collect();
+    // Each row takes a hundredth of the work that is done in one part.
+    let text = format!(
+        r#"{{"id":"1","pk":"k0","long":"{}","text":"{}","items":[{}]}}"#,
+        "x".repeat(300),
+        "y".repeat(1_600_000),
+        items.join(",")
+    );
+    let operation = ItemOperation::Create { body: NewBody::new(support::object(&text), &container).unwrap() };
+    engine.write_item(&container, key(0), operation, Precondition::default()).await.unwrap();
+    let text = "SELECT i AS v FROM c JOIN i IN c.items WHERE NOT CONTAINS(c.text, 'z') ORDER BY c.long";
+    let (mut token, mut found) = (None, Vec::new());
+    for _ in 0..10 {
+        let page = page(&engine, text, 40, token).unwrap();
+        let Value::Array(rows) = parse_str(&format!("[{}]", page.rows_text)).unwrap() else { panic!() };
+        found.extend(values(&rows, "v"));
+        token = page.continuation;
+        if token.is_none() {
+            break;
+        }
+    }
+    assert_eq!((found, token), ((0..150).collect(), None));
+}
+
+/// Story of a bug: the entries of an index were read without a check whether other reads wait.
+#[tokio::test]
+async fn a_read_of_many_index_entries_lets_other_reads_run() {
+    let engine = support::engine(EngineOptions::default()).await;
+    let container = support::container(&engine, "c").await;
+    support::fill(&engine, &container, 3000, 1).await;
+    engine.build_index(&container, index(&["pad"])).await.unwrap();
+    let container = engine.catalog().container("d", "c").unwrap().clone();
+    let query = perihelion_query::parse("SELECT c.id FROM c WHERE c.pad >= ''").unwrap();
+    let now = Now::from_unix_milliseconds(1_700_000_000_000);
+    let request = QueryRequest {
+        program: perihelion_query::compile(&query, &Parameters::none(), now).unwrap(),
+        scope: QueryScope::All,
+        rows_max: 1,
+        continuation: None,
+        resume: None,
+        paging: Paging::Whole,
+    };
+    let checks = AtomicU64::new(0);
+    let checkpoint = |_| {
+        checks.fetch_add(1, Ordering::Relaxed);
+        Ok(Checked::GoOn)
+    };
+    let limits = PageLimits { checkpoint: &checkpoint, ..PageLimits::default() };
+    let page = engine.query_within(&container, &request, &[], limits).unwrap();
+    assert_eq!((page.rows, page.used_index), (1, true));
+    // Two documents are read for a page of one row.
+    assert_eq!(checks.load(Ordering::Relaxed), 2 + 3000 / 1024);
 }
 
 #[tokio::test]

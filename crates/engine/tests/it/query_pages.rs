@@ -113,8 +113,8 @@ async fn gathered_rows_neither_vanish_nor_repeat_when_their_documents_are_delete
         let first = page(&engine, text, 7, None);
         let mut found = rows(&first);
         if text.contains("x.n") {
-            // These rows do not name their group. A document of a group that comes later is
-            // deleted in no case: groups come in the order of their values.
+            // These rows do not name their group. Groups come in the order of their values, so the
+            // documents that are deleted belong to the groups of the first page.
             for n in 0..found.len() {
                 delete(&engine, &container, n).await;
             }
@@ -162,7 +162,7 @@ async fn rows_that_fit_on_one_page_come_in_the_order_in_which_they_appear() {
     for (n, value) in [5, 3, 5, 9, 1, 3].into_iter().enumerate() {
         create(&engine, &container, n, &format!(r#""v":{value}"#)).await;
     }
-    let values = |text: &str| sorted_as_is(&rows(&page(&engine, text, 100, None)));
+    let values = |text: &str| numbers_in_order(&rows(&page(&engine, text, 100, None)));
     assert_eq!(values("SELECT DISTINCT VALUE c.v FROM c"), "5 3 9 1");
     assert_eq!(values("SELECT VALUE COUNT(1) FROM c GROUP BY c.v"), "2 2 1 1");
     // With a window the order does not depend on how many rows there are.
@@ -170,7 +170,8 @@ async fn rows_that_fit_on_one_page_come_in_the_order_in_which_they_appear() {
     assert_eq!(values("SELECT DISTINCT VALUE c.v FROM c OFFSET 2 LIMIT 2"), "5 9");
 }
 
-fn sorted_as_is(rows: &[Value]) -> String {
+/// The numbers of the rows as text, in the order of the rows.
+fn numbers_in_order(rows: &[Value]) -> String {
     rows.iter().map(|row| row.as_i64().unwrap().to_string()).collect::<Vec<_>>().join(" ")
 }
 
@@ -203,7 +204,7 @@ async fn equal_groups_sorted_by_long_keys_end() {
         create(&engine, &container, n, &format!(r#""s":"{}{n}""#, "x".repeat(300))).await;
     }
     let text = "SELECT VALUE COUNT(1) FROM c GROUP BY c.s ORDER BY c.s";
-    assert_eq!(sorted_as_is(&all(&engine, text, 1)), "1 1 1 1 1");
+    assert_eq!(numbers_in_order(&all(&engine, text, 1)), "1 1 1 1 1");
 }
 
 #[tokio::test]
@@ -214,7 +215,7 @@ async fn the_order_of_an_inner_stage_does_not_depend_on_the_size_of_pages() {
     }
     let text = "SELECT TOP 2 VALUE x FROM (SELECT TOP 3 VALUE c.i FROM c ORDER BY c.i DESC) AS x";
     for page_rows in [1, 7, 1000] {
-        assert_eq!(sorted_as_is(&all(&engine, text, page_rows)), "11 10");
+        assert_eq!(numbers_in_order(&all(&engine, text, page_rows)), "11 10");
     }
 }
 

@@ -331,17 +331,17 @@ async fn the_writes_of_one_range_can_be_accepted_in_another_region() {
     }
     regions.replicate_all().await;
     regions.seconds.fetch_add(10, Ordering::SeqCst);
-    let pending = |region: usize| {
+    let document_count = |region: usize| {
         let state = regions.engines[region].state(&regions.container(region)).unwrap();
         state.ranges.iter().map(|range| range.documents).sum::<i64>()
     };
-    assert_eq!([pending(0), pending(1)], [4, 4]);
+    assert_eq!([document_count(0), document_count(1)], [4, 4]);
     regions.engines[0].maintain().await.unwrap();
-    assert_eq!([pending(0), pending(1)], [3, 4], "region 0 leaves the moved range alone");
+    assert_eq!([document_count(0), document_count(1)], [3, 4], "region 0 leaves the moved range alone");
     regions.engines[1].maintain().await.unwrap();
-    assert_eq!([pending(0), pending(1)], [3, 3]);
+    assert_eq!([document_count(0), document_count(1)], [3, 3]);
     regions.replicate_all().await;
-    assert_eq!([pending(0), pending(1)], [2, 2]);
+    assert_eq!([document_count(0), document_count(1)], [2, 2]);
 }
 
 #[tokio::test]
@@ -554,8 +554,8 @@ async fn a_renamed_document_is_renamed_in_every_region() {
     assert_eq!(regions.documents(0).len(), 2);
 }
 
-/// Each region had stored its renamed document under the `_rid` that both kept, over the document
-/// of the other region.
+/// The defect: a renamed document kept its `_rid`. So both new documents had the same `_rid`, and
+/// each region stored one of them over the other.
 #[tokio::test]
 async fn regions_that_rename_one_document_differently_agree_on_both() {
     let regions = Regions::new(2, DEFINITION).await;

@@ -34,7 +34,8 @@ struct State {
     /// The changes from `durable_names` to `names`, oldest first.
     unsynced_names: Vec<(String, Option<usize>)>,
     power: Power,
-    /// By how many bytes the files may still grow together; `None` for an endless disk.
+    /// By how many bytes writes may still make the files longer, all files together; `None` for an
+    /// endless disk. `set_len` takes no room.
     room: Option<usize>,
     lies: Lies,
     random: Random,
@@ -109,8 +110,9 @@ impl SimDisk {
         self.state().power = Power::FailsAfter(operations);
     }
 
-    /// Sets by how many bytes the files may still grow together. A write beyond that is written
-    /// as far as there is room, and fails. `None` makes the disk endless.
+    /// Sets by how many bytes writes may still make the files longer, all files together. `set_len`
+    /// takes no room. A write beyond that is written as far as there is room, and fails. `None`
+    /// makes the disk endless.
     pub(crate) fn set_room(&self, bytes: Option<usize>) {
         self.state().room = bytes;
     }

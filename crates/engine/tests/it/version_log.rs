@@ -63,8 +63,9 @@ async fn versions_are_removed_after_seven_days_and_a_late_reader_is_refused() {
     assert_eq!(read(FeedStart::After(second.continuation)).unwrap().items.len(), 1);
 }
 
-/// Story of a bug: the ranges of a split share a log and count their LSNs separately. What was
-/// removed of the busy one was taken for removed of its sibling, whose readers were refused.
+/// Story of a bug: the ranges of a split share a log and count their LSNs separately. When versions of
+/// the busy range were removed, the same LSNs counted as removed in the quiet range too, so the readers
+/// of the quiet range were refused.
 #[tokio::test]
 async fn readers_of_a_quiet_range_are_not_refused_after_a_split() {
     let (engine, created, now) = logging_engine().await;

@@ -13,7 +13,7 @@ use perihelion_testkit::ScratchDirectory;
 
 use super::Subject;
 
-/// The keys of the store.
+/// The number of keys that are read. The store has the first half of them.
 const KEYS: u32 = 30;
 
 type Files = BTreeMap<String, Vec<u8>>;

@@ -26,12 +26,12 @@ fn statements_parse_print_and_run_without_a_panic() {
 }
 
 #[test]
-fn json_parses_to_what_it_prints() {
+fn printed_json_parses_to_the_same_value() {
     check(Target::Json);
 }
 
 #[test]
-fn binary_json_decodes_to_what_it_encodes() {
+fn encoded_binary_json_decodes_to_the_same_value() {
     check(Target::BinaryJson);
 }
 

@@ -20,7 +20,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// A month, in the time of this sample.
 const MONTH: Duration = Duration::from_millis(50);
 
-/// The sample ends after so many months.
+/// The sample ends after this many months.
 const MONTHS: u32 = 5;
 
 pub(crate) async fn run(store: Arc<dyn Provider>) -> Result<(), Box<dyn Error>> {

@@ -59,7 +59,7 @@ async fn release(context: OrchestrationContext, parts: String) -> Result<String,
             Err(reason) => failed.push(reason),
         }
     }
-    // Nobody waits for this workflow.
+    // This workflow does not wait for the announcement.
     context.schedule_orchestration("announcement", "announcement-1", built.join(", "));
     Ok([built, failed].concat().join("; "))
 }

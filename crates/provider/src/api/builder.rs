@@ -170,8 +170,8 @@ impl CosmosDBProviderBuilder {
     /// How turns send messages to other instances: through the outbox, or in one distributed
     /// transaction with the commit. Without this call the environment variable
     /// `COSMOS_CROSS_INSTANCE` decides (`outbox`, `transaction` or `auto`). The default is
-    /// [`CrossInstance::Outbox`] for an account, also for one of `perihelion server`, and
-    /// [`CrossInstance::Auto`] for the engine in this process.
+    /// [`CrossInstance::Outbox`] for an account (of Azure or of `perihelion server`) and for an
+    /// existing client, and [`CrossInstance::Auto`] for the engine in this process.
     pub fn with_cross_instance(mut self, cross_instance: CrossInstance) -> Self {
         self.cross_instance = Some(cross_instance);
         self
@@ -202,7 +202,8 @@ impl CosmosDBProviderBuilder {
         self
     }
 
-    /// The age at which an uncommitted deletion counts as abandoned by its process.
+    /// An uncommitted deletion that has recorded no progress for this long counts as abandoned by
+    /// its process.
     #[cfg(test)]
     pub(crate) fn with_deletion_timeout(mut self, timeout: Duration) -> Self {
         self.options.deletion_timeout = timeout;

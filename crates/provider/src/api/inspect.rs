@@ -1,17 +1,41 @@
 //! What tools ask a provider: counts, queues, workers, sessions and trees. Every method reads
 //! only, and sends a bounded number of requests, however large the container is.
 
+use std::time::Duration;
+
 use duroxide::providers::ProviderError;
+use perihelion_client::Client;
 
 use crate::api::provider::CosmosDBProvider;
-use crate::ops::admin::{census, queues, sessions, tree, workers};
-use crate::options::inspection::{InstanceCounts, QueueInfo, SessionInfo, WorkerInfo, WorkflowTree};
+use crate::ops::admin::{census, cost, examine, overdue, queues, sessions, tree, workers};
+use crate::options::check::Check;
+use crate::options::inspection::{
+    InstanceCounts, OverdueInfo, QueueInfo, SessionInfo, WorkerInfo, WorkflowCost, WorkflowTree,
+};
 use crate::options::listing::ListOptions;
 
 impl CosmosDBProvider {
+    /// Examines an account and a container as opening a provider does. Also looks for settings that
+    /// make a provider cost more than it must. Only reads, at most twelve requests. Nothing is
+    /// created, and a container on which no provider runs is examined too.
+    ///
+    /// ```no_run
+    /// # async fn example(client: perihelion_client::Client) {
+    /// # use duroxide_cdb::{CheckResult, CosmosDBProvider};
+    /// for check in CosmosDBProvider::examine(&client, "duroxide", "duroxide").await {
+    ///     if check.result == CheckResult::Problem {
+    ///         println!("{}: {}", check.subject, check.finding);
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    pub async fn examine(client: &Client, database: &str, container: &str) -> Vec<Check> {
+        examine::run(client, database, container).await
+    }
+
     /// Counts the instances that these options select, by status. The order and the page of the
-    /// options do not matter. At most 200 requests for existing instances and 10 for pending ones;
-    /// if that is not enough, the result says so.
+    /// options do not matter. Reads at most 200 pages of counts of existing instances, and 10 pages
+    /// of 1,000 pending instances each; if that is not enough, the result says so.
     ///
     /// ```
     /// # #[tokio::main]
@@ -27,10 +51,18 @@ impl CosmosDBProvider {
         self.core.metrics.call("count", census::run(&self.core.store, options)).await
     }
 
-    /// The queues of the container, with their depth and the age of their oldest entry. Four
-    /// queries of each physical partition, each of at most 2,000 entries.
+    /// The queues of the container, with their depth and the age of their oldest entry. Sends four
+    /// queries to each physical partition. Each query returns at most 2,000 entries.
     pub async fn queues(&self) -> Result<Vec<QueueInfo>, ProviderError> {
         self.core.metrics.call("queues", queues::run(&self.core.store, &self.core.clock)).await
+    }
+
+    /// Entries of the queues of turns and activities that could have been taken for at least
+    /// `age`, those first that wait longest, at most 50 of each queue in each physical partition.
+    /// Their workers are missing, busy, or have not registered what the entries are for. Two queries
+    /// of each physical partition.
+    pub async fn overdue(&self, age: Duration) -> Result<Vec<OverdueInfo>, ProviderError> {
+        self.core.metrics.call("overdue", overdue::run(&self.core.store, &self.core.clock, age)).await
     }
 
     /// The processes that serve the container, by their heartbeats: at most 2,000. Activities and
@@ -44,7 +76,14 @@ impl CosmosDBProvider {
         self.core.metrics.call("sessions", sessions::run(&self.core.store)).await
     }
 
-    /// An instance and its descendants, with pending ones: at most 1,000 instances in 32 levels.
+    /// What an instance has cost so far, in all and by turn. One request, and one query of the
+    /// chunks of its history if it has any. Fails for an
+    /// instance that has not run yet.
+    pub async fn cost(&self, instance: &str) -> Result<WorkflowCost, ProviderError> {
+        self.core.metrics.call("cost", cost::run(&self.core.store, instance)).await
+    }
+
+    /// An instance and its descendants, including pending ones: at most 1,000 instances in 32 levels.
     /// If there are more, the result says so.
     pub async fn tree(&self, instance: &str) -> Result<WorkflowTree, ProviderError> {
         self.core.metrics.call("tree", tree::run(&self.core.store, instance)).await

@@ -152,6 +152,22 @@ impl CosmosDBProvider {
         self.core.metrics.snapshot(&self.core.clock)
     }
 
+    /// [`CosmosDBProvider::metrics`] in the text format of Prometheus: what an application answers
+    /// to `GET /metrics`, in one line of code. Sends nothing.
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), duroxide::providers::ProviderError> {
+    /// # use duroxide_cdb::CosmosDBProvider;
+    /// let store = CosmosDBProvider::embedded_in_memory().await?;
+    /// assert!(store.prometheus_text().contains("duroxide_cdb_requests_total"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn prometheus_text(&self) -> String {
+        self.metrics().prometheus_text()
+    }
+
     /// The client that this provider was opened with. Requests that a program sends with it
     /// are not in the metrics.
     pub fn client(&self) -> &Client {

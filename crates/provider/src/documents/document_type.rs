@@ -67,7 +67,7 @@ impl DocumentType {
         Self::Unreadable,
     ];
 
-    /// The stored form.
+    /// The stored form. It never changes, even if the variant gets a better name.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::History => "history",

@@ -31,8 +31,8 @@ pub(crate) const ROSTER_ID: &str = "roster";
 /// What a process asks of the others. Slices are named by their first effective key.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Requests {
-    /// Whether the process has taken work recently. While a process is busy, each process polls
-    /// its own slices. While none is, one process polls the whole partition.
+    /// Whether the process has taken work recently. While any process is busy, each process polls
+    /// its own slices. While none is, each partition is polled whole by one process.
     #[serde(rename = "busy", default, skip_serializing_if = "is_false")]
     pub(crate) is_busy: bool,
     /// Slices with work that the process cannot run, or more work than it can run: the other
@@ -63,11 +63,11 @@ fn version_first() -> u32 {
 }
 
 /// The live processes, as the process that wrote the roster saw them. The roster is written again
-/// when the processes or their requests change, and once a minute. A roster that is older is not
-/// used.
+/// when the processes or their requests change, and once a minute. A roster that is older than 90
+/// seconds is not used.
 ///
 /// Each process reads the roster, so its size decides what membership costs. Most processes differ
-/// only in their ids, and processes that do are stored as one group. Earlier builds, none of them
+/// only in their ids, and such processes are stored as one group. Earlier builds, none of them
 /// released, stored a list of processes without groups. This build reads that form too. An earlier
 /// build cannot read groups, and reads the heartbeats instead.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -144,8 +144,9 @@ pub(crate) struct Member {
     /// not write it read version 1.
     #[serde(rename = "reads", default = "version_first")]
     pub(crate) readable_version: u32,
-    /// The layout version of the container, as the process knows it. So a process that was
-    /// silent for some time notices that it has become too old for the container.
+    /// The layout version of the container, as the process knows it. Other processes read it, so
+    /// a process that was silent for some time notices that it has become too old for the
+    /// container.
     #[serde(rename = "layout", default = "version_first")]
     pub(crate) container_version: u32,
 }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{DocumentType, UnknownMembers, is_false, is_zero};
+use super::{Charge, DocumentType, UnknownMembers, is_false, is_zero};
 use crate::documents::dedup::DedupEntry;
 use crate::documents::stamp::Stamp;
 use crate::documents::text::{Text, json_bytes};
@@ -61,6 +61,10 @@ pub(crate) struct Message {
     /// was lost, the nonce shows that the completion was written.
     #[serde(rename = "by", default, skip_serializing_if = "Option::is_none")]
     pub(crate) lock_nonce: Option<String>,
+    /// What the process that ran the activity has spent on the instance, if another process
+    /// takes the next turn. The commit that consumes the message adds it to the instance's cost.
+    #[serde(default, skip_serializing_if = "Charge::is_zero")]
+    pub(crate) cost: Charge,
     #[serde(flatten)]
     pub(crate) unknown: UnknownMembers,
 }

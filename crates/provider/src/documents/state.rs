@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{DocumentType, ExecutionStatus, STATE_ID, UnknownMembers, is_false};
+use super::{DocumentType, ExecutionStatus, InstanceCost, STATE_ID, TurnCharge, UnknownMembers, is_false};
 use crate::documents::dedup::DedupRecord;
 use crate::documents::manifest::Manifest;
 use crate::documents::stamp::Stamp;
@@ -83,6 +83,9 @@ pub(crate) struct State {
     /// the status of the current execution is.
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) is_continued: bool,
+    /// What the instance has cost.
+    #[serde(skip_serializing_if = "InstanceCost::is_empty")]
+    pub(crate) cost: InstanceCost,
     /// The instance has started at least one child.
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) has_children: bool,
@@ -228,6 +231,10 @@ pub(crate) struct Chunk {
     pub(crate) execution: u64,
     /// A piece of the history, which has one event per line. A piece may end within an event.
     pub(crate) event_data: String,
+    /// The charges of the turns that had their events in the state document before these moved
+    /// to this chunk and the chunks after it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) turns: Vec<TurnCharge>,
     /// The id of the staging under which it was written.
     #[serde(rename = "mark", default, skip_serializing_if = "Option::is_none")]
     pub(crate) staging_id: Option<String>,

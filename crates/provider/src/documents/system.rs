@@ -37,7 +37,7 @@ pub(crate) struct Deletion {
     #[serde(rename = "late", default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) in_delivery: Vec<MessageInDelivery>,
     pub(crate) stage: DeletionStage,
-    /// When the deletion began.
+    /// When the deletion began, or last recorded that it makes progress.
     pub(crate) made_at: Stamp,
     #[serde(flatten)]
     pub(crate) unknown: UnknownMembers,

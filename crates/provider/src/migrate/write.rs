@@ -12,7 +12,7 @@ use super::convert::{ConvertedInstance, ConvertedTurn};
 use super::published::{InstanceDocument, KeyValue};
 use crate::documents::lock_token::nonce;
 use crate::documents::text::Text;
-use crate::documents::{KvValue, State, Versioned};
+use crate::documents::{Charge, KvValue, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::orchestration::commit::{CommitOutcome, CommitPreconditions, commit};
@@ -88,8 +88,15 @@ async fn write_execution(
         restore_values(&mut state.value, old);
     }
     let (now, nonce) = (core.clock.reserve(turn.ack.stamps_max()), nonce());
-    let basis =
-        Basis { state: &state.value, past: None, bundles: &[], dedup_entries: &[], now, nonce: &nonce };
+    let basis = Basis {
+        state: &state.value,
+        past: None,
+        bundles: &[],
+        dedup_entries: &[],
+        now,
+        nonce: &nonce,
+        charge: Charge::default(),
+    };
     let mut plan = plan::turn(&basis, &turn.ack)?;
     restore_times(&mut plan.state, &turn, old.and_then(|old| old.instance_document));
     let until = Instant::now() + RETRY_FOR;

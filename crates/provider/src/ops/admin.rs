@@ -1,10 +1,16 @@
-//! Management: lists, counts and deletes instances, prunes their past executions, and shows
-//! queues, workers and sessions.
+//! Management: lists, counts and deletes instances, prunes their past executions, shows
+//! queues, workers and sessions, and examines an account and a container.
+//!
+//! `page` and `census` are `CosmosDBProvider::list` and `CosmosDBProvider::count`. `list` and `count`
+//! are methods of duroxide's `ProviderAdmin`.
 
 pub(crate) mod census;
+pub(crate) mod cost;
 pub(crate) mod count;
 pub(crate) mod delete;
+pub(crate) mod examine;
 pub(crate) mod list;
+pub(crate) mod overdue;
 pub(crate) mod page;
 pub(crate) mod pending;
 pub(crate) mod prune;

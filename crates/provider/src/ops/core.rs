@@ -21,6 +21,7 @@ use crate::plan::retention::Retention;
 use crate::process::background::Background;
 use crate::process::clock::HybridClock;
 use crate::process::congestion::Congestion;
+use crate::process::costs::Costs;
 use crate::process::count_cache::CountCache;
 use crate::process::hints::Hints;
 use crate::process::lock_table::{LockTable, LockedActivity, LockedInstance};
@@ -50,6 +51,8 @@ pub(crate) struct Core {
     pub(crate) metrics: Arc<Metrics>,
     /// How much longer takeovers wait because of throttling.
     pub(crate) congestion: Arc<Congestion>,
+    /// What instances have cost and no commit has stored yet.
+    pub(crate) costs: Arc<Costs>,
     /// Results of `get_system_metrics`.
     pub(crate) system_metrics: CountCache<SystemMetrics>,
     /// The scan that counts instances for `get_system_metrics`.
@@ -60,7 +63,7 @@ pub(crate) struct Core {
     pub(crate) hints: Hints,
     /// Finds work of other processes in the database.
     pub(crate) poller: Poller,
-    /// Whether starts are enqueued with a look at the state.
+    /// Whether the state is read when a start is enqueued.
     pub(crate) start_checks: StartChecks,
     /// Numbers the messages that this process enqueues.
     pub(crate) sequencer: Sequencer,
@@ -99,7 +102,8 @@ impl Core {
     }
 
     /// Opens the container, creates it if it is missing, and starts the tasks of the
-    /// reconciler and the heartbeat. For a tool, does neither of the last two. Transient failures are retried for [`RETRY_FOR`].
+    /// reconciler and the heartbeat. For a tool, creates nothing and starts no tasks. Transient
+    /// failures are retried for [`RETRY_FOR`].
     pub(crate) async fn open(
         client: Client,
         database: &str,
@@ -109,10 +113,12 @@ impl Core {
         let metrics = Arc::new(Metrics::default());
         let clock = Arc::new(HybridClock::with_error_ms(options.clock_error_ms));
         let congestion = Arc::new(Congestion::default());
+        let costs = Arc::new(Costs::default());
         let observer = DriverObserver {
             metrics: Arc::clone(&metrics),
             clock: Arc::clone(&clock),
             congestion: Arc::clone(&congestion),
+            costs: Arc::clone(&costs),
         };
         let observed = Client::from_driver(client.driver().with_observer(Arc::new(observer)));
         let opening = Opening { is_migrating: options.is_migrating, is_tool: options.is_tool };
@@ -128,6 +134,7 @@ impl Core {
             clock,
             metrics,
             congestion,
+            costs,
             system_metrics: CountCache::default(),
             instance_scan: tokio::sync::Mutex::default(),
             queue_depths: CountCache::default(),

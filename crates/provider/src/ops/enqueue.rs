@@ -102,8 +102,9 @@ async fn create_activity(store: &Store, activity: &Activity) -> Result<Created, 
             Ok(match found {
                 Some(found) if is_ours(&found.value) => Created::Before,
                 Some(_) => Created::IdTaken,
-                // A worker has completed it since. If it was another activity, the next attempt
-                // creates this one.
+                // The document that had this id was deleted since: a worker has completed its
+                // activity. The next attempt creates this activity, for the second time if the
+                // deleted document was its own.
                 None => return Err(Failure::Contended(format!("{id} of {instance} was just completed"))),
             })
         }

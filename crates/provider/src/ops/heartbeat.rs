@@ -122,9 +122,9 @@ pub(crate) async fn run(core: Weak<Core>) {
     }
 }
 
-/// Waits for the time of the next heartbeat, or until `is_asked` ends: then returns true. Halfway,
-/// reads the heartbeats of the other processes once more, so that an idle process sees their
-/// requests for help sooner.
+/// Waits for the time of the next heartbeat, or until `is_asked` ends: then returns true. With
+/// fewer than [`MANY_PROCESSES`], reads the heartbeats of the other processes once more halfway, so
+/// that an idle process sees their requests for help sooner.
 async fn wait(
     core: &Weak<Core>,
     begun: Instant,
@@ -220,12 +220,14 @@ fn per_process(processes: usize) -> Duration {
 }
 
 /// Reads the heartbeats again if the last attempt to read them is at least [`VIEW_AGE_MAX`]
-/// ago, with many processes longer ([`PAUSE_PER_PROCESS`]). A poll that has found rows calls this.
+/// ago, with many processes longer ([`PAUSE_PER_PROCESS`]). A poll that has found rows calls this,
+/// and `wait` halfway between two heartbeats.
 pub(crate) async fn refresh_view(store: &Store, clock: &HybridClock, membership: &Membership) {
-    // If another task reads the heartbeats now, this poll uses the current view.
+    // If another task reads the heartbeats now, the caller uses the current view.
     let Ok(mut read_at) = membership.view_read_at.try_lock() else { return };
     let age_max = VIEW_AGE_MAX.max(per_process(membership.view().members().len()));
-    // `None` before the first heartbeat: this process has no roles yet.
+    // `None` before the first heartbeat, after an idle time and after a failed read. Then the next
+    // heartbeat reads the view.
     if !read_at.is_some_and(|read_at| read_at.elapsed() >= age_max) {
         return;
     }
@@ -285,8 +287,8 @@ async fn read_heartbeats(store: &Store) -> Result<Vec<Member>, Failure> {
     Ok(alive(rows.into_iter().filter_map(|row| serde_json::from_value(row).ok()).collect()))
 }
 
-/// The live processes that the roster lists. `None` if the roster is missing, old, short or
-/// unreadable, or if the read failed.
+/// The live processes that the roster lists. `None` if the roster is missing, old or unreadable,
+/// lists fewer than [`ROSTER_FROM`] processes, or if the read failed.
 async fn read_roster(store: &Store, clock: &HybridClock, membership: &Membership) -> Option<Vec<Member>> {
     let known = lock(&membership.roster).clone();
     let read = match &known.etag {

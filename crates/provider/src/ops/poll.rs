@@ -7,9 +7,9 @@
 //!
 //! Each range is polled by itself, with its own schedule, cursor and timeout.
 //! A poll is one query without a query plan. It asks for work that the waiting fetches can
-//! take, and for unfinished outboxes and bundles. It leaves out instances that this process
-//! looks at anyway. Work that this process may take becomes a hint, and fetches take it from
-//! there. Unfinished documents wake the reconciler.
+//! take, and for unfinished outboxes and bundles. It leaves out instances that this process has
+//! locked or will claim without the poll. Work that this process may take becomes a hint, and
+//! fetches take it from there. Unfinished documents wake the reconciler.
 //!
 //! Invariants: at most one poll of a range runs at a time, and all fetches share its
 //! result. A range that answers slowly or fails is polled less often, and delays neither

@@ -54,7 +54,7 @@ pub(crate) async fn live_state(store: &Store, instance: &str) -> Result<Option<S
     Ok(found.map(FoundState::into_state).filter(|state| !state.is_deleted()))
 }
 
-/// The state of an instance that management operations see (`State::created`). Fails with
+/// The state of an instance that management operations see (`State::is_created`). Fails with
 /// [`Failure::NotFound`] for any other instance.
 pub(crate) async fn created_state(store: &Store, instance: &str) -> Result<State, Failure> {
     let state = live_state(store, instance).await?.filter(|state| state.is_created);

@@ -2,7 +2,8 @@
 //!
 //! - A document of a later version: its work item is of a variant, or has a form, that this
 //!   version does not have. It is left where it is, until a process that can read it takes it.
-//!   Its instance or activity is looked at again after growing pauses.
+//!   The instance of a message is looked at again after growing pauses, an activity after a
+//!   minute.
 //! - A broken document: a stamp or its work item is missing, or the work item is not valid
 //!   JSON. It is set aside, so that it blocks nothing.
 

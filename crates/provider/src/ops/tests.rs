@@ -301,8 +301,8 @@ async fn a_message_that_was_consumed_is_not_delivered_again() {
     let world = World::open().await;
     let provider = world.provider().await;
     let now = provider.core.clock.stamp();
-    let message =
-        crate::plan::message_document(&raised_event("a", "1"), "x:source:100000".into(), now, None).unwrap();
+    let id = crate::documents::dedup::sent_message_id("source", 1, 0);
+    let message = crate::plan::message_document(&raised_event("a", "1"), id, now, None).unwrap();
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     write_message(&provider, &message).await;
     let (token, messages) = fetch_instance(&provider).await;
@@ -362,6 +362,7 @@ async fn renewing_and_appending_keep_the_lock() {
 async fn an_instance_may_have_any_name() {
     let world = World::open().await;
     let provider = world.provider().await;
+    // `i` is also the id of a state document, and 1 the partition key of the deletions.
     for name in ["a/b", "a\\b?c#d", "\"quoted\"", "Grüße ☃", "~nodes", "", "i", "1"] {
         provider.enqueue_for_orchestrator(start(name, String::new()), None).await.unwrap();
         let (token, _) = fetch_instance(&provider).await;

@@ -43,8 +43,8 @@ pub(crate) fn check_not_expired(until: Instant) -> Result<(), Failure> {
     if until <= Instant::now() { Err(Failure::LockLost) } else { Ok(()) }
 }
 
-/// The shortest lease of a lock that was read from a document. The document stores only the end
-/// of the lock, not the lease.
+/// The least lease that is assumed for a lock that was read from a document. The document stores
+/// only the end of the lock, so the time that is left is taken as its lease.
 pub(crate) const LEASE_MIN: Duration = Duration::from_secs(1);
 
 /// When an ack renews its lock, which ends at `until`: when a third of the lease is left.
@@ -52,10 +52,11 @@ pub(crate) fn renewal_due(until: Instant, lease: Duration) -> Instant {
     until.checked_sub(lease / 3).unwrap_or(until)
 }
 
-/// Runs work and, from `due` on, a renewal of the lock. Both make progress at the same time,
-/// because the work may hold what the renewal waits for. The lock ends at `until`. Ends with the
-/// first of the two, but a renewal that has begun is completed. Returns the outcomes of those
-/// that ended.
+/// Runs `work` and, from `due` on, `renew`, which renews the lock. Both make progress at the same
+/// time, because the work may hold what the renewal waits for. The renewal fails with
+/// [`Failure::LockLost`] at `until`, when the lock ends. The function returns when one of the two
+/// has ended. If the renewal has begun, the function also waits for the renewal. Returns the
+/// outcomes of those that ended.
 pub(crate) async fn renew_beside<T, R>(
     mut work: Pin<&mut impl Future<Output = T>>,
     due: Instant,

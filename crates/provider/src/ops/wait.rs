@@ -87,7 +87,7 @@ pub(crate) fn write_outage_notice(notice: &Notice, failure: &Failure) {
 }
 
 /// Runs work that a person may wait for. If it takes longer than [`SILENCE_MAX`], says that the
-/// database does not answer: once, and for all such work once a minute.
+/// database does not answer: at most once a minute for all such work together.
 pub(crate) async fn with_outage_notice<T>(notice: &Notice, what: &str, work: impl Future<Output = T>) -> T {
     tokio::pin!(work);
     match tokio::time::timeout(SILENCE_MAX, work.as_mut()).await {

@@ -135,7 +135,8 @@ pub(crate) struct Options {
     pub(crate) is_migrating: bool,
     /// Whether a tool uses the provider: nothing is created and no background task runs.
     pub(crate) is_tool: bool,
-    /// The age at which a deletion that is not committed counts as abandoned by its process.
+    /// An uncommitted deletion that has recorded no progress for this long counts as abandoned by
+    /// its process.
     pub(crate) deletion_timeout: Duration,
 }
 

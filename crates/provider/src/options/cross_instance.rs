@@ -33,7 +33,8 @@ use std::str::FromStr;
 #[non_exhaustive]
 pub enum CrossInstance {
     /// The commit writes the messages into an outbox in the sender's partition. They are
-    /// delivered after the commit. The default for an account.
+    /// delivered after the commit. The default when the provider connects to an account over the
+    /// network.
     Outbox,
     /// The commit is one distributed transaction (`POST /operations/dtc`) that also creates the
     /// messages in the partitions of their receivers. Opening the provider fails if the account

@@ -184,7 +184,7 @@ fn contained(term: &Term) -> Result<String, FilterError> {
             Err(term.error_at_value("`custom~` looks for a part of the text and takes no `*`".to_owned()))
         }
         (Comparison::Equal | Comparison::Time(_), _) => Err(term
-            .error_at_comparison("`custom` is compared with `~`: the custom status contains it".to_owned())),
+            .error_at_comparison("`custom` is compared with `~`, which finds a part of the text".to_owned())),
     }
 }
 
@@ -195,8 +195,8 @@ enum Limit {
     Before(u64),
 }
 
-/// The limit of a time. The other side of an age is the other way round: an instance that is more
-/// than two hours old was created before that time.
+/// The limit that a term sets for a time. With an age the comparison is reversed: an instance whose
+/// age is greater than two hours was created before the time two hours ago.
 fn limit(term: &Term, now_ms: u64) -> Result<Limit, FilterError> {
     let Comparison::Time(order) = term.comparison else {
         let hint = format!("`{}` is compared with <, <=, > or >=", term.field);

@@ -14,9 +14,10 @@ use crate::options::listing::ListedInstance;
 pub struct InstanceCounts {
     /// The number of instances by status. A status without instances is missing.
     pub by_status: BTreeMap<String, u64>,
-    /// Whether everything was counted. Otherwise there are more.
+    /// Whether everything was counted. Otherwise there may be more.
     pub is_complete: bool,
-    /// What the count cost.
+    /// What the count of the existing instances cost. The cost of counting pending instances is
+    /// not included.
     pub request_units: f64,
 }
 
@@ -35,7 +36,7 @@ pub struct QueueInfo {
     pub kind: QueueKind,
     /// The number of its entries.
     pub depth: u64,
-    /// Whether everything was counted. Otherwise the queue is longer.
+    /// Whether everything was counted. Otherwise the queue may be longer.
     pub is_exact: bool,
     /// Since when the oldest entry waits or runs. For timers: when the next one is due. `None`
     /// for an empty queue.
@@ -57,7 +58,29 @@ pub enum QueueKind {
     Timers,
 }
 
-/// A live process, as [`CosmosDBProvider::workers`](crate::CosmosDBProvider::workers) sees it.
+/// An entry of a queue that no process has taken for some time, as
+/// [`CosmosDBProvider::overdue`](crate::CosmosDBProvider::overdue) sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct OverdueInfo {
+    /// The queue: turns or activities.
+    pub kind: QueueKind,
+    /// The instance that waits.
+    pub instance_id: String,
+    /// What waits: the name of an activity, `start of` and the name of an orchestration, or the
+    /// kind of another message, such as `TimerFired`; `None` if it is stored in parts or is not
+    /// known.
+    pub name: Option<String>,
+    /// The tag of an activity.
+    pub tag: Option<String>,
+    /// Since when it can be taken.
+    pub since_ms: u64,
+    /// How often it was taken and given back.
+    pub attempts: u32,
+}
+
+/// A process that serves the container, or has served it lately, as
+/// [`CosmosDBProvider::workers`](crate::CosmosDBProvider::workers) sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct WorkerInfo {
@@ -79,6 +102,41 @@ pub struct WorkerInfo {
     pub shared_slices: usize,
     /// The newest layout version that it can read.
     pub readable_version: u32,
+}
+
+/// What a workflow has cost, as far as it is known: the result of
+/// [`CosmosDBProvider::cost`](crate::CosmosDBProvider::cost).
+///
+/// Counted are the requests for the workflow by the processes that commit its turns or run its
+/// activities: fetches, commits, locks, and writes to its partition afterwards. Not counted are
+/// requests of processes that only start it or send it messages, reads of clients and tools, the runtime's reads of a
+/// history, and polls, which serve all workflows. A charge is stored by the commit after it, so the last turn is missing, and with it
+/// all that follows the end of the workflow.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct WorkflowCost {
+    /// The request units of all turns.
+    pub request_units: f64,
+    /// The number of requests of all turns.
+    pub requests: u64,
+    /// The turns in order. Turns of executions that were pruned are missing. Of a long row of
+    /// turns without new events the oldest are added up.
+    pub turns: Vec<TurnCost>,
+}
+
+/// What one turn of a workflow has cost: its commit, the work on its activities and messages, and
+/// the fetch of the next turn. Turn 0 is the start of the workflow.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct TurnCost {
+    /// The number of the turn's commit.
+    pub turn: u64,
+    /// When the turn was committed; `None` for the turn before the first commit.
+    pub committed_at_ms: Option<u64>,
+    /// The request units.
+    pub request_units: f64,
+    /// The number of requests.
+    pub requests: u64,
 }
 
 /// An activity session, as [`CosmosDBProvider::sessions`](crate::CosmosDBProvider::sessions)
@@ -107,7 +165,7 @@ pub struct SessionInfo {
 pub struct WorkflowTree {
     /// Each instance before its children. The first one is the root.
     pub instances: Vec<TreeInstance>,
-    /// Whether all descendants are there. Otherwise there are more.
+    /// Whether all descendants are there. Otherwise there may be more.
     pub is_complete: bool,
 }
 

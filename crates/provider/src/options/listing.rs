@@ -139,6 +139,10 @@ pub struct ListedInstance {
     /// `get_instance_info` returns it whole.
     #[serde(default)]
     pub output: Option<String>,
+    /// What the instance has cost, in hundredths of a request unit, as far as it is stored:
+    /// [`CosmosDBProvider::cost`](crate::CosmosDBProvider::cost) says what is counted.
+    #[serde(default)]
+    pub charge_centi_ru: u64,
 }
 
 impl ListOptions {

@@ -7,7 +7,7 @@ use duroxide::{Event, EventKind};
 use super::{Basis, PastWrite, TurnAck, TurnPlan};
 use crate::documents::text::{PART_BYTES_MAX, Text, split_text};
 use crate::documents::{
-    Chunk, DocumentType, Execution, ExecutionStatus, PastExecution, State, UnknownMembers,
+    Chunk, DocumentType, Execution, ExecutionStatus, PastExecution, State, TurnCharge, UnknownMembers,
 };
 use crate::failure::Failure;
 
@@ -34,7 +34,7 @@ pub(super) fn append_events(plan: &mut TurnPlan, basis: &Basis<'_>, ack: &TurnAc
         set_status(&mut past, ack, now_ms);
         let mut text = String::new();
         append_lines(&mut past, &mut text, &ack.history_delta)?;
-        move_to_chunks(plan, &mut past, &mut text);
+        move_to_chunks(plan, &mut past, &mut text, Vec::new());
         let document = PastExecution { unknown, ..past_execution(&plan.state, past) };
         plan.past = Some(PastWrite { document, etag });
         return Ok(());
@@ -49,7 +49,8 @@ pub(super) fn append_events(plan: &mut TurnPlan, basis: &Basis<'_>, ack: &TurnAc
     if plan.state.event_data.len() > STATE_HISTORY_BYTES_MAX {
         let (mut execution, mut text) =
             (std::mem::take(&mut plan.state.execution), std::mem::take(&mut plan.state.event_data));
-        move_to_chunks(plan, &mut execution, &mut text);
+        let turns = std::mem::take(&mut plan.state.cost.turns);
+        move_to_chunks(plan, &mut execution, &mut text, turns);
         (plan.state.execution, plan.state.event_data) = (execution, text);
     }
     Ok(())
@@ -72,7 +73,9 @@ fn move_to_past(plan: &mut TurnPlan) {
     }
     let mut execution = std::mem::take(&mut plan.state.execution);
     let mut text = std::mem::take(&mut plan.state.event_data);
-    move_to_chunks(plan, &mut execution, &mut text);
+    // Without events there is no chunk, and the turns stay in the state.
+    let turns = if text.is_empty() { Vec::new() } else { std::mem::take(&mut plan.state.cost.turns) };
+    move_to_chunks(plan, &mut execution, &mut text, turns);
     plan.past = Some(PastWrite { document: past_execution(&plan.state, execution), etag: None });
 }
 
@@ -125,8 +128,13 @@ fn append_lines(execution: &mut Execution, text: &mut String, events: &[Event]) 
 }
 
 /// Moves the text into new chunks and clears it. A chunk may end within an event: readers
-/// join the chunks before they parse events.
-fn move_to_chunks(plan: &mut TurnPlan, execution: &mut Execution, text: &mut String) {
+/// join the chunks before they parse events. The first chunk gets the charges of the turns.
+fn move_to_chunks(
+    plan: &mut TurnPlan,
+    execution: &mut Execution,
+    text: &mut String,
+    mut turns: Vec<TurnCharge>,
+) {
     let staging_id = plan.staging_id.as_deref();
     for piece in split_text(text, PART_BYTES_MAX) {
         plan.chunks.push(Chunk {
@@ -135,6 +143,7 @@ fn move_to_chunks(plan: &mut TurnPlan, execution: &mut Execution, text: &mut Str
             document_type: DocumentType::History,
             execution: execution.number,
             event_data: piece.to_owned(),
+            turns: std::mem::take(&mut turns),
             staging_id: staging_id.map(str::to_owned),
         });
     }

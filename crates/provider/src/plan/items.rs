@@ -7,7 +7,7 @@ use duroxide::providers::WorkItem;
 use sha2::{Digest, Sha256};
 
 use crate::documents::stamp::Stamp;
-use crate::documents::{Activity, DocumentType, ENQUEUED_FIRST, Message, State, UnknownMembers};
+use crate::documents::{Activity, Charge, DocumentType, ENQUEUED_FIRST, Message, State, UnknownMembers};
 use crate::failure::Failure;
 
 /// The most bytes of an instance id: the service's limit for a partition key.
@@ -66,6 +66,7 @@ pub(crate) fn message_document(
         parent_incarnation: None,
         is_free: false,
         lock_nonce: None,
+        cost: Charge::default(),
         unknown: UnknownMembers::default(),
     })
 }

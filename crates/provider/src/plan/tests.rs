@@ -34,7 +34,11 @@ fn ack(execution: u64) -> TurnAck {
 }
 
 fn event(id: u64) -> Event {
-    Event::with_event_id(id, INSTANCE, 1, None, EventKind::ExternalSubscribed { name: "approval".into() })
+    event_with_name(id, "approval")
+}
+
+fn event_with_name(id: u64, name: &str) -> Event {
+    Event::with_event_id(id, INSTANCE, 1, None, EventKind::ExternalSubscribed { name: name.into() })
 }
 
 fn activity_item(id: u64) -> WorkItem {
@@ -55,7 +59,18 @@ fn cancel(id: u64) -> ScheduledActivityIdentifier {
 
 fn plan_with(state: &State, bundles: &[Versioned<Bundle>], ack: &TurnAck) -> Result<TurnPlan, Failure> {
     let now = Stamp::at_ms(1_800_000_000_000);
-    turn(&Basis { state, past: None, bundles, dedup_entries: &[], now, nonce: "commit" }, ack)
+    turn(
+        &Basis {
+            state,
+            past: None,
+            bundles,
+            dedup_entries: &[],
+            now,
+            nonce: "commit",
+            charge: Charge::default(),
+        },
+        ack,
+    )
 }
 
 fn plan(state: &State, ack: &TurnAck) -> TurnPlan {
@@ -176,6 +191,7 @@ fn messages_that_must_not_be_delivered_twice_are_recorded() {
         dedup_entries: &dedup_entries,
         now,
         nonce: "commit",
+        charge: Charge::default(),
     };
     let plan = turn(&basis, &ack(1)).expect("the turn can be planned");
     assert!(
@@ -188,11 +204,68 @@ fn the_state_keeps_the_nonces_of_the_last_eight_commits() {
     let mut state = state();
     for n in 0..20 {
         let (now, nonce) = (Stamp::at_ms(1_000 + n), format!("{n}"));
-        let basis = Basis { state: &state, past: None, bundles: &[], dedup_entries: &[], now, nonce: &nonce };
+        let basis = Basis {
+            state: &state,
+            past: None,
+            bundles: &[],
+            dedup_entries: &[],
+            now,
+            nonce: &nonce,
+            charge: Charge::default(),
+        };
         state = turn(&basis, &ack(1)).expect("the turn can be planned").state;
     }
     assert_eq!(
         (state.recent_nonces.len(), state.recent_nonces[0].as_str(), state.commit_nonce.as_str()),
         (RECENT_NONCES_MAX, "12", "19")
     );
+}
+
+#[test]
+fn the_charge_of_a_turn_is_stored_by_the_next_commit_and_moves_with_its_events() {
+    let mut state = state();
+    let (mut turns_in_chunks, mut total) = (Vec::new(), 0);
+    for n in 1..=40_u64 {
+        let charge = Charge { centi_ru: 100 * n, requests: n };
+        total += charge.centi_ru;
+        let (now, nonce) = (Stamp::at_ms(1_000 + n), format!("{n}"));
+        let basis =
+            Basis { state: &state, past: None, bundles: &[], dedup_entries: &[], now, nonce: &nonce, charge };
+        let events = vec![event_with_name(n, &"x".repeat(700))];
+        let plan =
+            turn(&basis, &TurnAck { history_delta: events, ..ack(1) }).expect("the turn can be planned");
+        turns_in_chunks.extend(plan.chunks.into_iter().flat_map(|chunk| chunk.turns));
+        state = plan.state;
+    }
+    assert_eq!(state.cost.total, Charge { centi_ru: total, requests: 40 * 41 / 2 });
+    assert!(!turns_in_chunks.is_empty() && state.cost.turns.len() < 20, "{:?}", state.cost);
+    let all: Vec<u64> =
+        turns_in_chunks.iter().chain(&state.cost.turns).map(|turn| turn.commit_number).collect();
+    assert_eq!(all, (0..40).collect::<Vec<u64>>(), "each turn once, named by its own commit");
+    let second = turns_in_chunks[1];
+    assert_eq!((second.commit_number, second.committed_at_ms, second.charge.requests), (1, 1_001, 2));
+}
+
+/// A turn with more than 8 KiB of events leaves no events in the state. When the instance then
+/// continues as new, no chunk is written that could take the charge of the turn. So the charge has
+/// to stay in the state.
+#[test]
+fn the_charge_of_a_turn_survives_an_execution_without_events_in_the_state() {
+    let charge = Charge { centi_ru: 500, requests: 2 };
+    let mut state = state();
+    let mut turns = Vec::new();
+    for (execution, name_bytes) in [(1, 9_000), (2, 10), (2, 10)] {
+        let now = Stamp::at_ms(1_000 + state.commit_number);
+        let basis =
+            Basis { state: &state, past: None, bundles: &[], dedup_entries: &[], now, nonce: "n", charge };
+        let id = state.execution.last_event_id + 1;
+        let id = if execution > state.execution.number { 1 } else { id };
+        let events = vec![event_with_name(id, &"x".repeat(name_bytes))];
+        let ack = TurnAck { history_delta: events, ..ack(execution) };
+        let plan = turn(&basis, &ack).expect("the turn can be planned");
+        turns.extend(plan.chunks.into_iter().flat_map(|chunk| chunk.turns));
+        state = plan.state;
+    }
+    turns.extend(state.cost.turns);
+    assert_eq!(turns.iter().map(|turn| turn.commit_number).collect::<Vec<u64>>(), [0, 1, 2]);
 }

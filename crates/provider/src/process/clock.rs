@@ -87,7 +87,8 @@ impl HybridClock {
         self.wall_step_ms.fetch_add(step_ms, Ordering::Relaxed);
     }
 
-    /// A stamp that is later than all earlier ones of this clock.
+    /// A stamp that is later than all earlier ones of this clock, except after stamps that were too
+    /// far ahead: see the invariants above.
     pub(crate) fn stamp(&self) -> Stamp {
         self.reserve(1)
     }

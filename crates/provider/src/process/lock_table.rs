@@ -13,7 +13,7 @@ use duroxide::Event;
 use duroxide::providers::TagFilter;
 
 use crate::documents::dedup::DedupEntry;
-use crate::documents::{Activity, State, Versioned};
+use crate::documents::{Activity, Charge, State, Versioned};
 use crate::sync::lock;
 
 /// The most locks in a table: more than a process has dispatchers or workers. When there are
@@ -36,12 +36,15 @@ pub(crate) struct LockedInstance {
     pub(crate) is_optimistic: bool,
     /// The history of the current execution; `None` if it was unreadable or not read.
     pub(crate) history: Option<Arc<Vec<Event>>>,
-    /// The messages of the turn that must not be delivered twice; all of its messages if the
-    /// lock was read from the document.
+    /// The messages of the turn that the commit adds to the dedup record. A lock that was read from
+    /// the document does not say which messages need this. Then all messages of the turn are here.
     pub(crate) dedup_entries: Vec<DedupEntry>,
+    /// The sum of the charges that are stored in the messages of the turn: what other processes
+    /// have spent for this instance.
+    pub(crate) charge_in_messages: Charge,
     /// When the lock expires.
     pub(crate) until: Instant,
-    /// How long a renewal by the ack itself makes the lock last.
+    /// An ack that takes long renews the lock itself, for this time.
     pub(crate) lease: Duration,
     /// Whether the instance may have more messages than one turn takes.
     pub(crate) has_more_messages: bool,
@@ -53,7 +56,7 @@ pub(crate) struct LockedActivity {
     pub(crate) activity: Versioned<Activity>,
     /// When the lock expires.
     pub(crate) until: Instant,
-    /// How long a renewal by the ack itself makes the lock last.
+    /// An ack that takes long renews the lock itself, for this time.
     pub(crate) lease: Duration,
     /// The worker that has the activity, if it is expected to fetch again.
     pub(crate) worker: Option<Worker>,

@@ -1,10 +1,11 @@
 //! Membership: the processes that serve this container, and which of them is first to take
 //! work that a poll finds.
 //!
-//! Each process that fetches writes a heartbeat document with its roles. The container is cut
-//! into slices, and each slice belongs to one of the live processes with the role: see
-//! [`slices`]. There are no lease documents, and when a process joins or leaves most slices
-//! stay where they are.
+//! Each process that fetches writes a heartbeat document with its roles: whether it fetches
+//! instances, and activities with which tags. The container is cut into slices. For each kind of
+//! work, a slice belongs to one of the live processes that fetch this kind of work: see [`slices`].
+//! There are no lease documents, and when a process joins or leaves most slices stay where they
+//! are.
 //!
 //! Invariant: membership spreads load and decides nothing else. A process that cannot
 //! write its heartbeat, or cannot read the heartbeats of others, keeps working. If two
@@ -60,7 +61,8 @@ pub(crate) struct Membership {
     fetches_instances: AtomicBool,
 }
 
-/// The roster, as this process knows it.
+/// The roster, as this process knows it: one document with all live processes. With many
+/// processes, one of them writes it and the others read it instead of the heartbeats.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KnownRoster {
     pub(crate) members: Vec<Member>,
@@ -115,8 +117,8 @@ impl Default for Membership {
 
 impl Membership {
     /// Since when this process owns the slice of an instance; `None` if another process owns
-    /// it, this process does not fetch instances, or nothing is known yet. As far as this
-    /// process knows, no other process owned the slice after that time.
+    /// it, it is shared, this process does not fetch instances, or nothing is known yet. As far as
+    /// this process knows, no other process owned the slice after that time.
     pub(crate) fn owned_since(&self, instance: &str) -> Option<Stamp> {
         self.view().owned_since(instance)
     }

@@ -9,6 +9,7 @@
 //! Invariant: counting never fails and never changes the counted work. Counting waits only
 //! for a mutex that is held for a moment.
 
+mod exposition;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -16,18 +17,21 @@ mod tests;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use duroxide::providers::ProviderError;
+use perihelion_client::KeyValue;
 use perihelion_client::observer::{EndedOperation, Observer};
 use tokio::time::Instant;
 use tracing::Instrument;
 
 pub use snapshot::{Latency, MethodMetrics, ProviderMetrics};
 
+use crate::documents::Charge;
 use crate::failure::Failure;
 use crate::process::clock::HybridClock;
 use crate::process::congestion::Congestion;
+use crate::process::costs::Costs;
 
 /// The name of requests outside of any call.
 const OTHER: &str = "other";
@@ -62,6 +66,24 @@ struct Call {
     throttles: AtomicU64,
     retries: AtomicU64,
     polls: AtomicU64,
+    /// Whether the requests of the call are part of what their instances cost.
+    is_work: bool,
+    /// The instance whose turn the call commits. A transaction has several partition keys, and is
+    /// charged to this instance.
+    committed_instance: OnceLock<String>,
+}
+
+/// Whether a method of duroxide's provider traits does the work of instances. The other methods
+/// read for clients and tools, and may be called at any time by anybody.
+fn is_work(method: &str) -> bool {
+    const WORK: [&str; 5] = ["fetch_", "ack_", "renew_", "abandon_", "enqueue_"];
+    WORK.iter().any(|prefix| method.starts_with(prefix))
+}
+
+/// From now on, transactions of the current call are part of what this instance costs.
+pub(crate) fn charge_transactions_to(instance: &str) {
+    // A call acks one turn, so a second value cannot differ.
+    let _ = CALL.try_with(|call| call.committed_instance.set(instance.to_owned()));
 }
 
 fn add(counter: &AtomicU64, count: u64) {
@@ -118,7 +140,7 @@ impl Metrics {
                 elapsed_ms = tracing::field::Empty,
                 outcome = tracing::field::Empty,
             );
-            let call = Arc::new(Call::default());
+            let call = Arc::new(Call { is_work: is_work(method), ..Call::default() });
             let mut running = RunningCall {
                 metrics: self,
                 method,
@@ -295,6 +317,26 @@ pub(crate) struct DriverObserver {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) clock: Arc<HybridClock>,
     pub(crate) congestion: Arc<Congestion>,
+    pub(crate) costs: Arc<Costs>,
+}
+
+impl DriverObserver {
+    /// Adds the charge of an operation to what its instance costs. Instances have strings as
+    /// partition keys, and system documents have numbers.
+    fn charge_instance(&self, operation: &EndedOperation<'_>, cost: &Cost) {
+        let charge = Charge { centi_ru: cost.charge_milli_ru.div_ceil(10), requests: cost.requests };
+        let is_background_write = || !operation.verb.is_read();
+        if !CALL.try_with(|call| call.is_work).unwrap_or_else(|_| is_background_write()) {
+            return;
+        }
+        if operation.verb.is_transaction() {
+            let _ = CALL.try_with(|call| {
+                call.committed_instance.get().inspect(|instance| self.costs.add(instance, charge));
+            });
+        } else if let Some([KeyValue::String(instance)]) = operation.partition_key.map(|key| &*key.values) {
+            self.costs.add(instance, charge);
+        }
+    }
 }
 
 impl Observer for DriverObserver {
@@ -305,6 +347,7 @@ impl Observer for DriverObserver {
         let cost = Cost::of(operation);
         let throttled_for = (cost.throttles > 0).then(|| operation.diagnostics.elapsed());
         self.congestion.record(throttled_for, Instant::now());
+        self.charge_instance(operation, &cost);
         if CALL.try_with(|call| call.add(&cost)).is_err() {
             // The operation belongs to a heartbeat or a background task. Its writes do not
             // change the counts of `count_cache`.

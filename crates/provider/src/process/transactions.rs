@@ -56,8 +56,9 @@ impl Pause {
         self.until = self.until.max(Some(Instant::now() + length));
     }
 
-    /// Begins a pause that is longer than the last pause, if the last pause has ended just now.
-    /// Does nothing during a pause, because several turns that began before it may fail.
+    /// Begins a pause: twice as long as the last one if that ended less than [`PAUSE_MAX`] ago,
+    /// else [`PAUSE_MIN`]. Does nothing during a pause, because several turns that began before it
+    /// may fail.
     fn extend_by_backoff(&mut self) {
         let now = Instant::now();
         if self.until.is_some_and(|until| now < until) {

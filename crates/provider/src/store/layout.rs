@@ -8,7 +8,7 @@
 use perihelion_client::{Container, ContainerProperties, Query};
 
 use super::migration_marker as marker;
-use crate::failure::Failure;
+use crate::failure::{Failure, Objection};
 
 /// Values of `type` that only the published crate writes.
 const PUBLISHED_TYPES: [&str; 4] = ["instance", "outbox_intent", "kv", "kv_delta"];
@@ -24,12 +24,7 @@ pub(crate) async fn check(
     properties: &ContainerProperties,
     is_migrating: bool,
 ) -> Result<(), Failure> {
-    match detect(container, properties).await? {
-        Layout::Ours => Ok(()),
-        Layout::UnfinishedMigration if is_migrating => Ok(()),
-        Layout::UnfinishedMigration => Err(unfinished_migration(container)),
-        Layout::Published => Err(published_layout(container)),
-    }
+    Ok(detect(container, properties).await?.check(container, is_migrating)?)
 }
 
 /// The layout of a container.
@@ -41,6 +36,18 @@ pub(crate) enum Layout {
     Published,
     /// The layout of this crate, with an unfinished migration.
     UnfinishedMigration,
+}
+
+impl Layout {
+    /// Refuses a layout other than that of this crate.
+    pub(crate) fn check(self, container: &Container, is_migrating: bool) -> Result<(), Objection> {
+        match self {
+            Layout::Ours => Ok(()),
+            Layout::UnfinishedMigration if is_migrating => Ok(()),
+            Layout::UnfinishedMigration => Err(unfinished_migration(container)),
+            Layout::Published => Err(published_layout(container)),
+        }
+    }
 }
 
 /// Detects the layout by the indexed paths of the container, then by its documents.
@@ -66,20 +73,26 @@ pub(crate) async fn detect(
     })
 }
 
-fn published_layout(container: &Container) -> Failure {
+fn published_layout(container: &Container) -> Objection {
     let (database, name) = (container.database_name(), container.name());
-    Failure::Refused(format!(
-        "the container {database}/{name} was written by the published crate duroxide-cdb (0.1.10 and before), whose \
-         documents this version does not run on. Stop the programs that use it, move it into a new \
-         container with `perihelion migrate --from {database}/{name} --to {database}/NEW`, and open the new \
-         one; the old one is not changed"
-    ))
+    Objection::new(
+        format!(
+            "the container {database}/{name} was written by the published crate duroxide-cdb (0.1.10 and before), \
+             whose documents this version cannot use"
+        ),
+        format!(
+            "Stop the programs that use the container, move it into a new container with `perihelion migrate --from \
+             {database}/{name} --to {database}/NEW`, and open the new one; the old one is not changed"
+        ),
+    )
 }
 
-fn unfinished_migration(container: &Container) -> Failure {
+fn unfinished_migration(container: &Container) -> Objection {
     let (database, name) = (container.database_name(), container.name());
-    Failure::Refused(format!(
-        "the migration into the container {database}/{name} is not finished. Run \
-         `perihelion migrate --from OLD --to {database}/{name}` again: it continues where it stopped"
-    ))
+    Objection::new(
+        format!("the migration into the container {database}/{name} is not finished"),
+        format!(
+            "Run `perihelion migrate --from OLD --to {database}/{name}` again: it continues where it stopped"
+        ),
+    )
 }

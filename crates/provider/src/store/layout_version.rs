@@ -8,8 +8,8 @@
 //!
 //! A process whose heartbeat has expired (it was stopped, or had no network) does not count as
 //! live, so the version may be raised without it. Therefore heartbeats also name the layout
-//! version of the container. A process that reads a newer version than its own there fetches
-//! nothing any more.
+//! version of the container. A process that finds a newer version than its own in a heartbeat
+//! fetches nothing any more.
 //!
 //! | version | what processes of this version do |
 //! |---|---|
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use perihelion_client::Container;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Objection};
 
 /// The layout version of this provider: the newest that it can read.
 pub(crate) const LAYOUT_VERSION: u32 = 3;
@@ -63,20 +63,23 @@ impl ContainerVersion {
 
     /// Reads the version of a container. Fails if this provider is too old for it.
     pub(crate) async fn read(container: &Container) -> Result<Self, Failure> {
-        let found = container.find::<LayoutDocument>(PARTITION_KEY, DOCUMENT_ID).await?;
-        let version = found.map_or(LAYOUT_VERSION_FIRST, |item| item.into_value().version);
-        if version > LAYOUT_VERSION {
-            return Err(too_old(container, version));
-        }
+        let version = ContainerVersion::find(container).await?;
+        check_version(container, version)?;
         Ok(ContainerVersion(Arc::new(AtomicU32::new(version))))
+    }
+
+    /// Reads the version of a container, whether or not this provider can read it.
+    pub(crate) async fn find(container: &Container) -> Result<u32, Failure> {
+        let found = container.find::<LayoutDocument>(PARTITION_KEY, DOCUMENT_ID).await?;
+        Ok(found.map_or(LAYOUT_VERSION_FIRST, |item| item.into_value().version))
     }
 
     pub(crate) fn get(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Records the version of the container that the heartbeat of another process names. The version
-    /// never falls.
+    /// Records the version of the container that the heartbeat of another process names, if this
+    /// provider is too old for that version. The recorded version never falls.
     pub(crate) fn record(&self, version: u32) {
         if version > LAYOUT_VERSION {
             self.0.fetch_max(version, Ordering::Relaxed);
@@ -85,8 +88,7 @@ impl ContainerVersion {
 
     /// Fails if the container has become too new for this provider.
     pub(crate) fn check(&self, container: &Container) -> Result<(), Failure> {
-        let version = self.get();
-        if version > LAYOUT_VERSION { Err(too_old(container, version)) } else { Ok(()) }
+        Ok(check_version(container, self.get())?)
     }
 
     /// Raises the version of the container to that of this provider. Never lowers it.
@@ -114,12 +116,18 @@ impl ContainerVersion {
     }
 }
 
-fn too_old(container: &Container, version: u32) -> Failure {
+/// Refuses a version that is newer than this provider.
+pub(crate) fn check_version(container: &Container, version: u32) -> Result<(), Objection> {
+    if version <= LAYOUT_VERSION {
+        return Ok(());
+    }
     let (database, name, crate_version) =
         (container.database_name(), container.name(), env!("CARGO_PKG_VERSION"));
-    Failure::Refused(format!(
-        "the container {database}/{name} has layout version {version}, and this program's duroxide-cdb \
-         {crate_version} reads versions up to {LAYOUT_VERSION}. Update the program to the version of duroxide-cdb \
-         that the other programs on this container use"
+    Err(Objection::new(
+        format!(
+            "the container {database}/{name} has layout version {version}, and this program's duroxide-cdb \
+             {crate_version} reads versions up to {LAYOUT_VERSION}"
+        ),
+        "Update the program to the version of duroxide-cdb that the other programs on this container use",
     ))
 }

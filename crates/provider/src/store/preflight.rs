@@ -1,11 +1,11 @@
 //! Preflight checks of the names, the account and the container, once when a container is
-//! opened. A refusal says what is wrong and what to do about it.
+//! opened, and whenever a tool examines it. An objection says what is wrong and what to do.
 
 use perihelion_client::{
     Client, Container, ContainerProperties, Error, IndexingMode, IndexingPolicy, TimeToLive,
 };
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Objection};
 
 /// The paths that fetches, polls and the reconciler order by. The service refuses an order
 /// without an index.
@@ -19,7 +19,7 @@ const NAME_MAX: usize = 255;
 
 /// Refuses names that the service would refuse. Some of them would break the signature,
 /// and the service would report a wrong key instead.
-pub(super) fn check_names(database: &str, container: &str) -> Result<(), Failure> {
+pub(crate) fn check_names(database: &str, container: &str) -> Result<(), Objection> {
     for (what, name) in [("database", database), ("container", container)] {
         let is_invalid = name.is_empty()
             || name.chars().count() > NAME_MAX
@@ -27,10 +27,13 @@ pub(super) fn check_names(database: &str, container: &str) -> Result<(), Failure
             || name.contains(char::is_control)
             || name.ends_with(' ');
         if is_invalid {
-            return Err(Failure::Refused(format!(
-                "{name:?} cannot be the name of a {what}: a name has 1 to {NAME_MAX} characters, none of them \
-                 / \\ # ? or a control character, and no space at the end"
-            )));
+            return Err(Objection::new(
+                format!("{name:?} cannot be the name of a {what}"),
+                format!(
+                    "A name has 1 to {NAME_MAX} characters, none of them / \\ # ? or a control character, and no \
+                     space at the end"
+                ),
+            ));
         }
     }
     Ok(())
@@ -39,63 +42,79 @@ pub(super) fn check_names(database: &str, container: &str) -> Result<(), Failure
 /// Refuses an account with several write regions: two regions may each accept a write
 /// under the same etag, and one of the writes is lost later. No lock and no commit would
 /// be safe.
-pub(super) fn check_account(client: &Client) -> Result<(), Failure> {
+pub(crate) fn check_account(client: &Client) -> Result<(), Objection> {
     let account = client.account();
     if !account.is_multi_write {
         return Ok(());
     }
     let regions: Vec<String> = account.write_regions.iter().map(ToString::to_string).collect();
-    Err(Failure::Refused(format!(
-        "the account takes writes in every region ({}): an etag protects nothing there, because two regions \
-         may accept conflicting writes and drop one of them later, and with it a turn of a workflow. Turn \
-         multiple write locations off for this account (enableMultipleWriteLocations), or use an account \
+    Err(Objection::new(
+        format!(
+            "the account takes writes in every region ({}): an etag protects nothing there, because two regions \
+             may accept conflicting writes and drop one of them later, and with it a turn of a workflow",
+            regions.join(", ")
+        ),
+        "Turn multiple write locations off for this account (enableMultipleWriteLocations), or use an account \
          with one write region; reads may go to as many regions as you like",
-        regions.join(", ")
-    )))
+    ))
 }
 
 /// Refuses a container with another partition key: it belongs to another program.
-pub(super) fn check_partition_key(
+pub(crate) fn check_partition_key(
     container: &Container,
     properties: &ContainerProperties,
-) -> Result<(), Failure> {
+) -> Result<(), Objection> {
     if properties.partition_key.paths == ["/instanceId"] {
         return Ok(());
     }
-    Err(Failure::Refused(format!(
-        "cannot open the container {}: its partition key is {}, the provider needs /instanceId. Use another \
-         container name; a missing container is created",
-        name(container),
-        properties.partition_key.paths.join(", ")
-    )))
+    Err(Objection::new(
+        format!(
+            "cannot open the container {}: its partition key is {}, the provider needs /instanceId",
+            name(container),
+            properties.partition_key.paths.join(", ")
+        ),
+        "Use another container name; a missing container is created",
+    ))
 }
 
-/// Refuses a container that removes documents by a default time to live, and one without
-/// the indexes for [`ORDERED_BY`].
-pub(super) fn check_container(
+/// Refuses a container that removes documents by a default time to live.
+pub(crate) fn check_ttl(container: &Container, properties: &ContainerProperties) -> Result<(), Objection> {
+    let Some(TimeToLive::Seconds(seconds)) = properties.ttl else { return Ok(()) };
+    Err(Objection::new(
+        format!(
+            "the container {} removes every document {seconds} seconds after its last write: workflows that wait \
+             longer would vanish",
+            name(container)
+        ),
+        "Set its default time to live to -1 (on, no default)",
+    ))
+}
+
+/// Refuses a container without the indexes for [`ORDERED_BY`].
+pub(crate) fn check_indexes(
     container: &Container,
     properties: &ContainerProperties,
-) -> Result<(), Failure> {
-    let name = name(container);
-    let refused = |why: String| Err(Failure::Refused(format!("the container {name} {why}")));
-    if let Some(TimeToLive::Seconds(seconds)) = properties.ttl {
-        return refused(format!(
-            "removes every document {seconds} seconds after its last write: workflows that wait longer would \
-             vanish. Set its default time to live to -1 (on, no default)"
-        ));
+) -> Result<(), Objection> {
+    let missing = not_indexed(properties, &ORDERED_BY);
+    if missing.is_empty() {
+        return Ok(());
     }
-    let missing: Vec<&str> = match &properties.indexing_policy {
-        Some(policy) => ORDERED_BY.into_iter().filter(|path| !is_indexed(policy, path)).collect(),
-        None => Vec::new(),
-    };
-    if !missing.is_empty() {
-        return refused(format!(
-            "does not index {}, by which work is found. Index every path, which is what a container does \
-             by default, or the paths listed in docs/provider.md",
+    Err(Objection::new(
+        format!(
+            "the container {} does not index {}, by which work is found",
+            name(container),
             missing.join(" and ")
-        ));
+        ),
+        "Index every path, which is what a container does by default, or the paths listed in docs/provider.md",
+    ))
+}
+
+/// Those of the paths that the container does not index.
+pub(crate) fn not_indexed<'p>(properties: &ContainerProperties, paths: &[&'p str]) -> Vec<&'p str> {
+    match &properties.indexing_policy {
+        Some(policy) => paths.iter().copied().filter(|path| !is_indexed(policy, path)).collect(),
+        None => Vec::new(),
     }
-    Ok(())
 }
 
 /// Whether the policy indexes a path: indexing is on, and the path is included by name, or
@@ -112,7 +131,7 @@ fn is_indexed(policy: &IndexingPolicy, path: &str) -> bool {
 
 /// Turns time to live on if it is off. Returns whether it is on. If the service refuses, as
 /// it does without permission, a warning is logged.
-pub(super) async fn switch_ttl_on(
+pub(crate) async fn switch_ttl_on(
     container: &Container,
     mut properties: ContainerProperties,
 ) -> Result<bool, Failure> {
@@ -126,7 +145,7 @@ pub(super) async fn switch_ttl_on(
         Err(error) => {
             tracing::warn!(
                 container = name(container), %error,
-                "time to live is off and could not be turned on: tombstones and sessions stay, and retention is \
+                "time to live is off and could not be turned on: tombstones and heartbeats stay, and retention is \
                  left to the reconciler. Set the container's default time to live to -1"
             );
             Ok(false)
@@ -137,7 +156,7 @@ pub(super) async fn switch_ttl_on(
 /// The failure to create a missing container. If the credential may not create it, the text
 /// says what to do. An Entra ID identity can never create a container, because its data
 /// roles cover documents only.
-pub(super) fn creation_failure(database: &str, container: &str, error: Error) -> Failure {
+pub(crate) fn creation_failure(database: &str, container: &str, error: Error) -> Failure {
     match error.status() {
         Some(status) if status.code == FORBIDDEN && !error.is_transient() => Failure::Refused(format!(
             "the container {database}/{container} does not exist, and the credential may not create it: {error}. \
@@ -175,7 +194,7 @@ mod tests {
         }
         for bad in ["", "a/b", "a\\b", "a#", "a?b", "a ", "a\n", &"x".repeat(NAME_MAX + 1)] {
             for (database, container, what) in [(bad, "c", "database"), ("d", bad, "container")] {
-                let Err(Failure::Refused(why)) = check_names(database, container) else { panic!("{bad:?}") };
+                let why = check_names(database, container).expect_err(bad).finding;
                 assert!(why.contains(what) && why.contains(&format!("{bad:?}")), "{why}");
             }
         }

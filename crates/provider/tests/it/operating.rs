@@ -4,6 +4,7 @@
 mod account;
 mod clocks;
 mod deleted_container;
+mod examining;
 mod inspection;
 mod listing;
 mod metrics;

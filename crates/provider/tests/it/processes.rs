@@ -29,8 +29,8 @@ const LONG_LOCK: Duration = Duration::from_secs(20);
 /// the completion of its work.
 const GAP_MAX: Duration = Duration::from_secs(2);
 
-/// A process counts as busy for half a minute after its start, and the others learn of its end
-/// with its next heartbeat.
+/// A process counts as busy for half a minute after its start. The others learn that it is no
+/// longer busy from its next heartbeat.
 const IDLE_AFTER: Duration = Duration::from_secs(60);
 
 /// How long the requests of idle processes are counted.
@@ -59,8 +59,8 @@ async fn one_of_five_processes_is_killed_under_load_and_the_others_continue() {
     kill_one_of(5, 90).await;
 }
 
-/// A process with other numbers of dispatchers joins. A process with workers of one tag
-/// only serves that tag and shuts down, and another takes its place.
+/// A process with other numbers of dispatchers joins. A process that has only workers, all of them
+/// for one tag, serves that tag and shuts down, and another such process takes its place.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_with_other_dispatchers_and_with_tagged_workers_only_join_and_leave() {
     let mut fleet = Fleet::open(LONG_LOCK).await;
@@ -112,8 +112,8 @@ async fn two_versions_of_the_provider_share_a_container() {
     fleet.close().await;
 }
 
-/// Idle processes, each with its own partitions and processes, by the counters of the server.
-/// They were started a minute ago, so none counts as busy any more.
+/// Counts the requests of idle processes on the server, for several numbers of partitions and
+/// processes. The processes were started a minute ago, so none counts as busy any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes two minutes: cargo test -p duroxide-cdb --test it idle_processes -- --ignored --nocapture"]
 async fn idle_processes_send_few_requests() {

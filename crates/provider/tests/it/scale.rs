@@ -1,5 +1,6 @@
-//! Several processes, several partitions, and bad days: what stopped, starved or killed
-//! workflows when there was more than one healthy process on one healthy partition.
+//! Several processes, several partitions, outages and slow partitions. Each test covers a case
+//! that would stop, starve or fail workflows if the provider were only made for one process on one
+//! partition of a service that always answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +26,8 @@ const SHUTDOWN_MS: u64 = 2_000;
 /// How long an outage lasts: longer than the driver tries on its own.
 const OUTAGE: Duration = Duration::from_secs(8);
 
-/// A process that can run the orchestrations `names` (each runs one activity of its own
-/// name) and the activities `names`.
+/// A process that can run these orchestrations and these activities. The orchestration `X` runs
+/// one activity, `XActivity`.
 async fn process(provider: &Arc<dyn Provider>, orchestrations: &[&str], activities: &[&str]) -> Arc<Runtime> {
     let mut registered = ActivityRegistry::builder();
     for name in activities {
@@ -97,6 +98,7 @@ fn activity(id: u64, tag: Option<&str>) -> WorkItem {
 async fn activities_of_a_foreign_tag_do_not_starve_local_workers() {
     let account = Account::open(AccountKind::Embedded).await;
     let provider = account.provider("scale", ShortPolls::ReturnAtOnce).await;
+    // More activities than a process remembers (8,192).
     for id in 0..8_300 {
         provider.enqueue_for_worker(activity(id, Some("gpu"))).await.unwrap();
     }
@@ -181,10 +183,12 @@ async fn a_slow_partition_delays_no_work_of_the_others() {
     server.stop().await;
 }
 
-/// A region fails over, or a key is replaced: for seconds every write is refused. No workflow
+/// A region fails over, or a key is replaced: for seconds commits or reads are refused. No workflow
 /// fails because of it.
 #[tokio::test(start_paused = true)]
 async fn workflows_outlast_a_failover_and_a_replaced_key() {
+    // The region does not take writes; it does not know the account; it has not applied the writes
+    // of the session yet; the key is refused.
     let outages = [(403, 3, "batch"), (403, 1008, "batch"), (404, 1002, "read_item"), (401, 0, "batch")];
     futures_util::future::join_all(outages.map(outlast)).await;
 }

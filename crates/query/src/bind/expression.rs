@@ -218,7 +218,7 @@ impl<'q> Binder<'q> {
         if function.is_regex_match() {
             self.regex_match(function, arguments, expr.span)
         } else if function.compares_vectors() {
-            self.vector_node(function, arguments)
+            self.vector_node(function, arguments, expr.span)
         } else if function.is_spatial() {
             let is_planar = Node::Constant(Some(self.parameters.is_planar().into()));
             Node::Call(function, arguments.into_iter().chain([is_planar]).collect())

@@ -155,8 +155,8 @@ fn keyword_texts(keywords: &[Expr], parameters: &Parameters) -> Result<Vec<Strin
     Ok(texts.concat())
 }
 
-/// The words of a keyword as texts of expressions; `None` for a keyword that is one word, or no
-/// text.
+/// The words of a keyword as texts of expressions; `None` for a keyword with fewer than two words,
+/// or one that is not a string.
 fn word_texts(keyword: &Value) -> Option<Vec<String>> {
     let words = keyword.as_str()?.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     let texts: Vec<String> = words.map(|word| to_text(&Value::from(word), Style::Query)).collect();

@@ -1,10 +1,11 @@
 //! Binding what vector and full-text search need: the distance function of a call, and the
 //! order of rows by a distance or a score.
 
-use perihelion_model::json::Value;
+use perihelion_model::json::{self, Style, Value};
 
 use super::Binder;
 use crate::ast::{Direction, Expr, ExprKind, LogicalOperator, OrderBy, OrderItem};
+use crate::diagnostic::Span;
 use crate::functions::Function;
 use crate::node::{Node, OrderNode, Step};
 use crate::parameters::DistanceFunction;
@@ -32,7 +33,14 @@ pub(super) fn is_call(expr: &Expr, wanted: &str) -> bool {
 impl<'q> Binder<'q> {
     /// The node of a call that compares vectors: both vectors and the name of the distance
     /// function.
-    pub(super) fn vector_node(&self, function: Function, mut arguments: Vec<Node>) -> Node {
+    pub(super) fn vector_node(&mut self, function: Function, mut arguments: Vec<Node>, span: Span) -> Node {
+        if let Some(unknown) = unknown_distance_function(&arguments) {
+            let name = json::to_text(unknown, Style::Query);
+            let message = format!(
+                "The distance function {name} is not known. Use 'cosine', 'dotproduct' or 'euclidean' as distanceFunction."
+            );
+            self.report("SC2231", message, span);
+        }
         let distance = self.distance_function(&arguments);
         arguments.truncate(2);
         arguments.push(Node::Constant(Some(distance.name().into())));
@@ -69,19 +77,19 @@ impl<'q> Binder<'q> {
     /// comes first.
     pub(super) fn order_item(&mut self, item: &'q OrderItem) -> OrderNode {
         let node = self.expr(&item.expr);
-        let (best_first, may_choose) = match &node {
+        let (best_first, may_name_direction) = match &node {
             Node::Call(function, arguments) if function.compares_vectors() => {
                 let is_distance = is_call(&item.expr, VECTOR_DISTANCE);
                 (direction_of(arguments, is_distance), !is_distance)
             }
             _ => (Direction::Ascending, true),
         };
-        if item.direction.is_some() && !may_choose {
+        if item.direction.is_some() && !may_name_direction {
             let message =
                 "Specifying a sorting order (ASC or DESC) with VectorDistance function is not supported.";
             self.report("SC2230", message, item.expr.span);
         }
-        if !may_choose {
+        if !may_name_direction {
             self.check_distance_is_known(&item.expr);
         }
         // A path to a computed property is bound to its expression.
@@ -112,8 +120,8 @@ impl<'q> Binder<'q> {
         }
     }
 
-    /// The filter of a select, and for each ascending order by distance the condition that
-    /// the distance is defined. Otherwise the documents without a vector would come first.
+    /// The filter of a select, joined by AND with one condition for each ascending order by a
+    /// distance: the distance is defined. Otherwise the documents without a vector would come first.
     pub(super) fn with_distances(
         &mut self,
         filter: Option<Node>,
@@ -159,6 +167,15 @@ fn is_sortable(node: &Node) -> bool {
         | Node::Udf(_)
         | Node::Subquery(..) => false,
     }
+}
+
+/// The option `distanceFunction` of a call, if it is not the name of a distance function. With
+/// another function the rows would have another order.
+fn unknown_distance_function(arguments: &[Node]) -> Option<&Value> {
+    let Some(Node::Constant(Some(options))) = arguments.get(3) else { return None };
+    let option = options.get("distanceFunction")?;
+    let is_known = option.as_str().is_some_and(|name| DistanceFunction::by_name(name).is_some());
+    (!is_known).then_some(option)
 }
 
 /// The direction that puts the most similar row first: ascending for a Euclidean distance,

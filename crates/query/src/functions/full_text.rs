@@ -29,7 +29,7 @@ const FREQUENCY_WEIGHT: f64 = 1.2;
 /// How much the length of a text counts (BM25's b), as in most search engines.
 const LENGTH_WEIGHT: f64 = 0.75;
 
-/// Whether the text contains all the keywords, or one of them.
+/// Whether the text contains every keyword (if `all`), or at least one of them.
 fn contains(arguments: &[Arg<'_>], context: &Context, all: bool) -> Outcome {
     let Some(text) = text(arguments, 0) else { return Ok(None) };
     let mut keywords = Vec::new();

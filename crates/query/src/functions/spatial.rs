@@ -45,8 +45,8 @@ fn geometry(arguments: &[Arg<'_>], index: usize, context: &Context) -> Evaluated
     Ok(parsed(arguments, index, context)?.and_then(Result::ok))
 }
 
-/// The geometry at the index, or the reason why the value is not a valid geometry. Both are
-/// charged, by the number of values in the argument. `None` when the argument is undefined.
+/// The geometry at the index, or the reason why the value is not a valid geometry. In both cases
+/// the number of values in the argument is charged. `None` when the argument is undefined.
 fn parsed(
     arguments: &[Arg<'_>],
     index: usize,

@@ -9,7 +9,8 @@ pub enum MergeError {
     Unsupported(String),
     /// The continuation token is malformed, or no merge with this plan can have made it.
     InvalidToken(&'static str),
-    /// The continuation token belongs to another query, or to another statement for it.
+    /// The continuation token belongs to another query, or the plan had another statement for
+    /// the partitions when the token was made.
     TokenOfAnotherQuery,
     /// A row does not have the form of the rows of the plan's statement.
     UnexpectedRow(&'static str),

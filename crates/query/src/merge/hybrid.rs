@@ -17,7 +17,8 @@ use crate::plan::{
     word_count_placeholder,
 };
 
-/// The constant of reciprocal rank fusion: the first ranks differ little from each other.
+/// The number that reciprocal rank fusion adds to every rank, so that the first ranks count
+/// nearly the same.
 const RANK_CONSTANT: f64 = 60.0;
 
 /// The most rows that may be fused: the published SDKs' limit for a sort in memory.
@@ -46,7 +47,8 @@ struct Component {
 #[derive(Debug, Default)]
 struct Statistics {
     documents: i64,
-    /// The words and the hits of each keyword, for each full-text score.
+    /// For each full-text score: the number of words in the texts, and for each keyword the
+    /// number of documents that contain it.
     texts: Vec<(i64, Vec<i64>)>,
 }
 
@@ -116,8 +118,9 @@ impl HybridSearch {
         self.components.iter().map(fill).collect()
     }
 
-    /// The result: `rows` are the rows of all component queries on all ranges. A row of several
-    /// component queries counts once. Rows with equal ranks are in the order of their `_rid`s.
+    /// The result: `rows` are the rows of all component queries on all ranges. A row that several
+    /// component queries returned counts once. Rows with equal ranks are in the order of their
+    /// `_rid`s.
     pub fn fuse(&self, rows: Vec<Value>) -> Result<Vec<Value>, MergeError> {
         if rows.len() > ROWS_MAX {
             return Err(MergeError::TooLarge("more than 50,000 rows to rank"));

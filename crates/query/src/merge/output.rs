@@ -2,13 +2,14 @@
 
 use perihelion_model::json::Value;
 
+use super::rows::{EqualRows, MergeRow};
 use super::token::{TokenContents, share_keys};
 use super::{Merge, MergeError, MergeToken, Mode, NextPage, NextRow};
 
 /// The next step of a merge, before DISTINCT, OFFSET and LIMIT.
 enum Advance {
     /// A merged row; `None` if it is undefined.
-    Row(Option<Value>),
+    Row(Option<Value>, EqualRows),
     /// A page is missing.
     Pending,
     /// There are no more merged rows.
@@ -27,8 +28,8 @@ impl Merge {
                 return Ok(NextRow::Done);
             }
             let accepted = match self.advance()? {
-                Advance::Row(Some(row)) => self.filter.accept(row)?,
-                Advance::Row(None) => None,
+                Advance::Row(Some(row), equal_rows) => self.filter.accept(row, equal_rows)?,
+                Advance::Row(None, _) => None,
                 Advance::Pending => return Ok(NextRow::Pending),
                 Advance::Exhausted => {
                     self.is_exhausted = true;
@@ -53,7 +54,7 @@ impl Merge {
         while let Some(first) = self.sequence.front() {
             let reader = &mut self.readers[*first];
             if let Some(row) = reader.take_row(&[]) {
-                return Advance::Row(row);
+                return Advance::Row(row, EqualRows::Adjacent);
             }
             if !reader.is_finished() {
                 return Advance::Pending;
@@ -69,10 +70,11 @@ impl Merge {
         }
         let Mode::Sort(queue) = &mut self.mode else { return Advance::Exhausted };
         let Some(first) = queue.pop() else { return Advance::Exhausted };
+        let equal_rows = self.readers[first].first_row().map_or(EqualRows::Adjacent, MergeRow::equal_rows);
         let row = self.readers[first].take_row(&queue.directions);
         queue.push(&self.readers, first);
         self.readers_needing_page += usize::from(self.readers[first].needs_page());
-        Advance::Row(row.flatten())
+        Advance::Row(row.flatten(), equal_rows)
     }
 
     fn advance_buffered(&mut self) -> Result<Advance, MergeError> {
@@ -85,7 +87,7 @@ impl Merge {
             self.sequence.pop_front();
         }
         for row in buffered.finish() {
-            self.unreturned_rows.extend(self.filter.accept(row)?);
+            self.unreturned_rows.extend(self.filter.accept(row, EqualRows::Adjacent)?);
         }
         Ok(Advance::Exhausted)
     }
@@ -159,6 +161,7 @@ impl Merge {
         share_keys(&mut resume_points, directions);
         let contents = TokenContents {
             fingerprint: self.fingerprint,
+            scope: Some(self.scope.clone()),
             skip_left: self.filter.skip_left,
             take_left: self.filter.take_left,
             last_value: self.filter.last_value(),

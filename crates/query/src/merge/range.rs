@@ -42,6 +42,13 @@ pub(super) struct Interval {
     pub(super) max: String,
 }
 
+impl Interval {
+    /// All effective keys.
+    pub(super) fn all() -> Self {
+        Interval { min: String::new(), max: "FF".to_owned() }
+    }
+}
+
 /// An interval and the range that holds it now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RangeSlice {

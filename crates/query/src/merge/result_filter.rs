@@ -5,16 +5,16 @@ use perihelion_model::json::{Object, Value};
 
 use super::MergeError;
 use super::plan::MergePlan;
+use super::rows::EqualRows;
 use crate::order::{canonical_key, equal};
 use crate::plan::DistinctType;
 use crate::program::DistinctValues;
 
-/// The most bytes of values that an unordered DISTINCT may remember; groups have the
-/// same limit.
+/// The most bytes of values that a DISTINCT may remember; groups have the same limit.
 const DISTINCT_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// The longest value of an ordered DISTINCT that a token has itself. Of a longer one it has the
-/// hash: the next value is only compared for equality.
+/// The longest value of an ordered DISTINCT that a token contains whole. For a longer value it
+/// contains the hash, which is enough: the next value is only compared for equality.
 const LAST_VALUE_BYTES_MAX: usize = 1024;
 
 /// The filter and its state after the rows that it has seen.
@@ -33,8 +33,38 @@ pub(super) struct ResultFilter {
 enum Distinct {
     None,
     Unordered(DistinctValues),
-    /// Equal values are neighbours, so the last value is enough.
-    Ordered(Option<LastValue>),
+    /// Nearly all equal values are neighbours.
+    Ordered(OrderedValues),
+}
+
+/// What an ordered DISTINCT remembers.
+#[derive(Debug, Default)]
+struct OrderedValues {
+    last: Option<LastValue>,
+    /// The values of all [`EqualRows::Scattered`] rows since the last [`EqualRows::Adjacent`] row.
+    /// `None` if there are none.
+    scattered: Option<DistinctValues>,
+}
+
+impl OrderedValues {
+    fn is_new(&mut self, row: &Value, equal_rows: EqualRows) -> bool {
+        let differs = !self.last.as_ref().is_some_and(|last| last.is_equal(row));
+        let is_new = match equal_rows {
+            EqualRows::Adjacent => {
+                self.scattered = None;
+                differs
+            }
+            EqualRows::Scattered => self.scattered.get_or_insert_default().insert(row) && differs,
+        };
+        if is_new {
+            self.last = Some(LastValue::Value(row.clone()));
+        }
+        is_new
+    }
+
+    fn bytes(&self) -> usize {
+        self.scattered.as_ref().map_or(0, DistinctValues::bytes)
+    }
 }
 
 /// The last value of an ordered DISTINCT.
@@ -82,7 +112,7 @@ impl ResultFilter {
             distinct: match plan.distinct {
                 DistinctType::None => Distinct::None,
                 DistinctType::Unordered => Distinct::Unordered(DistinctValues::default()),
-                DistinctType::Ordered => Distinct::Ordered(None),
+                DistinctType::Ordered => Distinct::Ordered(OrderedValues::default()),
             },
             skip_left: plan.offset,
             take_left: plan.take,
@@ -104,7 +134,12 @@ impl ResultFilter {
 
     /// Whether a token can hold the state of the filter.
     pub(super) fn is_resumable(&self) -> bool {
-        self.counter.is_none() && !matches!(self.distinct, Distinct::Unordered(_))
+        let is_small = match &self.distinct {
+            Distinct::None => true,
+            Distinct::Unordered(_) => false,
+            Distinct::Ordered(values) => values.scattered.is_none(),
+        };
+        self.counter.is_none() && is_small
     }
 
     /// Whether a row that is read twice is returned once.
@@ -115,7 +150,7 @@ impl ResultFilter {
     /// The last value of an ordered DISTINCT, for the token.
     pub(super) fn last_value(&self) -> Option<LastValue> {
         match &self.distinct {
-            Distinct::Ordered(last) => last.as_ref().map(LastValue::shortened),
+            Distinct::Ordered(values) => values.last.as_ref().map(LastValue::shortened),
             Distinct::None | Distinct::Unordered(_) => None,
         }
     }
@@ -140,15 +175,15 @@ impl ResultFilter {
     pub(super) fn restore(&mut self, skip_left: u64, take_left: Option<u64>, last: Option<LastValue>) {
         self.skip_left = skip_left;
         self.take_left = take_left;
-        if let Distinct::Ordered(known) = &mut self.distinct {
-            *known = last;
+        if let Distinct::Ordered(values) = &mut self.distinct {
+            values.last = last;
         }
     }
 
     /// Returns the merged row if it is a row of the result. If the statement counts
     /// distinct rows, the row is counted and not returned.
-    pub(super) fn accept(&mut self, row: Value) -> Result<Option<Value>, MergeError> {
-        if self.is_full() || !self.is_new(&row)? {
+    pub(super) fn accept(&mut self, row: Value, equal_rows: EqualRows) -> Result<Option<Value>, MergeError> {
+        if self.is_full() || !self.is_new(&row, equal_rows)? {
             return Ok(None);
         }
         if let Some(counter) = &mut self.counter {
@@ -165,23 +200,15 @@ impl ResultFilter {
         Ok(Some(row))
     }
 
-    fn is_new(&mut self, row: &Value) -> Result<bool, MergeError> {
-        match &mut self.distinct {
-            Distinct::None => Ok(true),
-            Distinct::Unordered(seen) => {
-                let is_new = seen.insert(row);
-                match seen.bytes() > DISTINCT_BYTES_MAX {
-                    true => Err(MergeError::TooLarge("too many distinct values")),
-                    false => Ok(is_new),
-                }
-            }
-            Distinct::Ordered(last) => {
-                let is_new = !last.as_ref().is_some_and(|last| last.is_equal(row));
-                if is_new {
-                    *last = Some(LastValue::Value(row.clone()));
-                }
-                Ok(is_new)
-            }
+    fn is_new(&mut self, row: &Value, equal_rows: EqualRows) -> Result<bool, MergeError> {
+        let (is_new, bytes) = match &mut self.distinct {
+            Distinct::None => (true, 0),
+            Distinct::Unordered(seen) => (seen.insert(row), seen.bytes()),
+            Distinct::Ordered(values) => (values.is_new(row, equal_rows), values.bytes()),
+        };
+        match bytes > DISTINCT_BYTES_MAX {
+            true => Err(MergeError::TooLarge("too many distinct values")),
+            false => Ok(is_new),
         }
     }
 

@@ -16,6 +16,24 @@ pub(super) struct MergeRow {
     pub(super) output: Option<Value>,
 }
 
+/// The place of the rows that equal a row, among the rows with the same sort keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EqualRows {
+    /// Directly before and after the row.
+    Adjacent,
+    /// Anywhere among the rows with arrays or objects as sort keys: ORDER BY does not look into
+    /// them.
+    Scattered,
+}
+
+impl MergeRow {
+    /// The place of the rows that equal this one.
+    pub(super) fn equal_rows(&self) -> EqualRows {
+        let is_collection = |key: &Option<Value>| matches!(key, Some(Value::Array(_) | Value::Object(_)));
+        if self.keys.iter().any(is_collection) { EqualRows::Scattered } else { EqualRows::Adjacent }
+    }
+}
+
 /// A row without sort keys.
 pub(super) fn plain(row: Value) -> MergeRow {
     MergeRow { rid: None, keys: Vec::new(), output: Some(row) }

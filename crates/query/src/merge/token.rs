@@ -26,7 +26,7 @@ use crate::order::compare_order;
 const VERSION: i64 = 1;
 
 /// The longest token. A sorted query over 500 ranges with a continuation of 400 bytes each
-/// still has one, and a program can store it as a value of its own.
+/// still has a token, and a program can store a token of this length as one value.
 pub(super) const TOKEN_BYTES_MAX: usize = 256 * 1024;
 
 /// The longest effective key in hexadecimal: three levels of a hierarchical key have 96 digits.
@@ -37,6 +37,8 @@ const EFFECTIVE_KEY_DIGITS_MAX: usize = 128;
 pub(super) struct TokenContents {
     /// Identifies the query of the token, without its parameters.
     pub(super) fingerprint: u64,
+    /// The effective keys that the query is about. `None` in tokens of earlier versions.
+    pub(super) scope: Option<Interval>,
     /// How many rows OFFSET still skips.
     pub(super) skip_left: u64,
     /// How many rows TOP or LIMIT still allows; `None` without either.
@@ -63,6 +65,7 @@ impl TokenContents {
         let mut token = object([
             ("perihelion", VERSION.into()),
             ("query", format!("{:016x}", self.fingerprint).into()),
+            ("scope", self.scope.as_ref().map_or(Value::Null, print_interval)),
             ("skip", self.skip_left.into()),
             ("take", self.take_left.map_or(Value::Null, Value::from)),
         ]);
@@ -131,6 +134,10 @@ fn is_unread(resume_point: &ResumePoint) -> bool {
     *resume_point == ResumePoint::default()
 }
 
+fn print_interval(interval: &Interval) -> Value {
+    object([("min", interval.min.as_str().into()), ("max", interval.max.as_str().into())])
+}
+
 fn print_resume_point((interval, resume_point): &(Interval, ResumePoint)) -> Value {
     let mut members = Object::new();
     members.set("min", interval.min.as_str().into());
@@ -159,6 +166,10 @@ fn read_contents(token: &Value) -> Option<TokenContents> {
         return None;
     }
     Some(TokenContents {
+        scope: match token.get("scope") {
+            None | Some(Value::Null) => None,
+            Some(scope) => Some(read_interval(scope)?),
+        },
         fingerprint: u64::from_str_radix(token.get("query")?.as_str()?, 16).ok()?,
         skip_left: count(token.get("skip")?)?,
         take_left: match token.get("take")? {
@@ -179,12 +190,12 @@ fn read_contents(token: &Value) -> Option<TokenContents> {
 /// `shared_keys` are those of all intervals.
 fn read_resume_point(item: &Value, shared_keys: Option<&Value>) -> Option<(Interval, ResumePoint)> {
     const MEMBERS: [&str; 5] = ["min", "max", "next", "keys", "taken"];
-    // Without a member that was renamed, rows would be returned twice.
+    // If an unknown member were ignored, such as one that was renamed, rows would be returned
+    // twice.
     if !item.as_object()?.iter().all(|(name, _)| MEMBERS.contains(&name)) {
         return None;
     }
-    let interval =
-        Interval { min: read_effective_key(item.get("min")?)?, max: read_effective_key(item.get("max")?)? };
+    let interval = read_interval(item)?;
     let continuation = match item.get("next") {
         None => None,
         Some(next) => Some(next.as_str()?.to_owned()),
@@ -196,7 +207,14 @@ fn read_resume_point(item: &Value, shared_keys: Option<&Value>) -> Option<(Inter
             ties: ties?.as_array()?.iter().map(read_tie).collect::<Option<_>>()?,
         }),
     };
-    (interval.min < interval.max).then_some((interval, ResumePoint { continuation, position }))
+    Some((interval, ResumePoint { continuation, position }))
+}
+
+/// Reads an interval, which is not empty.
+fn read_interval(item: &Value) -> Option<Interval> {
+    let interval =
+        Interval { min: read_effective_key(item.get("min")?)?, max: read_effective_key(item.get("max")?)? };
+    (interval.min < interval.max).then_some(interval)
 }
 
 /// Reads an end of an interval: capital hexadecimal digits, whose texts sort like the keys.

@@ -22,9 +22,9 @@ pub struct RowPlace {
 
 impl Program {
     /// Calls `visit` with the rows of one document, from a place on, until `visit` returns false.
-    /// Each row comes with its number and the elements of its place. Returns the place of the first row that `visit` did not take, or
-    /// at which the budget was spent; `None` if there is no row left. A single row that needs
-    /// more than the budget is an error. Not for grouped programs.
+    /// Each row comes with its number and the elements of its place. Returns the place of the first
+    /// row that `visit` did not take, or at which the budget was spent; `None` if there is no row
+    /// left. A single row that needs more than the budget is an error. Not for grouped programs.
     pub fn rows_from(
         &self,
         document: &Value,

@@ -1,5 +1,9 @@
 //! Properties of a bound select: the paths of its sort keys, whether its rows are whole
 //! documents, and whether JSON can represent a value.
+//!
+//! Each source of FROM binds its value in a frame, inside the frame of the source before it.
+//! `document_hops` is the number of frames from the last source outwards to the source that is the
+//! whole document; `None` if no source is the whole document.
 
 use perihelion_model::json::{Number, Value};
 

@@ -134,7 +134,7 @@ fn conditions_share_a_bound_of_work_and_are_refused_beyond_it() {
         compile("from c where exists(select value 1 from a in c.items join b in c.items where a + b = 3)");
     assert_eq!(join.matches(&document), Ok(false));
     assert_eq!(join.matches_within(&document, &mut work_left), Err(EvaluationError::TooMuchWork));
-    // What a refused evaluation did counts too.
+    // The work of a refused evaluation is taken from the bound too.
     assert!(work_left < 100, "{work_left}");
     let mut enough = 1_000_000;
     assert_eq!(join.matches_within(&document, &mut enough), Ok(false));

@@ -172,9 +172,10 @@ fn comparisons_and_lookups_for_every_row_run_out_of_budget() {
         let mut work_left = 1_000_000;
         let outcome = condition.matches_within(&document, &mut work_left);
         assert_eq!(outcome, Err(EvaluationError::TooMuchWork), "{filter}");
-        // Minutes without the charge.
+        // If comparisons were not charged to the budget, this would take minutes.
         assert!(started.elapsed() < std::time::Duration::from_secs(20), "{filter}: {:?}", started.elapsed());
-        // One comparison is affordable.
+        // A single evaluation of the filter is within the budget, except for the filters that read a
+        // list in a subquery or trim a million characters.
         let statement = format!("SELECT VALUE 1 FROM c WHERE NOT ({filter})");
         if !filter.contains("y IN") && !filter.contains("TRIM") {
             let rows = run(&statement, "[]", std::slice::from_ref(&document));
@@ -350,7 +351,8 @@ fn random_bytes_never_panic() {
     });
 }
 
-/// Each of these took minutes or hours for one document, and was charged almost nothing.
+/// When these functions were charged almost nothing, each of these statements took minutes or
+/// hours for one document.
 #[test]
 fn full_text_and_spatial_functions_end_within_the_limits() {
     let words = |word: &str, count: usize| vec![word; count].join(" ");
@@ -378,7 +380,8 @@ fn full_text_and_spatial_functions_end_within_the_limits() {
     assert!(begun_at.elapsed().as_secs() < 60, "{:?}", begun_at.elapsed());
 }
 
-/// The plan of a fusion has a statement for each score, and each of these has all scores.
+/// The plan of a fusion has a statement for each score, and each statement computes all scores. So
+/// the size of the plan grows with the square of their number.
 #[test]
 fn a_fusion_of_many_scores_or_long_keywords_is_refused() {
     let fusion = |scores: usize, keyword: &str| {
@@ -436,7 +439,7 @@ fn the_rows_of_a_document_are_the_same_in_parts() {
 }
 
 #[test]
-fn a_place_that_the_document_does_not_have_any_more_ends_the_rows() {
+fn a_place_that_the_document_no_longer_has_continues_with_the_next_row() {
     let document = json(r#"{"a":[[1,2],[3]]}"#);
     let text = "SELECT VALUE y FROM c JOIN x IN c.a JOIN y IN x";
     let program = compile(&parse(text).expect(text), &Parameters::none(), now()).expect(text);

@@ -1,7 +1,7 @@
 //! Merges compared with a model: the merged result must equal the result of the statement
-//! over all documents at once. Everything else is random: the ranges, the sizes of pages,
-//! the order of fetches, the splits and merges of ranges, and the rows after which a merge
-//! is stopped and resumed.
+//! over all documents at once. These are chosen at random: the documents, the ranges, the
+//! sizes of pages, the order of fetches, the splits and merges of ranges, and the rows after
+//! which a merge is stopped and resumed.
 
 mod backend;
 mod random;

@@ -23,6 +23,25 @@ fn vectors_are_compared_by_cosine_dot_product_or_distance() {
     }
 }
 
+/// Story of a bug: a misspelled distance function was ignored, and the rows had the order of another
+/// function.
+#[test]
+fn an_unknown_distance_function_is_refused() {
+    let message = |name: &str| {
+        format!(
+            "The distance function {name} is not known. Use 'cosine', 'dotproduct' or 'euclidean' as distanceFunction."
+        )
+    };
+    check_refused(
+        "SELECT VALUE VectorDistance(c.v, [1], false, {'distanceFunction': 'manhattan'}) FROM c",
+        &format!("SC2231 13..79 {}", message("\"manhattan\"")),
+    );
+    check_refused(
+        "SELECT c.id FROM c ORDER BY VectorDistance(c.v, [1], false, {'distanceFunction': 7})",
+        &format!("SC2231 28..84 {}", message("7")),
+    );
+}
+
 const POINTS: &str = r#"[{"id":"a","v":[1,0]},{"id":"b","v":[10,1]},{"id":"c","v":[0,1]},{"id":"d"}]"#;
 
 /// Runs a statement on [`POINTS`] in a container whose policy has this function for `/v`.

@@ -1,13 +1,14 @@
 //! `LongTurns`: the turns of reads that have run for long and cannot end.
 //!
 //! Few of them run at once. The others wait on their threads, because a read in the middle of a
-//! scan cannot leave its thread. So their number is bounded too, and those beyond it are refused.
+//! scan cannot leave its thread. So the number of waiting reads is bounded too, and further reads
+//! are refused.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The most reads that wait for a long turn. Each of them holds a thread, of which the runtime
-/// has 512, and its rows.
+/// The most reads that wait for a long turn. Each of them holds its rows and one of the
+/// runtime's 512 blocking threads.
 const WAITING_MAX: usize = 16;
 /// How long a read may wait for a long turn. Clients give up soon after.
 const WAIT_MAX: Duration = Duration::from_secs(30);

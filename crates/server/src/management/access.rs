@@ -11,9 +11,9 @@
 //! - No header says that a proxy forwarded the request. Behind a proxy on this machine every
 //!   peer is loopback.
 //!
-//! Behind published ports of a container the peer's address says nothing either, so there
-//! only a signature helps. A request with an `Origin` header comes from a web page and is never
-//! answered.
+//! If the server runs in a Docker container with published ports, the peer's address says nothing
+//! either, so only a signature helps. A request with an `Origin` header comes from a web page and
+//! is never answered.
 
 use std::net::IpAddr;
 

@@ -12,20 +12,22 @@ const BODY_BYTES: usize = 4 * 1024 * 1024;
 
 /// Bodies of all requests and responses together: the limit per request alone would allow 16 GiB
 /// with one request on each of 4096 connections. With this bound, a server and its caches fit
-/// into 512 MiB.
+/// into 512 MiB, unless thousands of connections fill their buffers (see [`CONNECTIONS`]).
 const BODY_BYTES_TOTAL: usize = 256 * 1024 * 1024;
 
 /// How long a client may take to receive a response, besides the time that its bytes take at
 /// [`RESPONSE_BYTES_PER_SECOND`].
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The lowest rate at which a client may receive a response: that of a bad mobile link.
+/// The lowest rate at which a client may receive a response: about half of the rate at which a
+/// client has to send a body (see [`BODY_TIMEOUT`]).
 const RESPONSE_BYTES_PER_SECOND: usize = 64 * 1024;
 
-/// The response timeout while more than half of the memory is used.
+/// The response timeout while more than half of [`Limits::body_bytes_total`] is used.
 pub(super) const PRESSED_RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The factor by which the lowest rate grows while more than half of the memory is used.
+/// The factor by which the lowest rate of a response grows while more than half of
+/// [`Limits::body_bytes_total`] is used.
 pub(super) const PRESSED_RATE_FACTOR: usize = 16;
 
 /// Responses of one connection that its client has not taken yet: four of the largest pages. With
@@ -71,8 +73,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// closes first, and no request is sent on a closing connection.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long an idle connection that was told to drain may take to deliver responses
-/// that are already written.
+/// How long an idle connection stays open after it was told to drain. Its last responses may
+/// still be on their way: they are written, but the client has not received them yet.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How much of a rejected HTTP/1.1 request is still read and thrown away. Many clients
@@ -90,8 +92,8 @@ pub(super) const LINGER_TIMEOUT: Duration = Duration::from_secs(5);
 /// kernel's queue.
 const CONNECTIONS: usize = 4096;
 
-/// Concurrent streams of an HTTP/2 connection: the number that the service and
-/// most servers announce.
+/// Concurrent streams of an HTTP/2 connection: the number that most servers announce. The
+/// service takes about 20 (`docs/cosmos.md`).
 const STREAMS: u32 = 100;
 
 /// Streams that the peer may reset before they are accepted (rapid reset). With
@@ -141,8 +143,8 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// Longest time without a request on a connection that has served a request.
     pub idle_timeout: Duration,
-    /// Longest time from telling an idle connection to drain until it closes. In this
-    /// time it delivers its last responses.
+    /// Longest time from telling an idle connection to drain until it is closed. In this
+    /// time the client can receive the last responses.
     pub close_timeout: Duration,
     /// Most open connections; further clients wait.
     pub connections: usize,

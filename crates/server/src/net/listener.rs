@@ -202,12 +202,29 @@ fn admit<H: Handler>(
     let state = Arc::new(ConnectionState::new());
     let registration = admission.table.register(&state);
     let shared = Arc::clone(shared);
+    let announced = AnnouncedConnection::new(Arc::clone(&shared.handler));
     tokio::spawn(async move {
         // The variables of this tuple are dropped from last to first. So the slot is
         // freed last, when every other part of the connection is gone.
-        let (_slot, _registration, shared) = (slot, registration, shared);
+        let (_slot, _registration, _announced, shared) = (slot, registration, announced, shared);
         run_supervised(&state, connection::run(&shared, Arc::clone(&state), stream, remote)).await;
     });
+}
+
+/// A connection that the handler knows of. It is told when this is dropped.
+struct AnnouncedConnection<H: Handler>(Arc<H>);
+
+impl<H: Handler> AnnouncedConnection<H> {
+    fn new(handler: Arc<H>) -> Self {
+        handler.connection_opened();
+        AnnouncedConnection(handler)
+    }
+}
+
+impl<H: Handler> Drop for AnnouncedConnection<H> {
+    fn drop(&mut self) {
+        self.0.connection_closed();
+    }
 }
 
 /// Whether an accept failed because of one peer, so that the next accept can succeed.

@@ -34,11 +34,9 @@ pub(super) async fn serve<H: Handler>(
     context.state.wait_for_taken_responses(context.limits.response_bytes_per_connection).await;
     let response = match receive(&context, request, &mut share).await {
         Ok(request) => context.handler.handle(request, context.peer).await?,
-        Err(Unreceived::Refused(response)) => closing(&context, response, version),
-        Err(Unreceived::Body(BodyError::Rejected(rejection))) => {
-            closing(&context, context.handler.reject(rejection), version)
-        }
-        Err(Unreceived::Body(BodyError::Gone)) => return Err(Hangup::Unserved),
+        Err(BodyError::Refused(response)) => closing(&context, response, version),
+        Err(BodyError::Rejected(rejection)) => closing(&context, context.handler.reject(rejection), version),
+        Err(BodyError::Gone) => return Err(Hangup::Unserved),
     };
     Ok(BufferedBody::response(response, |bytes| {
         let mut share = context.memory.new_share();
@@ -49,33 +47,28 @@ pub(super) async fn serve<H: Handler>(
     }))
 }
 
-/// A body of which the first bytes are read before anything else is known about the request.
+/// Up to this size, the first piece of a body is read before [`Handler::refuse_head`] is asked.
+/// Nearly all such bodies arrive in one piece, and then only [`Handler::handle`] checks the head.
 const PROMPT_BODY_BYTES: u64 = 64 * 1024;
-
-/// Why a request does not reach the handler.
-enum Unreceived {
-    Body(BodyError),
-    /// Its head alone shows that it is refused.
-    Refused(Response<Bytes>),
-}
 
 async fn receive<H: Handler>(
     context: &Context<H>,
     request: Request<Incoming>,
     share: &mut MemoryShare,
-) -> Result<Request<Bytes>, Unreceived> {
+) -> Result<Request<Bytes>, BodyError> {
     let (head, body) = request.into_parts();
-    check_head(&head, &context.limits)
-        .map_err(|rejection| Unreceived::Body(BodyError::Rejected(rejection)))?;
+    check_head(&head, &context.limits).map_err(BodyError::Rejected)?;
     if body.is_end_stream() {
         return Ok(Request::from_parts(head, Bytes::new()));
     }
-    // The length of a body is known, or it may be of any length.
+    // A body of unknown length counts as large.
     let is_large = body.size_hint().upper().is_none_or(|bytes| bytes > PROMPT_BODY_BYTES);
-    if is_large && let Some(response) = context.handler.refuse_head(&head, context.peer) {
-        return Err(Unreceived::Refused(response));
+    let refuse = || context.handler.refuse_head(&head, context.peer);
+    if is_large && let Some(response) = refuse() {
+        return Err(BodyError::Refused(response));
     }
-    let bytes = body::read(body, &context.limits, share).await.map_err(Unreceived::Body)?;
+    let refuse_rest = || if is_large { None } else { refuse() };
+    let bytes = body::read(body, &context.limits, share, refuse_rest).await?;
     Ok(Request::from_parts(head, bytes))
 }
 

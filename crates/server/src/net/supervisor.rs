@@ -1,4 +1,5 @@
-//! The supervisor: closes connections that are idle, or whose clients send or take too slowly.
+//! The supervisor: closes connections that are idle, or whose clients send requests or receive
+//! responses too slowly.
 //!
 //! One task per listener checks all its connections at a fixed tick. So a request
 //! needs no timer: it updates a few relaxed atomics instead of arming and disarming a

@@ -55,7 +55,8 @@ impl RegionNames {
             let is_name = name.bytes().all(is_valid) && name.bytes().any(|byte| byte.is_ascii_alphanumeric());
             if !is_name || name.len() > NAME_BYTES_MAX || RESERVED_SLUGS.contains(&slug(name).as_str()) {
                 return Err(BadRegions(format!(
-                    "`{name}` is not a region name: use letters, digits, spaces and hyphens, as in \"West US\""
+                    "`{name}` cannot be the name of a region: use at most {NAME_BYTES_MAX} letters, \
+                     digits, spaces and hyphens, as in \"West US\"; `account` and `tls` are reserved"
                 )));
             }
             if names[..index].iter().any(|other| slug(other) == slug(name)) {

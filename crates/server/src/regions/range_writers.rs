@@ -115,8 +115,9 @@ impl Regions {
         outcome
     }
 
-    /// The moves of all ranges except this one. The move of a range that this range was split
-    /// from becomes moves of its other children. Moves in deleted containers are left out.
+    /// The moves of all ranges except this one. If the range that this range was split from
+    /// was moved, that move becomes moves of the other children. Moves in deleted containers are
+    /// left out.
     fn other_range_writers(&self, container: &Container, range: RangeId) -> Vec<RangeWriter> {
         let (topology, catalog) = (self.topology(), self.engines[CATALOG_REGION].catalog());
         let mut others = Vec::new();

@@ -68,7 +68,7 @@ impl Regions {
 
     /// Stores in one commit the new write region, and that no range is written elsewhere. Only
     /// the new write region has caught up with the regions that took the writes of single ranges.
-    /// So the old write region must not get these ranges back, wherever the process ends.
+    /// So the old write region must not get these ranges back, at whatever point the process ends.
     async fn store_write_region(&self, to: usize) -> Result<(), Refusal> {
         let values = [(WRITE_REGION_VALUE_NAME, self.names.name(to)), (RANGE_WRITERS_VALUE_NAME, "")];
         self.engines[CATALOG_REGION].set_named_values(&values).await

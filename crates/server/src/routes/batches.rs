@@ -15,6 +15,7 @@ use crate::answer::Answer;
 use crate::call::Call;
 
 pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
+    service.account.long_reads.note_short_request();
     let (database, container) = service.container(call)?;
     items::check_size(call)?;
     let scope = call.batch_scope(&container)?;

@@ -11,6 +11,7 @@ use perihelion_wire::{date, headers, status};
 use super::RegionService;
 use crate::answer::Answer;
 use crate::call::Call;
+use crate::long_reads::{ReadKind, WorkPerDocument};
 
 pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
@@ -26,7 +27,9 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     let session = call.session()?;
     let read =
         |limits: PageLimits<'_>| service.engine.change_feed_within(&container, &request, &session, limits);
-    let page = service.account.long_reads.run(read).await?;
+    let kind =
+        ReadKind { work: WorkPerDocument::Little, is_of_one_partition: request.partition_key.is_some() };
+    let page = service.account.long_reads.run(kind, read).await?;
     service.engine.spend(bucket, page.charge);
     Ok(answer(&page, &container).with_content_path(&database, &container))
 }
@@ -76,7 +79,7 @@ fn parse_scope(call: &Call, container: &Arc<Container>) -> Result<(RangeId, Effe
     match (ranges.next(), ranges.next()) {
         (Some(only), None) => Ok((only.id, keys)),
         // An interval without keys, such as `[x, x)`, has no changes. The range in which it lies
-        // says so.
+        // gives the empty answer.
         (None, _) => {
             let range = container.ranges.iter().find(|range| keys.min < range.keys.max);
             let range = range.or(container.ranges.last()).ok_or_else(Refusal::range_gone)?;

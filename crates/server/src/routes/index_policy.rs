@@ -2,9 +2,9 @@
 //! does not cover, and the report of the indexes that a query used and of those that would have
 //! helped it (`x-ms-cosmos-index-utilization`).
 //!
-//! The engine serves every query. ORDER BY of several properties needs its composite index
-//! here too, because no container of the service can do without. The other refusals need
-//! `--strict-index`.
+//! The engine itself can run every query. ORDER BY of several properties is always refused without
+//! its composite index, because the service refuses it in every container. The other refusals
+//! need `--strict-index`.
 
 use base64::Engine as _;
 use perihelion_engine::{Container, QueryScope, Refusal};

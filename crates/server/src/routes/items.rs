@@ -28,6 +28,7 @@ pub(super) async fn serve_feed(service: &RegionService, call: &Call) -> Result<A
 }
 
 async fn create(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
+    service.account.long_reads.note_short_request();
     let (database, container) = service.container(call)?;
     let key = call.required_partition_key()?;
     check_size(call)?;
@@ -42,6 +43,7 @@ async fn create(service: &RegionService, call: &Call) -> Result<Answer, Refusal>
 }
 
 pub(super) async fn serve(service: &RegionService, call: &Call, id: &str) -> Result<Answer, Refusal> {
+    service.account.long_reads.note_short_request();
     let (database, container) = service.container(call)?;
     let key = call.required_partition_key()?;
     let id = resolve_id(service, call, &container, &key, id)?;

@@ -1,4 +1,4 @@
-//! `Page`: a page of databases or containers, in the order of their creation.
+//! `Page`: a page of databases, containers, users or permissions, in the order of their creation.
 //!
 //! The continuation is the `_rid` of the last resource on the page. So when a resource
 //! is created or deleted between two pages, no other resource is repeated or left out.
@@ -25,13 +25,13 @@ impl Page {
 
     /// The page that the headers of a call ask for. `resources` has the bodies of
     /// all resources by `_rid`, and `parse_rid` parses the continuation.
-    pub(super) fn requested<R: Ord + Copy>(
+    pub(super) fn requested<R: Ord>(
         call: &Call,
         mut resources: Vec<(R, Value)>,
         parse_rid: fn(&str) -> Option<R>,
     ) -> Result<Self, Refusal> {
         let rows = call.page_rows()?;
-        resources.sort_by_key(|(rid, _)| *rid);
+        resources.sort_by(|(one, _), (other, _)| one.cmp(other));
         if let Some(text) = call.continuation() {
             let after = parse_rid(&text)
                 .ok_or_else(|| Refusal::gateway(status::BAD_REQUEST, "Invalid Continuation Token"))?;

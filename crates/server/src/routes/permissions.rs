@@ -120,7 +120,7 @@ impl Grant {
     }
 
     /// Whether a request leaves the id of the permission's document as it is. With another id the
-    /// document would be out of the reach of the permission, or in the place of another one.
+    /// document would have an id that the permission does not cover.
     fn keeps_id(&self, service: &RegionService, call: &Call) -> Result<bool, Refusal> {
         let Resource::Document { document, .. } = &call.resource else { return Ok(true) };
         if self.child.is_none() || call.method != Method::PUT {
@@ -170,7 +170,8 @@ impl Grant {
 }
 
 /// Whether a request only reads. The resource and the method decide, in the order in which
-/// requests are routed: a header that makes a read of one resource means nothing for another.
+/// requests are routed: a header that turns a request for one resource into a read means nothing
+/// for another resource.
 fn is_read(call: &Call) -> bool {
     match call.method {
         Method::GET | Method::HEAD => true,

@@ -3,7 +3,7 @@
 //! The headers select a partition key, the first levels of a hierarchical partition key,
 //! a range or an interval of effective keys. Otherwise the query is about all ranges.
 //! Across ranges the service's gateway serves only queries that each range can answer
-//! alone. The gateway refuses the other queries, nearly always with a plan by which the
+//! without the others. The gateway refuses the other queries, nearly always with a plan by which the
 //! client merges the ranges. The programs `perihelion server` and `dev` do the same
 //! (`strict_gateway`). With `--merge-in-gateway`, and as `Embedded` by default, this server
 //! merges the ranges itself, which all SDKs accept (`docs/cosmos.md`, queries).
@@ -27,6 +27,7 @@ use super::query_metrics::{self, RetrievedWork, Times};
 use super::{RegionService, index_policy};
 use crate::answer::Answer;
 use crate::call::Call;
+use crate::long_reads::{ReadKind, WorkPerDocument};
 
 /// A parsed query and its parameters.
 struct Statement {
@@ -37,7 +38,7 @@ struct Statement {
 }
 
 impl Statement {
-    /// The same statement for the documents of a container.
+    /// The statement with the settings of a container that functions need.
     fn on(self, container: &Container) -> Self {
         let parameters = self
             .parameters
@@ -173,7 +174,7 @@ pub(super) fn plan(service: &RegionService, call: &Call) -> Result<Answer, Refus
     Ok(Answer::json(status::OK, &plan))
 }
 
-/// Runs a query over the bodies of databases, containers, offers or scripts.
+/// Runs a query over the bodies of databases, containers, offers, scripts, users or permissions.
 pub(super) fn run_over_metadata(
     service: &RegionService,
     call: &Call,
@@ -222,7 +223,7 @@ fn compile(
 }
 
 /// Compiles the statement for a page. The date functions see the time of the first page, if
-/// the rows depend on it. A token cannot choose a time in the future.
+/// the rows depend on it. A continuation token cannot choose a time in the future.
 fn compile_page(
     service: &RegionService,
     statement: &Statement,
@@ -324,7 +325,12 @@ async fn run(
     let first = request.scope.range_ids(container).first().copied().unwrap_or_default();
     let bucket = service.engine.admit(container, first)?;
     let read = |limits: PageLimits<'_>| service.engine.query_within(container, request, &session, limits);
-    let page = service.account.long_reads.run(read).await;
+    let work = match request.program.is_little_work() {
+        true => WorkPerDocument::Little,
+        false => WorkPerDocument::Unknown,
+    };
+    let kind = ReadKind { work, is_of_one_partition: matches!(request.scope, QueryScope::Partition(_)) };
+    let page = service.account.long_reads.run(kind, read).await;
     service.engine.spend(bucket, page.as_ref().map_or_else(|refusal| refusal.charge, |page| page.charge));
     page
 }

@@ -31,8 +31,9 @@ pub(super) struct RetrievedWork {
 }
 
 impl RetrievedWork {
-    /// Counts no document for a query that only counts rows: the service answers it from the
-    /// index. The size of other documents is the average of the container's documents.
+    /// The work of a page. A query that only counts rows loads no documents: the service answers it
+    /// from the index. For any other query, each loaded document counts with the average size of
+    /// the container's documents.
     pub(super) fn of(
         service: &RegionService,
         container: &Container,

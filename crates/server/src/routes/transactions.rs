@@ -165,7 +165,8 @@ struct Prepared {
     operation: TransactionOperation,
     /// The container, or why there is none: that fails the operation, not the request.
     container: Result<Arc<Container>, Refusal>,
-    /// The partition; `None` when the container is missing or has a key with other levels.
+    /// The partition; `None` when the container is missing, or when the operation's partition key
+    /// does not fit the container's.
     target: Option<Target>,
 }
 
@@ -236,7 +237,7 @@ fn session(operation: &TransactionOperation, target: Option<&Target>) -> Result<
     tokens.ok_or_else(|| Refusal::bad_request("The session token provided is invalid."))
 }
 
-/// Admits a transaction to all partitions that it touches, or refuses it whole. Returns the
+/// Admits a transaction to all ranges that it touches, or refuses it whole. Returns the
 /// bucket of each operation.
 fn admit(service: &RegionService, operations: &[Prepared]) -> Result<Vec<Option<Bucket>>, Refusal> {
     operations

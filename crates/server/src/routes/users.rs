@@ -1,6 +1,8 @@
 //! Users of a database and their permissions: create, upsert, read, replace, delete, list,
 //! query. A permission is answered with a token that expires.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::Method;
 use perihelion_engine::{AccessFeed, AccessWrite, Refusal, charge};
 use perihelion_model::json::{Object, Value};
@@ -8,6 +10,7 @@ use perihelion_wire::headers;
 use perihelion_wire::path::Resource;
 use perihelion_wire::status::{self, Status};
 
+use super::pages::Page;
 use super::{RegionService, databases, items, method_not_allowed, queries};
 use crate::answer::Answer;
 use crate::call::Call;
@@ -22,8 +25,9 @@ const TOKEN_SECONDS_MAX: u64 = 24 * 60 * 60;
 /// the feed itself).
 struct Addressed {
     feed: AccessFeed,
-    /// The `_rid` of the feed's parent, and the link of the parent with names.
+    /// The `_rid` of the feed's parent.
     parent_rid: String,
+    /// The link of the feed's parent, by names.
     parent_link: String,
     id: Option<String>,
 }
@@ -38,8 +42,12 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     let if_match = call.precondition().if_match;
     let answer = match (&call.method, id) {
         (&Method::GET, None) => {
-            let bodies: Vec<Value> = service.engine.access(&feed)?.into_iter().map(with_token).collect();
-            Answer::feed(&parent_rid, feed_name(&feed), &bodies).charged(charge::FEED)
+            let entries = service.engine.access(&feed)?.into_iter();
+            let entries = entries.map(|body| (text(&body, "_rid").and_then(rid_bytes), body)).collect();
+            let mut page = Page::requested(call, entries, |rid| rid_bytes(rid).map(Some))?;
+            page.bodies = std::mem::take(&mut page.bodies).into_iter().map(with_token).collect();
+            let answer = Answer::feed(&parent_rid, feed_name(&feed), &page.bodies);
+            page.add_continuation_to(answer).charged(charge::FEED)
         }
         (&Method::POST, None) if call.is_query() => {
             let bodies = service.engine.access(&feed)?.into_iter().map(with_token).collect();
@@ -166,6 +174,11 @@ fn add_token(service: &RegionService, body: Value, seconds: u64) -> Value {
 fn body_answer(status: Status, body: &Value, charge: f64) -> Answer {
     let etag = text(body, "_etag").unwrap_or_default().to_owned();
     Answer::json(status, body).charged(charge).with_etag(&etag)
+}
+
+/// The bytes of a `_rid`, which sort in the order of creation.
+fn rid_bytes(rid: &str) -> Option<Vec<u8>> {
+    STANDARD.decode(rid.replace('-', "/")).ok()
 }
 
 fn feed_name(feed: &AccessFeed) -> &'static str {

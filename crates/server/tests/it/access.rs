@@ -2,6 +2,8 @@
 
 use perihelion_server::{AuthMode, ServerOptions};
 use perihelion_testkit::http_client::HttpRequest;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::world::{PLAIN_CONTAINER, World};
 
@@ -31,6 +33,7 @@ async fn a_wrong_or_missing_signature_is_refused() {
     world.stop().await;
 }
 
+/// A date in the far future is refused too.
 #[tokio::test]
 async fn a_signature_with_an_old_date_is_refused() {
     let world = World::new(PLAIN_CONTAINER).await;
@@ -54,4 +57,20 @@ async fn any_mode_accepts_every_entra_token_and_off_accepts_every_request() {
         assert_eq!(world.send(read_db().header("authorization", token)).await.status, status, "{mode:?}");
         world.stop().await;
     }
+}
+
+/// Story of a bug: clients without a signature sent most of their bodies and then nothing. With
+/// 4,096 connections they held all memory for bodies, and signed requests were refused.
+#[tokio::test]
+async fn an_unsigned_request_is_refused_before_its_body_has_arrived() {
+    let world = World::new(PLAIN_CONTAINER).await;
+    let mut stream = TcpStream::connect(world.address()).await.unwrap();
+    let head = "POST /dbs/d/colls/c/docs HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 60000\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(&[b' '; 50_000]).await.unwrap();
+    let mut start = [0; 12];
+    let answered = tokio::time::timeout(std::time::Duration::from_secs(10), stream.read_exact(&mut start));
+    answered.await.expect("it is refused at once").unwrap();
+    assert_eq!(&start, b"HTTP/1.1 401");
+    world.stop().await;
 }

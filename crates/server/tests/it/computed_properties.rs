@@ -1,4 +1,5 @@
-//! Tests of computed properties. They were once stored and ignored.
+//! Tests of computed properties, which the server once stored and ignored, and of patterns with
+//! look-around.
 
 use perihelion_testkit::http_client::HttpRequest;
 

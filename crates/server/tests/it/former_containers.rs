@@ -17,7 +17,7 @@ fn feed() -> HttpRequest {
     docs("GET", "", "").header("a-im", "Incremental Feed").header("x-ms-documentdb-partitionkeyrangeid", "0")
 }
 
-/// Writes documents into the container and remembers it.
+/// Writes documents into the container. Returns what a client remembers of the container.
 async fn use_container(world: &World, documents: usize) -> Memory {
     for n in 0..documents {
         let created = world.create(r#"["a"]"#, &format!(r#"{{"id":"{n}","pk":"a"}}"#)).await;
@@ -31,7 +31,8 @@ async fn use_container(world: &World, documents: usize) -> Memory {
     }
 }
 
-/// Uses the memory of a container with its successor, which has as many writes or more.
+/// Uses what a client remembers of a former container on its successor, into which four documents
+/// are written.
 async fn check_successor(world: &World, memory: &Memory) {
     world.create(r#"["a"]"#, r#"{"id":"new","pk":"a"}"#).await;
     for n in 0..3 {

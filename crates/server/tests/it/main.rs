@@ -14,6 +14,7 @@ mod conformance;
 mod former_containers;
 mod items;
 mod management;
+mod metrics;
 mod multi_region;
 mod overload;
 mod partitions;

@@ -70,7 +70,8 @@ async fn a_fault_rule_with_a_member_of_the_wrong_type_is_refused() {
         ("when", "0"),
         ("name", "7"),
     ] {
-        // Neither a `drop` nor a missing `status` excuses another member.
+        // A wrong member is refused even if it would have no effect: because of a `drop`, or
+        // because there is no `status`.
         for others in ["", r#","drop":"before""#, r#","status":503"#] {
             if others.contains(member) {
                 continue;

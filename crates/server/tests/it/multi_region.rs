@@ -111,7 +111,8 @@ impl MultiRegion {
         self.manage("POST", name, &format!(r#"{{"region":"{}"}}"#, NAMES[region])).await;
     }
 
-    /// Waits until every region that is not cut has the writes of the other regions.
+    /// Waits until every region that is not cut off from replication has the writes of the other
+    /// regions.
     pub(crate) async fn wait_for_replication(&self) {
         self.manage("POST", "replication/wait", "").await;
     }

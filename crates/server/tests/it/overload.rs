@@ -1,14 +1,13 @@
 //! A server under more load than it can serve: clients that read slowly, greedy queries and
-//! well-behaved clients at once. The well-behaved clients are served, nothing fails, and afterwards
-//! the memory is free again.
+//! well-behaved clients at once. The well-behaved clients keep a part of their throughput, nothing
+//! fails, and afterwards the memory is free again.
 //!
-//! In a test run it is small and lasts a few seconds, and no rates are compared: they say little on a
-//! machine that runs other tests. In full it runs by hand against a server in a process of its own,
-//! whose memory can then be limited. Then the well-behaved clients have to keep half of their
-//! throughput, which they do not do yet: their queries wait behind those of the others.
+//! In a test run it is small and lasts a few seconds, and the well-behaved clients have to keep a
+//! quarter: rates vary on a machine that runs other tests. In full it runs by hand against a server
+//! in a process of its own, whose memory can then be limited. Then they have to keep half.
 //!
 //! ```console
-//! systemd-run --scope -p MemoryMax=512M perihelion dev --http-port 8091
+//! systemd-run --scope -p MemoryMax=512M perihelion dev --http-port 8091 --merge-in-gateway
 //! PERIHELION_OVERLOAD=4096,64,16,30 PERIHELION_OVERLOAD_ADDRESS=127.0.0.1:8091 \
 //!     cargo nextest run -p perihelion-server --test it overload --no-capture
 //! ```
@@ -32,9 +31,10 @@ struct Scale {
     greedy: usize,
     well_behaved: usize,
     phase: Duration,
-    /// The part of their throughput that the well-behaved clients keep at least; `None` if rates are
-    /// not compared.
-    kept: Option<f64>,
+    /// Whether it is the scale of a test run.
+    is_small: bool,
+    /// The part of their throughput that the well-behaved clients keep at least.
+    kept: f64,
 }
 
 impl Scale {
@@ -47,7 +47,14 @@ impl Scale {
             panic!("PERIHELION_OVERLOAD has four numbers");
         };
         let phase = Duration::from_secs(seconds as u64);
-        Scale { slow_readers, greedy, well_behaved, phase, kept: text.map(|_| 0.5) }
+        Scale {
+            slow_readers,
+            greedy,
+            well_behaved,
+            phase,
+            is_small: text.is_none(),
+            kept: if text.is_some() { 0.5 } else { 0.25 },
+        }
     }
 }
 
@@ -58,7 +65,7 @@ const LARGE_DOCUMENTS: usize = 400;
 #[derive(Default)]
 struct Counts {
     done: AtomicU64,
-    /// Requests that were refused with 429.
+    /// Requests that were refused with 429, and requests of slow readers that got no response.
     throttled: AtomicU64,
     /// Requests with another answer than the clients of this kind may get.
     failed: AtomicU64,
@@ -167,7 +174,7 @@ async fn read_slowly(address: SocketAddr, counts: Arc<Counts>, ends: Arc<AtomicB
     }
 }
 
-/// Requests of the well-behaved clients per second, with the load of the other tasks.
+/// Requests of the well-behaved clients per second, under the load that other tasks make meanwhile.
 async fn measure(address: SocketAddr, scale: &Scale) -> f64 {
     let (counts, ends) = (Arc::new(Counts::default()), Arc::new(AtomicBool::new(false)));
     let mut clients = JoinSet::new();
@@ -203,7 +210,7 @@ async fn wait_for_answers(slow: &Counts, readers: u64) {
 const START_MAX: Duration = Duration::from_secs(120);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn well_behaved_clients_are_served_among_greedy_and_slow_ones() {
+async fn well_behaved_clients_keep_their_throughput_among_greedy_and_slow_ones() {
     let scale = Scale::from_environment();
     let external = std::env::var("PERIHELION_OVERLOAD_ADDRESS").ok().map(|text| text.parse().unwrap());
     let server = match external {
@@ -229,11 +236,10 @@ async fn well_behaved_clients_are_served_among_greedy_and_slow_ones() {
     load.join_all().await;
     let afterwards = measure(address, &scale).await;
     println!("alone {alone:.0}/s, together {together:.0}/s, afterwards {afterwards:.0}/s");
-    assert!(together > 0.0 && afterwards > 0.0, "the well-behaved clients are served");
-    if let Some(kept) = scale.kept {
-        assert!(together >= kept * alone, "{together} of {alone} requests per second");
-        assert!(afterwards >= kept * alone, "{afterwards} of {alone} requests per second afterwards");
-    }
+    assert!(afterwards >= scale.kept * alone, "{afterwards} of {alone} requests per second afterwards");
+    // In a test run, other tests may have begun or ended meanwhile.
+    let alone = if scale.is_small { alone.min(afterwards) } else { alone };
+    assert!(together >= scale.kept * alone, "{together} of {alone} requests per second");
     // The memory is free again: the largest query is served.
     let all = query("SELECT * FROM c ORDER BY c.v")
         .header("x-ms-documentdb-query-enablecrosspartition", "true")

@@ -325,7 +325,7 @@ async fn a_page_ends_before_four_mebibytes() {
         assert!(sizes.iter().all(|size| *size < PAGE_BYTES + ENVELOPE_BYTES), "{text}: {sizes:?}");
         assert_eq!(sizes.len(), 3, "{text}: {sizes:?}");
     }
-    // A row that exceeds the limit alone gets a page of its own.
+    // A single row that exceeds the limit gets a page of its own.
     let sizes = page_sizes(&world, "SELECT VALUE [c.s, c.s, c.s, c.s, c.s] FROM c WHERE c.id < '3'").await;
     assert!(sizes.len() == 3 && sizes.iter().all(|size| *size > 5_000_000), "{sizes:?}");
     world.stop().await;

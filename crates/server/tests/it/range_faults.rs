@@ -64,7 +64,7 @@ impl FourRanges {
         statuses
     }
 
-    /// The lowest effective key of each range and the highest, in hexadecimal.
+    /// The effective keys at which each range begins and ends, in hexadecimal.
     async fn bounds(&self) -> Vec<(String, String)> {
         let answer = self.world.send(HttpRequest::new("GET", "/dbs/d/colls/c/pkranges")).await;
         let body = answer.json().unwrap();
@@ -157,7 +157,7 @@ async fn a_rule_for_one_range_hits_queries_of_effective_keys_that_overlap_it() {
         }
         assert_eq!(ranges.status(call).await, status, "{start:?} to {end:?}");
     }
-    // The id of a range decides over effective keys.
+    // If a request has the id of a range and effective keys, the id decides.
     let keys_of_range_2 = |id: &str| {
         let call = query(ALL).header("x-ms-start-epk", min(2)).header("x-ms-end-epk", max(2));
         call.header(RANGE_HEADER, id)

@@ -6,7 +6,8 @@ use perihelion_testkit::http_client::HttpRequest;
 
 use crate::world::{PLAIN_CONTAINER, World, documents, query};
 
-/// The rewritten form of `SELECT VALUE c.id FROM c ORDER BY c.n`, with its filter replaced.
+/// The rewritten form of `SELECT VALUE c.id FROM c ORDER BY c.n`, with `true` in place of the
+/// filter that a client fills in.
 const ASCENDING: &str =
     "SELECT c._rid, [{\\\"item\\\": c.n}] AS orderByItems, c.id AS payload FROM c WHERE (true) ORDER BY c.n";
 

@@ -68,7 +68,7 @@ async fn search_policies_are_checked_when_a_container_is_created_or_replaced() {
 }
 
 #[tokio::test]
-async fn the_distance_function_of_the_policy_orders_the_rows_and_no_page_cuts_them() {
+async fn rows_sorted_by_the_distance_of_the_policy_are_all_on_the_first_page() {
     let world = World::new(&container("c", VECTORS)).await;
     for (id, vector) in [("a", "[5,0,0]"), ("b", "[1,0,0]"), ("c", "[2,0,0]"), ("d", "null")] {
         let body = format!(r#"{{"id":"{id}","pk":"{id}","v":{vector}}}"#);

@@ -2,9 +2,9 @@
 //! the ledger, faults, limits and regions.
 
 mod faults;
+mod injected_answers;
 mod lagging_regions;
 mod ledger;
-mod ordered_answers;
 mod published_cases;
 mod reads;
 mod refusals;
@@ -39,7 +39,7 @@ fn token(number: u64) -> String {
     format!("{number:08x}-0000-4000-8000-000000000000")
 }
 
-/// A request in the shipped form, without headers.
+/// A request with the body that the published SDKs send, without their headers for transactions.
 fn bare(operations: &[String]) -> HttpRequest {
     HttpRequest::new("POST", "/operations/dtc")
         .header("content-type", "application/json")

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use super::Evidence;
-use crate::stored::{DELETION, STATE_ID};
+use crate::stored::{DELETION, GARBAGE_TYPE, STAGED_UNDER, STATE_ID};
 
 /// Checks all instances that were deleted.
 pub fn check(evidence: &Evidence) -> Vec<String> {
@@ -24,7 +24,7 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
             problems.push(format!("a deletion is left under way: {document_type} of {name}"));
         }
         // Tombstones stay for a week. A garbage record and what it lists stay for a day.
-        let is_kept = matches!(document_type, "deleted" | "litter") || !document["mark"].is_null();
+        let is_kept = matches!(document_type, "deleted" | GARBAGE_TYPE) || !document[STAGED_UNDER].is_null();
         if !is_kept && evidence.deleted.iter().any(|(root, _)| is_in_tree(name, root)) {
             problems
                 .push(format!("{document_type} {} of {name} is there after the deletion", document["id"]));

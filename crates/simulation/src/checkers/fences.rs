@@ -22,7 +22,7 @@ const UNCONDITIONAL: &[(WriteKind, &str, &str)] = &[
     (WriteKind::Delete, "p:", "a part never changes, and no later document has its id"),
     (WriteKind::Delete, "e:", "the purge of a deleted instance; the tombstone forbids new ones"),
     (WriteKind::Delete, "w:", "the purge of a deleted instance; the tombstone forbids new ones"),
-    (WriteKind::Delete, "a:", "the purge of a deleted instance lists the activity or its incarnation"),
+    (WriteKind::Delete, "a:", "an activity of a deleted instance; the purge lists it or its incarnation"),
     (
         WriteKind::Delete,
         "m:",
@@ -39,7 +39,7 @@ const UNCONDITIONAL: &[(WriteKind, &str, &str)] = &[
         "a message that was consumed, or that a purge lists; its id is never used again",
     ),
     (WriteKind::Delete, "c:", "a completion for another incarnation of its instance, or that a purge lists"),
-    (WriteKind::Delete, "g:", "a garbage record that is closed, after the documents it lists"),
+    (WriteKind::Delete, "g:", "a closed garbage record; the documents that it lists are deleted first"),
     (WriteKind::Delete, "d:", "a deletion that is finished; its stage cannot change any more"),
     (WriteKind::Upsert, "n:", "a heartbeat, which only its own process writes"),
     (WriteKind::Upsert, "roster", "the list of processes, which decides nothing"),
@@ -64,7 +64,8 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
 }
 
 fn is_listed(write: &LoggedWrite) -> bool {
-    // Heartbeats and messages have the same beginning; heartbeats have a numeric key.
+    // The ids of heartbeats and of some messages begin alike. Heartbeats have a number as their
+    // partition key.
     let is_system = write.instance().is_none();
     UNCONDITIONAL.iter().any(|(kind, prefix, _)| {
         *kind == write.kind && write.id.starts_with(prefix) && (*kind != WriteKind::Upsert || is_system)
@@ -81,13 +82,13 @@ struct Commit {
 }
 
 /// A state is written in three ways: as the next commit, without a commit (as when a lock is
-/// taken or a mark is set), or as the first of another incarnation.
+/// taken or the mark of a deletion is set), or as the first of another incarnation.
 fn commits_out_of_order(writes: &[LoggedWrite]) -> Vec<String> {
     let (mut last, mut problems) = (HashMap::<&str, Commit>::new(), Vec::new());
     for write in writes.iter().filter(|write| write.id == STATE_ID && write.has_document()) {
         let next = commit_of(&write.body);
         let Some(before) = last.insert(&write.partition, next.clone()) else { continue };
-        // A mark, its end and a tombstone change the ack, but count no commit.
+        // The mark of a deletion, its removal and a tombstone change the ack, but count no commit.
         let is_same_commit = next.seq == before.seq;
         let is_next = next.seq == before.seq + 1 && next.ack != before.ack;
         if next.incarnation == before.incarnation && !is_same_commit && !is_next {

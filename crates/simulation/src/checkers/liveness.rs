@@ -65,7 +65,7 @@ fn is_ended_as(state: &Value, ending: &Ending) -> bool {
     }
 }
 
-/// The instances of a run that hangs whose last state has not ended.
+/// For a run that hangs: the instances that have not ended by their last state.
 fn unfinished(evidence: &Evidence) -> Vec<String> {
     let is_running = |state: &&Value| !matches!(state["status"].as_str(), Some("Completed" | "Failed"));
     let mut names: Vec<String> = last_states(evidence)

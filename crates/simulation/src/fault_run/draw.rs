@@ -114,7 +114,7 @@ pub fn draw(seed: u64, size: Size) -> Draw {
         };
         scenarios.push((scenario, begin(&mut rng)));
     }
-    // The reads of this scenario need its instance, which retention may have deleted. With
+    // The reads of the scenario `stats` need its instance, which retention may have deleted. With
     // several regions they may be stale: the user's client did not write what it reads.
     let is_readable = retention.finished_for.is_none() && !has_regions;
     scenarios.retain(|(scenario, _)| scenario.name != "stats" || is_readable);

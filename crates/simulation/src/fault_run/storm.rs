@@ -60,7 +60,8 @@ impl Storm {
         if self.is_bulk {
             let filter =
                 InstanceFilter { instance_ids: Some(instances.clone()), ..InstanceFilter::default() };
-            // Deletes the finished ones. The others, and all after a failure, are deleted below.
+            // Deletes the finished instances. The loop below deletes the others, or all of them if
+            // this call fails.
             let _ = user.client.delete_instance_bulk(filter).await;
         }
         let deletions: Vec<_> = instances.iter().map(|instance| delete(user, instance)).collect();

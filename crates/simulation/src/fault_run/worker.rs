@@ -1,5 +1,5 @@
 //! The program of a worker that can also be shut down: it runs workflows until it is asked to
-//! stop. Then it shuts down in order, as a program does after SIGTERM, and its host starts it
+//! stop. Then it shuts down gracefully, as a program does after SIGTERM, and its host starts it
 //! again.
 
 use std::sync::Arc;

@@ -16,12 +16,12 @@ const SMALLEST_WORKFLOW_UNITS: f64 = 59.5;
 /// The time under load before the measurement begins.
 const WARM_UP: Duration = Duration::from_secs(4);
 
-/// The largest share of request units that polls, looks and membership may use. With at most four
+/// The largest share of request units that polls, repair looks and membership may use. With at most four
 /// processes for each partition it is a share of the units spent, otherwise of the units
 /// provisioned.
 pub const OVERHEAD_SHARE_MAX: f64 = 0.05;
 
-/// The most lost commits.
+/// The largest share of commits that may be lost.
 pub const LOST_SHARE_MAX: f64 = 0.02;
 
 /// The limits of the median and the 99th percentile of pick-ups under load. A pick-up is the time
@@ -69,7 +69,7 @@ pub struct CellOutcome {
 }
 
 impl CellOutcome {
-    /// The request units per second of polls, looks and membership.
+    /// The request units per second of polls, repair looks and membership.
     pub fn overhead_units(&self) -> f64 {
         self.window.per_second(self.window.sum(&Kind::OVERHEAD).request_units)
     }

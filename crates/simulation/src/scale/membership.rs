@@ -38,7 +38,7 @@ impl MembershipOutcome {
         self.window.per_second(self.window.hottest_partition_units)
     }
 
-    /// Request units per second of polls, looks and membership.
+    /// Request units per second of polls, repair looks and membership.
     pub fn overhead_units(&self) -> f64 {
         self.window.per_second(self.window.sum(&Kind::OVERHEAD).request_units)
     }

@@ -15,7 +15,7 @@ use crate::traffic::{Kind, Window};
 pub fn cells(outcomes: &[CellOutcome]) -> String {
     let mut text = format!(
         "Limits: overhead (polls, looks, heartbeats) at most {:.0} % of the RU spent where N <= 4P, else of the \
-         RU provisioned; lost commits at most {:.0} % of commits; pick-up of a foreign start p50 under {} ms, \
+         RU provisioned; lost commits at most {:.0} % of commits; pick-up of a start by another process p50 under {} ms, \
          p99 under {} ms; at least {:.0} % of the offered workflows done.\n\n",
         cell::OVERHEAD_SHARE_MAX * 100.0,
         cell::LOST_SHARE_MAX * 100.0,
@@ -63,7 +63,7 @@ pub fn cell_row(outcome: &CellOutcome) -> String {
 /// The table of idle cells.
 pub fn idle_cells(outcomes: &[IdleOutcome]) -> String {
     let mut text = format!(
-        "Limits: at most {} x P + {} x N requests a second; pick-up of a foreign start p99 under {} ms.\n\n",
+        "Limits: at most {} x P + {} x N requests a second; pick-up of a start by another process p99 under {} ms.\n\n",
         idle::REQUESTS_PER_PARTITION_MAX,
         idle::REQUESTS_PER_PROCESS_MAX,
         idle::PICK_UP_P99_MAX.as_millis()

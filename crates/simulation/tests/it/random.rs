@@ -14,12 +14,13 @@ use perihelion_simulation::fault_run::draw::Size;
 use perihelion_simulation::fault_run::run;
 use perihelion_simulation::planted::Bug;
 
-/// The seeds that run by default, in two tests for two cores. Each test takes about 70 seconds
-/// with the development profile. `cargo xtask sim faults` runs thousands of seeds, optimised.
-const FULL_SEEDS: Range<u64> = 0..100;
-const QUICK_SEEDS: Range<u64> = 200..400;
+/// The seeds that run by default: 2,000 in four tests, so that two cores share them. Each test takes
+/// 60 to 90 seconds with the development profile. `cargo xtask sim faults` runs ten times as many
+/// in the same time, optimised.
+const FULL_SEEDS: [Range<u64>; 2] = [0..250, 250..500];
+const QUICK_SEEDS: [Range<u64>; 2] = [500..1250, 1250..2000];
 
-/// The most seeds in which a planted bug must be found.
+/// A planted bug must be found within this many seeds.
 const PLANTED_SEEDS_MAX: u64 = 40;
 
 /// The most failing seeds whose violations are printed.
@@ -34,15 +35,29 @@ fn seeds_or(default: Range<u64>) -> Range<u64> {
 
 #[test]
 fn workflows_survive_random_faults() {
-    check(seeds_or(FULL_SEEDS), Size::Full);
+    check(seeds_or(FULL_SEEDS[0].clone()), Size::Full);
+}
+
+#[test]
+fn workflows_survive_more_random_faults() {
+    check_unless_seeds_are_set(FULL_SEEDS[1].clone(), Size::Full);
+}
+
+#[test]
+fn workflows_survive_faults_of_smaller_runs() {
+    check_unless_seeds_are_set(QUICK_SEEDS[0].clone(), Size::Quick);
+}
+
+#[test]
+fn workflows_survive_faults_of_more_smaller_runs() {
+    check_unless_seeds_are_set(QUICK_SEEDS[1].clone(), Size::Quick);
 }
 
 /// Does nothing if `SIMULATION_SEEDS` is set: then `workflows_survive_random_faults` runs all
 /// of its seeds.
-#[test]
-fn workflows_survive_more_random_faults() {
+fn check_unless_seeds_are_set(seeds: Range<u64>, size: Size) {
     if std::env::var_os("SIMULATION_SEEDS").is_none() {
-        check(QUICK_SEEDS, Size::Quick);
+        check(seeds, size);
     }
 }
 
@@ -115,8 +130,8 @@ fn a_seed_repeats_a_run_exactly_in_a_new_process() {
     assert_ne!(outcomes[0], outcomes[1], "another seed is another run");
 }
 
-/// Plants a bug and runs quick seeds until the bug's checker finds it. The same seeds have no
-/// violations without the bug: the tests above run them.
+/// Plants a bug and runs quick seeds until the bug's checker finds it. Without a planted bug, runs
+/// of the same size have no violations: `workflows_survive_faults_of_smaller_runs` proves it.
 fn check_planted(bug: Bug) {
     let is_found = |seed: u64| {
         let violations = run(seed, Size::Quick, Some(bug)).violations;

@@ -14,8 +14,8 @@ use perihelion_simulation::world::{self, Program};
 /// The time from the start of the workflow to the event. By then polls have become rare.
 const BUSY_FOR: Duration = Duration::from_secs(4);
 
-/// The limit from the event to the end of the workflow: a poll runs every 1.8 seconds, and a
-/// few turns may pass until a turn uses the poll's result.
+/// The limit from the event to the end of the workflow: polls are at most 1.95 seconds apart, and
+/// a few turns may pass until a turn uses the poll's result.
 const HANDLED_WITHIN: Duration = Duration::from_millis(2500);
 
 /// The longest delay of a request or answer, in milliseconds. Short enough that turns follow

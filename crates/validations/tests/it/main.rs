@@ -8,7 +8,8 @@
 //! (`virtual_time`). Where a disk or a socket makes them wait too, they run in real
 //! time (`real_time`).
 //!
-//! `compat/duroxide-0.1.29` includes all files but `newer` and `real_time`.
+//! `compat/duroxide-0.1.29` includes `complete`, `factory`, `list`, `suite` and
+//! `virtual_time/clock.rs`.
 
 mod complete;
 mod factory;

@@ -3,6 +3,9 @@
 //! - on disk, with one physical partition;
 //! - over a socket, with four physical partitions. A socket with one partition would test
 //!   nothing new: one partition is tested on disk and in memory.
+//!
+//! `newer` are the validations that duroxide 0.1.31 added. `stamped` is the one validation that takes
+//! an argument: the version of duroxide that is stamped on its history.
 
 use std::future::Future;
 

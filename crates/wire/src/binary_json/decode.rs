@@ -15,16 +15,16 @@
 //! | 71 to 74 | base64 text, standard (71, 72) or for URLs (73, 74) |
 //! | 75 to 77 | a GUID as text: lower case, upper case, lower case in quotes |
 //! | 78 to 7A | characters of four bits each: lower hex, upper hex, date and time |
-//! | 7B to 7F | packed characters of 4, 5, 6, 7 and 7 bits |
+//! | 7B to 7F | packed characters of 4, 5, 6, 7 and 7 bits (7E and 7F: a count of 1 or 2 bytes) |
 //! | 80 to BF | a UTF-8 string of 0 to 63 bytes |
-//! | C0 to C2 | a UTF-8 string with a length of 1, 2 or 4 bytes |
+//! | C0 to C2 | a UTF-8 string after a length field of 1, 2 or 4 bytes |
 //! | C3 to C6 | a reference to a string, with an offset of 1 to 4 bytes |
 //! | C7 to CF, D7 to DC | a number |
 //! | D0 to D2 | null, false, true |
 //! | D3 | a GUID |
-//! | DD to DF | binary data with a length of 1, 2 or 4 bytes |
+//! | DD to DF | binary data after a length field of 1, 2 or 4 bytes |
 //! | E0, E1 | an array without items, with one item |
-//! | E2 to E7 | an array with a length (E2 to E4), or with a length and a count (E5 to E7) |
+//! | E2 to E7 | an array after a length field (E2 to E4), or after a length and a count field (E5 to E7) |
 //! | E8 to EF | an object, in the same eight forms as an array |
 //! | F0 to F3 | a uniform array (F0, F1), or an array of uniform arrays (F2, F3) |
 
@@ -326,7 +326,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the items of an array or object with a declared length. Forms 0 to 2 have a
-    /// length of 1, 2 or 4 bytes. Forms 3 to 5 also have a count of the same width.
+    /// length field of 1, 2 or 4 bytes. Forms 3 to 5 also have a count field of the same width.
     fn contents(&mut self, form: u8, mut read_item: impl FnMut(&mut Self) -> Decoded<()>) -> Decoded<()> {
         let width = match form % 3 {
             0 => Width::One,

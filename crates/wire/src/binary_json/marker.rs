@@ -9,8 +9,8 @@ pub(super) const SYSTEM_STRING_FIRST: u8 = 0x20;
 /// The marker of a short string is this constant plus the number of bytes of the string.
 pub(super) const SHORT_STRING_FIRST: u8 = 0x80;
 pub(super) const SHORT_STRING_BYTES_MAX: usize = 63;
-/// A string with a length of 1 byte. The next two markers are for lengths of 2 and 4
-/// bytes.
+/// A string after a length field of 1 byte. The next two markers are for length fields of 2
+/// and 4 bytes.
 pub(super) const STRING_1: u8 = 0xC0;
 pub(super) const STRING_2: u8 = 0xC1;
 pub(super) const STRING_4: u8 = 0xC2;
@@ -20,8 +20,8 @@ pub(super) const DOUBLE: u8 = 0xCC;
 pub(super) const NULL: u8 = 0xD0;
 pub(super) const FALSE: u8 = 0xD1;
 pub(super) const TRUE: u8 = 0xD2;
-/// An array with a length and a count of 1 byte each. The next two markers are for
-/// fields of 2 and 4 bytes. Objects have such markers too.
+/// An array after a length field and a count field of 1 byte each. The next two markers are
+/// for fields of 2 and 4 bytes. Objects have three markers of the same kinds.
 pub(super) const ARRAY_COUNTED_1: u8 = 0xE5;
 pub(super) const OBJECT_COUNTED_1: u8 = 0xED;
 

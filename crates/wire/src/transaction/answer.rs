@@ -6,7 +6,7 @@ use crate::status::{self, Status};
 
 /// The `responseMode` of an answer that says the final outcome.
 pub const RESPONSE_MODE: &str = "Standard";
-/// The `responseMode` of a commit that is durable and may not be applied yet.
+/// The `responseMode` of the answer to a commit that is durable but perhaps not applied yet.
 pub const FAST_RESPONSE_MODE: &str = "FastResponse";
 
 /// The result of one operation.
@@ -131,8 +131,8 @@ fn print_result(out: &mut String, index: usize, result: &OperationResult) {
 /// The status of a whole read transaction, by the statuses of its reads:
 ///
 /// - all found: 200. Some unchanged: 207. All unchanged: 200/5425.
-/// - with failures: the one status of all failures, or 207 if they differ. If only their
-///   sub-statuses differ, the status has none.
+/// - with failures: the status of the failures if they all have the same, or 207 if their
+///   codes differ. If only their sub-statuses differ, their code without a sub-status.
 pub fn read_envelope(statuses: &[Status]) -> Status {
     let failures: Vec<Status> = statuses.iter().copied().filter(|status| !status.is_success()).collect();
     if let Some(first) = failures.first() {

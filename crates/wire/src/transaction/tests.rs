@@ -121,7 +121,7 @@ fn tokens_are_uuids_in_any_case_with_or_without_hyphens() {
 }
 
 #[test]
-fn the_status_of_a_read_transaction_follows_its_table() {
+fn the_status_of_a_read_transaction_follows_from_its_reads() {
     let (ok, same, missing) = (status::OK, status::NOT_MODIFIED, status::NOT_FOUND);
     let bad = Status::new(400, 0);
     for (statuses, expected) in [
@@ -132,8 +132,8 @@ fn the_status_of_a_read_transaction_follows_its_table() {
         (vec![missing, same, missing], missing),
         (vec![missing, bad, ok], status::MULTI_STATUS),
         (vec![status::READ_SESSION_NOT_AVAILABLE, ok], status::READ_SESSION_NOT_AVAILABLE),
-        // 404/1002 makes a client send the request again, and 404 does not: neither may hide the
-        // other.
+        // The sub-statuses differ, so the whole answer has none. With 404/1002 a client would send
+        // the request again although an item is missing.
         (vec![status::READ_SESSION_NOT_AVAILABLE, missing], missing),
         (vec![missing, status::READ_SESSION_NOT_AVAILABLE], missing),
         (vec![status::OWNER_RESOURCE_NOT_FOUND, status::READ_SESSION_NOT_AVAILABLE], missing),

@@ -75,7 +75,7 @@ async fn a_commit_writes_everything(_: &World) -> Outcome {
         .map(|result| Ok(result.value::<Value>()?["n"].take()))
         .collect::<Result<_, Error>>()?;
     same!(numbers, vec![json!(1), json!(2)]);
-    // All other verbs, in one transaction.
+    // The other verbs: a delete has a transaction of its own, the others have one together.
     let mut transaction = stage.client.write_transaction();
     transaction
         .replace(&stage.a, "x", "1", &json!({"id": "1", "pk": "x", "n": 3}))?

@@ -135,8 +135,8 @@ async fn a_recreated_container_is_found_by_a_client_of_the_old_one(world: &World
     old.delete(None).await?;
     world.container_of(properties).await?;
 
-    // The SDK sends the resource id of the container that it knows, gets the answer that this
-    // container does not exist, and finds the new container.
+    // The SDK sends the resource id of the container that it knows, gets the answer that the
+    // container with this name has another id, and finds the new container.
     same!(refused(old.read_item("a", "1", None).await)?, 404);
     same!(code(old.create_item("a", "2", item("a", "2", 2), None).await?.status()), 201);
     let read: Item = old.read_item("a", "2", None).await?.into_model()?;

@@ -95,7 +95,8 @@ fn comparable(answer: &DistributedTransactionResponse) -> (u16, bool, bool, Vec<
     (code(answer), answer.activity_id.is_some(), answer.request_charge.is_some(), results.collect())
 }
 
-/// The status of an answer and of its results. Of a failure, accounts must agree on no more.
+/// The status of an answer and of its results. For a failed transaction, the two accounts have to
+/// agree on nothing else.
 fn statuses(answer: &DistributedTransactionResponse) -> (u16, Vec<(u16, u16)>) {
     let of = |result: &azure_data_cosmos_driver::models::DistributedTransactionOperationResult| {
         (u16::from(result.status_code), result.sub_status_code.map_or(0, |sub| sub.value()))
@@ -160,7 +161,8 @@ async fn failed_reads_have_the_same_results(world: &World) -> Outcome {
     Ok(())
 }
 
-/// The emulator answers 304, as the service once did. Our server answers 200/5425, as it does now.
+/// The emulator answers 304, as the service once did. Our server answers 200/5425, as the service
+/// does now.
 async fn an_unchanged_snapshot_has_another_status(world: &World) -> Outcome {
     let (ours, theirs) = (Backend::ours(world).await?, Backend::theirs().await?);
     for (backend, status) in [(&ours, 200), (&theirs, 304)] {

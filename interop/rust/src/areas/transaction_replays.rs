@@ -22,7 +22,7 @@ checks![
     a_replayed_abort_gets_the_original_answer,
     another_process_may_replay_a_token,
     a_token_with_other_operations_is_refused,
-    an_answer_that_was_lost_is_had_by_a_replay,
+    a_replay_returns_the_answer_that_was_lost,
     answers_without_results_are_repeated_with_the_same_token,
     refusals_without_results_are_not_repeated,
 ];
@@ -78,8 +78,8 @@ impl Counter {
         self.driver.execute_distributed_transaction(request, OperationOptions::default()).await
     }
 
-    /// The counter and its etag, as a transaction reads them. A point read may be answered by
-    /// another region, which has the last write later.
+    /// The counter and its etag, as a transaction reads them. In an account with several regions, a
+    /// point read may be answered by a region that does not have the last write yet.
     async fn read(&self) -> Result<(i64, String), Problem> {
         let read = self.operation(DistributedTransactionOperationKind::Read, "x", "n", None);
         let request = DistributedTransactionRequest::new(DistributedTransactionType::Read, vec![read]);
@@ -141,7 +141,7 @@ async fn a_replayed_abort_gets_the_original_answer(world: &World) -> Outcome {
     let request = write(vec![counter.increment(), counter.create("x", "n")]);
     let first = counter.commit(request.clone()).await?;
     same!(envelope(&first), (452, 5421));
-    // The document is free now, but the token has its outcome.
+    // The id is free now, but the token has its outcome.
     counter.sdk.delete_item("x", "n", None).await?;
     let again = counter.commit(request).await?;
     same!(parts(&again), parts(&first));
@@ -172,7 +172,7 @@ async fn a_token_with_other_operations_is_refused(world: &World) -> Outcome {
 }
 
 /// The SDK does not repeat a transaction whose answer is lost: a program does, with its token.
-async fn an_answer_that_was_lost_is_had_by_a_replay(world: &World) -> Outcome {
+async fn a_replay_returns_the_answer_that_was_lost(world: &World) -> Outcome {
     let counter = Counter::new(world).await?;
     let request = write(vec![counter.increment()]);
     world.management().inject(&json!({"operation": "transaction", "drop": "after"})).await?;

@@ -93,7 +93,7 @@ pub(crate) async fn trust_probe(endpoint: &str) -> ExitCode {
 
 async fn the_certificate_is_verified_by_our_ca(world: &World) -> Outcome {
     let ca = perihelion_interop_common::ca_file().await?;
-    holds!(ca.is_file(), "{} is no file", ca.display());
+    holds!(ca.is_file(), "{} is not a file", ca.display());
     holds!(is_trusted(world, Some(ca)).await?);
     Ok(())
 }

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// An option, a variable or a line of the file, in the order in which they are looked for.
+/// The options, the variables and the lines of the file, in the order in which they are looked for,
+/// and the account that they name.
 #[derive(Clone, Copy)]
 struct Case {
     options: &'static [&'static str],
@@ -48,7 +49,7 @@ fn resolved(case: &Case) -> String {
 }
 
 #[test]
-fn the_first_place_that_names_an_account_wins_whole() {
+fn the_first_place_that_names_an_account_wins() {
     let azure = "AccountEndpoint=https://azure/;AccountKey=c2VjcmV0;";
     let cosmos = "AccountKey=c2VjcmV0Mg==; accountendpoint=https://cosmos/;";
     let endpoint = [("COSMOS_ENDPOINT", "https://env/"), ("COSMOS_KEY", "c2VjcmV0Mw==")];

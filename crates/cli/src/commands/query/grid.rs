@@ -38,7 +38,7 @@ pub(super) fn render(rows: &[Value]) -> String {
 fn cell(value: &Value) -> String {
     match value.as_str() {
         Some(text) => cut(text, CELL_CHARS_MAX),
-        // A value that was read is written again.
+        // A value that was parsed can always be written as JSON.
         None => cut(&serde_json::to_string(value).unwrap_or_default(), CELL_CHARS_MAX),
     }
 }

@@ -10,8 +10,8 @@ const STEP: f64 = 1.01;
 /// Counts of durations by size.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Latencies {
-    /// Bucket n has the durations from STEP^n microseconds up to STEP^(n+1). A day is bucket
-    /// 2531.
+    /// Bucket n has the durations from STEP^n microseconds up to STEP^(n+1). A day is in bucket
+    /// 2530.
     buckets: Vec<u64>,
     count: u64,
     max: Duration,

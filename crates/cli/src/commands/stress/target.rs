@@ -74,7 +74,7 @@ impl Target {
             ));
         }
         let connection = match is_in_memory {
-            true => Connection::in_memory(EmbeddedOptions::default().with_throughput(throughput)).await?,
+            true => Connection::in_process(EmbeddedOptions::default().with_throughput(throughput)).await?,
             false => account.connect().await?,
         };
         let client = connection.client.clone();

@@ -48,10 +48,20 @@ struct Description {
     input: Option<String>,
     output: Option<String>,
     key_values: BTreeMap<String, String>,
+    cost: Cost,
     #[serde(skip)]
     created_ms: u64,
     #[serde(skip)]
     updated_ms: u64,
+}
+
+/// What a workflow has cost. The last turn is missing, because its cost would be stored by the next
+/// one.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Cost {
+    request_units: f64,
+    round_trips: u64,
 }
 
 pub(super) async fn run(typed: DescribeArgs, context: &Context) -> Result<(), Failure> {
@@ -78,6 +88,7 @@ async fn describe(provider: &CosmosDBProvider, id: &str) -> Result<Description, 
         input: None,
         output: row.output.take(),
         key_values: BTreeMap::new(),
+        cost: Cost::default(),
         created_ms,
         updated_ms,
         instance: row.clone().into(),
@@ -101,6 +112,8 @@ async fn describe(provider: &CosmosDBProvider, id: &str) -> Result<Description, 
             (stats.history_event_count, stats.history_size_bytes);
     }
     description.key_values = client.get_kv_all_values(id).await.map_err(asked)?.into_iter().collect();
+    let cost = provider.cost(id).await.map_err(failed)?;
+    description.cost = Cost { request_units: cost.request_units, round_trips: cost.requests };
     Ok(description)
 }
 
@@ -122,6 +135,7 @@ fn lines(description: &Description) -> Vec<(&'static str, String)> {
         ("parent", value(&instance.parent)),
         ("execution", format!("{} (kept: {kept})", instance.execution)),
         ("history", format!("{} events, {} bytes", description.events, description.history_bytes)),
+        ("cost", cost(&description.cost)),
         ("input", value(&description.input)),
         ("output", value(&description.output)),
     ];
@@ -129,4 +143,12 @@ fn lines(description: &Description) -> Vec<(&'static str, String)> {
         lines.push(("key-value", format!("{key} = {}", cut(text, VALUE_CHARS_MAX))));
     }
     lines
+}
+
+/// The cost in one line.
+fn cost(cost: &Cost) -> String {
+    match cost.round_trips {
+        0 => "-".to_owned(),
+        requests => format!("{:.2} RU, {requests} requests, without the last turn", cost.request_units),
+    }
 }

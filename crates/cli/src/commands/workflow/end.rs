@@ -98,7 +98,7 @@ pub(super) fn print_end(context: &Context, row: ListedInstance) -> Result<(), Fa
             let took = row.completed_at.map(|at| duration(at.saturating_sub(row.created_at)));
             let took = took.map_or_else(String::new, |took| format!(" in {took}"));
             eprintln!("{} {}{took}", shown(&row.instance_id), row.status.to_lowercase());
-            // A program gets the output as it is; on a terminal it must not act.
+            // A program gets the output as it is. On a terminal, control characters must not act.
             let is_terminal = std::io::stdout().is_terminal();
             print(&format!("{}\n", if is_terminal { shown(&output) } else { output.clone() }))?;
         }

@@ -71,7 +71,8 @@ async fn set_up(client: &HttpClient) {
     }
 }
 
-/// Sends transfers until the server is gone. Returns the last one.
+/// Sends transfers until the server is gone, or sometimes ends before, so that the answer to the last
+/// transfer is known. Returns the number of acknowledged transfers, and the last transfer.
 async fn send_until_killed(address: SocketAddr, client_number: usize, kill: u64, seed: u64) -> (u64, Sent) {
     let (client, mut random, mut acknowledged) = (HttpClient::new(address), Random::new(seed), 0u64);
     loop {

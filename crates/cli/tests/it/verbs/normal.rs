@@ -3,7 +3,7 @@
 use regex_lite::Regex;
 
 /// Patterns and what replaces them, in this order.
-const REPLACED: [(&str, &str); 16] = [
+const REPLACED: [(&str, &str); 18] = [
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "<time>"),
     (r#""(_rid|_self|_etag|_attachments|etag)": ?"([^"\\]|\\.)*""#, r#""$1": "<$1>""#),
     (r#""(_ts|timestamp_ms|historyBytes|requestUnits)": ?[\d.]+"#, r#""$1": "<$1>""#),
@@ -11,6 +11,8 @@ const REPLACED: [(&str, &str); 16] = [
     (r#""(serviceMs|readBytes|returnedBytes)": ?[\d.]+"#, r#""$1": "<$1>""#),
     (r"\d+ bytes", "<n> bytes"),
     (r"\d+\.\d+ (RU|ms)", "<n> $1"),
+    (r"<n> RU, \d+ requests", "<n> RU, <n> requests"),
+    (r#""roundTrips": ?\d+"#, r#""roundTrips": "<roundTrips>""#),
     (r"\bin \d+(ms|s|m|h|d)\b", "in <age>"),
     (r"(^|[ (])\d+(ms|s|m|h|d)( ago|$|  |\))", "$1<age>$3"),
     (r"(^|[ (])\d+(ms|s|m|h|d)( ago|$|  |\))", "$1<age>$3"),

@@ -1,9 +1,9 @@
 //! `World`: a server with workflows and items, and a worker that runs the workflows.
 //!
 //! Its workflows were started one after the other, so their stored order is known:
-//! `hello-1` has completed, `fail-1` has failed, `approval-1` waits for an event and a timer,
-//! `batch-1` has a child and a grandchild that wait, `loop-1` has continued as new twice,
-//! `session-1` has used a session, and `later-1` begins in an hour.
+//! `hello-1` has completed, `fail-1` has failed, `approval-1` waits for an event, `batch-1` has a
+//! child and a grandchild that wait, `loop-1` has continued as new twice, `session-1` has used a
+//! session, and `later-1` begins in an hour.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,7 +92,23 @@ async fn populate(endpoint: &str) -> Arc<Runtime> {
     };
     let delay = Some(Duration::from_secs(3600));
     provider.enqueue_for_orchestrator(later, delay).await.expect("a start");
+    settle_worker(&provider).await;
     worker
+}
+
+/// Waits for the heartbeat that says that the worker takes turns. The first heartbeat has only the
+/// work that was fetched before it, which may be activities alone. The next follows a second later.
+async fn settle_worker(provider: &CosmosDBProvider) {
+    let takes_turns = async || {
+        let workers = provider.workers().await.expect("the workers");
+        workers.iter().any(|worker| worker.runs_orchestrations)
+    };
+    let settled = async {
+        while !takes_turns().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, settled).await.expect("a heartbeat of a worker that takes turns");
 }
 
 /// Waits until an instance has a status, and has said what it waits for if it runs.

@@ -1,5 +1,5 @@
 //! Distributed transactions: writes to two containers are applied together or not at all, reads
-//! come from one snapshot, and a token has one outcome.
+//! come from one snapshot, and all commits with one idempotency token have the same outcome.
 
 use perihelion_client::{Container, ContainerProperties, Error, Patch, TransactionError};
 use serde_json::{Value, json};
@@ -53,10 +53,10 @@ async fn an_aborted_transaction_changes_no_document(
     stock: &Container,
 ) {
     let mut transaction = account.client.write_transaction();
-    let is_rich = Patch::new().increment("/n", 1).unwrap().with_condition("FROM c WHERE c.n > 1000");
+    let unmet_patch = Patch::new().increment("/n", 1).unwrap().with_condition("FROM c WHERE c.n > 1000");
     transaction
         .create(orders, "a", &document("a", "aborted", 1))
-        .and_then(|transaction| transaction.patch(stock, "p", "patched", &is_rich))
+        .and_then(|transaction| transaction.patch(stock, "p", "patched", &unmet_patch))
         .unwrap();
     let error = transaction.commit().await.unwrap_err();
     let TransactionError::Aborted(aborted) = &error else { panic!("{error:?}") };

@@ -247,3 +247,46 @@ async fn a_token_ages_by_tokios_clock_and_by_the_wall_clock() {
         assert!(CachedToken::new(&token, now, unix).is_err());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_fetch_goes_on_when_the_request_that_started_it_ends() {
+    let source = Scripted::new([Step::Token { after: 6, lifetime: 3600 }]);
+    let cache = TokenCache::new(source.clone());
+    for _ in 0..3 {
+        assert!(timeout(Duration::from_secs(1), fetch_token(&cache)).await.is_err());
+    }
+    assert_eq!(timeout(Duration::from_secs(4), fetch_token(&cache)).await.unwrap().unwrap(), "token-1");
+    assert_eq!(source.fetch_count(), 1);
+}
+
+/// A future of a caller may be kept without being polled, as in a `select!` loop.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_nobody_polls_does_not_block_other_requests() {
+    let source = Scripted::new([Step::Token { after: 1, lifetime: 3600 }]);
+    let cache = TokenCache::new(source.clone());
+    let mut kept = std::pin::pin!(fetch_token(&cache));
+    assert!(timeout(Duration::ZERO, &mut kept).await.is_err());
+    assert_eq!(timeout(Duration::from_secs(2), fetch_token(&cache)).await.unwrap().unwrap(), "token-1");
+    assert_eq!(kept.await.unwrap(), "token-1");
+}
+
+/// A runtime that started a renewal is not run any more, so the renewal never ends.
+#[test]
+fn a_renewal_on_a_runtime_that_nobody_runs_does_not_block_other_requests() {
+    let runtime =
+        || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let source = Scripted::new([HOUR, Step::Token { after: 1, lifetime: 3600 }, HOUR, HOUR]);
+    let cache = TokenCache::new(source.clone());
+    let (unrun, run) = (runtime(), runtime());
+    run.block_on(async { assert_eq!(fetch_token(&cache).await.unwrap(), "token-1") });
+    unrun.block_on(async {
+        tokio::time::advance(Duration::from_secs(3400)).await;
+        assert_eq!(fetch_token(&cache).await.unwrap(), "token-1", "the renewal is due");
+    });
+    run.block_on(async {
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        let token = timeout(Duration::from_secs(5), fetch_token(&cache)).await.unwrap().unwrap();
+        assert_ne!(token, "token-1");
+    });
+    drop(unrun);
+}

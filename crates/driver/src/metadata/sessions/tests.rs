@@ -148,7 +148,7 @@ fn ranges_that_no_longer_exist_are_replaced_by_their_children() {
     // A late answer of the parent raises the progress of its children.
     sessions.record("2:-1#62", Some(&ranges));
     assert_eq!(text(sessions.header_for_all_ranges().unwrap()), "1:-1#50,3:-1#62,4:-1#62");
-    // A range that is newer than the known ranges stays.
+    // A range that the range map does not have yet stays.
     sessions.record("7:-1#99", Some(&ranges));
     assert_eq!(sessions.progress("7").unwrap().lsn, 99);
     assert_eq!(sessions.progress("2"), None);
@@ -187,8 +187,8 @@ fn a_token_that_is_too_long_for_a_header_is_an_error() {
     record(5000..5010);
     let bytes = sessions.header_for_all_ranges().unwrap_err().bytes;
     assert!(bytes > COMPOUND_BYTES_MAX && bytes < COMPOUND_BYTES_MAX + 200, "{bytes}");
-    // A request to one range needs the progress of this range and of ranges that are newer than
-    // the known ranges.
+    // A request to one range needs the progress of this range, and of ranges that the range map
+    // does not have yet: one of them may have replaced this range.
     let ranges = split_twice();
     sessions.clear();
     sessions.record("1:-1#5,3:-1#6,4:-1#7,90:-1#8", Some(&ranges));
@@ -236,4 +236,40 @@ fn progress_never_goes_back_under_concurrent_answers() {
     let last = sessions.progress("1").unwrap();
     assert_eq!(last.lsn, ANSWERS);
     assert!((0..4).all(|region| last.of_region(region) == Some(ANSWERS as i64)), "{last}");
+}
+
+#[test]
+fn tokens_of_many_unknown_ranges_leave_room_for_the_token_of_a_known_range() {
+    let (sessions, ranges) = (Sessions::default(), split_twice());
+    let many: Vec<String> = (100..2000).map(|range| format!("{range}:-1#1234567")).collect();
+    sessions.record(&format!("3:-1#6,{}", many.join(",")), Some(&ranges));
+    let token = sessions.header_for_with_unknown(ranges.get("3").unwrap(), &ranges).unwrap().unwrap();
+    assert!(token.to_str().unwrap().contains(",3:-1#6,"), "{token:?}");
+    assert!(token.len() > UNKNOWN_BYTES_MAX / 2, "tokens of some unknown ranges are kept");
+    // Progress of an unknown range may grow, but its token does not make the others too long.
+    let regions: String = (1..80).map(|region| format!("#{region}=12345")).collect();
+    for range in 100..110 {
+        sessions.record(&format!("{range}:-1#1234568{regions}"), Some(&ranges));
+    }
+    assert!(sessions.header_for_with_unknown(ranges.get("3").unwrap(), &ranges).is_ok());
+}
+
+#[test]
+fn a_token_of_one_range_that_is_too_long_is_ignored() {
+    let (sessions, ranges) = (Sessions::default(), split_twice());
+    sessions.record(&format!("3:-1#6,{}:-1#7", "9".repeat(13_000)), Some(&ranges));
+    assert_eq!(text(sessions.header_for_all_ranges().unwrap()), "3:-1#6");
+}
+
+#[test]
+fn a_range_that_reads_of_the_metadata_do_not_list_is_forgotten_after_a_while() {
+    let (sessions, ranges, start) = (Sessions::default(), split_twice(), Instant::now());
+    sessions.record("3:-1#6,90:-1#8", Some(&ranges));
+    sessions.forget_unknown_ranges(&ranges, start);
+    sessions.record("90:-1#9", Some(&ranges));
+    sessions.forget_unknown_ranges(&ranges, start + UNKNOWN_KEPT - Duration::from_secs(1));
+    assert_eq!(text(sessions.header_for_all_ranges().unwrap()), "3:-1#6,90:-1#9");
+    sessions.forget_unknown_ranges(&ranges, start + UNKNOWN_KEPT);
+    assert_eq!(text(sessions.header_for_all_ranges().unwrap()), "3:-1#6");
+    assert!(!sessions.has_range_outside(&ranges));
 }

@@ -49,7 +49,7 @@ pub(super) enum Finding {
     /// No connection to the endpoint could be opened.
     Unreachable,
     /// The request was not sent, though the endpoint can be reached: the connection is
-    /// closing or has no room, or the time was up before.
+    /// closing or has no room, or the time was up before the request was sent.
     ConnectionUnusable,
     /// The request was sent, or may have been, and no answer came. A write may
     /// have been applied.
@@ -96,8 +96,8 @@ pub(super) fn finding_for_status(status: Status) -> Finding {
 pub(super) fn finding_for_failure(failure: &Failure) -> Finding {
     match (failure.sent, failure.kind) {
         (Sent::No, FailureKind::Connect | FailureKind::Tls) => Finding::Unreachable,
-        // A timeout was spent before the request was sent, for example while the request waited
-        // for room on an open connection.
+        // With a timeout, the time was up before the request was sent, for example while the
+        // request waited for room on an open connection.
         (Sent::No, FailureKind::Closed | FailureKind::Protocol | FailureKind::Timeout) => {
             Finding::ConnectionUnusable
         }

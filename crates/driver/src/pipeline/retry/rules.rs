@@ -195,9 +195,10 @@ const OWNER_GONE_POLICY: RetryPolicy = RetryPolicy { retries_max: 1, ..REROUTE_P
 /// confirmation by another region where the request may be at fault and not the
 /// region. In an account with one write region, the effects of writes also need
 /// confirmation: the other regions refuse writes, so avoiding the only write region
-/// would help no operation. Where partitions fail over one by one, avoiding it does help:
-/// the partition may be written elsewhere, and a write that must not be repeated cannot
-/// find that out by itself.
+/// would help no operation. There is one exception: where partitions fail over one by one,
+/// the failure of a partition needs no confirmation if the write may have been applied. The
+/// partition may be written elsewhere, and a write that must not be repeated cannot find that
+/// out by itself.
 pub(super) fn rule_for(finding: Finding, profile: OperationProfile, regions: Regions) -> Rule {
     let write = Write::of(profile, regions);
     match finding {
@@ -276,11 +277,12 @@ fn rule_for_forbidden_write(profile: OperationProfile, regions: Regions, write: 
             Action::Retry(forbidden_policy_for_partition(regions)),
             Effects::one(Effect::RefreshAccount),
         ),
-        // The region works; it only does not take writes.
+        // Once another region has answered the write, this region is avoided for writes.
         (false, true | false) if write.has_one_region => Rule::new(
             Action::Retry(FORBIDDEN_POLICY),
             Effects::refresh_account_and(Effect::EndpointFailed { needs_confirmation: true }),
         ),
+        // The region works, and only the account may have changed.
         (false, true | false) => {
             Rule::new(Action::Retry(FORBIDDEN_POLICY), Effects::one(Effect::RefreshAccount))
         }

@@ -10,12 +10,12 @@
 //! | 429 without results | retries after the wait that the service asks for, within the attempt (`throttle`) | as for single operations |
 //! | 408, 449/5352 without results | retries after the wait that the service asks for, or else 1 s | 10 retries |
 //! | 500/5411, 5412, 5413 without results | retries, 100 ms doubling to 5 s | 9 retries |
-//! | results, `isRetriable: true`, status 452 | retries with a **new** token, 1 s doubling, at least the wait that the service asks for; in a replay the first time at once | 10 retries and 30 s for both rows |
+//! | results, `isRetriable: true`, status 452 | retries with a **new** token, 1 s doubling, at least the wait that the service asks for; in a replay the first time at once | 10 retries and 30 s, for this row and the next one together |
 //! | results, `isRetriable: true`, another status from 400 on | retries with the same token, with the same waits | |
 //! | 403/3, 403/1008 | reads the account again and goes to the write region that it names | as for single operations: 10 retries, 5 s of waiting |
 //! | 503, 410, another 5xx, no connection, no answer | reads the account again, waits and retries in the write region | as failovers of single operations: 3 |
 //! | an open connection that did not take the request | retries at once | 1 retry, then as no connection |
-//! | 2xx without exactly one result for each operation; 2xx except 207 for a write, and an operation failed | retries at once | 1 retry |
+//! | 2xx without exactly one result for each operation; for a write also 2xx (except 207) with a failed operation | retries at once | 1 retry |
 //! | anything else | ends | |
 //!
 //! A write whose outcome is unknown at the end is ambiguous. That is so if an attempt may have

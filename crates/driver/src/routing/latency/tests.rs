@@ -131,8 +131,8 @@ fn a_slow_primary_cannot_raise_its_own_threshold() {
     assert!((millis(300)..millis(320)).contains(&threshold(&both, MIN, MAX, now)));
 }
 
-/// While no other region is measured, the usual percentile of the first region limits the
-/// threshold.
+/// While no other region is measured, the threshold is at most twice the usual percentile of the
+/// first region: its lowest P99 of the last minutes.
 #[test]
 fn a_slow_region_that_is_measured_alone_cannot_raise_its_threshold() {
     let (west, east, start) = (location("West US"), location("East US"), Instant::now());
@@ -207,8 +207,8 @@ fn threads_may_record_while_slices_are_reused() {
         }
     });
     let counted: u32 = window.slices.iter().map(|slice| slice.count.load(Ordering::Relaxed)).sum();
-    // Half a minute of four threads at 200 per second, minus what was lost while slices were
-    // reused, plus what a thread that was interrupted has counted in a slice that was reused.
+    // Four threads at 200 per second for half a minute. Samples that are recorded while a slice is
+    // emptied are lost. A thread that was interrupted may count an old sample in an emptied slice.
     assert!((4 * 200 * 20..=4 * 200 * 30 + 100).contains(&counted), "{counted}");
 }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
-use perihelion_wire::transport::{Failure, FailureKind, Sent};
+use perihelion_wire::transport::Failure;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -38,8 +38,9 @@ impl Connections {
 
     /// Opens as many shards as the load and the queue want. A shard that ended is not
     /// replaced before a request needs it.
-    pub(super) fn grow(self: &Arc<Self>, changing: MutexGuard<'_, Changing>) {
-        let (load, waiting) = (self.load(), changing.waiters.len());
+    pub(super) fn grow(self: &Arc<Self>, mut changing: MutexGuard<'_, Changing>) {
+        let (mut load, waiting) = (self.load(), changing.waiters.len());
+        load.retired = changing.count_retired(Instant::now());
         if load.shards == 0 && waiting == 0 {
             return;
         }
@@ -47,8 +48,9 @@ impl Connections {
         if load.usable > 0 && is_paused {
             return;
         }
-        // Without a usable shard, the tasks that open shards are started even during a pause. If
-        // there are shards, which are all silent then, the tasks wait for the end of the pause.
+        // Without a usable shard, the tasks that open shards are started even during a pause. If the
+        // pool has shards, but all are silent and take no requests, the tasks wait until the pause
+        // ends.
         let not_before = changing.growth_paused_until.filter(|_| is_paused && load.shards > 0);
         let opening = self.opening.load(Ordering::SeqCst);
         let count = growth::openings_wanted(load, waiting, opening, self.limits);
@@ -83,10 +85,8 @@ impl Connections {
         }
     }
 
-    /// Called when a task that opened a connection has ended. A task that was dropped
-    /// (`is_interrupted`) starts no further task: its runtime is shut down, and would drop that
-    /// task too.
-    fn opened(self: &Arc<Self>, outcome: Result<NewConnection, Failure>, is_interrupted: bool) {
+    /// Called when a task that opened a connection has ended.
+    fn opened(self: &Arc<Self>, outcome: Result<NewConnection, Failure>) {
         match outcome {
             Ok(NewConnection::Http2(new)) => self.add_shard(new),
             Ok(NewConnection::Http1(connection)) => {
@@ -105,7 +105,19 @@ impl Connections {
                 }
             }
         }
-        if !is_interrupted {
+        self.grow(self.lock());
+    }
+
+    /// Called when a task that opened a connection was dropped, because its runtime is shut down.
+    /// This says nothing about the endpoint. A task that is started here would be dropped too, so
+    /// the next request that waits in the queue opens the connection, on its own runtime.
+    fn opening_interrupted(&self) {
+        self.is_opening_interrupted.store(true, Ordering::SeqCst);
+    }
+
+    /// Opens connections in place of those whose task was dropped. Called by a request that waits.
+    pub(super) fn replace_interrupted_openings(self: &Arc<Self>) {
+        if self.is_opening_interrupted.swap(false, Ordering::SeqCst) {
             self.grow(self.lock());
         }
     }
@@ -138,8 +150,8 @@ fn count_ended(is_counted: &AtomicBool, opening: &AtomicUsize) {
     }
 }
 
-/// Reports the outcome of a task that opens a shard. If the task is dropped before its end,
-/// because its runtime was shut down, the outcome is a failure.
+/// Reports the outcome of a task that opens a shard. The outcome stays `None` if the task is
+/// dropped before its end, because its runtime was shut down.
 struct OpeningReport {
     owner: Weak<Connections>,
     outcome: Option<Result<NewConnection, Failure>>,
@@ -149,13 +161,11 @@ struct OpeningReport {
 impl Drop for OpeningReport {
     fn drop(&mut self) {
         let Some(owner) = self.owner.upgrade() else { return };
-        let is_interrupted = self.outcome.is_none();
         count_ended(&self.is_counted, &owner.opening);
-        let outcome = self.outcome.take().unwrap_or_else(|| {
-            let text = format!("{}: connecting was interrupted", owner.endpoint);
-            Err(Failure::new(FailureKind::Connect, Sent::No, text))
-        });
-        owner.opened(outcome, is_interrupted);
+        match self.outcome.take() {
+            Some(outcome) => owner.opened(outcome),
+            None => owner.opening_interrupted(),
+        }
     }
 }
 

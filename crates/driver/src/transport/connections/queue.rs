@@ -53,7 +53,7 @@ impl Connections {
             self.count_waiting(&changing);
             let place = QueuePlace { owner: self, ticket };
             // A stream that is given back serves the queue only if `waiting` is above zero by
-            // then. A stream that was given back just before is taken here.
+            // then. A stream that was given back just before `waiting` was raised is taken here.
             if is_first && let Some((reservation, _)) = self.reserve_any() {
                 drop(changing);
                 return Grant::Stream(reservation);
@@ -65,10 +65,11 @@ impl Connections {
             match tokio::time::timeout(pulse::RESUME_GRACE, &mut granted).await {
                 Ok(granted) => break granted,
                 // The shards, or the tasks that open shards, may belong to a runtime that
-                // makes no progress.
+                // makes no progress, or has shut down.
                 Err(_) => {
                     self.remove_stuck_shards();
                     self.replace_stuck_openings();
+                    self.replace_interrupted_openings();
                 }
             }
         };

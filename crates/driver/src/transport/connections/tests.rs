@@ -263,3 +263,19 @@ async fn nothing_is_evicted_while_this_process_is_starved_of_cpu() {
     assert!(began.elapsed() < 4 * SECOND, "{:?}", began.elapsed());
     assert!(!world.shards().contains(&1));
 }
+
+/// The two connections belong to two runtimes.
+#[tokio::test(start_paused = true)]
+async fn a_late_runtime_holds_back_the_eviction_of_its_own_connections_only() {
+    let world = World::new(options().with_connections_min(2), 20, after_step);
+    world.send_many(16, Method::GET).join_all().await;
+    time::sleep(SECOND).await;
+    assert_eq!(world.shards(), [1, 2]);
+    world.freeze(2);
+    for _ in 0..20 {
+        world.be_late(1);
+        time::sleep(SECOND / 2).await;
+    }
+    let shards = world.shards();
+    assert!(shards.contains(&1) && !shards.contains(&2), "{shards:?}");
+}

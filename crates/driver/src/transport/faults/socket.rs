@@ -93,6 +93,14 @@ impl State {
             reader.wake();
         }
     }
+
+    /// Stores the task that waits for bytes. It is mostly the one that is stored already.
+    fn store_reader(&self, waker: &Waker) {
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        if !reader.as_ref().is_some_and(|stored| stored.will_wake(waker)) {
+            *reader = Some(waker.clone());
+        }
+    }
 }
 
 fn mode_of(fault: ConnectionFault) -> u8 {
@@ -146,23 +154,6 @@ impl<T> Drop for Socket<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> Socket<T> {
-    /// Reads what has arrived.
-    fn poll_io(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let polled = Pin::new(&mut self.io).poll_read(cx, buffer);
-        if let Some(frames) = &mut self.frames {
-            frames.advance(&buffer.filled()[before..]);
-        }
-        polled
-    }
-
-    /// The bytes of the frame that has begun to arrive and is not complete.
-    fn frame_bytes_left(&self) -> usize {
-        self.frames.as_ref().map_or(0, Frames::left)
-    }
-}
-
 /// Finds the ends of HTTP/2 frames in the arriving bytes.
 #[derive(Default)]
 pub(super) struct Frames {
@@ -206,25 +197,28 @@ impl Frames {
 
 impl<T: AsyncRead + Unpin> AsyncRead for Socket<T> {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Some(state) = self.switch.0.clone() else { return Pin::new(&mut self.io).poll_read(cx, buffer) };
+        let Socket { io, switch, frames } = self.get_mut();
+        let Some(state) = &switch.0 else { return Pin::new(io).poll_read(cx, buffer) };
         // The loop runs again only if the mode changes while the waker is stored.
         loop {
             let mode = state.mode.load(Ordering::SeqCst);
             let is_read = matches!(mode, WORKING | MUTED);
-            if is_read && self.poll_io(cx, buffer)?.is_ready() {
+            if is_read && poll_io(io, frames.as_mut(), cx, buffer)?.is_ready() {
                 return Poll::Ready(Ok(()));
             }
+            // The bytes of the frame that has begun to arrive and is not complete.
+            let frame_bytes_left = frames.as_ref().map_or(0, Frames::left);
             match mode {
                 DROPPED => return Poll::Ready(Err(dropped())),
                 // A frame that has begun arrives unchanged.
-                GARBAGE if self.frame_bytes_left() > 0 => {
-                    let length = self.frame_bytes_left().min(buffer.remaining());
+                GARBAGE if frame_bytes_left > 0 => {
+                    let length = frame_bytes_left.min(buffer.remaining());
                     let mut rest = ReadBuf::new(buffer.initialize_unfilled_to(length));
-                    let polled = self.poll_io(cx, &mut rest);
+                    let polled = poll_io(io, frames.as_mut(), cx, &mut rest);
                     let length = rest.filled().len();
                     buffer.advance(length);
                     return polled;
@@ -237,13 +231,28 @@ impl<T: AsyncRead + Unpin> AsyncRead for Socket<T> {
                 }
                 _ => {}
             }
-            *state.reader.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
+            state.store_reader(cx.waker());
             let now = state.mode.load(Ordering::SeqCst);
             if now == mode || (mode == WORKING && now == MUTED) {
                 return Poll::Pending;
             }
         }
     }
+}
+
+/// Reads what has arrived.
+fn poll_io<T: AsyncRead + Unpin>(
+    io: &mut T,
+    frames: Option<&mut Frames>,
+    cx: &mut Context<'_>,
+    buffer: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
+    let before = buffer.filled().len();
+    let polled = Pin::new(io).poll_read(cx, buffer);
+    if let Some(frames) = frames {
+        frames.advance(&buffer.filled()[before..]);
+    }
+    polled
 }
 
 impl<T: AsyncWrite + Unpin> AsyncWrite for Socket<T> {

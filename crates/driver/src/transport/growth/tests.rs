@@ -33,7 +33,7 @@ fn the_fullest_shard_with_room_is_chosen() {
     let shards = [shard(3), shard(20), shard(17), closed, shard(0)];
     let (chosen, load) = choose(shards.into_iter().map(candidate));
     assert_eq!(chosen, Some(2));
-    assert_eq!(load, Load { shards: 5, usable: 4, in_use: 40, capacity: 80, has_stuck: false });
+    assert_eq!(load, Load { shards: 5, usable: 4, in_use: 40, capacity: 80, ..Load::default() });
     assert_eq!(choose([shard(20), closed].into_iter().map(candidate)).0, None);
     // Of two equal ones the older is chosen, so that the younger one can become idle.
     assert_eq!(choose([shard(0), shard(0)].into_iter().map(candidate)).0, Some(0));
@@ -116,4 +116,21 @@ fn an_idle_shard_is_spare_unless_the_load_may_need_it() {
     assert!(!is_spare(load(&[16, 0]), 20, LIMITS));
     assert!(!is_spare(load(&[0]), 20, LIMITS), "the minimum");
     assert!(is_spare(load(&[0, 0]), 20, LIMITS));
+}
+
+#[test]
+fn connections_that_were_taken_out_of_use_are_counted_until_they_end() {
+    let limits = ShardLimits { shards_min: 1, shards_max: 4, streams_max: 20 };
+    let check = |shards: usize, retired: usize, opening: usize, expected: usize| {
+        let (usable, in_use, capacity) = (shards, 20 * shards, 20 * shards);
+        let load = Load { shards, retired, usable, in_use, capacity, has_stuck: false };
+        assert_eq!(openings_wanted(load, 100, opening, limits), expected, "{load:?} {opening}");
+    };
+    check(2, 0, 0, 2);
+    check(2, 4, 0, 2);
+    check(2, 5, 0, 1);
+    check(2, 5, 1, 0);
+    check(2, 6, 0, 0);
+    check(0, 7, 0, 1);
+    check(0, 8, 0, 0);
 }

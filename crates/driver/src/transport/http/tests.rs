@@ -1,4 +1,4 @@
-//! What the default transport reports about a request over HTTP/1.1.
+//! What the default transport reports about a request over HTTP/1.1, and the limit of endpoints.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -59,4 +59,24 @@ async fn a_transfer_over_http1_names_its_connection_and_whether_it_is_new() {
     result.unwrap_err();
     let transfer = transfer.unwrap();
     assert_eq!((transfer.protocol(), transfer.connection(), transfer.first_byte()), (None, None, None));
+}
+
+/// A transport that several drivers share outlives the drivers of many accounts.
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_is_not_used_makes_room_for_another_one() {
+    let transport = HttpTransport::new(HttpOptions::default()).unwrap();
+    let endpoint = |number: usize| Endpoint::parse(&format!("http://127.0.0.1:{}", number + 1)).unwrap();
+    let all: Vec<_> =
+        (0..ENDPOINTS_MAX).map(|number| transport.connections(&endpoint(number)).unwrap()).collect();
+    let in_flight = |connections: &Arc<Connections>| connections.start_flight(std::future::pending());
+    let mut requests: Vec<_> = all.iter().map(in_flight).collect();
+    let refused = transport.connections(&endpoint(ENDPOINTS_MAX)).err().unwrap();
+    assert!(refused.to_string().contains("in use"), "{refused}");
+    requests.remove(7);
+    // The task of the request ends.
+    time::sleep(time::Duration::from_millis(1)).await;
+    transport.connections(&endpoint(ENDPOINTS_MAX)).unwrap();
+    let known = transport.endpoints.load();
+    assert_eq!(known.len(), ENDPOINTS_MAX);
+    assert!(find(&known, &endpoint(7)).is_none() && find(&known, &endpoint(8)).is_some());
 }

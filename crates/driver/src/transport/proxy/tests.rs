@@ -118,7 +118,7 @@ fn values_for_other_programs_do_not_hinder_endpoints_that_need_no_proxy() {
 }
 
 #[test]
-fn a_proxy_that_code_names_counts_for_this_machine_too() {
+fn a_proxy_that_is_set_in_code_is_used_for_this_machine_too() {
     let proxy = Proxy::parse("proxy.example:1").unwrap().with_bypass("[::1]").unwrap();
     let proxies = Proxies::of(&proxy.into()).unwrap();
     assert!(proxy_to(&proxies, "https://localhost:8081").is_some());

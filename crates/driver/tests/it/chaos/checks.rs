@@ -137,7 +137,7 @@ fn may_be_done_twice(history: &History, record: &Record) -> bool {
             history.is_multi_write || history.exchanges_of(record).iter().any(|exchange| exchange.is_late)
         }
         "increment" | "batch" => false,
-        other => panic!("is {other} done twice?"),
+        other => panic!("may {other} be applied twice? Add it to this list"),
     }
 }
 

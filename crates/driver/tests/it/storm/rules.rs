@@ -1,4 +1,4 @@
-//! The faults of a storm. Every phase has some of these rules, with other probabilities.
+//! The faults of a storm. Every phase has some of these rules, with probabilities of its own.
 
 use perihelion_driver::fault_injection::FaultInjector;
 use perihelion_testkit::TestServer;
@@ -41,7 +41,7 @@ const INJECTED: &[&str] = &[
     r#""connect":"hang""#,
 ];
 
-/// Faults of the server.
+/// Faults that the server injects.
 const SERVED: &[&str] = &[
     r#""operation":"read_item","delayMs":400"#,
     r#""operation":"query","delayMs":200"#,
@@ -52,13 +52,14 @@ const SERVED: &[&str] = &[
     r#""status":429,"retryAfterMs":30"#,
 ];
 
-/// Six rules of the driver, and two of the server, at random.
+/// Replaces all rules by six rules of the driver and two of the server, chosen at random.
 pub(super) async fn change(faults: &FaultInjector, server: &TestServer, random: &mut Random) {
     faults.clear();
     server.clear_faults().await;
     for _ in 0..6 {
         let rule = INJECTED[random.index(INJECTED.len())];
-        // From one in a thousand to one in forty requests. New connections are few.
+        // A rule for requests hits from one in a thousand to one in forty of them. A rule for new
+        // connections hits three in ten, because few connections are opened.
         let thousandths = if rule.contains("connect") { 300 } else { 1 + random.below(25) };
         let rule = format!(r#"{{{rule},"probability":{}}}"#, thousandths as f64 / 1000.0);
         faults.add_json(&rule).unwrap();

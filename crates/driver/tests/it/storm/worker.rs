@@ -46,7 +46,7 @@ pub(super) struct Worker {
     driver: Driver,
     orders: Arc<Container>,
     random: Random,
-    /// The ids of the documents that are written.
+    /// The ids of the documents that are still written.
     live: Vec<String>,
     last_stamp: u64,
     last_id: u64,
@@ -123,12 +123,12 @@ impl Worker {
         json!({ "id": id, "customer": self.report.key, "stamp": stamp, "padding": "x".repeat(stamp as usize % 3 * 400) })
     }
 
-    /// A document that is written, by chance.
+    /// One of the documents that are still written, at random.
     fn pick_live(&mut self) -> Option<String> {
         (!self.live.is_empty()).then(|| self.live[self.random.index(self.live.len())].clone())
     }
 
-    /// Notes what a write has told about a document.
+    /// Notes what the result of a write says about a document.
     fn note_write(&mut self, id: &str, new: State, result: &Result<Response, Error>) {
         let old = self.report.certain.get(id).copied().flatten();
         let is_repeated = |response: &Response| response.diagnostics.attempts().count() > 1;
@@ -353,7 +353,7 @@ fn is_right_error(operation: &Operation, error: &Error) -> bool {
     match error.kind() {
         ErrorKind::Transport | ErrorKind::Timeout => true,
         ErrorKind::Ambiguous => is_write,
-        // Metadata that was injected as a page of a proxy.
+        // Two rules answer reads of metadata with a body that is not metadata.
         ErrorKind::Answer => true,
         ErrorKind::Service => error.status().is_some_and(|status| match status.code {
             404 => status.sub == 1002 || operation.verb == Verb::Read,

@@ -47,7 +47,7 @@ const MARKER_COVERED: &str = "covered";
 const FORMAT: u64 = 3;
 /// The format of data files in which the engine's keys have an earlier layout. The files are
 /// the same as in [`FORMAT`]. The first commit raises the number, so that a program that
-/// knows the earlier layout only does not misread the keys.
+/// knows only the earlier layout does not misread the keys.
 const FORMAT_WITH_EARLIER_KEYS: u64 = 2;
 /// The format of data files without a log. Such a file is read as it is, and the
 /// first commit upgrades it to [`FORMAT`].

@@ -75,8 +75,8 @@ impl Engines {
         Ok(())
     }
 
-    /// Splits one range of every engine that does not have many; with and without indexes the
-    /// same range.
+    /// Splits one range of every engine that has fewer than [`RANGES_MAX`] ranges. An engine with
+    /// indexes splits the same range as the one without.
     pub(super) async fn split(&self, number: usize) -> Result<(), String> {
         for engine in &self.engines {
             let container = container(engine);

@@ -30,14 +30,16 @@ pub(crate) async fn run(
     let now = core.clock.stamp();
     let delay = delay.filter(|delay| !delay.is_zero());
     if delay.is_some() {
-        // Another process may have joined since the last poll found rows.
+        // Otherwise heartbeats are read only when a poll has found rows. Another process may have
+        // joined since.
         heartbeat::refresh_view(&core.store, &core.clock, &core.membership).await;
     }
     let left_until = delay.filter(|_| !is_alone(core, &held)).map(|delay| left_until(now, delay));
     let name = activity_name(&token.instance, &token.id);
-    // The first time that a process finds that it cannot run the activity, and leaves it to
-    // others, the attempt is not counted. So a deployment of many old processes does not use up
-    // the attempts.
+    // The runtime usually abandons with a delay because it cannot run the activity: the activity is
+    // not registered in this program. The first time that this process leaves an activity to
+    // others, the attempt is not counted. So during a rolling deployment the many processes that
+    // still run the old program do not use up the attempts.
     let is_first = left_until.is_some_and(|until| core.hints.left_activities.record(&name, until, now));
     if left_until.is_some() {
         // Other processes find the activity sooner if they poll the slice too.

@@ -62,10 +62,16 @@ async fn complete(
     held: &mut LockedActivity,
     completion: Option<&WorkItem>,
 ) -> Result<(), Failure> {
+    let mut sent_charge = None;
     let completion = match completion {
         Some(item) => {
             let mut message = completion_message(&core.clock, token, held, item)?;
             message.is_free = next_turn::is_left_to_owner(core, &token.instance);
+            if message.is_free {
+                let taken = core.costs.take(&token.instance);
+                message.cost = taken.charge();
+                sent_charge = Some(taken);
+            }
             Some(prepare_completion(core, token, held, message).await?)
         }
         None => None,
@@ -78,6 +84,9 @@ async fn complete(
             break is_answered;
         }
     };
+    if let Some(sent) = sent_charge {
+        sent.stored();
+    }
     finish_ack(core, token, held, replacement, is_answered).await;
     // Another call with the same token may wait for the mutex. It must fail.
     held.until = Instant::now();

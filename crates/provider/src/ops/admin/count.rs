@@ -155,7 +155,7 @@ async fn count_queues(store: &Store, clock: &HybridClock) -> Result<(QueueDepths
         "c.type = 'orch_queue' AND c.visibleAt > @now",
     ];
     for (filter, count) in filters.into_iter().zip(&mut counts) {
-        // Each physical partition returns at most so many rows.
+        // Without a query plan, the limit applies to each physical partition.
         let query = Query::new(format!("SELECT TOP {DEPTH_MAX} VALUE 1 FROM c WHERE {filter}"))
             .with_parameter("@now", now.0)
             .without_plan();

@@ -2,8 +2,8 @@
 //!
 //! One instance is deleted by one conditional write: its state becomes a tombstone.
 //! `one_transaction` deletes several instances by one distributed transaction, if the provider uses
-//! them and the instances fit. Otherwise `two_phase` deletes them, atomically too. After that,
-//! `repair::purge` removes the other documents of each instance.
+//! such transactions and the instances fit into one. Otherwise `two_phase` deletes them, atomically
+//! too. After that, `repair::purge` removes the other documents of each instance.
 //!
 //! A child belongs to its parent's tree as soon as the parent has committed the start of the
 //! child: while the start is in the outbox, while it is queued, and after the child has begun.

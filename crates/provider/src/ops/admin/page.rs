@@ -17,7 +17,7 @@ pub(super) const EXISTING: &str = "c.id = 'i' AND c.type = 'history' AND c.creat
 /// an output is in characters, or in bytes if the output is stored in parts.
 pub(super) const MEMBERS: &str = "c.instanceId, c.name, c.version, c.status, c.createdAt, c.updatedAt, c.completedAt, \
      c.execution, c.parentInstanceId, (IS_STRING(c.customStatus) ? c.customStatus : undefined) AS customStatus, \
-     (IS_STRING(c.output) ? LENGTH(c.output) : c.output.len) AS outputLength";
+     (IS_STRING(c.output) ? LENGTH(c.output) : c.output.len) AS outputLength, c.cost[\"all\"][0] AS chargeCentiRu";
 
 /// The column with the output, unless the output is stored in parts.
 const OUTPUT: &str = ", (IS_STRING(c.output) ? c.output : undefined) AS output";

@@ -32,8 +32,9 @@ pub(crate) async fn past_executions(
     Ok(past)
 }
 
-/// Prunes one instance. If both options are set, an execution is deleted only if both options
-/// allow it. If neither is set, all past executions without the status Running are deleted.
+/// Prunes one instance. If `keep_last` and `completed_before` are both set, an execution is
+/// deleted only if both allow it. If neither is set, all past executions without the status
+/// Running are deleted.
 pub(crate) async fn run(core: &Core, instance: &str, options: &PruneOptions) -> Result<PruneResult, Failure> {
     let state = read::created_state(&core.store, instance).await?;
     let past = past_executions(&core.store, instance).await?;

@@ -55,8 +55,8 @@ pub(crate) async fn run(store: &Store, clock: &HybridClock) -> Result<Vec<QueueI
     ])
 }
 
-/// A queue from its rows. A partition that returned all rows that it may has perhaps more, so
-/// fewer rows than that in all are exact.
+/// A queue from its rows. A partition that returned `DEPTH_MAX` rows may have more. If there are
+/// fewer than `DEPTH_MAX` rows in total, no partition reached that limit, and the depth is exact.
 fn queue(kind: QueueKind, rows: &[Queued], since: impl Fn(&Queued) -> Stamp) -> QueueInfo {
     QueueInfo {
         kind,

@@ -1,7 +1,7 @@
 //! `CosmosDBProvider::tree`: an instance and its descendants, with their statuses. The tree is
-//! read level by level and page by page, and reading stops at the maximum: a parent of a million
-//! children costs no more than one of a thousand. Then the children that are shown are those that
-//! the service returned first.
+//! read level by level and page by page, and reading stops at [`INSTANCES_MAX`] instances: a parent
+//! of a million children costs no more than one of a thousand. If reading stops there, the children
+//! that are shown are those that the service returned first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,13 +17,14 @@ use crate::options::inspection::{TreeInstance, WorkflowTree};
 use crate::options::listing::{ListOptions, ListedInstance};
 use crate::store::Store;
 
-/// The most instances of a tree that is read.
+/// The most instances of a tree that are read.
 const INSTANCES_MAX: usize = 1000;
 
-/// The rows of a page. A tree of the maximum is a few requests.
+/// The rows of a page. [`INSTANCES_MAX`] children of one parent take a few requests.
 const PAGE_ROWS: u32 = 250;
 
-/// The most levels of a tree that is read. Each level is two requests for 64 parents.
+/// The most levels of a tree that are read. For every [`IN_LIST_MAX`] parents of a level, two
+/// queries are sent: one for existing children, one for pending ones.
 const LEVELS_MAX: usize = 32;
 
 pub(crate) async fn run(store: &Store, root: &str) -> Result<WorkflowTree, Failure> {
@@ -65,8 +66,8 @@ pub(crate) async fn run(store: &Store, root: &str) -> Result<WorkflowTree, Failu
     Ok(WorkflowTree { instances, is_complete })
 }
 
-/// At most `room` children of these instances, those first that were created first; and whether
-/// there may be more.
+/// At most `room` children of these instances, in the order of their creation; and whether there
+/// may be more.
 async fn children_of(
     store: &Store,
     parents: &[&str],

@@ -42,9 +42,10 @@ pub(crate) async fn run(
     }
     let is_alone = core.membership.is_alone();
     let left_until = delay.filter(|_| !is_alone).map(|delay| left_until(now, delay));
-    // The first time that a process finds that it cannot run the instance, and leaves it to
-    // others, the attempt is not counted. So a deployment of many old processes does not use up
-    // the attempts.
+    // The runtime usually abandons with a delay because it cannot run the instance: the
+    // orchestration, or its version, is not registered in this program. The first time that this
+    // process leaves an instance to others, the attempt is not counted. So a deployment of many old
+    // processes does not use up the attempts.
     let is_first =
         left_until.is_some_and(|until| core.hints.left_instances.record(&token.instance, until, now));
     if left_until.is_some() {
@@ -154,7 +155,8 @@ async fn patch_existing(core: &Core, instance: &str, patches: &[(String, Patch)]
     Ok(())
 }
 
-/// The change of a message whose turn was given back.
+/// The patch for a message of an abandoned turn: its attempt count and, with a delay, the time at
+/// which it is visible again.
 fn attempt_patch(attempts: u32, visible_at: Option<Stamp>, ignore_attempt: bool) -> Result<Patch, Failure> {
     let count = if ignore_attempt { attempts.saturating_sub(1) } else { attempts };
     let patch = Patch::new().set("/attemptCount", count)?;

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::documents::Activity;
 use crate::documents::lock_token::{LockToken, nonce};
-use crate::documents::{Bundle, Message, PastExecution, State, Versioned};
+use crate::documents::{Bundle, Charge, Message, PastExecution, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::orchestration::commit::{CommitOutcome, WrittenEtags};
@@ -31,6 +31,7 @@ use crate::ops::token_lock;
 use crate::plan::{self, Basis, TurnAck, TurnPlan, past_execution_id};
 use crate::process::clock::HybridClock;
 use crate::process::lock_table::LockedInstance;
+use crate::process::metrics;
 use crate::store::state_cache::Snapshot;
 use crate::store::{ConflictBudget, SharedDocument, Store, retry_until};
 use crate::timing::POLL_INTERVAL_MIN;
@@ -48,6 +49,7 @@ const COMMIT_RETRIED_FOR: Duration = Duration::from_secs(600);
 
 pub(crate) async fn run(core: &Core, token: &str, ack: TurnAck) -> Result<(), Failure> {
     let (token, held) = held_lock::find(core, token).await?;
+    metrics::charge_transactions_to(&token.instance);
     let mut held = held.lock().await;
     token_lock::check_not_expired(held.until)?;
     let nonce = nonce();
@@ -80,7 +82,9 @@ async fn commit_turn<'a>(
     ack: &TurnAck,
     nonce: &str,
 ) -> Result<Option<CommittedTurn<'a>>, Failure> {
-    let mut plan = plan_turn(&core.store, &core.clock, held, ack, nonce).await?;
+    let taken = core.costs.take(&token.instance);
+    let charge = taken.charge().plus(held.charge_in_messages);
+    let mut plan = plan_turn(&core.store, &core.clock, held, ack, nonce, charge).await?;
     let until = Instant::now() + COMMIT_RETRIED_FOR;
     // The futures of rare steps are large. They are boxed, so that this future stays small.
     let mut staged = None;
@@ -108,11 +112,15 @@ async fn commit_turn<'a>(
         stage::give_up(core, &plan).await;
     }
     match outcome? {
-        CommitOutcome::Committed(etags) => Ok(Some(CommittedTurn { plan, etags, dispatch, form })),
+        CommitOutcome::Committed(etags) => {
+            taken.stored();
+            Ok(Some(CommittedTurn { plan, etags, dispatch, form }))
+        }
         CommitOutcome::Stale => {
             let state = Box::pin(retry_until(held.until, || core.store.state(&token.instance))).await?;
             let state = state.map(|state| state.value);
             if state.as_ref().is_some_and(|state| was_applied(state, nonce)) {
+                taken.stored();
                 return Ok(Some(CommittedTurn { plan, etags: WrittenEtags::default(), dispatch, form }));
             }
             if held.etag.is_none() && state.is_some_and(|state| state.is_created) {
@@ -139,6 +147,7 @@ async fn plan_turn(
     held: &LockedInstance,
     ack: &TurnAck,
     nonce: &str,
+    charge: Charge,
 ) -> Result<TurnPlan, Failure> {
     let state = &held.state;
     let bundles = match state.bundles.is_empty() {
@@ -154,7 +163,8 @@ async fn plan_turn(
         false => None,
     };
     let now = clock.reserve(ack.stamps_max());
-    plan::turn(&Basis { state, past, bundles: &bundles, dedup_entries: &held.dedup_entries, now, nonce }, ack)
+    let dedup_entries = &held.dedup_entries;
+    plan::turn(&Basis { state, past, bundles: &bundles, dedup_entries, now, nonce, charge }, ack)
 }
 
 /// The bundles of an instance that are not unpacked yet.

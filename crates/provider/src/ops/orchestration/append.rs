@@ -7,7 +7,7 @@ use duroxide::providers::ExecutionMetadata;
 use tokio::time::Instant;
 
 use crate::documents::lock_token::nonce;
-use crate::documents::{PastExecution, State};
+use crate::documents::{Charge, PastExecution, State};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::orchestration::commit::{CommitOutcome, CommitPreconditions, commit};
@@ -50,7 +50,15 @@ pub(crate) async fn run(
         }
         let past = core.store.find::<PastExecution>(instance, &past_execution_id(execution)).await?;
         let (now, nonce) = (core.clock.reserve(ack.stamps_max()), nonce());
-        let basis = Basis { state: &state.value, past, bundles: &[], dedup_entries: &[], now, nonce: &nonce };
+        let basis = Basis {
+            state: &state.value,
+            past,
+            bundles: &[],
+            dedup_entries: &[],
+            now,
+            nonce: &nonce,
+            charge: Charge::default(),
+        };
         let plan = plan::append(&basis, &ack)?;
         let until = Instant::now() + RETRY_FOR;
         let staged = stage::stage_turn(&core.store, &core.clock, &plan, until).await?;

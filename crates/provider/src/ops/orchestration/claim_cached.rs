@@ -94,7 +94,7 @@ fn inline_kv(state: &State) -> Option<HashMap<String, KvEntry>> {
 /// completion, a timer or the start of the next execution, for the same incarnation. After the
 /// end of an execution only the start of the next one is expected. A completion may have been
 /// consumed already: a poll can find it, and a turn can consume it, before the ack of its
-/// activity adds it to the hints.
+/// activity adds it to the hints. Then the commit of this claim is refused.
 fn can_continue(snapshot: &Snapshot, messages: &[(Message, WorkItem)]) -> bool {
     let state = &snapshot.state.value;
     let is_free = state.lock.is_none() && state.deletion.is_none() && !state.is_deleted() && state.is_created;

@@ -101,7 +101,7 @@ impl Queue for InstanceQueue<'_> {
                 Ok(outcome) => outcome,
             };
             if matches!(outcome, ClaimOutcome::Incompatible | ClaimOutcome::LaterVersion) {
-                // A process that runs its version finds it sooner if it polls the slice too.
+                // A process that can run the instance finds it sooner if it polls the slice too.
                 self.core.membership.share_slice_of(&taken.candidate.instance);
             }
             if let Some(fetched) = taken.record_outcome(outcome, clock.now_ms(), &self.capability) {
@@ -118,7 +118,8 @@ impl Queue for InstanceQueue<'_> {
     fn begin_wait(&self) {}
 }
 
-/// Claims an instance within the time limit. The limit counts from the last failed claim.
+/// Claims an instance. A claim that has to read has a time limit, which grows with the number of
+/// failed claims before it.
 async fn claim_in_time(
     core: &Core,
     candidate: &Candidate,
@@ -191,9 +192,10 @@ impl<'a> TakenHint<'a> {
             ClaimOutcome::Stale => pause(STALE_PAUSE),
             ClaimOutcome::Deleting => pause(DELETING_PAUSE),
             ClaimOutcome::Unreadable => pause(UNREADABLE_PAUSE),
-            // No dispatcher of this process gets a parked instance for some time. An instance
-            // without a start, or with a message of a later version, is parked for all
-            // dispatchers, an incompatible instance only for dispatchers with the same versions.
+            // A dispatcher does not get an instance that is parked for it, for some time. An
+            // instance without a start, or with a message of a later version, is parked for all
+            // dispatchers of this process. An incompatible instance is parked only for
+            // dispatchers with the same versions.
             ClaimOutcome::Unstarted(last_seen) => {
                 let now = Stamp::at_ms(now_ms);
                 queue.with(|hints| hints.park_unstarted(instance, last_seen, now, Instant::now()));

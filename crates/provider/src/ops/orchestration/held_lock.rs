@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::documents::dedup::DedupEntry;
 use crate::documents::lock_token::{LockKind, LockToken};
 use crate::documents::stamp::{Stamp, deadline_ms};
-use crate::documents::{State, Versioned};
+use crate::documents::{Charge, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::token_lock;
@@ -156,6 +156,7 @@ fn locked_instance(token: &LockToken, state: Versioned<State>, now_ms: u64) -> O
         is_optimistic: false,
         history: None,
         dedup_entries,
+        charge_in_messages: Charge::default(),
         until,
         lease: until.saturating_duration_since(Instant::now()).max(token_lock::LEASE_MIN),
         has_more_messages: true,

@@ -2,9 +2,9 @@
 //! batch holds 100 operations. The commit lists their ids in the state (`State::undeleted`).
 //! The process that made the commit deletes them right after it.
 //!
-//! If that process ends before, polls find the leftovers, and the next claim of the instance
-//! deletes them. Until then the list in the state shows that they were consumed, so no turn
-//! takes them again. The next commit after the deletion writes a state without the list.
+//! If that process ends before it has deleted them, polls find the leftovers, and the next claim of
+//! the instance deletes them. Until then the list in the state shows that they were consumed, so no
+//! turn takes them again. The next commit after the deletion writes a state without the list.
 
 use std::collections::HashSet;
 

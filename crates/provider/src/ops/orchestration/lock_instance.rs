@@ -16,7 +16,7 @@ use perihelion_client::Etag;
 
 use crate::documents::lock_token::{LockKind, LockToken, nonce};
 use crate::documents::stamp::{Stamp, deadline_ms};
-use crate::documents::{Lock, Message, STATE_ID, StartedBy, State, Versioned};
+use crate::documents::{Charge, Lock, Message, STATE_ID, StartedBy, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::process::lock_table::{self, LockedInstance};
@@ -139,6 +139,9 @@ impl LockRequest<'_> {
         };
         let locked = LockedInstance {
             dedup_entries: messages.iter().filter_map(|(message, _)| message.dedup_entry()).collect(),
+            charge_in_messages: messages
+                .iter()
+                .fold(Charge::default(), |sum, (message, _)| sum.plus(message.cost)),
             until: lock_table::deadline(until, core.clock.now_ms()),
             lease,
             has_more_messages,

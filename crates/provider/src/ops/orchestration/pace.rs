@@ -4,8 +4,9 @@
 //! polls every activity that had not ended before. So a turn of a fan-out of 10,000 activities
 //! costs seconds of processor time, whether it consumes one completion or a thousand. A turn right
 //! after the last one would consume only a few. So the next turn waits about as long as the last
-//! replay took, and consumes all completions that have arrived by then. Turns of one instance thus
-//! use at most half of a processor.
+//! replay took, at most [`PAUSE_MAX`], and consumes all completions that have arrived by then. As
+//! long as replays take less than [`PAUSE_MAX`], turns of one instance use about half of a
+//! processor.
 //!
 //! The time of a replay is estimated from the history. A measured time would make the turns
 //! depend on the load of the machine.

@@ -118,7 +118,8 @@ impl<'a> CommitSender<'a> {
         }
     }
 
-    /// One attempt. If it can only be a batch, it is sent as a batch at once.
+    /// One attempt. If the answer to a transaction shows that only a batch is possible, the same
+    /// attempt sends the batch at once.
     async fn attempt(
         &self,
         preconditions: CommitPreconditions<'_>,

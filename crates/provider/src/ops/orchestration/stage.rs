@@ -11,6 +11,10 @@
 //!   parts.
 //! - The ids of staged documents contain the id of the staging. So staging never overwrites a
 //!   document.
+//! - A batch of staged documents is applied only while the garbage record exists. An attempt may
+//!   arrive long after its caller gave it up and a later attempt was applied, even after the commit
+//!   and the deletion of the documents. It creates nothing then. Otherwise it would create
+//!   documents that nothing refers to and nobody deletes.
 
 use perihelion_client::{Batch, Etag};
 use serde::Serialize;
@@ -43,7 +47,7 @@ pub(crate) async fn stage_turn(
     let Some(staging_id) = plan.staging_id.as_deref() else { return Ok(None) };
     let instance = plan.state.instance_id.as_str();
     let staged = create_record(store, instance, staging_id, clock.stamp(), until).await?;
-    let mut writer = StageWriter::new(store, instance, until);
+    let mut writer = StageWriter::new(store, instance, &staged, until)?;
     for chunk in &plan.chunks {
         writer.create(chunk).await?;
     }
@@ -91,7 +95,7 @@ pub(crate) async fn stage_parts(
     until: Instant,
 ) -> Result<Staged, Failure> {
     let staged = create_record(store, instance, staging_id, now, until).await?;
-    let mut writer = StageWriter::new(store, instance, until);
+    let mut writer = StageWriter::new(store, instance, &staged, until)?;
     for part in parts {
         writer.create(part).await?;
     }
@@ -119,13 +123,37 @@ async fn create_record(
 struct StageWriter<'a> {
     store: &'a Store,
     instance: &'a str,
+    staged: &'a Staged,
     until: Instant,
     batch: Batch,
 }
 
+/// How many operations a batch has before the first document is added.
+const OPERATIONS_OF_EMPTY_BATCH: usize = 1;
+
+/// A batch for staged documents. Its first operation reads the garbage record, so that the batch
+/// fails when the record does not exist.
+pub(in crate::ops) fn new_batch(instance: &str, staged: &Staged) -> Result<Batch, Failure> {
+    let mut batch = Batch::new(instance);
+    batch.read(&staged.id)?;
+    Ok(batch)
+}
+
+/// Sends a batch of staged documents once. Returns whether the documents exist now: not if the
+/// garbage record is gone.
+pub(in crate::ops) async fn send_batch(store: &Store, batch: Batch) -> Result<bool, Failure> {
+    match store.container.batch(batch.with_options(batch_without_content())).await {
+        Ok(_) => Ok(true),
+        // An earlier attempt of this batch was applied: no other batch uses these ids.
+        Err(error) if error.is_conflict() => Ok(true),
+        Err(error) if error.is_document_not_found() => Ok(false),
+        Err(error) => Err(Failure::from(error)),
+    }
+}
+
 impl<'a> StageWriter<'a> {
-    fn new(store: &'a Store, instance: &'a str, until: Instant) -> Self {
-        StageWriter { store, instance, until, batch: Batch::new(instance) }
+    fn new(store: &'a Store, instance: &'a str, staged: &'a Staged, until: Instant) -> Result<Self, Failure> {
+        Ok(StageWriter { store, instance, staged, until, batch: new_batch(instance, staged)? })
     }
 
     /// Adds a document to the batch. If the batch is full, sends it first.
@@ -145,19 +173,16 @@ impl<'a> StageWriter<'a> {
     }
 
     async fn send(&mut self) -> Result<(), Failure> {
-        let batch = std::mem::replace(&mut self.batch, Batch::new(self.instance));
-        if batch.is_empty() {
+        let batch = std::mem::replace(&mut self.batch, new_batch(self.instance, self.staged)?);
+        if batch.len() <= OPERATIONS_OF_EMPTY_BATCH {
             return Ok(());
         }
-        let batch = batch.with_options(batch_without_content());
-        retry_until(self.until, || async {
-            match self.store.container.batch(batch.clone()).await {
-                // A conflict shows that an earlier attempt of this batch was applied: no other
-                // batch uses these ids.
-                Err(error) if !error.is_conflict() => Err(Failure::from(error)),
-                _ => Ok(()),
-            }
+        let exist = retry_until(self.until, || send_batch(self.store, batch.clone())).await?;
+        exist.then_some(()).ok_or_else(|| {
+            Failure::Contended(format!(
+                "the staged documents of {} were given up before they were complete",
+                self.instance
+            ))
         })
-        .await
     }
 }

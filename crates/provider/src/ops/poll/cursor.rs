@@ -38,8 +38,8 @@ const TAIL_PAGES_MAX: usize = PAGES_MAX / 2;
 /// that read them from the first one on.
 const HEAD_SKIPPED_FOR: Duration = Duration::from_secs(30);
 
-/// A tail that finds work where it was continued starts over this long after its start. Newer work
-/// may be before that place.
+/// If a poll that continues a tail finds work this long after the tail was begun, the next poll
+/// reads the tail from its start: newer work may be before the place of the continuation.
 const TAIL_CONTINUED_FOR: Duration = Duration::from_secs(2);
 
 /// How far the stamp of new work can be in the past. Writers stamp work [`SKEW_MAX`] in the
@@ -75,7 +75,8 @@ struct PollCursor {
     known: Option<KnownRows>,
     /// Where the tail is continued; `None` if it begins at its start.
     tail: Option<Continuation>,
-    /// The head is due, and the last poll found work before it: the next poll begins with it.
+    /// The head is due, and the last poll ended with the tail, before it read the head. So the next
+    /// poll begins with the head.
     is_head_first: bool,
 }
 
@@ -88,7 +89,7 @@ struct KnownRows {
     read_at: Instant,
     /// Where the scan of the head is continued; `None` if the last one has reached the tail.
     head_next: Option<Stamp>,
-    /// Rows among them are work for which there was no room. The head is due at once.
+    /// Some of these rows are work for which the hints had no room. The head is due at once.
     has_left_work: bool,
 }
 
@@ -132,7 +133,7 @@ impl PollCursor {
 
     /// The scan of the tail: a new one, or the rest of an unfinished one.
     fn tail_scan(&self, known: KnownRows, new_from: Stamp) -> Scan {
-        // While a scan of the head is under way, the rows before the recent ones are its.
+        // While a scan of the head is under way, it reads all rows before the recent ones.
         let start = if known.head_next.is_some() { new_from } else { known.until.min(new_from) };
         Scan::new(Part::Tail, self.tail.map_or(start, |tail| tail.next))
     }
@@ -240,7 +241,7 @@ impl Poll<'_> {
         self.next_page()
     }
 
-    /// The next step after a page of known rows that others follow.
+    /// The next step after a page of known rows that is not the last page.
     fn next_page(&mut self) -> NextStep {
         let is_over = self.pages >= PAGES_MAX;
         let Scan { part, read_until, pages, .. } = self.scan;
@@ -268,8 +269,8 @@ impl Poll<'_> {
         }
     }
 
-    /// Records that all rows of a page are known, and that others follow. `last` is the stamp of
-    /// the last one.
+    /// Records that all rows of a page are known, and that more rows follow. `last` is the stamp of
+    /// the page's last row.
     fn record_known_rows(&mut self, last: Stamp, has_left_work: bool) {
         let Scan { part, from, .. } = self.scan;
         // If all rows of a page have the stamp that the scan began with, the next scan begins
@@ -355,7 +356,8 @@ impl Poll<'_> {
                     && is_stuck
                     && !known.is_skipped(at)
                 {
-                    // While there is work at this place, the rows before it may become work too.
+                    // While polls find work at this place, the rows before it may become work too.
+                    // So the head is read from its first row again.
                     known.head_next = Some(Stamp(0));
                 }
             }

@@ -28,8 +28,8 @@ use crate::sync::lock;
 /// A poll may always add this many instances and activities to the hints, if these are empty.
 const ROOM_MIN: usize = 16;
 
-/// The process asks others for help after the hints have had no room for all found instances in
-/// any poll of this time. Not sooner, for two reasons. The room grows with the work that is
+/// The process asks others for help when for this long no poll has had room in the hints for all
+/// instances that it found. Not sooner, for two reasons. The room grows with the work that is
 /// taken, so after a sudden rise of the load it is large enough within a few polls. And in a
 /// slice that others help with, every turn needs a durable lock.
 const HELP_AFTER: Duration = Duration::from_millis(800);

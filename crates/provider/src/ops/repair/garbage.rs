@@ -62,8 +62,8 @@ pub(crate) async fn collect(store: &Store, garbage: &Garbage) -> Result<(), Fail
     purge::delete_documents(store, instance, std::slice::from_ref(&garbage.id)).await
 }
 
-/// The ids of documents that the record does not list: documents of its staging, parts of the
-/// inputs of its activities, and chunks of its execution.
+/// The ids of the documents that the record does not name one by one: documents of its staging,
+/// parts of the inputs of its activities, and chunks of its execution.
 async fn find_unlisted(store: &Store, garbage: &Garbage) -> Result<Vec<String>, Failure> {
     let mut ids = Vec::new();
     let (by_staging, by_activity, by_execution) = (

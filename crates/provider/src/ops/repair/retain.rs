@@ -67,10 +67,10 @@ async fn postpone(store: &Store, clock: &HybridClock, root: &Versioned<State>) -
 }
 
 /// Deletes ended children of an instance that continues as new, when their retention is over.
-/// Other children are deleted with their root, but this root may never end. Called after the
-/// turn that continued `execution` as new, in which all these children have answered or were
-/// given up. Runs in the background, after every [`PRUNE_EVERY`]th execution. A failure is
-/// logged, and a later execution tries again.
+/// Usually children are deleted with the root of their tree, but the root of this tree may never
+/// end. Called after the turn that continued `execution` as new, in which all these children have
+/// answered or were given up. Runs in the background, after every [`PRUNE_EVERY`]th execution. A
+/// failure is logged, and a later execution tries again.
 pub(crate) async fn delete_expired_children(core: &Core, token: &str, execution: u64) {
     let Some(finished_for) = core.options.retention.finished_for else { return };
     if !execution.is_multiple_of(PRUNE_EVERY) {

@@ -260,6 +260,7 @@ async fn pruning_during_a_turn_does_not_affect_the_turn() {
     assert_eq!(provider.get_execution_info("a", 3).await.unwrap().output.unwrap().len(), 200_000);
     let ids = "SELECT VALUE c.id FROM c WHERE c.type = 'part' OR c.hx > 0 OR c.type = 'litter'";
     let remaining: Vec<String> = provider.core.store.rows(Query::new(ids).in_partition("a")).await.unwrap();
+    // The history of execution 3 (`h:3`), and the part with its output (`k:`).
     let of_third = |id: &&String| id.starts_with("h:3") || id.starts_with("k:");
     assert_eq!((remaining.len(), remaining.iter().filter(of_third).count()), (2, 2), "{remaining:?}");
     assert_eq!(json!(remaining.iter().filter(|id| id.starts_with("k:")).count()), 1);
@@ -383,8 +384,8 @@ async fn an_instance_between_two_executions_has_not_ended() {
     assert_eq!((deleted.instances_deleted, deleted.executions_deleted), (1, 2));
 }
 
-/// Marking the tree takes several times the time after which a deletion counts as given up. It
-/// makes progress, so no reconciler aborts it.
+/// Marking the tree takes longer than the time after which a deletion without progress counts as
+/// abandoned. The deletion records its progress, so no reconciler aborts it.
 #[tokio::test]
 async fn a_large_tree_is_deleted_however_long_it_takes() {
     const CHILDREN: usize = 40;
@@ -401,11 +402,7 @@ async fn a_large_tree_is_deleted_however_long_it_takes() {
     world.inject_fault(r#"{"operation":"create_item","delayMs":600}"#).await;
     let begun = std::time::Instant::now();
     provider.delete_instances_atomic(&tree, true).await.unwrap();
-    assert!(
-        begun.elapsed() > Duration::from_secs(2),
-        "it took longer than the timeout: {:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() > TIMEOUT, "it took longer than the timeout: {:?}", begun.elapsed());
     world.remove_faults().await;
     assert!(documents_of_type(&world, "deletion").await.is_empty());
     assert!(tree_ids(&other).await.len() <= 1, "no child is left");

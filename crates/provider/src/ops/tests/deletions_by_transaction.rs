@@ -75,6 +75,7 @@ async fn a_deletion_by_a_transaction_interrupted_at_any_request_is_all_or_nothin
 #[tokio::test]
 async fn a_deletion_by_a_transaction_needs_no_coordinator_and_no_marks() {
     let mut results = Vec::new();
+    // 400/5406: the account has no transactions.
     for fault in [None, Some(r#"{"operation":"transaction","status":400,"subStatus":5406}"#)] {
         let world = World::open().await;
         let provider = provider(&world).await;

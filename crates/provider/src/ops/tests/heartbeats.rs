@@ -6,6 +6,7 @@ use duroxide::providers::{Provider, TagFilter};
 use serde_json::{Value, json};
 
 use super::{World, activity_item};
+use crate::documents::heartbeat::HEARTBEATS_KEY;
 
 /// All workers of a process run long activities, so it fetches nothing. It still writes
 /// heartbeats: otherwise other processes would take it for dead, and might write documents in a
@@ -20,7 +21,7 @@ async fn a_process_whose_workers_are_all_busy_still_writes_heartbeats() {
     let (_, token, _) = fetched.unwrap().expect("the activity");
     let heartbeat = || async {
         let own_id = &provider.core.membership.own_id;
-        let found = provider.core.store.container.find::<Value>(2_u64, own_id).await.unwrap();
+        let found = provider.core.store.container.find::<Value>(HEARTBEATS_KEY, own_id).await.unwrap();
         found.map(|found| found.into_value())
     };
     tokio::time::sleep(Duration::from_secs(60)).await;

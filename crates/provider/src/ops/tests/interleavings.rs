@@ -23,6 +23,12 @@ use crate::plan::session_document_key;
 /// The time limit of a wait.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
+/// The partition key of all deletions.
+const DELETIONS_KEY: u64 = 1;
+
+/// The id of the deletion that [`create_interrupted_deletion`] creates.
+const DELETION_ID: &str = "d:cut-off";
+
 /// The bytes of a large value. Three of these values do not fit into one commit.
 const LARGE_BYTES: usize = 700_000;
 
@@ -216,8 +222,8 @@ async fn create_interrupted_deletion(
     let two_minutes_ms = 120_000;
     let made_at = crate::documents::stamp::Stamp::at_ms(provider.core.clock.stamp().ms() - two_minutes_ms);
     let deletion = Deletion {
-        id: "d:cut-off".to_owned(),
-        instance_id: 1,
+        id: DELETION_ID.to_owned(),
+        instance_id: DELETIONS_KEY,
         document_type: DocumentType::Deletion,
         instances: vec!["a".to_owned(), "b".to_owned()],
         in_delivery: Vec::new(),
@@ -259,8 +265,8 @@ async fn a_deletion_interrupted_after_its_commit_is_completed() {
     let provider = create_interrupted_deletion(&world, DeletionStage::Committed, &["a", "b"]).await;
     let _reconciling = world.provider().await;
     eventually("the end of the deletion", async || {
-        let remaining = provider.core.store.container.find::<Value>(1_u64, "d:cut-off").await.unwrap();
-        remaining.is_none()
+        let container = &provider.core.store.container;
+        container.find::<Value>(DELETIONS_KEY, DELETION_ID).await.unwrap().is_none()
     })
     .await;
     for name in ["a", "b"] {
@@ -382,7 +388,7 @@ async fn a_message_without_a_start_is_not_removed_when_what_decided_it_has_chang
         assert!(!is_removed, "{changes_state}");
         assert!(store.find::<Value>(&instance, &read.value.id).await.unwrap().is_some(), "{changes_state}");
     }
-    // A message without a start is removed if nothing has changed, as the contract says.
+    // A message without a start is removed if nothing has changed, as duroxide's contract says.
     provider.enqueue_for_orchestrator(queued("unknown", "1"), None).await.unwrap();
     assert!(provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none());
     let query = perihelion_client::Query::new("SELECT VALUE c.id FROM c WHERE c.type = 'orch_queue'");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use duroxide::providers::{ExecutionMetadata, Provider, ProviderAdmin, TagFilter, WorkItem};
 use duroxide::{Event, EventKind};
-use perihelion_client::Query;
+use perihelion_client::{Batch, Query};
 use serde_json::Value;
 
 use super::interrupted_process::{InterruptedProcess, LastRequest};
@@ -16,7 +16,9 @@ use super::{
 };
 use crate::CosmosDBProvider;
 use crate::documents::{Garbage, Versioned};
+use crate::ops::orchestration::stage;
 use crate::ops::repair::garbage;
+use crate::plan;
 use crate::store::decode_row;
 
 const TEN_MEGABYTES: usize = 10 * 1024 * 1024;
@@ -145,6 +147,31 @@ async fn a_thousand_values_of_ten_kilobytes_are_kept_beside_a_small_state() {
     assert_eq!(item.kv_snapshot["key 3 / # ☃"].value.len(), 10_240);
 }
 
+/// Found by seed 13972 of `sim faults`. The first attempt to stage the parts of an activity's input
+/// was ten seconds under way. Meanwhile a second attempt was applied, the turn was committed, and the
+/// activity ran. Its input was deleted. Then the first attempt arrived and created it again, for good.
+#[tokio::test]
+async fn a_staging_request_that_arrives_after_the_commit_creates_nothing() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    let store = &provider.core.store;
+    let until = tokio::time::Instant::now() + Duration::from_secs(10);
+    let parts = plan::part_documents("a", "p:s", &"x".repeat(1000), Some(&"s".to_owned()), None);
+    let staged =
+        stage::stage_parts(store, "a", "s", &parts, provider.core.clock.stamp(), until).await.unwrap();
+    let mut late = stage::new_batch("a", &staged).unwrap();
+    late.create(&parts[0]).unwrap();
+    assert!(stage::send_batch(store, late.clone()).await.unwrap(), "a repeated request is not a failure");
+    let all = "SELECT VALUE c.id FROM c";
+    assert_eq!(rows(&provider, "a", all).await, [Value::from(staged.id.as_str()), Value::from("p:s:0")]);
+
+    let mut commit = Batch::new("a");
+    commit.delete_if_match(&staged.id, &staged.etag).unwrap().delete("p:s:0").unwrap();
+    store.container.batch(commit).await.unwrap();
+    assert!(!stage::send_batch(store, late).await.unwrap());
+    assert_eq!(rows(&provider, "a", all).await, Vec::<Value>::new());
+}
+
 #[tokio::test]
 async fn a_history_of_a_hundred_thousand_events_is_read_whole() {
     const TURNS: u64 = 4;
@@ -207,6 +234,7 @@ async fn a_large_turn_interrupted_at_any_request_leaves_no_documents() {
             other.ack_work_item(&activity_token, None).await.unwrap();
             other.core.background.wait_until_idle().await;
             let remaining = rows(&other, "a", "SELECT VALUE c.id FROM c WHERE c.id != 'i'").await;
+            // The id of a staged chunk is `h:1:{n}:{staging id}`, here with one digit for `n`.
             let staging_ids: BTreeSet<&str> =
                 remaining.iter().filter_map(|id| id.as_str()?.strip_prefix("h:1:")?.get(2..)).collect();
             let chunk_count =

@@ -59,6 +59,7 @@ async fn a_turn_takes_64_messages_while_a_process_may_not_know_the_list_of_lefto
     let world = World::open().await;
     let before = world.provider().await;
     let container = &before.core.store.container;
+    // The container has layout version 2, and a live process reads only that version.
     let older = json!({ "id": "layout", "instanceId": 0, "type": "layout", "version": 2 });
     container.upsert(0_u64, &older).await.unwrap();
     let old_process = json!({
@@ -143,8 +144,7 @@ async fn a_large_turn_is_given_back_with_few_requests() {
     complete_activities(&provider, 1000).await;
     let (token, messages) = fetch_instance(&provider).await;
     assert_eq!(messages.len(), 1000);
-    let deleted = &provider.core.store.container;
-    deleted.delete("fan", "c:1:500").await.unwrap();
+    provider.core.store.container.delete("fan", "c:1:500").await.unwrap();
     let before = provider.metrics().requests;
     provider.abandon_orchestration_item(&token, None, false).await.unwrap();
     let requests = provider.metrics().requests - before;

@@ -47,6 +47,8 @@ async fn assert_started_once(world: &World, provider: &CosmosDBProvider, what: &
     }
 }
 
+/// 449/5352: the same transaction is still running. 500/5412: the coordinator cannot read the
+/// account.
 #[tokio::test(start_paused = true)]
 async fn a_transaction_whose_answer_is_lost_is_made_once() {
     for rule in [

@@ -118,8 +118,8 @@ async fn an_activity_that_this_version_cannot_read_waits() {
     }
 }
 
-/// An outbox with a message of a type that this version does not know, and a bundle with such
-/// an activity, are left. The reconciler goes on: it does not count them as failures.
+/// An outbox and a bundle, each with a message of a type that this version does not know, are
+/// left. The reconciler goes on: it does not count them as failures.
 #[tokio::test]
 async fn outboxes_and_bundles_with_unknown_types_are_left_and_block_no_round() {
     let world = World::open().await;
@@ -159,27 +159,27 @@ async fn members_that_this_version_does_not_know_survive_its_commits() {
     let world = World::open().await;
     let provider = world.provider().await;
     begin(&provider, "a").await;
-    let known = json!({ "since": "2.0", "list": [1, 2] });
-    set_member(&provider, "a", "i", "/later", &known).await;
+    let unknown_value = json!({ "since": "2.0", "list": [1, 2] });
+    set_member(&provider, "a", "i", "/later", &unknown_value).await;
     provider.enqueue_for_orchestrator(raised_event("a", "1"), None).await.unwrap();
-    // A turn of another process, which reads the state, schedules an activity and sends a message.
+    // A turn of another process, which reads the state and schedules an activity.
     let other = world.provider().await;
     let (token, _) = fetch_instance(&other).await;
     let history = vec![event("a", 2, String::new())];
     ack(&other, &token, history, vec![activity_item("a", 7, String::new())], vec![]).await.unwrap();
     let state = documents_of(&provider, "a", "history").await;
-    assert_eq!(state[0]["later"], known, "{state:?}");
+    assert_eq!(state[0]["later"], unknown_value, "{state:?}");
     assert!(state[0]["seq"].as_u64() > Some(1));
     // The activity is locked from the row of a poll, renewed, and abandoned.
-    set_member(&provider, "a", "a:1:7", "/later", &known).await;
+    set_member(&provider, "a", "a:1:7", "/later", &unknown_value).await;
     let worker = world.provider().await;
     let tags = TagFilter::default();
     for _ in 0..2 {
         let (_, token, _) = worker.fetch_work_item(LOCK, NO_WAIT, None, &tags).await.unwrap().unwrap();
         worker.renew_work_item_lock(&token, LOCK).await.unwrap();
-        assert_eq!(documents_of(&provider, "a", "worker_queue").await[0]["later"], known);
+        assert_eq!(documents_of(&provider, "a", "worker_queue").await[0]["later"], unknown_value);
         worker.abandon_work_item(&token, None, false).await.unwrap();
-        assert_eq!(documents_of(&provider, "a", "worker_queue").await[0]["later"], known);
+        assert_eq!(documents_of(&provider, "a", "worker_queue").await[0]["later"], unknown_value);
         assert_eq!(documents_of(&provider, "a", "worker_queue").await[0]["lock"], Value::Null);
     }
 }
@@ -239,8 +239,8 @@ async fn a_provider_that_is_too_old_for_a_container_refuses_to_open_it() {
     assert!(!error.is_retryable());
 }
 
-/// A container of the version before has no layout document. Its version is raised when the last
-/// process of that version is gone.
+/// A container of layout version 1 has no layout document. Its version is raised when the last
+/// process that reads only version 1 is gone.
 #[tokio::test]
 async fn the_layout_version_is_raised_when_every_live_process_can_read_it() {
     let world = World::open().await;

@@ -184,8 +184,8 @@ impl Scanner<'_> {
     }
 }
 
-/// An empty value is what a shell leaves of a variable that is not set. It is refused as a missing
-/// one is.
+/// Refuses an empty value, as a missing value is refused. An empty value is what a shell leaves of
+/// a variable that is not set.
 fn not_empty(text: String, position: usize) -> Result<String, FilterError> {
     match text.is_empty() {
         true => Err(FilterError { message: "this value is empty".to_owned(), position }),

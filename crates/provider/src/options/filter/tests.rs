@@ -20,6 +20,7 @@ fn filters_become_options() {
         (options.updated_from, options.updated_before) = (from, before);
         options
     };
+    // 2026-11-17T00:00:00Z
     let day = 1_794_873_600_000;
     for (text, expected) in [
         ("", all()),

@@ -78,6 +78,7 @@ impl Instance {
             dedup_entries: &dedup_entries,
             now: self.now,
             nonce: "commit",
+            charge: Charge { centi_ru: 2950, requests: 3 },
         };
         let plan = turn(&basis, &ack).unwrap_or_else(|failure| panic!("{what}: {failure:?}"));
         check_fits(&plan, what);

@@ -17,8 +17,8 @@ use crate::documents::stamp::{Stamp, deadline_ms};
 /// forgotten, and a poll finds it again.
 const ACTIVITIES_MAX: usize = 8192;
 
-/// After this many activities in a row that could not be locked, the hints about the instance
-/// count as out of date.
+/// After this many activities in a row, of any instances, that could not be locked, the hints about
+/// the instance of the last one count as out of date.
 const LOST_MAX: u32 = 4;
 
 /// An activity that workers of this process may take, with its etag.
@@ -153,9 +153,9 @@ impl ActivityHints {
     }
 
     /// Records whether an activity of an instance was locked, or was taken by another process or
-    /// gone. After [`LOST_MAX`] in a row that could not be locked, forgets the activities of the
-    /// instance that can be taken at `now`, and returns true: most of them are probably taken or
-    /// gone too, and a poll finds those that are left.
+    /// gone. After [`LOST_MAX`] activities in a row that could not be locked, forgets the activities
+    /// of this instance that can be taken at `now`, and returns true: most of them are probably
+    /// taken or gone too, and a poll finds those that are left.
     pub(crate) fn record_lock(&mut self, instance: &str, is_locked: bool, now: Stamp) -> bool {
         self.lost_in_a_row = if is_locked { 0 } else { self.lost_in_a_row + 1 };
         if self.lost_in_a_row < LOST_MAX {

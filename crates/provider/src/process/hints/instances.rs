@@ -202,8 +202,9 @@ impl InstanceHints {
     /// With `is_only_partition` the poll shows what other processes write to all instances that
     /// it does not leave out, so none of these counts as left out any more. Otherwise the poll
     /// reads one of several partitions. Which instances are in that partition is not known here,
-    /// so an instance that an earlier poll left out still counts as left out, at most until
-    /// nothing else was known about it for [`LEFT_OUT_REMEMBERED_FOR`].
+    /// so an instance that an earlier poll left out still counts as left out. This ends when nothing
+    /// else is known about the instance and the last poll that left it out was more than
+    /// [`LEFT_OUT_REMEMBERED_FOR`] ago.
     pub(crate) fn leave_out_of_poll(
         &mut self,
         now: Stamp,
@@ -251,9 +252,9 @@ impl InstanceHints {
         self.order.first().into_iter().chain(from_parked).min()
     }
 
-    /// Makes room for a hint about this instance, due at `due`. When there are too many
-    /// hints, the one that can be taken last is forgotten: a parked one if there is any.
-    /// Returns false if that is the new hint itself.
+    /// Makes room for a hint about this instance, due at `due`. When there are too many hints, one is
+    /// forgotten: a parked one if there is any; otherwise the one that can be taken last, if that is
+    /// after `due`; otherwise one without a due time. Returns false if there is none of these.
     fn make_room(&mut self, instance: &str, due: Stamp) -> bool {
         if self.instances.len() < INSTANCES_MAX || self.instances.contains_key(instance) {
             return true;

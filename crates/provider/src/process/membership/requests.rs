@@ -21,8 +21,8 @@ const BUSY_FOR: Duration = Duration::from_secs(30);
 /// How long a slice is watched after its last reason.
 const WATCHED_FOR: Duration = Duration::from_secs(60);
 
-/// The most slices that a process names in its requests for help. When it needs help with more,
-/// all processes have enough to do anyway.
+/// The most slices that a process asks others to share, and the most that it watches. When it
+/// needs help with more, all processes have enough to do anyway.
 const NAMED_MAX: usize = 32;
 
 /// The requests of this process.

@@ -2,11 +2,10 @@
 //! next view is a pure function of the processes, the slices, the requests of all processes
 //! and the current view.
 //!
-//! While a process is busy, the partitions are *divided*: each slice belongs to its owner.
+//! While any process is busy, the partitions are *divided*: each slice belongs to its own owner.
 //! Otherwise a whole partition belongs to the owner of its first slice, so that one poll covers
-//! it. A slice is *shared* while a process asks for help with it: then
-//! each piece of its work goes first to its owner and to the process with the highest score for
-//! that work.
+//! it. A slice is *shared* while a process asks for help with it: then each piece of its work goes
+//! first to its owner and to the process with the highest score for that work.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -34,7 +33,7 @@ pub(crate) enum Rank {
     Behind(usize),
 }
 
-/// Among the processes behind the owner, the ranks go up to this number.
+/// In a slice that is not shared, the ranks of the processes behind the owner go up to this number.
 const BEHIND_MAX: u64 = 5;
 
 /// The most tags by which owners are told apart. With more tags, this process polls the whole
@@ -51,16 +50,17 @@ pub(crate) struct View {
     /// In ascending order of their ids.
     members: Vec<Member>,
     slices: Slices,
-    /// Whether a process is busy. Then the partitions are divided.
+    /// Whether any process is busy. Then the partitions are divided.
     is_busy: bool,
-    /// Whether each slice is shared.
+    /// By slice: whether it is shared.
     is_shared: Vec<bool>,
     /// The owners among the processes that fetch instances.
     instances: Ownership,
     /// The owners among the processes that fetch activities with a tag, by tag.
     activities: Mutex<HashMap<Option<String>, Arc<Ownership>>>,
     /// By slice: since when this process owns the slice, with the role of fetching instances.
-    /// `None` for a slice of another process. The list is empty before heartbeats were read.
+    /// `None` for a shared slice and for a slice of another process. The list is empty before
+    /// heartbeats were read.
     owned_since: Vec<Option<Stamp>>,
 }
 
@@ -286,7 +286,7 @@ impl View {
         first_keys.iter().filter_map(index).map(|index| self.slices.all[index].range.clone()).collect()
     }
 
-    /// Whether a process is busy.
+    /// Whether any process is busy.
     pub(crate) fn is_busy(&self) -> bool {
         self.is_busy
     }
@@ -351,7 +351,8 @@ impl View {
         is_same_space && is_own_same && known.eq(others)
     }
 
-    /// Since when this process owns the slice of an instance; `None` if it does not.
+    /// Since when this process owns the slice of an instance; `None` if it does not, or the slice
+    /// is shared.
     pub(super) fn owned_since(&self, instance: &str) -> Option<Stamp> {
         self.owned_since.get(self.slices.index_of(instance)?).copied().flatten()
     }

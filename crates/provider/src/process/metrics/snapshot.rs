@@ -9,9 +9,10 @@ use serde::Serialize;
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ProviderMetrics {
-    /// Metrics by the name of the method: the methods of duroxide's provider traits, and
-    /// `list`. The name `reconcile` is the reconciler. The name `other` stands for requests
-    /// outside of any call: heartbeats and background cleanup.
+    /// Metrics by the name of the method: the methods of duroxide's provider traits, and the
+    /// methods of `CosmosDBProvider` for tools, such as `list`. The name `reconcile` is the
+    /// reconciler. The name `other` stands for requests outside of any call: heartbeats and
+    /// background cleanup.
     pub methods: BTreeMap<String, MethodMetrics>,
     /// Requests of all methods.
     pub requests: u64,

@@ -61,7 +61,7 @@ async fn a_provider_that_demands_transactions_is_not_opened_without_them() {
     assert!(!error.is_retryable() && error.message.contains("CrossInstance::Auto"), "{error}");
 }
 
-/// 150 starts do not fit one transaction, nor do 150 results that arrive at once.
+/// The parent's turn with 150 starts does not fit one transaction.
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_is_too_large_for_a_transaction_goes_through_the_outbox() {
     let server = TestServer::in_process(EmbeddedOptions::default()).await;

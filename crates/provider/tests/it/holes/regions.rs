@@ -57,7 +57,7 @@ async fn a_provider_sees_its_own_turns_in_a_lagging_region() {
         ack(&provider, &taken.token, Turn::of("order", 2)).await?;
         assert_eq!(provider.read("order").await?.len(), 2);
         let more = provider.fetch_work_item(LOCK, Duration::ZERO, None, &TagFilter::default()).await?;
-        assert!(more.is_none(), "acked messages are fetched again");
+        assert!(more.is_none(), "the acked activity is fetched again");
         Ok(())
     }
     .await;

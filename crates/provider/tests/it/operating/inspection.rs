@@ -15,8 +15,8 @@ async fn server(partitions: u32) -> TestServer {
         .await
 }
 
-/// Runs one turn of the instance whose message is fetched next, with these activities and
-/// messages.
+/// Runs one turn of the instance whose message is fetched next. The turn schedules the activities
+/// `works`, and reports this status and parent.
 async fn turn(provider: &CosmosDBProvider, status: Option<&str>, works: Vec<WorkItem>, parent: Option<&str>) {
     let (item, token, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
     let history = vec![event(&item.instance, 1)];

@@ -104,6 +104,7 @@ async fn filters_select_instances_and_rows_have_all_fields() {
         (ListOptions::new().with_id_prefix("odd-1"), Box::new(|row| row.instance_id.starts_with("odd-1"))),
         (ListOptions::new().with_created(0..latest), Box::new(move |row| row.created_at < latest)),
         (
+            // The end is far in the future, and every JSON reader keeps it exactly.
             ListOptions::new().with_updated(latest..u64::MAX >> 12),
             Box::new(move |row| row.updated_at >= latest),
         ),

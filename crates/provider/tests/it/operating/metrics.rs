@@ -80,7 +80,7 @@ async fn counts_are_fresh_for_a_writer_and_cached_for_a_frequent_reader() {
         assert_eq!((metrics.unwrap().total_instances, depths.unwrap().worker_queue), (3, 0));
     }
     // Nothing is written between these calls, so only the first of each method counts anew. A
-    // count takes two requests (plan and query), system metrics take two counts, and queue
+    // count takes at most two requests (plan and query), system metrics take two counts, and queue
     // depths three.
     assert!(requests("get_system_metrics") <= before.0 + 2 * 2);
     assert!(requests("get_queue_depths") <= before.1 + 3 * 2);

@@ -45,8 +45,8 @@ impl World {
     }
 
     /// A provider that keeps ended instances for a day, with its clock this far ahead. With
-    /// zero its reconciler does not run. Otherwise `ahead` must be more than a day, because a
-    /// smaller error is corrected to the engine's time.
+    /// zero its reconciler does not run. Otherwise `ahead` must be more than a day: a provider
+    /// whose clock differs less from the engine's clock adopts the engine's time.
     async fn provider(&self, ahead: Duration) -> CosmosDBProvider {
         let retention = RetentionOptions::new().with_finished_for(DAY).with_executions_kept(3);
         let builder = CosmosDBProvider::builder().with_client(self.server.client().await);
@@ -217,8 +217,8 @@ async fn continue_as_new(provider: &CosmosDBProvider, execution: u64, mut messag
     commit_turn_of(provider, "eternal", execution, history, messages, Some("ContinuedAsNew")).await;
 }
 
-/// The parent never ends, so no tree of its is ever removed. Its children that ended are removed
-/// after their time, and a child that runs is not.
+/// The parent never ends, so its tree is never removed as a whole. Its children that have ended are
+/// removed after their time, and a child that runs is not.
 #[tokio::test]
 async fn ended_children_of_an_eternal_instance_are_removed() {
     let world = World::open().await;

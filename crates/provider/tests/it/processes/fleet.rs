@@ -118,7 +118,7 @@ impl Fleet {
         self.server.request_counts().await.requests as f64 / begun.elapsed().as_secs_f64()
     }
 
-    /// Makes the container one of the version before: it has no document with its layout
+    /// Makes the container one of layout version 1, which has no document with its layout
     /// version.
     pub(super) async fn forget_layout_version(&self) {
         self.container.delete(0_u64, "layout").await.unwrap();

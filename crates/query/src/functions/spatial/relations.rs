@@ -35,8 +35,8 @@ fn between(a: Position, b: Position, kind: Kind) -> f64 {
     }
 }
 
-/// The position on an edge that is nearest to a point. A degree of longitude is shorter than a
-/// degree of latitude, by the cosine of the latitude.
+/// The position on an edge that is nearest to a point. A degree of longitude is as long as a
+/// degree of latitude times the cosine of the latitude.
 fn nearest(point: Position, (start, end): (Position, Position), kind: Kind) -> Position {
     let scale = if kind == Kind::Geographic { point.1.to_radians().cos() } else { 1.0 };
     let (dx, dy) = ((end.0 - start.0) * scale, end.1 - start.1);
@@ -56,7 +56,8 @@ pub(super) fn intersects(a: &Geometry, b: &Geometry) -> bool {
     touches || has_inside(a, b) || has_inside(b, a)
 }
 
-/// Whether the first position of a geometry is inside a polygon of the other.
+/// Whether a polygon of `b` contains the first position of `a`. If `a` has several polygons, the
+/// first position of one of them is enough.
 fn has_inside(a: &Geometry, b: &Geometry) -> bool {
     let Geometry::Polygons(polygons) = b else { return false };
     let firsts: Vec<Position> = match a {

@@ -167,7 +167,7 @@ fn a_token_of_another_query_or_a_damaged_token_is_refused() {
     };
     let other = resume("SELECT * FROM c ORDER BY c.m", PLAN, &token);
     assert_eq!(other, Err(MergeError::TokenOfAnotherQuery));
-    // The fingerprint is not the first thing that is checked.
+    // The form of a token is checked before its fingerprint.
     assert_refused("SELECT * FROM c ORDER BY c.m", PLAN, "{}");
     assert_refused(QUERY, r#"{"queryInfo":{"aggregates":["Count"]}}"#, &token);
     assert_refused(QUERY, r#"{"queryInfo":{"orderBy":["Ascending"],"top":3}}"#, &token);

@@ -18,7 +18,8 @@ fn row(rid: &str, key: &str) -> Value {
         .unwrap()
 }
 
-/// A merge with one page of each range: a row with its own key, and two with the same key.
+/// A merge with one page of each range. The page has a row with a key of its own, and two rows
+/// with a key that all ranges share.
 fn merge_of(plan: &str, key: &str) -> Merge {
     let plan = MergePlan::parse(plan).unwrap();
     let mut merge = Merge::new(plan, QUERY, &ranges(), Settings::default()).unwrap();
@@ -70,7 +71,7 @@ fn a_token_has_the_sort_keys_of_the_last_row_once() {
 }
 
 #[test]
-fn a_token_that_would_be_too_long_is_an_answer_and_not_a_text() {
+fn a_token_that_would_be_too_long_is_reported_with_its_length() {
     let mut merge = merge_of(PLAN, &"x".repeat(TOKEN_BYTES_MAX));
     take(&mut merge, 3);
     assert!(matches!(merge.token(), MergeToken::Resume(_)), "the last row has a short key");
@@ -143,7 +144,7 @@ fn foreign_and_hostile_tokens_are_refused() {
         ),
         (token.replace(r#""keys":[["#, r#""keys":[["a"],["#), "it does not fit the query"),
         (token.replace(r#""min":"""#, r#""min":"zz""#), "a part is missing or has the wrong form"),
-        (token.replace(r#""max":"FF""#, r#""max":"FFFF""#), "it is about keys outside of the query's scope"),
+        (token.replace(r#""max":"FF""#, r#""max":"FFFF""#), "it is of a query over other keys"),
         (token.replace(r#""max":"40""#, r#""max":"90""#), "a part is missing or has the wrong form"),
         (long, "it is longer than any token"),
         ("[".repeat(10_000), "it is not valid JSON"),
@@ -168,7 +169,87 @@ fn a_token_of_another_scope_is_refused() {
     };
     assert_eq!(within(("", "FF")), Ok(()));
     for scope in [("", "40"), ("40", "FF"), ("40", "80")] {
-        let expected = MergeError::InvalidToken("it is about keys outside of the query's scope");
+        let expected = MergeError::InvalidToken("it is of a query over other keys");
         assert_eq!(within(scope), Err(expected));
     }
+}
+
+/// Story of a bug: the token of a query over one range was accepted for the whole container, and the
+/// result had only the rows of that range.
+#[test]
+fn a_token_of_one_range_does_not_continue_a_query_over_all_ranges() {
+    let within = |scope| {
+        let plan = MergePlan::parse(PLAN).unwrap();
+        Merge::within(plan, QUERY, scope, &ranges(), Settings::default()).unwrap()
+    };
+    let mut merge = within(("40", "80"));
+    add_pages(&mut merge, "z");
+    take(&mut merge, 1);
+    let MergeToken::Resume(token) = merge.token() else { panic!("{:?}", merge.token()) };
+    let resume_within = |scope| {
+        let plan = MergePlan::parse(PLAN).unwrap();
+        Merge::resume_within(plan, QUERY, scope, &ranges(), Settings::default(), &token).map(|_| ())
+    };
+    assert_eq!(resume_within(("40", "80")), Ok(()));
+    for scope in [("", "FF"), ("", "80"), ("40", "FF")] {
+        assert_eq!(resume_within(scope), Err(MergeError::InvalidToken("it is of a query over other keys")));
+    }
+}
+
+/// A merge over one range whose rows have these arrays as sort keys and outputs, in this order.
+fn merge_of_arrays(merge: Result<Merge, MergeError>, arrays: &[i64]) -> Merge {
+    let mut merge = merge.unwrap();
+    for fetch in merge.next_fetches() {
+        let rows = arrays.iter().enumerate().map(|(rid, n)| {
+            let text = format!(r#"{{"_rid":"{rid}","orderByItems":[{{"item":[{n}]}}],"payload":[{n}]}}"#);
+            parse_str(&text).unwrap()
+        });
+        merge.add_page(fetch.id, rows.collect(), None).unwrap();
+    }
+    merge
+}
+
+/// The rows that are left, at most `count`.
+fn take_arrays(merge: &mut Merge, count: usize) -> Vec<i64> {
+    let mut taken = Vec::new();
+    while taken.len() < count {
+        match merge.next_row().unwrap() {
+            NextRow::Row(Value::Array(items)) => taken.extend(items[0].as_i64()),
+            NextRow::Done => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    taken
+}
+
+/// Story of a bug: a partition does not sort arrays by their contents, but a resumed merge compared
+/// the contents. So rows came again, and others were lost.
+#[test]
+fn a_merge_sorted_by_arrays_is_resumed_after_its_last_row() {
+    let plan = || MergePlan::parse(PLAN).unwrap();
+    let range = [KeyRange::new("0", "", "FF")];
+    let arrays = [3, 1, 2, 1];
+    for taken in 1..arrays.len() {
+        let started = Merge::new(plan(), QUERY, &range, Settings::default());
+        let mut merge = merge_of_arrays(started, &arrays);
+        assert_eq!(take_arrays(&mut merge, taken), arrays[..taken]);
+        let MergeToken::Resume(token) = merge.token() else { panic!("{:?}", merge.token()) };
+        let resumed = Merge::resume(plan(), QUERY, &range, Settings::default(), &token);
+        let mut merge = merge_of_arrays(resumed, &arrays);
+        assert_eq!(take_arrays(&mut merge, 10), arrays[taken..], "after {taken} rows");
+    }
+}
+
+/// Story of a bug: equal arrays are not neighbours, and each of them was a row.
+#[test]
+fn a_sorted_distinct_returns_each_array_once() {
+    let plan =
+        MergePlan::parse(r#"{"queryInfo":{"orderBy":["Ascending"],"distinctType":"Ordered"}}"#).unwrap();
+    let range = [KeyRange::new("0", "", "FF")];
+    let started = Merge::new(plan, QUERY, &range, Settings::default());
+    let mut merge = merge_of_arrays(started, &[3, 1, 3, 2, 1]);
+    assert_eq!(take_arrays(&mut merge, 2), [3, 1]);
+    // The token would need all arrays.
+    assert_eq!(merge.token(), MergeToken::Unavailable);
+    assert_eq!(take_arrays(&mut merge, 10), [2]);
 }

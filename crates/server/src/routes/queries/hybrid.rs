@@ -20,7 +20,7 @@ const PAGE_ROWS_MAX: usize = 50_000;
 /// The most bytes of the rows of one component query. A query with more cannot be ranked in memory.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The most pages of one component query. A page has up to 4 MB, and fewer if other reads wait.
+/// The most pages of one component query. A page has up to 4 MB, and less if other reads wait.
 const PAGES_MAX: usize = 1000;
 
 pub(super) async fn serve(
@@ -84,7 +84,11 @@ impl Runner<'_> {
             bytes += page.rows_text.len();
             match json::parse_str(&format!("[{}]", page.rows_text)) {
                 Ok(Value::Array(more)) => rows.extend(more),
-                _ => return Err(Refusal::bad_request("A component of ORDER BY RANK returned no rows.")),
+                _ => {
+                    return Err(Refusal::bad_request(
+                        "A component of ORDER BY RANK returned rows that are not valid JSON.",
+                    ));
+                }
             }
             continuation = page.continuation.clone();
             self.add(page);
@@ -95,7 +99,7 @@ impl Runner<'_> {
         Err(Refusal::bad_request("ORDER BY RANK over more than 64 MB; add TOP or narrow the filter."))
     }
 
-    /// Adds the work and the charge of the pages before.
+    /// Keeps a page, and adds the work and the charge of the pages before to its own.
     fn add(&mut self, mut page: QueryPage) {
         if let Some(before) = &self.page {
             page.charge += before.charge;

@@ -52,8 +52,8 @@ pub(super) async fn serve(
         }
     };
     let (now, work) = (service.engine.clock().seconds(), ConditionWork::default());
-    // Conditions are compiled and documents are printed here, because all writes wait for the
-    // one writer.
+    // Conditions are compiled and documents are printed here and not in the writer, because all
+    // writes wait for the one writer.
     let is_short = call.body.len() <= INLINE_BYTES_MAX
         && !prepared.iter().any(|prepared| prepared.operation.verb == TransactionVerb::Patch);
     let to_engine =

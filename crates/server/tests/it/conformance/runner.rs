@@ -16,7 +16,7 @@ use super::variables::Variables;
 const SEED_BATCH: i64 = 100;
 
 /// How often a throttled request of the set-up is sent at most. A batch of the seeding
-/// costs about 700 RU, so at 400 RU/s the next batch waits about a second.
+/// costs about 700 RU, so at 400 RU/s the next batch waits for nearly two seconds.
 const THROTTLED_RETRIES_MAX: usize = 120;
 
 /// Runs a case and returns its differences. A case without differences passes.

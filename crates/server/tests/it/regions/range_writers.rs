@@ -85,7 +85,7 @@ async fn exactly_one_region_takes_the_writes_of_a_range() {
     let world = MultiRegion::open(options(&directory)).await;
     assert_eq!(writers(&world, &first).await, [WEST]);
     assert_eq!(writers(&world, &second).await, [EAST]);
-    // A child moves without its sibling; the whole write region moves with every range.
+    // A child moves without its sibling. A new write region takes the writes of every range.
     let answer = upsert(&world, EAST, &second).await;
     let child = answer.header("x-ms-documentdb-partitionkeyrangeid").unwrap().to_owned();
     assert_eq!(move_range(&world, &child, NORTH).await.status, 200);
@@ -179,7 +179,7 @@ async fn a_kill_before_a_move_is_stored_leaves_a_moved_range_where_it_was() {
     world.stop().await;
 }
 
-/// A record of the log begins with a sector.
+/// Every record of the log begins at the start of a sector.
 const SECTOR_BYTES: usize = 512;
 
 fn copy_directory(from: &Path, to: &Path) {

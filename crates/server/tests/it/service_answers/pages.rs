@@ -1,4 +1,5 @@
-//! Pages of the service's gateway, continuation tokens of others, and ids with a question mark.
+//! Pages of the service's gateway, continuation tokens of the real service, and ids with a
+//! question mark.
 
 use perihelion_server::ServerOptions;
 use perihelion_testkit::http_client::HttpRequest;
@@ -106,8 +107,8 @@ async fn small_pages_of_the_strict_gateway_have_every_row_once() {
     world.stop().await;
 }
 
-/// Tokens of the service have the service's `_rid`s. They are refused, and give no rows that
-/// another place in another container would have.
+/// Tokens of the service have the service's `_rid`s, which mean nothing in a container of this
+/// server. So they are refused.
 #[tokio::test]
 async fn continuation_tokens_of_the_service_are_refused() {
     let world = world(false).await;

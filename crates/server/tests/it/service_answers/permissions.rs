@@ -1,5 +1,5 @@
-//! The bounds of resource tokens: headers that make a read of one request and not of another,
-//! containers that are created again, and requests that wait while a permission ends.
+//! The limits of resource tokens: requests with the headers of a query that are not queries,
+//! containers that are created again, and requests that wait while their permission is deleted.
 
 use perihelion_server::ServerOptions;
 use perihelion_testkit::http_client::HttpRequest;
@@ -27,14 +27,14 @@ fn as_query(call: HttpRequest) -> HttpRequest {
     call.header("content-type", "application/query+json").body(r#"{"query":"SELECT * FROM c"}"#)
 }
 
-/// Sends a request with the master key that adds a permission. Returns its token.
+/// Adds a permission, with a request that is signed with the master key. Returns its token.
 async fn token_of(world: &World, permission: &str) -> String {
     let created = world.send(post("/dbs/d/users/u/permissions", permission)).await;
     assert_eq!(created.status, 201, "{permission}: {}", created.text());
     text(&body(&created), "_token").to_owned()
 }
 
-/// Story of a bug: the headers of a query made a read of every POST.
+/// Story of a bug: with the headers of a query, every POST counted as a read.
 #[tokio::test]
 async fn a_read_token_cannot_write_with_the_headers_of_a_query() {
     let (world, token) = world_with_permission(&read_members()).await;
@@ -67,7 +67,7 @@ async fn a_read_token_cannot_write_with_the_headers_of_a_query() {
     world.stop().await;
 }
 
-/// Story of a bug: the header of a plan took the bounds of the partition key away.
+/// Story of a bug: with the header of a query plan, a token was not limited to its partition key.
 #[tokio::test]
 async fn a_token_with_a_partition_key_is_kept_to_it_in_requests_that_claim_to_be_plans() {
     let members = format!(r#""permissionMode":"All","resource":"{CONTAINER}","resourcePartitionKey":["a"]"#);
@@ -133,7 +133,8 @@ async fn a_permission_ends_with_its_container_and_is_kept_to_its_database() {
     assert_eq!(status(&world, read(), &token).await, 403);
     assert_eq!(world.send(post("/dbs/d/colls", PLAIN_CONTAINER)).await.status, 201);
     assert_eq!(status(&world, read(), &token).await, 403);
-    // A permission that is written again is about the container of now. Clients do not see which.
+    // A permission that is written again is about the container that has the name now. Answers do
+    // not show that container's `_rid`.
     let again = post("/dbs/d/users/u/permissions", &format!(r#"{{"id":"p",{}}}"#, read_members()))
         .header("x-ms-documentdb-is-upsert", "True");
     let again = world.send(again).await;
@@ -155,6 +156,8 @@ async fn a_permission_ends_with_its_container_and_is_kept_to_its_database() {
     world.stop().await;
 }
 
+/// A permission on a document without a partition key is for the documents with that id in all
+/// partitions.
 #[tokio::test]
 async fn a_token_of_a_document_cannot_rename_it_and_without_a_key_holds_in_every_partition() {
     let members = format!(r#""permissionMode":"All","resource":"{CONTAINER}/docs/1""#);
@@ -230,7 +233,7 @@ async fn a_request_that_waits_while_its_permission_ends_is_refused() {
     world.stop().await;
 }
 
-/// The first line of the response to a request of which only this text is sent.
+/// The HTTP version and the status of the response to a request of which only this text is sent.
 async fn first_line(world: &World, request: &str) -> String {
     let mut stream = TcpStream::connect(world.address()).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -239,8 +242,9 @@ async fn first_line(world: &World, request: &str) -> String {
     String::from_utf8_lossy(&start).into_owned()
 }
 
-/// Story of a bug: anyone could make the server read large bodies under `/_perihelion/`, and
-/// anyone with a token those of requests that the token does not permit.
+/// Story of a bug: anyone could make the server read large bodies under `/_perihelion/`. With any
+/// resource token, one could make it read the large body of a request that the token does not
+/// permit.
 #[tokio::test]
 async fn a_large_body_of_management_or_beyond_a_permission_is_refused_unread() {
     let options = ServerOptions { management: true, ..Default::default() };

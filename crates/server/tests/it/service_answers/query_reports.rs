@@ -96,8 +96,8 @@ async fn strict_index_refuses_what_the_policy_does_not_cover() {
     }
 }
 
-/// The service has no container that serves such a query without the index, so neither has this
-/// server, whatever its options.
+/// The service never serves such a query without the index, so neither does this server, whatever
+/// its options.
 #[tokio::test]
 async fn order_by_of_several_properties_needs_its_composite_index() {
     let world = World::new(POLICY).await;
@@ -114,7 +114,7 @@ async fn order_by_of_several_properties_needs_its_composite_index() {
         assert_eq!(answer.status, 200, "{served}: {}", answer.text());
     }
     for refused in [
-        // Another order of the directions, of the properties, and another number of them.
+        // Other directions, another order of the properties, one property more, other properties.
         "SELECT * FROM c ORDER BY c.a, c.b",
         "SELECT * FROM c ORDER BY c.b DESC, c.a",
         "SELECT * FROM c ORDER BY c.a, c.b DESC, c.z",

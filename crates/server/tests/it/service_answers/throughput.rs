@@ -31,7 +31,7 @@ async fn offer_of(world: &World, name: &str) -> Option<Value> {
 }
 
 #[tokio::test]
-async fn a_new_container_has_a_range_for_each_6000_units_above_10000() {
+async fn a_new_container_with_more_than_10000_units_has_a_range_for_each_6000_units() {
     let world = World::new(PLAIN_CONTAINER).await;
     for (name, units, expected) in
         [("a", "400", 1), ("b", "10000", 1), ("e", "10100", 2), ("f", "12000", 2), ("g", "30000", 5)]
@@ -43,6 +43,7 @@ async fn a_new_container_has_a_range_for_each_6000_units_above_10000() {
     world.stop().await;
 }
 
+/// A range has at most 10,000 units: 11,000 units make two ranges with 5,500 each.
 #[tokio::test]
 async fn a_raised_offer_splits_until_each_range_has_10000_units() {
     let world = World::new(PLAIN_CONTAINER).await;
@@ -122,7 +123,8 @@ async fn a_throughput_below_the_minimum_is_refused_with_the_services_text() {
     world.stop().await;
 }
 
-/// The request names no number, so a maximum that is refused could not be corrected.
+/// A maximum must be a multiple of 1,000, and the request of a migration names none. So the server
+/// rounds the manual throughput up: a client could not correct a maximum that is refused.
 #[tokio::test]
 async fn a_manual_offer_becomes_an_autoscale_offer_with_whole_thousands() {
     let world = World::new(PLAIN_CONTAINER).await;

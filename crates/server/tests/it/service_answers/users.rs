@@ -31,7 +31,7 @@ pub(super) async fn world_with_permission(members: &str) -> (World, String) {
     world_with_options(ServerOptions::default(), members).await
 }
 
-/// The same with options of the server.
+/// The world of [`world_with_permission`], on a server with these options.
 pub(super) async fn world_with_options(options: ServerOptions, members: &str) -> (World, String) {
     let world = World::with_options(options, PLAIN_CONTAINER).await;
     assert_eq!(world.send(post("/dbs/d/users", r#"{"id":"u"}"#)).await.status, 201);
@@ -49,6 +49,49 @@ pub(super) async fn status(world: &World, call: HttpRequest, token: &str) -> u16
 
 fn cross_partition(text: &str) -> HttpRequest {
     query(text).header("x-ms-documentdb-query-enablecrosspartition", "true")
+}
+
+#[tokio::test]
+async fn users_and_permissions_are_listed_in_pages() {
+    let (world, _) = world_with_permission(r#""permissionMode":"Read","resource":"dbs/d/colls/c""#).await;
+    for n in 0..4 {
+        let user = format!(r#"{{"id":"user{n}"}}"#);
+        assert_eq!(world.send(post("/dbs/d/users", &user)).await.status, 201);
+        let permission = format!(
+            r#"{{"id":"permission{n}","permissionMode":"Read","resource":"dbs/d/colls/c/docs/{n}"}}"#
+        );
+        let created = world.send(post("/dbs/d/users/u/permissions", &permission)).await;
+        assert_eq!(created.status, 201, "{}", created.text());
+    }
+    for (path, feed, expected) in [
+        ("/dbs/d/users", "Users", ["u", "user0", "user1", "user2", "user3"]),
+        (
+            "/dbs/d/users/u/permissions",
+            "Permissions",
+            ["p", "permission0", "permission1", "permission2", "permission3"],
+        ),
+    ] {
+        let (mut found, mut sizes, mut continuation) = (Vec::new(), Vec::new(), None::<String>);
+        loop {
+            let mut request = HttpRequest::new("GET", path).header("x-ms-max-item-count", "2");
+            if let Some(continuation) = continuation {
+                request = request.header("x-ms-continuation", continuation);
+            }
+            let page = world.send(request).await;
+            assert_eq!(page.status, 200, "{}", page.text());
+            let entries = body(&page).get(feed).and_then(Value::as_array).unwrap().to_vec();
+            sizes.push(entries.len());
+            found.extend(entries.iter().map(|entry| text(entry, "id").to_owned()));
+            continuation = page.header("x-ms-continuation").map(str::to_owned);
+            if continuation.is_none() {
+                break;
+            }
+        }
+        assert_eq!((found, sizes), (expected.map(str::to_owned).to_vec(), vec![2, 2, 1]));
+    }
+    let bad = HttpRequest::new("GET", "/dbs/d/users").header("x-ms-continuation", "?");
+    assert_eq!(world.send(bad).await.status, 400);
+    world.stop().await;
 }
 
 #[tokio::test]

@@ -1,5 +1,4 @@
-//! Faults on order: the answers without a body that a client has to retry, and answers that are
-//! lost after the commit.
+//! Injected faults: answers without a body, and answers that are lost after the commit.
 
 use super::*;
 
@@ -8,6 +7,7 @@ pub(super) async fn add_fault(world: &World, rule: &str) {
     assert_eq!(added.status, 200, "{rule}: {}", added.text());
 }
 
+/// The list also has answers without a body that clients do not retry: 400 and 452.
 #[tokio::test]
 async fn a_fault_rule_gives_every_answer_that_a_client_has_to_retry() {
     let world = world().await;
@@ -50,7 +50,7 @@ async fn a_fault_rule_gives_every_answer_that_a_client_has_to_retry() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_lost_after_the_commit_is_had_by_a_replay() {
+async fn a_replay_returns_the_answer_that_was_lost_after_the_commit() {
     let world = world().await;
     let increment = increment("c", "a", "1");
     world.send(write(1, &[create("c", "a", "1")])).await;

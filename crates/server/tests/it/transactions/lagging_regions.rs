@@ -1,5 +1,5 @@
 //! Transactions over two containers, read in other regions while a writer runs and replication is
-//! cut and healed. No region ever shows a half of one.
+//! cut and healed. No region ever shows only half of a transaction.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};

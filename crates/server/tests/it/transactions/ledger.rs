@@ -24,7 +24,7 @@ async fn a_replayed_token_gets_the_original_answer_byte_for_byte() {
     assert_eq!(parts(&world.send(write(1, &committing)).await), parts(&committed));
     assert_eq!(parts(&world.send(write(2, &committing)).await), parts(&aborted));
     assert_eq!(n_of(&world, "c", "a", "1").await, None, "a replay writes nothing");
-    // The other spelling of the header, and upper case, are the same token.
+    // The token is the same one in the other header, and in upper case.
     let spelled = bare(&committing).header("x-ms-idempotency-token", token(1).to_uppercase());
     assert_eq!(parts(&world.send(spelled).await), parts(&committed));
     // The same token with other bytes.

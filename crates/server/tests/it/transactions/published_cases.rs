@@ -1,6 +1,6 @@
-//! The cases of the official Rust SDK's own tests of transactions, which send raw requests to the
-//! emulator inside its driver, as tests of our server. `interop/rust` has those that go through the
-//! SDK. Where our server differs from that emulator, the test says so.
+//! The official Rust SDK has tests of transactions that send raw requests to the emulator inside its
+//! driver. This file has the same cases, as tests of our server. `interop/rust` has the cases that go
+//! through the SDK's client. Where our server differs from that emulator, the test says so.
 
 use super::*;
 
@@ -84,8 +84,8 @@ async fn reads_that_are_all_unchanged_have_results() {
     world.stop().await;
 }
 
-/// The emulator wants all headers for reads too. Our server finds out from the operations that it
-/// is a read, as documents of the vendor describe.
+/// The emulator wants all headers for reads too. Our server finds out from the operations that
+/// the request is a read, as documents of the vendor describe.
 #[tokio::test]
 async fn a_write_without_headers_is_refused_and_a_read_is_not() {
     let world = world().await;

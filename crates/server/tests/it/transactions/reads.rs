@@ -53,6 +53,8 @@ async fn unchanged_reads_are_207_and_200_with_5425_when_all_are_unchanged() {
     world.stop().await;
 }
 
+/// A failure is promoted: its status becomes the status of the whole answer. If several reads fail
+/// with different statuses, the answer is 207.
 #[tokio::test]
 async fn a_failed_read_is_promoted_and_its_siblings_are_failed_dependencies() {
     let (world, etags) = with_documents().await;

@@ -49,7 +49,7 @@ async fn bad_requests_have_their_sub_status_no_body_and_leave_the_token_free() {
         &format!(r#","resourceBody":{{"id":"1","pk":"a","s":"{}"}}"#, "x".repeat(2_200_000)),
     );
     check_refused(&world.send(write(1, &[large])).await, 413, 0);
-    // None of them used the token, and all left nothing.
+    // None of these requests used the token or wrote anything.
     let answer = world.send(write(1, &vec![upsert("c", "a", "1", 1); 100])).await;
     assert_eq!((envelope(&answer), statuses(&answer).len()), ((200, 0), 100), "{}", answer.text());
     world.stop().await;
@@ -123,8 +123,8 @@ async fn the_limits_and_the_strict_switch_are_options() {
 async fn a_transaction_is_throttled_whole_before_anything_is_written() {
     let account = AccountOptions { throughput: Some(400), ..AccountOptions::default() };
     let world = with_options(ServerOptions { account, ..ServerOptions::default() }).await;
-    // A partition has 100 units per second. This transaction takes several hundred of one
-    // partition, so that the partition has a debt.
+    // A range has 100 units per second. This transaction takes several hundred of one range, so
+    // that the range has a debt.
     let many: Vec<String> = (0..100).map(|n| create("c", "a", &n.to_string())).collect();
     assert_eq!(world.send(write(1, &many)).await.status, 200);
     let throttled = world.send(write(2, &[upsert("other", "z", "1", 1), upsert("c", "a", "1", 1)])).await;

@@ -21,7 +21,7 @@ const SHOWN_VIOLATIONS_MAX: usize = 8;
 /// How often the progress is printed.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The most seeds in which a planted bug must be found.
+/// A planted bug must be found within this many seeds.
 const PLANTED_SEEDS_MAX: u64 = 200;
 
 #[derive(clap::Args)]

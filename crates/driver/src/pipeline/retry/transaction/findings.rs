@@ -39,8 +39,8 @@ pub(super) enum TransactionFinding {
     NotWriteRegion,
     /// The service is unavailable or failed.
     Unavailable,
-    /// The service asks for a retry in a way that is not part of the protocol, or the answer
-    /// comes from another program.
+    /// The service asks for a retry in a way that is not part of the protocol, the status and the
+    /// results contradict each other, or the answer comes from another program.
     Unexpected,
     /// No connection to the endpoint could be opened.
     Unreachable,
@@ -90,8 +90,8 @@ pub(super) fn finding_for(is_write: bool, ending: TransactionEnding<'_>) -> Tran
             match (status.code, results) {
                 (200..=299, Results::Succeeded) => TransactionFinding::Done,
                 (207, Results::Failed) => finding_for_refusal(status, is_retriable),
-                // A commit has no failed operations. The replay of the token shows which of the
-                // two is true.
+                // A commit has no failed operations, so either the status or the results are
+                // wrong. A retry with the same token shows which.
                 (200..=206 | 208..=299, Results::Failed) if is_write => TransactionFinding::Unreadable,
                 (200..=206 | 208..=299, Results::Failed) => TransactionFinding::Done,
                 (200..=299, Results::None | Results::Incomplete) => TransactionFinding::Unreadable,
@@ -162,9 +162,9 @@ pub(super) fn outcome_of(finding: TransactionFinding, is_replay: bool) -> Outcom
         // next token.
         TransactionFinding::AbortedRetriable if is_replay => Outcome::Unchanged,
         TransactionFinding::AbortedRetriable => Outcome::Decided,
-        // If no earlier attempt can have applied the transaction, it was not applied. Otherwise
-        // this answer does not decide it: the missing results may have said that the transaction
-        // may be repeated, and an earlier run may have continued with the next token.
+        // These attempts applied nothing, and say nothing about earlier attempts. An abort without
+        // results does not either: the missing results may have said that the transaction may be
+        // repeated, and an earlier run may have continued with the next token.
         TransactionFinding::AbortedWithoutResults
         | TransactionFinding::NotProcessed
         | TransactionFinding::RefusedRetriable

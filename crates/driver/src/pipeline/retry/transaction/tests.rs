@@ -242,7 +242,7 @@ fn an_unknown_outcome_stays_unknown_until_the_service_decides() {
     assert_eq!(judge(true, "429/3200", budgets).0, Verdict::AbortAmbiguous);
     assert_eq!(judge(true, "452/5421+no", budgets).0, Verdict::Abort);
     assert_eq!(judge(true, "200/0+ok", budgets).0, Verdict::Complete);
-    // A new token begins without a past.
+    // An abort decides what became of the old token, so the outcome is no longer unknown.
     let (verdict, _) = judge(true, "452/5421+no*", budgets);
     let Verdict::Retry { budgets, context, .. } = verdict else { panic!("{verdict:?}") };
     assert_eq!((budgets.is_ambiguous, context), (false, Context::NewToken));

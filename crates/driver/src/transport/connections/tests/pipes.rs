@@ -170,6 +170,12 @@ impl World {
         self.shard(number).core.pulse.expect_at(Instant::now() - 2 * LATE_AFTER);
     }
 
+    /// Makes a timer of this connection fire a second late.
+    pub(super) fn be_late(&self, number: u64) {
+        let (shard, now) = (self.shard(number), Instant::now());
+        shard.core.starvation.timer_fired(now - Duration::from_secs(1), now, &shard.core.vitals);
+    }
+
     /// Waits until the task of this connection has run. It then runs again after a second, if the
     /// connection is idle.
     pub(super) async fn wait_for_check(&self, number: u64) {

@@ -58,7 +58,10 @@ impl Worker {
             if let Ok(response) = &result {
                 let n = json(&response.body)["n"].as_u64().unwrap();
                 if n <= floor {
-                    let problem = format!("came to {n}, after {floor}: {}", response.diagnostics);
+                    let problem = format!(
+                        "is {n} after an increment, and was {floor} before: {}",
+                        response.diagnostics
+                    );
                     self.ledger.report("p3/count", problem);
                 }
                 self.acknowledge("count", n, &result);

@@ -6,10 +6,10 @@
 //! the coordinator or a mark finishes the deletion.
 //!
 //! The process that began a deletion aborts it if a mark or a check fails. Any process aborts
-//! a deletion that is older than `deletion_timeout` and not committed. To abort a deletion, the
-//! stage of the coordinator becomes `Aborted`, then the marks are cleared. If the coordinator
-//! of a mark no longer exists, any process that finds the mark clears it, but only when the
-//! deletion is older than `deletion_timeout`.
+//! a deletion that is not committed and has recorded no progress for `deletion_timeout`. To abort a
+//! deletion, the stage of the coordinator becomes `Aborted`, then the marks are cleared. If the
+//! coordinator of a mark no longer exists, any process that finds the mark clears it, but only when
+//! the deletion began more than `deletion_timeout` ago.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -120,7 +120,7 @@ async fn prepare(
 }
 
 /// Writes the current time into the coordinator, when a quarter of `deletion_timeout` has
-/// passed since the last time. So no other process gives up a deletion that makes progress,
+/// passed since the last time. So no other process aborts a deletion that makes progress,
 /// however many instances it has.
 async fn record_progress(core: &Core, deletion: &mut Deletion, etag: &mut Etag) -> Result<(), Failure> {
     let age = Duration::from_millis(core.clock.now_ms().saturating_sub(deletion.made_at.ms()));
@@ -254,7 +254,7 @@ async fn clear_mark(store: &Store, instance: &str, deletion_id: &str) -> Result<
 }
 
 /// Advances the deletion of a marked instance (see [`advance_deletion`]). If the coordinator
-/// no longer exists and the deletion is older than `deletion_timeout`, clears the mark.
+/// no longer exists and the deletion began more than `deletion_timeout` ago, clears the mark.
 pub(crate) async fn resolve_mark(core: &Core, instance: &str, deletion_id: &str) -> Result<(), Failure> {
     match read_coordinator(&core.store, deletion_id).await? {
         Some(found) => advance_deletion(core, found).await,
@@ -266,8 +266,9 @@ pub(crate) async fn resolve_mark(core: &Core, instance: &str, deletion_id: &str)
 }
 
 /// Advances a deletion that its process may have abandoned. Finishes a committed deletion,
-/// continues an abort, and aborts a prepared deletion that is older than `deletion_timeout`.
-/// Does nothing with a younger prepared deletion: its own process continues it.
+/// continues an abort, and aborts a prepared deletion that has recorded no progress for
+/// `deletion_timeout`. Does nothing with any other prepared deletion: its own process continues
+/// it.
 pub(crate) async fn advance_deletion(core: &Core, found: Versioned<Deletion>) -> Result<(), Failure> {
     let Versioned { value: deletion, etag } = found;
     match deletion.stage {
@@ -286,7 +287,8 @@ fn made_at(deletion_id: &str) -> Stamp {
     Stamp(stamp.unwrap_or(0))
 }
 
-/// Whether a deletion has been under way for longer than `deletion_timeout`.
+/// Whether a deletion began, or last recorded progress, at `made_at` more than
+/// `deletion_timeout` ago.
 fn is_timed_out(clock: &HybridClock, options: &Options, made_at: Stamp) -> bool {
     let age = Duration::from_millis(clock.now_ms().saturating_sub(made_at.ms()));
     age > options.deletion_timeout
@@ -324,8 +326,9 @@ async fn delete_coordinator(store: &Store, deletion: &Deletion) -> Result<(), Fa
     }
 }
 
-/// The ids of all instances that were deleted by the same deletion as the instance of this
-/// tombstone, including that instance. Empty if the instance was deleted alone.
+/// The ids of all instances that were deleted in two phases together with the instance of this
+/// tombstone, including that instance. Empty if the instance was deleted in another way, or the
+/// coordinator no longer exists.
 pub(crate) async fn deleted_together(store: &Store, tombstone: &State) -> Result<Vec<String>, Failure> {
     let Some(deletion_id) = &tombstone.deletion else { return Ok(Vec::new()) };
     Ok(read_coordinator(store, deletion_id).await?.map(|found| found.value.instances).unwrap_or_default())

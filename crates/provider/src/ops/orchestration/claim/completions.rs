@@ -30,7 +30,9 @@ const BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// `State::undeleted`.
 const VERSION_MIN: u32 = 3;
 
-/// The visible messages from one stamp on, in order.
+/// The visible messages from one stamp on, in order. 1565 rows are enough for [`FURTHER_MAX`]
+/// completions, for the [`MESSAGES_MAX`] messages that were read before and may have the same
+/// stamp, and for one more, which shows that not all were read.
 const FURTHER: &str = "SELECT TOP 1565 * FROM c WHERE c.type = 'orch_queue' AND c.visibleAt <= @now AND \
     c.enq >= @from ORDER BY c.enq";
 

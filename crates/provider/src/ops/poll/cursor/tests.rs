@@ -5,7 +5,7 @@ use super::*;
 
 const PAGE_ROWS: usize = 64;
 const SECOND: Duration = Duration::from_secs(1);
-/// The time of the first poll, as a stamp.
+/// The time of the first poll, as a stamp: 1,000 hours after 1970.
 const BEGUN: Stamp = Stamp((1000 * 3_600_000) << 12);
 
 /// A partition, and the polls of one process.
@@ -46,7 +46,8 @@ impl Partition {
         }
     }
 
-    /// A partition with so many known rows, a day old, each a second after the one before.
+    /// A partition with `count` known rows. The first is a day old, and each is a second newer
+    /// than the one before.
     fn with_old_rows(count: usize) -> Self {
         Partition::new((0..count as u64).map(|number| ago(24 * 3600 - number)))
     }
@@ -149,9 +150,10 @@ fn new_work_is_found_by_the_next_poll_however_many_rows_are_known() {
     }
 }
 
-/// The first page of the head is known, and the second has work.
+/// The first page of the head is known, and the second has work. The thousands of rows behind that
+/// work must not count as the tail: polls would read them before the new work.
 #[test]
-fn work_in_the_head_makes_no_tail_of_the_rest() {
+fn rows_behind_work_in_the_head_do_not_delay_new_work() {
     let mut partition = Partition::with_old_rows(20_000);
     let freed = partition.rows.remove(100);
     partition.work.push(freed);

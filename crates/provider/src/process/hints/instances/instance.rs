@@ -10,7 +10,8 @@ use crate::documents::stamp::Stamp;
 /// of a further message is not kept: a later turn or a poll finds the message.
 const DUE_MAX: usize = 256;
 
-/// The most messages held for one instance: as many as one turn takes.
+/// The most messages held for one instance: as many as one turn takes, unless all are completions of
+/// activities.
 const MESSAGES_MAX: usize = 64;
 
 /// The most turns in a row without a read, for an instance that polls leave out.

@@ -262,7 +262,7 @@ async fn a_version_is_readable_by_all_when_the_oldest_live_process_can_read_it()
             "ttl":45,"_ts":1000}"#,
     )
     .unwrap();
-    assert!(!check(vec![before_versions], 2), "a process before versions reads version 1");
+    assert!(!check(vec![before_versions], 2), "a heartbeat without a version means version 1");
 }
 
 /// Many processes name the same tag. That must not hide the other tags of a process.

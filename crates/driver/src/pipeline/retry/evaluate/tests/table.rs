@@ -3,8 +3,9 @@
 //!
 //! A line of the four action tables has the actions after some endings: for a read,
 //! for a write that is not idempotent, for a conditional write, for an idempotent
-//! write, and for an idempotent delete. `?` after an action means that the write is
-//! ambiguous from then on. [`VERDICTS`] has the verdict for each action in one, two or
+//! write, and for an idempotent delete. An ending with `@data` is only for operations on
+//! documents, one with `@metadata` only for the others. `?` after an action means that the
+//! write is ambiguous from then on. [`VERDICTS`] has the verdict for each action in one, two or
 //! three regions, and [`EFFECTS`] has the effects.
 
 use std::collections::BTreeMap;

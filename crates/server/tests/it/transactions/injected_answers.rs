@@ -1,5 +1,5 @@
-//! Answers with results on order: what a client gets from a service whose transactions compete,
-//! and the mode `FastResponse`. Our server gives neither by itself.
+//! Injected answers with results: what a client gets from a service whose transactions compete,
+//! and the mode `FastResponse`. Our server gives neither unless a fault rule asks for it.
 
 use perihelion_model::json::Value;
 
@@ -11,7 +11,7 @@ fn is_retriable(answer: &HttpResponse) -> Option<bool> {
 }
 
 #[tokio::test]
-async fn an_answer_on_order_has_a_result_for_each_operation() {
+async fn an_injected_answer_has_a_result_for_each_operation() {
     let world = world().await;
     let writes = [create("c", "a", "1"), create("other", "b", "1")];
     let reads = [read_item("c", "a", "1"), read_item("other", "b", "1")];
@@ -49,7 +49,7 @@ async fn an_answer_on_order_has_a_result_for_each_operation() {
 }
 
 #[tokio::test]
-async fn an_abort_on_order_burns_its_token() {
+async fn an_injected_abort_uses_up_its_token() {
     let world = world().await;
     let writes = [create("c", "a", "1"), create("other", "b", "1")];
     add_fault(&world, r#"{"operation":"transaction","status":452,"isRetriable":true,"count":1}"#).await;
@@ -73,7 +73,7 @@ async fn an_abort_on_order_burns_its_token() {
 }
 
 #[tokio::test]
-async fn results_on_order_can_replace_those_of_a_commit() {
+async fn injected_results_can_replace_those_of_a_commit() {
     let world = world().await;
     world.send(write(1, &[create("c", "a", "1")])).await;
     let increment = [increment("c", "a", "1")];
@@ -89,7 +89,7 @@ async fn results_on_order_can_replace_those_of_a_commit() {
 
 /// The answer to a replay says the final outcome, so it is in the standard mode.
 #[tokio::test]
-async fn the_mode_of_an_answer_is_standard_unless_a_rule_orders_the_other() {
+async fn the_mode_of_an_answer_is_standard_unless_a_rule_asks_for_the_other() {
     let world = world().await;
     let mode = |answer: &HttpResponse| text_of(&answer.json().unwrap(), "responseMode");
     add_fault(&world, r#"{"operation":"transaction","responseMode":"FastResponse","count":1}"#).await;

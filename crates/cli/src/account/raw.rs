@@ -1,0 +1,130 @@
+//! `RawConnection`: sends single requests to the endpoint of an account, without the driver: no
+//! retry, no other region, and every answer is shown as it is.
+
+use std::time::{Duration, SystemTime};
+
+use http::{HeaderMap, HeaderValue, Method};
+use perihelion_driver::transport::{HttpOptions, HttpTransport};
+use perihelion_wire::signature::{EMULATOR_KEY, MANAGEMENT_TYPE, MasterKey};
+use perihelion_wire::transport::{self, Endpoint, Request, Response, Route, Transport};
+use perihelion_wire::{date, headers};
+
+use super::Account;
+use crate::exit::Failure;
+
+/// How long a request may take: the longest wait that the management interface offers is a minute.
+const TIMEOUT: Duration = Duration::from_secs(90);
+
+/// The version of the protocol that requests name.
+const VERSION: HeaderValue = HeaderValue::from_static("2020-07-15");
+
+/// The endpoint of an account, and the key that signs requests to it.
+pub(crate) struct RawConnection {
+    pub(crate) endpoint: Endpoint,
+    key: Option<MasterKey>,
+    transport: HttpTransport,
+}
+
+/// One request.
+pub(crate) struct RawRequest<'a> {
+    pub(crate) method: Method,
+    /// The path, with a slash at its begin.
+    pub(crate) path: &'a str,
+    /// The type of the resource, and its link, which the key signs.
+    pub(crate) signed: (&'a str, &'a str),
+    pub(crate) body: String,
+}
+
+impl<'a> RawRequest<'a> {
+    /// A request to the management interface.
+    pub(crate) fn management(method: Method, path: &'a str, body: String) -> Self {
+        RawRequest { method, path, signed: (MANAGEMENT_TYPE, path.trim_start_matches('/')), body }
+    }
+}
+
+impl RawConnection {
+    /// Prepares requests to an account. `key` signs them; nothing is sent yet.
+    pub(crate) fn new(account: &Account, key: Option<&str>, options: HttpOptions) -> Result<Self, Failure> {
+        let (endpoint, _) = account.endpoint_and_key().ok_or_else(|| {
+            Failure::usage(
+                "no server is named",
+                "name one with --endpoint or COSMOS_ENDPOINT; --data has none",
+            )
+        })?;
+        let endpoint = Endpoint::parse(endpoint).map_err(|_| {
+            Failure::usage(
+                format!("the endpoint of the account{} is not a URL", account.shown_source()),
+                "write it like http://127.0.0.1:8081/",
+            )
+        })?;
+        let key = key
+            .map(MasterKey::from_base64)
+            .transpose()
+            .map_err(|error| Failure::usage(error, "check --key or COSMOS_KEY"))?;
+        Self::with(endpoint, key, options)
+    }
+
+    fn with(endpoint: Endpoint, key: Option<MasterKey>, options: HttpOptions) -> Result<Self, Failure> {
+        let transport = HttpTransport::new(options).map_err(Failure::runtime)?;
+        Ok(RawConnection { endpoint, key, transport })
+    }
+
+    /// A connection to the management interface of the server of an account. Without a key, requests
+    /// are signed with the emulators' well-known key.
+    pub(crate) fn to_management(account: &Account) -> Result<Self, Failure> {
+        let key = account.endpoint_and_key().and_then(|(_, key)| key).unwrap_or(EMULATOR_KEY);
+        Self::new(account, Some(key), management_options())
+    }
+
+    /// A connection to the management interface of the server at this endpoint.
+    pub(crate) fn to_management_of(endpoint: Endpoint, key: MasterKey) -> Result<Self, Failure> {
+        Self::with(endpoint, Some(key), management_options())
+    }
+
+    /// Sends a request. The answer may have any status.
+    pub(crate) async fn send(&self, request: RawRequest<'_>) -> Result<Response, RawFailure> {
+        let RawRequest { method, path, signed: (resource_type, link), body } = request;
+        let target = path.parse().map_err(|_| RawFailure::Path)?;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let date = date::format(now.as_secs()).to_ascii_lowercase();
+        let mut map = HeaderMap::from_iter([(headers::VERSION, VERSION)]);
+        if let Some(key) = &self.key {
+            let signature = key.authorization_header(method.as_str(), resource_type, link, &date);
+            map.insert(headers::AUTHORIZATION, signature);
+        }
+        map.insert(headers::MS_DATE, HeaderValue::try_from(date).map_err(|_| RawFailure::Path)?);
+        let deadline = (tokio::time::Instant::now() + TIMEOUT).into_std();
+        let request = Request {
+            endpoint: self.endpoint.clone(),
+            method,
+            target,
+            headers: map,
+            body: body.into(),
+            deadline,
+            route: Route::default(),
+        };
+        self.transport.send(request).await.map_err(RawFailure::NoAnswer)
+    }
+}
+
+/// The management interface is mostly on this machine, without TLS or with a certificate of its own.
+fn management_options() -> HttpOptions {
+    HttpOptions::default().with_allow_cleartext(true).with_accept_unknown_loopback_certificates(true)
+}
+
+/// Why a request got no answer.
+#[derive(Debug)]
+pub(crate) enum RawFailure {
+    /// The path of the request is not a path.
+    Path,
+    NoAnswer(transport::Failure),
+}
+
+impl std::fmt::Display for RawFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RawFailure::Path => f.write_str("the path is not one of a URL"),
+            RawFailure::NoAnswer(failure) => write!(f, "no answer: {failure}"),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! `perihelion dashboard`: the dashboard of any account, on this machine unless told otherwise.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use perihelion_dashboard::{Dashboard, DashboardOptions};
+
+use crate::account::{self, Account, AccountArgs, NameArgs};
+use crate::args::Level;
+use crate::dashboard::{bind, bind_first_free, counters};
+use crate::exit::{self, Failure};
+use crate::logs;
+use crate::management::Management;
+use crate::output::text::shown;
+use crate::process::{Signals, block_on, print};
+
+const EXAMPLES: &str = "\
+Examples:
+  perihelion dashboard                                    the account of `perihelion dev`
+  perihelion dashboard --endpoint https://shop.documents.azure.com --key-file key --read-only
+  perihelion dashboard --address 0.0.0.0:8082             others may sign in with the token
+
+Beyond loopback everybody signs in with a token. It is random and printed once, unless --token-file
+names a file with one of at least 16 characters. The dashboard itself speaks HTTP: put a proxy with
+TLS before it if the network is not yours.";
+
+/// Open a dashboard of workflows and data in the browser
+#[derive(Clone, Debug, Args)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}\n\n{}", account::HELP, exit::HELP))]
+pub(crate) struct DashboardArgs {
+    /// Where to listen [default: 127.0.0.1:8082, or the next free port]
+    #[arg(long, value_name = "IP:PORT")]
+    address: Option<SocketAddr>,
+
+    /// Change nothing
+    #[arg(long)]
+    read_only: bool,
+
+    /// File with the token that everybody signs in with, also on loopback
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+
+    #[command(flatten)]
+    names: NameArgs,
+
+    #[command(flatten)]
+    account: AccountArgs,
+}
+
+/// The most bytes of a token file. It holds one short line.
+const TOKEN_BYTES_MAX: u64 = 4096;
+
+pub(crate) fn run(typed: DashboardArgs, _started_at: Instant) -> Result<(), Failure> {
+    logs::start(Level::Error);
+    let account = typed.account.resolve_with(&typed.names)?;
+    let token = typed.token_file.as_ref().map(read_token).transpose()?;
+    block_on(serve(typed, account, token))
+}
+
+async fn serve(typed: DashboardArgs, account: Account, token: Option<String>) -> Result<(), Failure> {
+    let mut signals = Signals::listen()?;
+    let connection = account.connect().await?;
+    let mut options = DashboardOptions::new(&account.database, &account.container)
+        .with_account(account.shown())
+        .with_read_only(typed.read_only);
+    options.token = token;
+    options.counters = answering_counters(&account).await;
+    let socket = match typed.address {
+        Some(address) => bind(address).await?,
+        None => bind_first_free(IpAddr::from(Ipv4Addr::LOCALHOST)).await?,
+    };
+    let dashboard = Dashboard::start(socket, connection.client.clone(), options).map_err(Failure::runtime)?;
+    print(&told(&dashboard, &account))?;
+    signals.next().await;
+    drop(dashboard);
+    connection.close().await;
+    Ok(())
+}
+
+/// The counters of the server, if it has them. An account of Azure is asked once and then left alone.
+async fn answering_counters(account: &Account) -> Option<perihelion_dashboard::ReadCounters> {
+    let read = counters(Management::of(account).ok()?);
+    read().await.is_ok().then_some(read)
+}
+
+/// What a person needs to open it. The token is behind a #, so that no server or proxy sees it.
+fn told(dashboard: &Dashboard, account: &Account) -> String {
+    let address = dashboard.address();
+    let host = match address.ip().is_unspecified() {
+        true => format!("localhost:{}", address.port()),
+        false => address.to_string(),
+    };
+    let workflows = format!("{}/{} on {}", account.database, account.container, account.described());
+    let mut text = format!("Dashboard  http://{host}/\nWorkflows  {}\n", shown(&workflows));
+    if let Some(token) = dashboard.made_token() {
+        text.push_str(&format!("Token      {token}\nSign in    http://{host}/#{token}\n"));
+    }
+    text
+}
+
+fn read_token(path: &PathBuf) -> Result<String, Failure> {
+    use std::io::Read;
+    let mut text = String::new();
+    let read =
+        std::fs::File::open(path).and_then(|file| file.take(TOKEN_BYTES_MAX).read_to_string(&mut text));
+    read.map_err(|error| {
+        Failure::usage(format!("the token file {}: {error}", path.display()), "check --token-file")
+    })?;
+    Ok(text.trim().to_owned())
+}

@@ -1,0 +1,229 @@
+//! The first checks of `perihelion doctor`: one signed read of the account document, without the
+//! driver. The answer shows whether the endpoint is reached, the certificate, the difference of the
+//! clocks (also if the key is refused), whether the key is right, and the account's consistency.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use duroxide_cdb::Check;
+use http::Method;
+use http::header::DATE;
+use perihelion_driver::transport::HttpOptions;
+use perihelion_wire::date;
+use perihelion_wire::signature::EMULATOR_KEY;
+use perihelion_wire::transport::{Endpoint, FailureKind, Response};
+use serde_json::Value;
+
+use crate::account::{Account, RawConnection, RawFailure, RawRequest};
+use crate::exit::Failure;
+
+/// A difference of the clocks that needs no attention. It includes the time of the request, and
+/// the service tells whole seconds.
+const SKEW_SECONDS_OK: u64 = 30;
+
+/// The service refuses a request whose date differs more than this from its own clock.
+const SKEW_SECONDS_MAX: u64 = 15 * 60;
+
+/// The levels of consistency that a provider can run with.
+const CONSISTENCIES: [&str; 3] = ["Session", "BoundedStaleness", "Strong"];
+
+/// The answer to the probe.
+struct Answer {
+    response: Response,
+    took: Duration,
+    /// This machine's time half way between request and answer, in seconds since 1970.
+    local_seconds: u64,
+}
+
+/// Sends the probe and judges its answer. The last check is a problem if the account cannot be used.
+pub(super) async fn run(account: &Account, key: Option<&str>) -> Result<Vec<Check>, Failure> {
+    let is_emulator_key = key == Some(EMULATOR_KEY);
+    // As the client: the emulators' key is published, so clear text reveals no secret.
+    let options = HttpOptions::default()
+        .with_allow_cleartext(is_emulator_key)
+        .with_accept_unknown_loopback_certificates(is_emulator_key);
+    let connection = RawConnection::new(account, key, options)?;
+    let endpoint = connection.endpoint.clone();
+    let answer = match send(&connection).await {
+        Ok(answer) => answer,
+        Err(failure) => return Ok(unreachable(&endpoint, &failure)),
+    };
+    let mut checks = vec![
+        Check::ok("endpoint", format!("{endpoint} answers in {:.1} ms", answer.took.as_secs_f64() * 1000.0)),
+        transport_security(&endpoint, is_emulator_key),
+        clock(&answer),
+        credential(&answer, key),
+    ];
+    if answer.response.status().is_success() {
+        checks.push(consistency(&answer.response));
+    }
+    Ok(checks)
+}
+
+async fn send(connection: &RawConnection) -> Result<Answer, RawFailure> {
+    let started = Instant::now();
+    let request = RawRequest { method: Method::GET, path: "/", signed: ("", ""), body: String::new() };
+    let response = connection.send(request).await?;
+    let took = started.elapsed();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Ok(Answer { response, took, local_seconds: now.saturating_sub(took / 2).as_secs() })
+}
+
+/// The checks of an endpoint that does not answer.
+fn unreachable(endpoint: &Endpoint, failure: &RawFailure) -> Vec<Check> {
+    let kind = match failure {
+        RawFailure::NoAnswer(failure) => failure.kind,
+        RawFailure::Path => FailureKind::Protocol,
+    };
+    let text = match failure {
+        RawFailure::NoAnswer(failure) => failure.to_string(),
+        RawFailure::Path => failure.to_string(),
+    };
+    let advice = match kind {
+        FailureKind::Connect => {
+            "Check the name and the port of the endpoint, the firewall, and that the server runs"
+        }
+        FailureKind::Tls => {
+            let reached = Check::ok("endpoint", format!("{endpoint} is reached"));
+            let advice = "Set SSL_CERT_FILE to the authority that signed the certificate; `perihelion cert ca` \
+                          prints that of our server";
+            return vec![reached, Check::problem("TLS", text, advice)];
+        }
+        FailureKind::Closed | FailureKind::Protocol => {
+            "The program at this endpoint is not a Cosmos DB account. Check the port, and http or https"
+        }
+        FailureKind::Timeout => {
+            "The endpoint takes connections but does not answer. Check proxies, and try again"
+        }
+    };
+    vec![Check::problem("endpoint", text, advice)]
+}
+
+fn transport_security(endpoint: &Endpoint, is_emulator_key: bool) -> Check {
+    match (endpoint.is_tls(), endpoint.is_loopback()) {
+        (true, true) if is_emulator_key => {
+            Check::ok("TLS", "on; the certificate is not checked on this machine with the emulators' key")
+        }
+        (true, _) => Check::ok("TLS", "on, the certificate is trusted"),
+        (false, true) => Check::ok("TLS", "off, and the endpoint is on this machine"),
+        (false, false) => Check::warning(
+            "TLS",
+            "off: everyone on the way can read and change requests",
+            "Use https; servers of ours answer both on one port",
+        ),
+    }
+}
+
+fn clock(answer: &Answer) -> Check {
+    let header = answer.response.headers().get(DATE).and_then(|value| value.to_str().ok());
+    let Some(service_seconds) = header.and_then(date::parse) else {
+        return Check::warning(
+            "clock",
+            "the answer has no date",
+            "Check that no proxy removes the header Date",
+        );
+    };
+    // The service tells whole seconds, and may have looked at its clock at any time meanwhile.
+    let tolerance_seconds = 2 + answer.took.as_secs();
+    match answer.local_seconds.abs_diff(service_seconds) <= tolerance_seconds {
+        true => Check::ok("clock", "agrees with that of the service"),
+        false => judge_clock(answer.local_seconds, service_seconds),
+    }
+}
+
+/// Judges the difference between this machine's clock and that of the service.
+fn judge_clock(local_seconds: u64, service_seconds: u64) -> Check {
+    let skew = local_seconds.abs_diff(service_seconds);
+    let direction = if local_seconds < service_seconds { "behind" } else { "ahead of" };
+    let finding = format!("this machine's clock is {skew} s {direction} the service's");
+    match skew {
+        skew if skew <= SKEW_SECONDS_OK => Check::ok("clock", finding),
+        skew if skew <= SKEW_SECONDS_MAX => Check::warning(
+            "clock",
+            finding,
+            "Set the clock (NTP): the service refuses requests whose date is 15 minutes off",
+        ),
+        _ => Check::problem(
+            "clock",
+            format!("{finding}: it refuses dates that are more than 15 minutes off"),
+            "Set the clock (NTP)",
+        ),
+    }
+}
+
+fn credential(answer: &Answer, key: Option<&str>) -> Check {
+    let subject = "credential";
+    let body = String::from_utf8_lossy(answer.response.body());
+    let is_key_off = body.contains("Local Authorization is disabled");
+    match answer.response.status().as_u16() {
+        200 if key == Some(EMULATOR_KEY) => Check::ok(subject, "the emulators' well-known key"),
+        200 => Check::ok(subject, "the key is right"),
+        401 | 403 if is_key_off => Check::problem(
+            subject,
+            "the account accepts Entra ID only: keys are off (disableLocalAuth)",
+            "Programs use Credential::azure (docs/azure.md); this command has only keys",
+        ),
+        401 if key.is_none() => Check::problem(
+            subject,
+            "no key is given",
+            "Set COSMOS_KEY or --key-file. For Entra ID, which this command does not have, see docs/azure.md",
+        ),
+        401 => Check::problem(
+            subject,
+            "the account refuses the key",
+            "Check that the key belongs to this account and was not regenerated",
+        ),
+        403 => Check::problem(
+            subject,
+            "the account refuses this key or this machine (403)",
+            "Check the clock above, the account's firewall and its private endpoints",
+        ),
+        404 => Check::problem(
+            subject,
+            "the server at this endpoint is not a Cosmos DB account (404)",
+            "Check the endpoint",
+        ),
+        status => Check::problem(subject, format!("the account answers {status}"), "Try again later"),
+    }
+}
+
+fn consistency(response: &Response) -> Check {
+    let document: Value = serde_json::from_slice(response.body()).unwrap_or_default();
+    let subject = "consistency";
+    match document["userConsistencyPolicy"]["defaultConsistencyLevel"].as_str() {
+        Some(level) if CONSISTENCIES.contains(&level) => Check::ok(subject, level),
+        Some(level) => Check::warning(
+            subject,
+            format!("{level}: a process may read a state that is behind, and then loses its turn"),
+            "Set the account's default consistency to Session",
+        ),
+        None => Check::problem(
+            subject,
+            "the answer is not the document of an account",
+            "Check the endpoint: another program answers there",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use duroxide_cdb::CheckResult;
+
+    use super::*;
+
+    #[test]
+    fn a_skewed_clock_is_a_warning_and_beyond_fifteen_minutes_a_problem() {
+        let now = 1_800_000_000;
+        for (skew, result) in [
+            (0, CheckResult::Ok),
+            (30, CheckResult::Ok),
+            (31, CheckResult::Warning),
+            (900, CheckResult::Warning),
+            (901, CheckResult::Problem),
+        ] {
+            assert_eq!(judge_clock(now + skew, now).result, result, "{skew} s ahead");
+            assert_eq!(judge_clock(now, now + skew).result, result, "{skew} s behind");
+        }
+        assert!(judge_clock(now, now + 60).finding.contains("60 s behind"));
+        assert!(judge_clock(now + 60, now).finding.contains("60 s ahead of"));
+    }
+}

@@ -1,0 +1,92 @@
+//! What `dev` runs in the process of its server: the dashboard, and a demo with live orders. Both
+//! are clients of the server over its socket, as other programs are. The server runs also if one of
+//! them cannot start, which is told on standard error.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use perihelion_client::{Client, Credential};
+use perihelion_dashboard::{Dashboard, DashboardOptions};
+use perihelion_server::Server;
+use perihelion_wire::transport::Endpoint;
+
+use super::Extras;
+use crate::commands::demo::Traffic;
+use crate::dashboard::{bind_first_free, counters};
+use crate::exit::Failure;
+use crate::management::Management;
+use crate::settings::Settings;
+
+/// The database and the container that the provider uses unless it is told otherwise.
+const WORKFLOWS: &str = "duroxide";
+
+/// What runs beside the server.
+#[derive(Default)]
+pub(super) struct Beside {
+    pub(super) dashboard: Option<Dashboard>,
+    demo: Option<Traffic>,
+}
+
+impl Beside {
+    pub(super) async fn start(settings: &Settings, extras: Extras, server: &Server) -> Beside {
+        let mut beside = Beside::default();
+        if !extras.dashboard && !extras.demo {
+            return beside;
+        }
+        let url = format!("http://{}/", reachable(server.local_addr()));
+        let key = settings.options.keys.primary.reveal();
+        let client = match connect(&url, &key).await {
+            Ok(client) => client,
+            Err(failure) => {
+                eprintln!("perihelion: the dashboard does not start: {}", failure.message());
+                return beside;
+            }
+        };
+        if extras.dashboard {
+            match dashboard(&url, settings, client.clone()).await {
+                Ok(dashboard) => {
+                    server.set_explorer(format!("http://{}/", dashboard.address()));
+                    beside.dashboard = Some(dashboard);
+                }
+                Err(failure) => eprintln!("perihelion: the dashboard does not start: {}", failure.message()),
+            }
+        }
+        if extras.demo {
+            match Traffic::start(client).await {
+                Ok(traffic) => beside.demo = Some(traffic),
+                Err(failure) => eprintln!("perihelion: the demo does not start: {}", failure.message()),
+            }
+        }
+        beside
+    }
+
+    /// Ends the demo and closes the dashboard, before the server drains.
+    pub(super) async fn stop(self) {
+        drop(self.dashboard);
+        if let Some(demo) = self.demo {
+            demo.stop().await;
+        }
+    }
+}
+
+async fn connect(url: &str, key: &str) -> Result<Client, Failure> {
+    let credential = Credential::key(key).map_err(Failure::runtime)?;
+    Client::with_credential(url, credential).await.map_err(Failure::runtime)
+}
+
+async fn dashboard(url: &str, settings: &Settings, client: Client) -> Result<Dashboard, Failure> {
+    let endpoint = Endpoint::parse(url).map_err(Failure::runtime)?;
+    let management = Management::new(endpoint, settings.options.keys.primary.clone(), url.to_owned())?;
+    let options = DashboardOptions::new(WORKFLOWS, WORKFLOWS)
+        .with_account(url.trim_end_matches('/'))
+        .with_counters(counters(management));
+    let socket = bind_first_free(IpAddr::from(Ipv4Addr::LOCALHOST)).await?;
+    Dashboard::start(socket, client, options).map_err(Failure::runtime)
+}
+
+/// The address by which this process reaches its own listener.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    match address.ip().is_unspecified() {
+        true => SocketAddr::from((Ipv4Addr::LOCALHOST, address.port())),
+        false => address,
+    }
+}

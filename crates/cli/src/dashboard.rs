@@ -1,0 +1,48 @@
+//! What `dashboard` and `dev` share: the port of the dashboard, and the counters for its charts.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use http::Method;
+use perihelion_dashboard::ReadCounters;
+use tokio::net::TcpListener;
+
+use crate::exit::Failure;
+use crate::management::Management;
+
+/// The port of the dashboard: the one after the server's.
+pub(crate) const PORT: u16 = 8082;
+
+/// How many ports are tried, [`PORT`] first. Each development server beside this one takes one.
+const PORTS_MAX: u16 = 20;
+
+/// A socket on the dashboard's port or the next free one, or on any free port if all are taken.
+pub(crate) async fn bind_first_free(ip: IpAddr) -> Result<TcpListener, Failure> {
+    for port in PORT..PORT + PORTS_MAX {
+        if let Ok(socket) = TcpListener::bind(SocketAddr::new(ip, port)).await {
+            return Ok(socket);
+        }
+    }
+    bind(SocketAddr::new(ip, 0)).await
+}
+
+pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|error| {
+        Failure::runtime(format!("the dashboard cannot listen on {address}: {error}"))
+            .with_advice("choose another address with --address")
+    })
+}
+
+/// Reads the counters of a server.
+pub(crate) fn counters(management: Management) -> ReadCounters {
+    let management = Arc::new(management);
+    Arc::new(move || {
+        let management = Arc::clone(&management);
+        Box::pin(async move {
+            let read = management.send(Method::GET, "counters", String::new()).await;
+            let text = read.map_err(|failure| failure.message().to_owned())?;
+            serde_json::from_str(&text).map_err(|error| error.to_string())
+        })
+    })
+}

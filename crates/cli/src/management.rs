@@ -1,0 +1,48 @@
+//! `Management`: signed requests to the management interface of a server.
+//!
+//! The interface answers unsigned requests only from the machine on which the server runs. A
+//! signed request works from everywhere, also through the published port of a container.
+
+use http::Method;
+use perihelion_wire::signature::MasterKey;
+use perihelion_wire::transport::Endpoint;
+
+use crate::account::{Account, RawConnection, RawFailure, RawRequest};
+use crate::exit::Failure;
+
+/// A server whose management interface is used.
+pub(crate) struct Management {
+    connection: RawConnection,
+    /// The account, for messages.
+    shown: String,
+}
+
+impl Management {
+    /// The server of an account. Without a key requests are signed with the emulators' key.
+    pub(crate) fn of(account: &Account) -> Result<Management, Failure> {
+        Ok(Management { connection: RawConnection::to_management(account)?, shown: account.shown() })
+    }
+
+    pub(crate) fn new(endpoint: Endpoint, key: MasterKey, shown: String) -> Result<Management, Failure> {
+        Ok(Management { connection: RawConnection::to_management_of(endpoint, key)?, shown })
+    }
+
+    /// Sends a request and returns the body of its answer. `path` is what follows `/_perihelion/`.
+    pub(crate) async fn send(&self, method: Method, path: &str, body: String) -> Result<String, Failure> {
+        let path = path.trim_matches('/');
+        let path = format!("/_perihelion/{}", path.strip_prefix("_perihelion/").unwrap_or(path));
+        let shown = format!("{method} {path} on {}", self.shown);
+        let request = RawRequest::management(method, &path, body);
+        let response = self.connection.send(request).await.map_err(|failure| match failure {
+            RawFailure::Path => {
+                Failure::usage(format!("{path:?} is not a path"), "write it like regions/offline")
+            }
+            RawFailure::NoAnswer(_) => Failure::runtime(format!("{shown}: {failure}")),
+        })?;
+        let (status, body) = (response.status(), String::from_utf8_lossy(response.body()));
+        match status.is_success() {
+            true => Ok(body.into_owned()),
+            false => Err(Failure::runtime(format!("{shown}: {status}: {body}"))),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Tests of the dashboard as a program: beside the server of `dev`, and by itself.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::process::Stdio;
+
+use perihelion_testkit::ScratchDirectory;
+
+use crate::program::{RunningServer, command, get, run, text};
+
+/// The address in a line such as `Dashboard  http://127.0.0.1:8082/`.
+fn address(output: &str) -> Option<String> {
+    let line = output.lines().find(|line| line.trim_start().starts_with("Dashboard "))?;
+    Some(line.split("http://").nth(1)?.trim_end_matches('/').to_owned())
+}
+
+fn page(address: &str) -> String {
+    get(TcpStream::connect(address).expect("the dashboard listens"), "/workflows")
+}
+
+#[test]
+fn dev_starts_a_dashboard_and_leads_the_explorer_to_it() {
+    let scratch = ScratchDirectory::new();
+    let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
+    let dashboard = address(&server.banner()).expect("an address");
+    let answer = page(&dashboard);
+    // There are no workflows yet, and the page says so.
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("duroxide/duroxide"), "{answer}");
+    for path in ["/_explorer", "/_explorer/index.html"] {
+        let answer = get(server.connect(), path);
+        assert!(answer.starts_with("HTTP/1.1 307 "), "{answer}");
+        assert!(answer.contains(&format!("location: http://{dashboard}/")), "{answer}");
+    }
+}
+
+#[test]
+fn two_servers_have_two_dashboards_and_none_if_it_is_not_wanted() {
+    let scratch = ScratchDirectory::new();
+    let start = |more: &[&str]| {
+        RunningServer::start(&mut command(&scratch, &[&["dev", "--port", "0"], more].concat()))
+    };
+    let [one, two] = [start(&[]), start(&[])];
+    assert_ne!(address(&one.banner()), address(&two.banner()));
+    let without = start(&["--no-dashboard"]);
+    assert_eq!(address(&without.banner()), None);
+    assert!(get(without.connect(), "/_explorer/index.html").starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
+fn the_dashboard_of_any_account_prints_its_address_and_never_a_key() {
+    let scratch = ScratchDirectory::new();
+    let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0", "--no-dashboard"]));
+    let endpoint = format!("http://127.0.0.1:{}/", server.port());
+    let mut child = command(&scratch, &["dashboard", "--endpoint", &endpoint, "--address", "0.0.0.0:0"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut lines = BufReader::new(child.stdout.take().expect("standard output is piped")).lines();
+    let output: Vec<String> = lines.by_ref().take(4).map(|line| line.expect("a line")).collect();
+    let output = output.join("\n");
+    let address = address(&output).expect("an address").replace("localhost", "127.0.0.1");
+    assert!(page(&address).starts_with("HTTP/1.1 401 "), "beyond loopback a token is needed");
+    assert!(output.contains("Token      ") && output.contains("duroxide/duroxide on "), "{output}");
+    assert!(!output.contains("C2y6yDjf5"), "{output}");
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+}
+
+#[test]
+fn a_dashboard_that_cannot_start_says_why() {
+    let refused = |arguments: &[&str], code: i32, words: &str| {
+        let output = run(&[&["dashboard"], arguments].concat());
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{errors}");
+        assert!(errors.contains(words), "{errors}");
+    };
+    refused(&["--endpoint", "http://127.0.0.1:1/"], 1, "cannot connect to the account http://127.0.0.1:1");
+    refused(&["--token-file", "/nowhere/at/all"], 2, "the token file /nowhere/at/all");
+    refused(&["--address", "localhost"], 2, "--address");
+}

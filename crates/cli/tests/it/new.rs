@@ -1,0 +1,94 @@
+//! `perihelion new` writes a project that builds and runs.
+//!
+//! The worker of the template is compiled into this binary, so it costs no build of its own: the
+//! test runs this binary again as the worker. That the project's own Cargo.toml resolves is checked
+//! with `cargo tree`.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use perihelion_testkit::ScratchDirectory;
+
+use crate::program::{RunningServer, TIMEOUT, command, text};
+
+mod app {
+    include!(concat!(env!("CARGO_MANIFEST_DIR"), "/templates/app/main.rs"));
+
+    pub(super) fn start() {
+        main().expect("the worker ends well");
+    }
+}
+
+#[test]
+#[ignore = "the worker of the test below, which runs it as a process"]
+fn the_worker_of_the_template() {
+    app::start();
+}
+
+/// Ends the worker when the test ends.
+struct Worker(std::process::Child);
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start_worker(endpoint: &str) -> Worker {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command
+        .args(["--exact", "new::the_worker_of_the_template", "--ignored"])
+        .env("COSMOS_ENDPOINT", endpoint);
+    Worker(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the worker starts"))
+}
+
+#[test]
+fn the_project_runs_against_dev_and_survives_a_kill() {
+    let scratch = ScratchDirectory::new();
+    let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
+    let endpoint = format!("http://127.0.0.1:{}/", server.port());
+    let run = |arguments: &[&str]| {
+        let mut command = command(&scratch, arguments);
+        let output = command.env("COSMOS_ENDPOINT", &endpoint).output().expect("the binary runs");
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let worker = start_worker(&endpoint);
+    let wait_for = |arguments: &[&str], word: &str| {
+        let deadline = Instant::now() + TIMEOUT;
+        while !run(arguments).contains(word) {
+            assert!(Instant::now() < deadline, "{arguments:?} never shows {word}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    // The worker creates the container when it starts.
+    wait_for(&["container", "list"], "duroxide");
+    run(&["workflow", "start", "order", "--id", "order-1", "--input", "lamp"]);
+    wait_for(&["workflow", "describe", "order-1"], "waits for payment");
+    drop(worker);
+    run(&["workflow", "raise", "order-1", "paid", "card"]);
+    let _worker = start_worker(&endpoint);
+    let output = run(&["workflow", "wait", "order-1", "--timeout", "30s"]);
+    assert_eq!(output, "lamp is reserved, paid with card\n");
+}
+
+#[test]
+fn the_project_is_one_that_cargo_resolves() {
+    let scratch = ScratchDirectory::new();
+    let directory = scratch.path().join("my-app");
+    let output = command(&scratch, &["new", &directory.display().to_string()]).output().expect("it runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    // With the versions of this repository nothing has to be downloaded.
+    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
+    std::fs::copy(lock, directory.join("Cargo.lock")).expect("the lock file");
+    let mut tree = Command::new(env!("CARGO"));
+    tree.args(["tree", "--offline", "--depth", "1", "--prefix", "none"]).current_dir(&directory);
+    let output = tree.output().expect("cargo runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let packages = text(&output.stdout);
+    for name in ["my-app v0.1.0 ", "duroxide v0.1.32", "duroxide-cdb v0.1.11 ", "tokio v1."] {
+        assert!(packages.lines().any(|line| line.starts_with(name)), "{name} is not in\n{packages}");
+    }
+}

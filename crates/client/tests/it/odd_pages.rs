@@ -1,0 +1,178 @@
+//! Pages whose continuation tokens and etags no well-behaved service sends: empty ones, ones that
+//! are not ASCII, and ones that never lead to an end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method};
+use perihelion_client::{ChangeFeedOptions, Client, Container, ContainerProperties, ErrorKind, Query};
+use perihelion_server::{EmbeddedOptions, InProcess};
+use perihelion_testkit::TestServer;
+use perihelion_wire::headers;
+use perihelion_wire::transport::{Failure, Request, Response, Transport};
+use serde_json::{Value, json};
+
+/// Changes a page of documents. The number counts the pages.
+type Change = fn(u64, &mut Response);
+
+/// Changes the answers to queries and change feeds of documents, and the pages of ranges.
+struct OddPages {
+    server: InProcess,
+    change: Change,
+    is_for_ranges: bool,
+    pages: Arc<AtomicU64>,
+}
+
+impl Transport for OddPages {
+    async fn send(&self, mut request: Request) -> Result<Response, Failure> {
+        let is_feed = request.method == Method::GET && request.target.path().ends_with("/docs");
+        let is_query = request.headers.get("x-ms-documentdb-isquery").is_some()
+            || request
+                .headers
+                .get(headers::CONTENT_TYPE)
+                .is_some_and(|kind| kind == "application/query+json");
+        let is_ranges = request.target.path().ends_with("/pkranges");
+        // The server does not know the tokens, so it gives the first page again.
+        request.headers.remove(headers::CONTINUATION);
+        let mut response = self.server.send(request).await?;
+        if is_ranges == self.is_for_ranges && (is_ranges || is_feed || is_query) {
+            (self.change)(self.pages.fetch_add(1, Ordering::Relaxed), &mut response);
+        }
+        Ok(response)
+    }
+}
+
+/// A container with a document in each of some partitions, and the number of pages that were read.
+async fn orders(change: Change) -> (TestServer, Container, Arc<AtomicU64>) {
+    let (server, orders, pages) = empty_orders(change, false).await;
+    for n in 0..8 {
+        let key = format!("key-{n}");
+        orders.create(key.as_str(), &json!({"id": n.to_string(), "pk": key, "n": n})).await.unwrap();
+    }
+    (server, orders, pages)
+}
+
+/// An empty container. The change is for pages of ranges, or for pages of documents.
+async fn empty_orders(change: Change, is_for_ranges: bool) -> (TestServer, Container, Arc<AtomicU64>) {
+    let server = TestServer::in_process(EmbeddedOptions::default().with_partitions(2)).await;
+    let pages = Arc::new(AtomicU64::new(0));
+    let transport =
+        OddPages { server: server.embedded().transport(), change, is_for_ranges, pages: Arc::clone(&pages) };
+    let client = Client::over(&server.endpoint(), transport).await.unwrap();
+    let shop = client.create_database_if_missing("shop").await.unwrap();
+    let orders = shop.create_container_if_missing(&ContainerProperties::new("orders", "/pk")).await.unwrap();
+    (server, orders, pages)
+}
+
+fn in_partition() -> Query {
+    Query::new("SELECT * FROM c").in_partition("key-1")
+}
+
+fn merged() -> Query {
+    Query::new("SELECT * FROM c ORDER BY c.n")
+}
+
+fn set_continuation(response: &mut Response, token: HeaderValue) {
+    response.headers_mut().insert(headers::CONTINUATION, token);
+}
+
+fn without_rows(response: &mut Response) {
+    *response.body_mut() = Bytes::from_static(br#"{"Documents":[],"_count":0}"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_continuation_token_means_the_last_page() {
+    let (_server, orders, _) = orders(|_, page| set_continuation(page, HeaderValue::from_static(""))).await;
+    for (query, rows) in [(in_partition(), 1), (merged(), 8)] {
+        let all =
+            tokio::time::timeout(std::time::Duration::from_secs(60), orders.query::<Value>(query).collect());
+        assert_eq!(all.await.expect("the query ends").unwrap().len(), rows);
+    }
+    let wanted = (0..8).map(|n| (format!("key-{n}"), n.to_string()));
+    assert_eq!(orders.read_many::<Value>(wanted).await.unwrap().items.len(), 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_continuation_token_that_is_not_ascii_is_an_error_and_not_the_last_page() {
+    let (_server, orders, _) =
+        orders(|_, page| set_continuation(page, HeaderValue::from_bytes(b"t\xc3\xa4").unwrap())).await;
+    for query in [in_partition(), merged()] {
+        let error = orders.query::<Value>(query).collect().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Answer, "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_without_rows_that_never_end_are_an_error() {
+    let change: Change = |number, page| {
+        without_rows(page);
+        set_continuation(page, HeaderValue::from(number % 3));
+    };
+    let (_server, orders, pages) = orders(change).await;
+    for query in [in_partition(), merged()] {
+        pages.store(0, Ordering::Relaxed);
+        let mut rows = orders.query::<Value>(query);
+        let error = rows.next_page().await.unwrap_err();
+        assert!(error.message().contains("10000 pages"), "{error}");
+        let count = pages.load(Ordering::Relaxed);
+        assert!((10_000..10_010).contains(&count), "{count}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_feed_whose_empty_pages_never_end_is_an_error() {
+    let change: Change = |number, page| {
+        without_rows(page);
+        *page.status_mut() = http::StatusCode::OK;
+        page.headers_mut().insert(headers::ETAG, HeaderValue::from_str(&format!("\"{number}\"")).unwrap());
+    };
+    let (_server, orders, _) = orders(change).await;
+    let mut feed = orders.change_feed::<Value>(ChangeFeedOptions::from_beginning());
+    let error = feed.next_page().await.unwrap_err();
+    assert!(error.message().contains("10000 pages"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_of_a_change_feed_with_an_empty_etag_is_an_error() {
+    let change: Change =
+        |_, page| drop(page.headers_mut().insert(headers::ETAG, HeaderValue::from_static("")));
+    let (_server, orders, _) = orders(change).await;
+    let mut feed = orders.change_feed::<Value>(ChangeFeedOptions::from_beginning());
+    assert_eq!(feed.next_page().await.unwrap_err().kind(), ErrorKind::Answer);
+}
+
+const MEGABYTE: usize = 1 << 20;
+
+/// Adds white space to a page.
+fn enlarge(page: &mut Response, bytes: usize) {
+    let mut body = page.body().to_vec();
+    body.resize(body.len() + bytes, b' ');
+    *page.body_mut() = body.into();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_feed_of_ranges_does_not_use_up_the_memory() {
+    let change: Change = |number, page| {
+        enlarge(page, 4 * MEGABYTE);
+        *page.status_mut() = http::StatusCode::OK;
+        page.headers_mut().insert(headers::ETAG, HeaderValue::from(number));
+    };
+    let (_server, orders, pages) = empty_orders(change, true).await;
+    let error = orders.read::<Value>("k", "1").await.unwrap_err();
+    assert!(error.message().contains("bytes"), "{error}");
+    assert!(pages.load(Ordering::Relaxed) < 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_of_many_documents_does_not_use_up_the_memory() {
+    let change: Change = |number, page| {
+        enlarge(page, 4 * MEGABYTE);
+        set_continuation(page, HeaderValue::from(number));
+    };
+    let (_server, orders, pages) = orders(change).await;
+    let wanted = (0..8).map(|n| (format!("key-{n}"), n.to_string()));
+    let error = orders.read_many::<Value>(wanted).await.unwrap_err();
+    assert!(error.message().contains("bytes"), "{error}");
+    assert!(pages.load(Ordering::Relaxed) < 40);
+}

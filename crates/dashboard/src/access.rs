@@ -1,0 +1,283 @@
+//! Who may use the dashboard. Four checks, each against another way in:
+//!
+//! - *Host.* A dashboard on loopback answers only requests that name a loopback host. Otherwise a
+//!   page of an attacker whose name suddenly leads to 127.0.0.1 could read it (DNS rebinding). With a
+//!   token there is no need: the browser has no cookie for the attacker's name.
+//! - *Site.* A browser tells where a request comes from. A request from another site may only open
+//!   a page; it may not load it as an image, a script or a frame.
+//! - *Token.* If there is a token, a request needs the session cookie that the login form gives
+//!   for it. Browsers do not send the cookie with requests of other sites.
+//! - *Form.* A POST needs the origin of the dashboard itself and the form token that only its own
+//!   pages contain. With a token the origin may have another port than the `Host`, because a proxy
+//!   with TLS listens on its own port.
+//!
+//! The checks are pure functions of the request and of the secrets.
+
+mod secret;
+mod wrong_logins;
+
+use std::time::Duration;
+
+use http::Method;
+use tokio::time::Instant;
+
+pub(crate) use secret::Secret;
+
+use self::wrong_logins::WrongLogins;
+use crate::http::Request;
+
+/// The secrets of a dashboard, made at its start.
+#[derive(Debug)]
+pub(crate) struct Access {
+    /// Whether only this machine can reach the dashboard.
+    is_loopback: bool,
+    /// What a person types into the login form; `None` if no login is needed.
+    token: Option<Secret>,
+    /// The value of the session cookie.
+    session: Secret,
+    /// The token in every form of a page.
+    form: Secret,
+    /// The token in the login form. Strangers see it, so it is another one.
+    login_form: Secret,
+    /// The name of the session cookie. Cookies do not know ports, so the name has it.
+    cookie_name: String,
+    wrong_logins: WrongLogins,
+}
+
+/// Why a request is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The host is not this machine.
+    ForeignHost,
+    /// Another site sent it.
+    ForeignSite,
+    /// The session cookie is missing.
+    NoSession,
+    /// The form was not made by this dashboard.
+    ForeignForm,
+}
+
+impl Refusal {
+    /// What a person reads, with what to do.
+    pub(crate) fn message(self) -> &'static str {
+        match self {
+            Refusal::ForeignHost => {
+                "This dashboard listens on loopback, and the address names another host. Open it as \
+                 http://127.0.0.1 or http://localhost with its port."
+            }
+            Refusal::ForeignSite => "Another site sent this request. Open the dashboard by its own address.",
+            Refusal::NoSession => "You are not signed in. Open the dashboard and sign in with its token.",
+            Refusal::ForeignForm => {
+                "The form does not belong to this run of the dashboard. Go back, reload the page and try again."
+            }
+        }
+    }
+}
+
+impl Access {
+    pub(crate) fn new(
+        is_loopback: bool,
+        token: Option<Secret>,
+        port: u16,
+    ) -> Result<Access, getrandom::Error> {
+        Ok(Access {
+            is_loopback,
+            token,
+            session: Secret::random()?,
+            form: Secret::random()?,
+            login_form: Secret::random()?,
+            cookie_name: format!("perihelion-{port}"),
+            wrong_logins: WrongLogins::default(),
+        })
+    }
+
+    /// Checks a request without its form.
+    pub(crate) fn check(&self, request: &Request) -> Result<(), Refusal> {
+        self.check_host(request)?;
+        check_site(request)?;
+        if request.method != Method::GET && !self.is_own_origin(request) {
+            return Err(Refusal::ForeignForm);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_session(&self, request: &Request) -> Result<(), Refusal> {
+        let has_session = || request.cookie(&self.cookie_name).is_some_and(|value| self.session.is(value));
+        if self.token.is_none() || has_session() { Ok(()) } else { Err(Refusal::NoSession) }
+    }
+
+    /// Checks the token of a form that was sent.
+    pub(crate) fn check_form(&self, request: &Request) -> Result<(), Refusal> {
+        check_token(&self.form, request)
+    }
+
+    /// Checks the token of a login form that was sent.
+    pub(crate) fn check_login_form(&self, request: &Request) -> Result<(), Refusal> {
+        check_token(&self.login_form, request)
+    }
+
+    /// The token that the login form contains.
+    pub(crate) fn login_form_token(&self) -> &str {
+        self.login_form.reveal()
+    }
+
+    /// The cookie for a person whose login has the right token. A browser that came by HTTPS never
+    /// sends it without TLS.
+    pub(crate) fn sign_in(&self, request: &Request) -> Option<String> {
+        let typed = request.form.get("token").trim();
+        let is_right = self.token.as_ref().is_some_and(|token| token.is(typed));
+        let secure = if request.header("origin").starts_with("https://") { "; Secure" } else { "" };
+        let (name, session) = (&self.cookie_name, self.session.reveal());
+        is_right.then(|| format!("{name}={session}; Path=/; HttpOnly; SameSite=Strict{secure}"))
+    }
+
+    /// How long the answer to a login with a wrong token waits.
+    pub(crate) fn wait_after_wrong_login(&self, now: Instant) -> Duration {
+        self.wrong_logins.wait(now)
+    }
+
+    /// The token that forms contain.
+    pub(crate) fn form_token(&self) -> &str {
+        self.form.reveal()
+    }
+
+    fn check_host(&self, request: &Request) -> Result<(), Refusal> {
+        let host = host_of(request.header("host"));
+        let is_local = host == "localhost"
+            || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback());
+        if !self.is_loopback || self.token.is_some() || is_local { Ok(()) } else { Err(Refusal::ForeignHost) }
+    }
+
+    /// Whether the form comes from a page with the same host and, without a token, the same port.
+    fn is_own_origin(&self, request: &Request) -> bool {
+        let (origin, host) = (request.header("origin"), request.header("host"));
+        let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        let is_own = |authority: &str| match self.token {
+            Some(_) => host_of(authority) == host_of(host),
+            None => authority == host,
+        };
+        authority.is_some_and(|authority| !host_of(authority).is_empty() && is_own(authority))
+    }
+}
+
+fn check_token(token: &Secret, request: &Request) -> Result<(), Refusal> {
+    if token.is(request.form.get("form")) { Ok(()) } else { Err(Refusal::ForeignForm) }
+}
+
+/// The host of an authority, without its port and brackets.
+fn host_of(authority: &str) -> &str {
+    match authority.strip_prefix('[') {
+        Some(bracketed) => bracketed.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    }
+}
+
+/// Refuses what another site embeds. A person may follow a link to a page. Programs that are no
+/// browsers do not send these headers.
+fn check_site(request: &Request) -> Result<(), Refusal> {
+    let is_foreign = matches!(request.header("sec-fetch-site"), "cross-site" | "same-site");
+    let is_opened = request.method == Method::GET
+        && request.header("sec-fetch-mode") == "navigate"
+        && request.header("sec-fetch-dest") == "document";
+    if is_foreign && !is_opened { Err(Refusal::ForeignSite) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::Parameters;
+
+    fn request(method: Method, headers: &[(&'static str, &str)]) -> Request {
+        let headers = headers.iter().map(|(name, value)| {
+            (http::HeaderName::from_static(name), http::HeaderValue::from_str(value).unwrap())
+        });
+        Request { method, headers: headers.collect(), ..Request::default() }
+    }
+
+    fn check(method: Method, headers: &[(&'static str, &str)]) -> Result<(), Refusal> {
+        Access::new(true, None, 8082).unwrap().check(&request(method, headers))
+    }
+
+    #[test]
+    fn on_loopback_only_loopback_hosts_are_answered() {
+        for host in ["127.0.0.1:8082", "localhost:8082", "[::1]:8082", "127.9.9.9", "localhost"] {
+            assert_eq!(check(Method::GET, &[("host", host)]), Ok(()), "{host}");
+        }
+        for host in ["evil.example:8082", "", "127.0.0.1.evil.example", "localhost.evil", "[::2]:8082"] {
+            assert_eq!(check(Method::GET, &[("host", host)]), Err(Refusal::ForeignHost), "{host}");
+        }
+        let open = Access::new(false, Some(Secret::random().unwrap()), 8082).unwrap();
+        assert_eq!(open.check(&request(Method::GET, &[("host", "ops.example")])), Ok(()));
+    }
+
+    #[test]
+    fn a_form_needs_the_origin_of_the_dashboard() {
+        let host = ("host", "127.0.0.1:8082");
+        assert_eq!(check(Method::POST, &[host, ("origin", "http://127.0.0.1:8082")]), Ok(()));
+        for origin in
+            ["", "null", "http://evil.example", "http://127.0.0.1:9999", "http://", "ftp://127.0.0.1:8082"]
+        {
+            assert_eq!(
+                check(Method::POST, &[host, ("origin", origin)]),
+                Err(Refusal::ForeignForm),
+                "{origin}"
+            );
+        }
+    }
+
+    #[test]
+    fn with_a_token_a_proxy_with_tls_may_be_in_front() {
+        let access = Access::new(true, Some(Secret::random().unwrap()), 8082).unwrap();
+        let post = |host, origin| access.check(&request(Method::POST, &[("host", host), ("origin", origin)]));
+        assert_eq!(access.check(&request(Method::GET, &[("host", "ops.example")])), Ok(()));
+        assert_eq!(post("ops.example", "https://ops.example"), Ok(()));
+        assert_eq!(post("ops.example", "https://ops.example:8443"), Ok(()));
+        assert_eq!(post("ops.example:8082", "https://ops.example"), Ok(()));
+        for origin in
+            ["https://evil.example", "null", "", "https://", "https://:443", "https://ops.example.evil"]
+        {
+            assert_eq!(post("ops.example", origin), Err(Refusal::ForeignForm), "{origin}");
+        }
+        assert_eq!(post("", "https://"), Err(Refusal::ForeignForm));
+    }
+
+    #[test]
+    fn another_site_may_only_open_a_page() {
+        let host = ("host", "127.0.0.1:8082");
+        let with = |mode, dest| {
+            let fetch =
+                [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", mode), ("sec-fetch-dest", dest)];
+            check(Method::GET, &[&[host], fetch.as_slice()].concat())
+        };
+        assert_eq!(with("navigate", "document"), Ok(()));
+        assert_eq!(with("navigate", "iframe"), Err(Refusal::ForeignSite));
+        assert_eq!(with("no-cors", "image"), Err(Refusal::ForeignSite));
+        assert_eq!(with("cors", "empty"), Err(Refusal::ForeignSite));
+    }
+
+    #[test]
+    fn the_session_is_given_for_the_token_only() {
+        let token = Secret::random().unwrap();
+        let typed = token.reveal().to_owned();
+        let access = Access::new(false, Some(token), 8082).unwrap();
+        let sign_in = |typed: &str, origin: &str| {
+            let form = Parameters::parse(&format!("token={typed}"));
+            access.sign_in(&Request { form, ..request(Method::POST, &[("origin", origin)]) })
+        };
+        let origin = "http://127.0.0.1:8082";
+        assert_eq!(sign_in("wrong", origin), None);
+        assert_eq!(sign_in("", origin), None);
+        let cookie = sign_in(&format!("+{typed}%0A"), origin).expect("a cookie");
+        assert!(!cookie.contains("Secure"), "the dashboard speaks HTTP");
+        assert!(sign_in(&typed, "https://ops.example").expect("a cookie").ends_with("; Secure"));
+        let pair = cookie.split(';').next().unwrap();
+        assert!(!cookie.contains(&typed), "the cookie is not the token");
+        assert_eq!(access.check_session(&request(Method::GET, &[("cookie", pair)])), Ok(()));
+        let others = format!("a=b; {pair}");
+        assert_eq!(access.check_session(&request(Method::GET, &[("cookie", &others)])), Ok(()));
+        for cookie in ["", "perihelion-8082=", "perihelion-8082=x"] {
+            let checked = access.check_session(&request(Method::GET, &[("cookie", cookie)]));
+            assert_eq!(checked, Err(Refusal::NoSession));
+        }
+    }
+}

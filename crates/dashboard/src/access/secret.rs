@@ -1,0 +1,58 @@
+//! `Secret`: a random text, compared in a time that does not depend on where it differs.
+
+use std::fmt;
+
+/// The random bytes of a secret: more than anybody can guess.
+const RANDOM_BYTES: usize = 32;
+
+/// The shortest secret that a person may choose.
+const CHARS_MIN: usize = 16;
+
+/// A secret text of letters, digits and a few signs.
+#[derive(Clone)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    pub(crate) fn random() -> Result<Secret, getrandom::Error> {
+        let mut bytes = [0; RANDOM_BYTES];
+        getrandom::fill(&mut bytes)?;
+        Ok(Secret(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
+    }
+
+    /// A secret that a person chose; `None` if it is too short or has spaces.
+    pub(crate) fn chosen(text: &str) -> Option<Secret> {
+        let is_plain = text.chars().all(|character| character.is_ascii_graphic());
+        (text.len() >= CHARS_MIN && is_plain).then(|| Secret(text.to_owned()))
+    }
+
+    pub(crate) fn is(&self, other: &str) -> bool {
+        let (own, other) = (self.0.as_bytes(), other.as_bytes());
+        let difference = own.iter().zip(other).fold(0, |difference, (one, two)| difference | (one ^ two));
+        own.len() == other.len() && difference == 0
+    }
+
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_differ_and_equal_only_themselves() {
+        let [one, two] = [(); 2].map(|()| Secret::random().unwrap());
+        assert!(one.is(one.reveal()) && !one.is(two.reveal()));
+        assert!(!one.is("") && !one.is(&one.reveal()[1..]));
+        assert_eq!(one.reveal().len(), 64);
+        assert!(Secret::chosen("short").is_none() && Secret::chosen("with spaces in between it").is_none());
+        assert!(Secret::chosen("long-enough-for-a-token").is_some());
+    }
+}

@@ -1,0 +1,140 @@
+// The script of the dashboard. Pages work without it; it keeps a live page up to date, lets a
+// person pause that, and moves a token from the address into the login form.
+"use strict";
+
+(() => {
+  const live = document.getElementById("live");
+  const button = document.getElementById("live-state");
+  let source = null;
+  let isPaused = false;
+
+  // The address without the number of a notice, which is told once.
+  const address = new URL(location.href);
+  if (address.searchParams.has("notice")) {
+    address.searchParams.delete("notice");
+    history.replaceState(null, "", address);
+  }
+
+  const say = (text, state) => {
+    button.textContent = text;
+    button.dataset.state = state;
+    button.setAttribute("aria-pressed", String(isPaused));
+  };
+
+  const connect = () => {
+    if (source || isPaused || document.hidden) return;
+    say("Connecting", "waiting");
+    source = new EventSource(address.pathname + address.search);
+    source.onopen = () => say("Live", "on");
+    source.onerror = () => {
+      // A stream that was refused stays closed; one that broke connects again by itself.
+      const isClosed = source && source.readyState === EventSource.CLOSED;
+      say(isClosed ? "Not live" : "Reconnecting", "waiting");
+      if (isClosed) disconnect();
+    };
+    source.onmessage = (event) => show(event.data);
+  };
+
+  const disconnect = () => {
+    if (source) source.close();
+    source = null;
+  };
+
+  // Puts a new version of the page in place of the old one, node by node, so that focus, opened
+  // details and half-filled forms stay as they are.
+  const show = (html) => {
+    const selection = document.getSelection();
+    const isSelecting = selection && !selection.isCollapsed && live.contains(selection.anchorNode);
+    if (isSelecting) return;
+    const template = document.createElement("template");
+    template.innerHTML = html;
+    morphChildren(live, template.content);
+    live.dispatchEvent(new Event("updated"));
+  };
+
+  // By attributes: `form.id` would be the field with the name `id`.
+  const key = (node) =>
+    node.nodeType === Node.ELEMENT_NODE ? node.getAttribute("data-key") || node.getAttribute("id") || "" : "";
+
+  const isSame = (one, other) =>
+    one.nodeType === other.nodeType && one.nodeName === other.nodeName && key(one) === key(other);
+
+  const morph = (node, fresh) => {
+    if (node.nodeType === Node.TEXT_NODE) {
+      if (node.data !== fresh.data) node.data = fresh.data;
+      return;
+    }
+    if (node.nodeType !== Node.ELEMENT_NODE || node.isEqualNode(fresh)) return;
+    for (const { name } of [...node.attributes]) {
+      const isKept = name === "open" && node.nodeName === "DETAILS";
+      if (!fresh.hasAttribute(name) && !isKept) node.removeAttribute(name);
+    }
+    for (const { name, value } of fresh.attributes) {
+      if (node.getAttribute(name) !== value) node.setAttribute(name, value);
+    }
+    morphChildren(node, fresh);
+  };
+
+  const morphChildren = (parent, fresh) => {
+    const keyed = new Map();
+    for (const child of parent.childNodes) if (key(child)) keyed.set(key(child), child);
+    let place = parent.firstChild;
+    for (const child of [...fresh.childNodes]) {
+      let match = key(child) ? keyed.get(key(child)) : place;
+      if (match && !isSame(match, child)) match = null;
+      if (!match) {
+        parent.insertBefore(child, place);
+        continue;
+      }
+      if (match === place) place = place.nextSibling;
+      else parent.insertBefore(match, place);
+      morph(match, child);
+    }
+    while (place) {
+      const next = place.nextSibling;
+      place.remove();
+      place = next;
+    }
+  };
+
+  if (live && button && "live" in live.dataset) {
+    button.hidden = false;
+    button.addEventListener("click", () => {
+      isPaused = !isPaused;
+      if (isPaused) {
+        disconnect();
+        say("Paused", "off");
+      } else connect();
+    });
+    // A hidden page costs nothing.
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) disconnect();
+      else connect();
+    });
+    addEventListener("pagehide", disconnect);
+    addEventListener("pageshow", connect);
+    connect();
+  }
+
+  // A slash goes to the filter, as in many tools.
+  document.addEventListener("keydown", (event) => {
+    const isTyping = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.nodeName);
+    const filter = document.getElementById("filter");
+    if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey && filter) {
+      event.preventDefault();
+      filter.focus();
+    }
+  });
+
+  // The login link has the token behind a #, which browsers do not send. It leaves the address at once.
+  const login = document.getElementById("login");
+  if (login && location.hash.length > 1) {
+    login.elements.token.value = location.hash.slice(1);
+    history.replaceState(null, "", location.pathname);
+    login.submit();
+  }
+  // A person who is signed in already opened the link: the token is the name of no element.
+  if (!login && location.hash.length > 1 && !document.getElementById(location.hash.slice(1))) {
+    history.replaceState(null, "", location.pathname + location.search);
+  }
+})();

@@ -1,0 +1,174 @@
+//! Bulk actions: a deed for all workflows that a filter selects, in a task of its own, with its
+//! progress. A workflow is read again before the deed, and skipped if its status has changed since
+//! it was selected: time passes while a long job runs.
+
+mod job;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use duroxide_cdb::{CosmosDBProvider, ListOptions, ListedInstance};
+use tokio::task::JoinSet;
+
+pub(crate) use job::{Job, Progress};
+
+use crate::deeds::Deed;
+use crate::failure::Failure;
+
+/// The most workflows that one job changes.
+pub(crate) const SELECTED_MAX: usize = 10_000;
+
+/// How many workflows are changed at the same time. More would be throttled in a small container.
+const AT_ONCE: usize = 8;
+
+/// The most jobs that run at the same time.
+const RUNNING_MAX: usize = 2;
+
+/// The most jobs that are remembered.
+const JOBS_MAX: usize = 20;
+
+/// The size of a page of the selection.
+const PAGE_SIZE: u32 = 200;
+
+/// The jobs of this run of the dashboard, newest last.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs(Mutex<(u64, VecDeque<Arc<Job>>)>);
+
+impl Jobs {
+    pub(crate) fn all(&self) -> Vec<Arc<Job>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).1.iter().cloned().collect()
+    }
+
+    pub(crate) fn find(&self, number: u64) -> Option<Arc<Job>> {
+        self.all().into_iter().find(|job| job.number == number)
+    }
+
+    /// Asks all jobs to begin nothing more.
+    pub(crate) fn stop(&self) {
+        self.all().iter().for_each(|job| job.stop());
+    }
+
+    /// Begins a job and returns its number.
+    pub(crate) fn begin(
+        &self,
+        provider: CosmosDBProvider,
+        deed: Deed,
+        options: ListOptions,
+    ) -> Result<u64, Failure> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = known.1.iter().filter(|job| !job.progress().is_over).count();
+        if running >= RUNNING_MAX {
+            return Err(Failure::conflict(format!(
+                "{running} bulk actions run already. Wait for one of them."
+            )));
+        }
+        make_room(&mut known.1)?;
+        known.0 += 1;
+        let job = Arc::new(Job::new(known.0, deed, options.meaning()));
+        known.1.push_back(Arc::clone(&job));
+        let number = job.number;
+        drop(known);
+        tokio::spawn(run(provider, job, options));
+        Ok(number)
+    }
+}
+
+/// Forgets the oldest job that is over if there are too many. A job that runs stays, because a job
+/// that is forgotten cannot be stopped.
+fn make_room(jobs: &mut VecDeque<Arc<Job>>) -> Result<(), Failure> {
+    if jobs.len() < JOBS_MAX {
+        return Ok(());
+    }
+    let oldest = jobs.iter().position(|job| job.progress().is_over);
+    let oldest =
+        oldest.ok_or_else(|| Failure::conflict("Too many bulk actions run. Wait for one of them."))?;
+    jobs.remove(oldest);
+    Ok(())
+}
+
+async fn run(provider: CosmosDBProvider, job: Arc<Job>, options: ListOptions) {
+    let selected = select(&provider, &job, &options).await;
+    match selected {
+        Ok(rows) => apply(&provider, &job, rows).await,
+        Err(failure) => job.end(Some(failure.message)),
+    }
+}
+
+/// The workflows that the filter selects and the deed is for. They are read before the first is
+/// changed, because changes move workflows within the list.
+async fn select(
+    provider: &CosmosDBProvider,
+    job: &Job,
+    options: &ListOptions,
+) -> Result<Vec<ListedInstance>, Failure> {
+    let mut options = options.clone().with_page_size(PAGE_SIZE);
+    let mut rows = Vec::new();
+    while !job.is_stopped() {
+        let page = provider.list(&options).await?;
+        let (wanted, others): (Vec<_>, Vec<_>) =
+            page.instances.into_iter().partition(|row| job.deed.objection(row).is_none());
+        rows.extend(wanted);
+        let is_cut = rows.len() > SELECTED_MAX;
+        rows.truncate(SELECTED_MAX);
+        job.selected(rows.len(), others.len(), is_cut);
+        match page.continuation {
+            Some(next) if !is_cut => options = options.with_continuation(next),
+            _ => break,
+        }
+    }
+    Ok(rows)
+}
+
+async fn apply(provider: &CosmosDBProvider, job: &Arc<Job>, rows: Vec<ListedInstance>) {
+    let mut waiting = rows.into_iter();
+    let mut tasks = JoinSet::new();
+    loop {
+        while tasks.len() < AT_ONCE
+            && !job.is_stopped()
+            && let Some(row) = waiting.next()
+        {
+            let (provider, job) = (provider.clone(), Arc::clone(job));
+            tasks.spawn(async move {
+                let id = row.instance_id.clone();
+                (id, attempt(&provider, &job.deed, row).await)
+            });
+        }
+        match tasks.join_next().await {
+            None => break,
+            Some(Ok((id, outcome))) => job.done(&id, outcome),
+            Some(Err(error)) => job.done("", Err(error.to_string())),
+        }
+    }
+    job.end(None);
+}
+
+/// Does the deed, unless the workflow has changed since it was selected.
+async fn attempt(provider: &CosmosDBProvider, deed: &Deed, row: ListedInstance) -> Result<String, String> {
+    let found = provider.list(&ListOptions::new().with_id(row.instance_id.as_str())).await;
+    let now = found.map_err(|error| error.message)?.instances.into_iter().next();
+    match now {
+        None => Err("skipped: it no longer exists".to_owned()),
+        Some(now) if now.status != row.status || now.created_at != row.created_at => {
+            Err(format!("skipped: it was {} when it was selected, and is {} now", row.status, now.status))
+        }
+        Some(now) => deed.run(provider, &now).await.map_err(|failure| failure.message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_that_runs_is_not_forgotten() {
+        let job = |number: usize| Arc::new(Job::new(number as u64, Deed::Restart, String::new()));
+        let mut jobs: VecDeque<_> = (0..JOBS_MAX).map(job).collect();
+        assert!(make_room(&mut jobs).is_err(), "all of them run");
+        jobs.iter().skip(1).for_each(|job| job.end(None));
+        make_room(&mut jobs).expect("room");
+        let numbers: Vec<u64> = jobs.iter().map(|job| job.number).collect();
+        assert_eq!((numbers.len(), &numbers[..2]), (JOBS_MAX - 1, &[0, 2][..]));
+        make_room(&mut jobs).expect("room");
+        assert_eq!(jobs.len(), JOBS_MAX - 1, "there is room already");
+    }
+}

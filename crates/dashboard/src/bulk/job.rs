@@ -1,0 +1,94 @@
+//! `Job`: one bulk action, and how far it is.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::deeds::Deed;
+use crate::text::{cut, now_ms};
+
+/// The most failures that are told one by one. The rest is counted.
+const FAILURES_MAX: usize = 50;
+
+/// The longest message of a failure.
+const FAILURE_CHARS_MAX: usize = 300;
+
+/// A bulk action.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) number: u64,
+    pub(crate) deed: Deed,
+    /// The filter, in words.
+    pub(crate) meaning: String,
+    pub(crate) begun_ms: u64,
+    progress: Mutex<Progress>,
+    is_stopped: AtomicBool,
+}
+
+/// How far a job is.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Progress {
+    /// How many workflows are to be changed, as far as they have been read.
+    pub(crate) selected: usize,
+    /// How many match the filter but not the deed.
+    pub(crate) left_out: usize,
+    /// Whether the filter selects more than a job changes.
+    pub(crate) is_cut: bool,
+    pub(crate) done: usize,
+    pub(crate) failed: usize,
+    /// Workflows that failed or were skipped, with the reason.
+    pub(crate) failures: Vec<(String, String)>,
+    pub(crate) is_over: bool,
+    pub(crate) ended_ms: Option<u64>,
+    /// Why the job could not begin.
+    pub(crate) error: Option<String>,
+}
+
+impl Job {
+    pub(super) fn new(number: u64, deed: Deed, meaning: String) -> Job {
+        let (progress, is_stopped) = Default::default();
+        Job { number, deed, meaning, begun_ms: now_ms(), progress, is_stopped }
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks the job to begin nothing more.
+    pub(crate) fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn selected(&self, selected: usize, left_out: usize, is_cut: bool) {
+        self.change(|progress| {
+            progress.selected = selected;
+            progress.left_out += left_out;
+            progress.is_cut = is_cut;
+        });
+    }
+
+    pub(super) fn done(&self, id: &str, outcome: Result<String, String>) {
+        self.change(|progress| match outcome {
+            Ok(_) => progress.done += 1,
+            Err(why) => {
+                progress.failed += 1;
+                if progress.failures.len() < FAILURES_MAX {
+                    progress.failures.push((id.to_owned(), cut(&why, FAILURE_CHARS_MAX)));
+                }
+            }
+        });
+    }
+
+    pub(super) fn end(&self, error: Option<String>) {
+        self.change(|progress| {
+            (progress.is_over, progress.ended_ms, progress.error) = (true, Some(now_ms()), error);
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Progress)) {
+        change(&mut self.progress.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}

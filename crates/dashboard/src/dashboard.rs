@@ -1,0 +1,154 @@
+//! `Dashboard`: starts the dashboard on a socket, and ends it when it is dropped.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use perihelion_client::Client;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use crate::access::{Access, Secret};
+use crate::app::App;
+use crate::bulk::Jobs;
+use crate::http::Listener;
+use crate::samples::Samples;
+use crate::site;
+use crate::source::{ReadCounters, Source};
+
+/// What a dashboard shows, and who may use it.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct DashboardOptions {
+    /// The database of the workflows.
+    pub database: String,
+    /// The container of the workflows.
+    pub container: String,
+    /// The account, as pages name it. It must not contain a key.
+    pub account: String,
+    /// Whether nothing can be changed.
+    pub is_read_only: bool,
+    /// What a person types to sign in: at least 16 letters, digits and signs. Without it a random
+    /// token is made if other machines can reach the dashboard.
+    pub token: Option<String>,
+    /// Reads the server's counters, for charts.
+    pub counters: Option<ReadCounters>,
+}
+
+impl DashboardOptions {
+    /// A dashboard of the workflows in this container.
+    pub fn new(database: impl Into<String>, container: impl Into<String>) -> Self {
+        DashboardOptions { database: database.into(), container: container.into(), ..Self::default() }
+    }
+
+    /// The account, as pages name it.
+    pub fn with_account(mut self, account: impl Into<String>) -> Self {
+        self.account = account.into();
+        self
+    }
+
+    /// Whether nothing can be changed.
+    pub fn with_read_only(mut self, is_read_only: bool) -> Self {
+        self.is_read_only = is_read_only;
+        self
+    }
+
+    /// The token.
+    pub fn with_token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(token.into());
+        self
+    }
+
+    /// Reads the server's counters, for charts.
+    pub fn with_counters(mut self, counters: ReadCounters) -> Self {
+        self.counters = Some(counters);
+        self
+    }
+}
+
+/// Why a dashboard cannot start.
+#[derive(Debug)]
+pub struct StartError(String);
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// A dashboard that runs. Dropping it ends it and closes its connections. Bulk actions then finish
+/// what they have begun, and begin nothing more.
+#[derive(Debug)]
+pub struct Dashboard {
+    listener: Listener,
+    /// The token that was made; `None` if it was given or is not needed.
+    made_token: Option<Secret>,
+    sampling: Option<JoinHandle<()>>,
+    jobs: Arc<Jobs>,
+}
+
+impl Dashboard {
+    /// Starts a dashboard on a bound socket. Sends no request to the account, which may be
+    /// unreachable, and whose container may be missing, until a page is opened. If there are
+    /// counters, they are read every five seconds from the start on, so that charts have a past.
+    pub fn start(
+        socket: TcpListener,
+        client: Client,
+        options: DashboardOptions,
+    ) -> Result<Dashboard, StartError> {
+        let failed =
+            |error: std::io::Error| StartError(format!("the dashboard cannot use its socket: {error}"));
+        let no_random = |error| StartError(format!("the system gives no random numbers: {error}"));
+        let address = socket.local_addr().map_err(failed)?;
+        let is_loopback = address.ip().to_canonical().is_loopback();
+        let mut made_token = None;
+        let token = match options.token {
+            Some(text) => Some(Secret::chosen(&text).ok_or_else(|| {
+                StartError("the token of the dashboard needs at least 16 letters, digits or signs".to_owned())
+            })?),
+            None if is_loopback => None,
+            None => {
+                let token = Secret::random().map_err(no_random)?;
+                made_token = Some(token.clone());
+                Some(token)
+            }
+        };
+        let samples = Arc::<Samples>::default();
+        let sampling = options.counters.clone().map(|read| samples.collect(read));
+        let jobs = Arc::<Jobs>::default();
+        let names = (options.database, options.container);
+        let app = Arc::new(App {
+            source: Source::new(client, names, options.account, options.counters),
+            access: Access::new(is_loopback, token, address.port()).map_err(no_random)?,
+            is_read_only: options.is_read_only,
+            hub: Arc::default(),
+            notices: Default::default(),
+            jobs: Arc::clone(&jobs),
+            samples,
+            details: Default::default(),
+        });
+        let listener = Listener::serve(socket, move |request| site::answer(Arc::clone(&app), request));
+        Ok(Dashboard { listener: listener.map_err(failed)?, made_token, sampling, jobs })
+    }
+
+    /// The address that it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.listener.address()
+    }
+
+    /// The token that was made for this run; `None` if it was given or is not needed.
+    pub fn made_token(&self) -> Option<&str> {
+        self.made_token.as_ref().map(Secret::reveal)
+    }
+}
+
+impl Drop for Dashboard {
+    fn drop(&mut self) {
+        self.jobs.stop();
+        if let Some(sampling) = &self.sampling {
+            sampling.abort();
+        }
+    }
+}

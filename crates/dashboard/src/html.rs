@@ -1,0 +1,209 @@
+//! HTML as values. Every text that enters a page is escaped when it is added, because the only
+//! way to add a text escapes it: a workflow's input may be `<script>`. Names of elements and
+//! attributes are constants of the program, and a link is a [`Link`], so no text becomes markup
+//! or a `javascript:` address.
+
+mod link;
+
+use std::fmt::{self, Write};
+
+pub(crate) use link::Link;
+
+/// A finished piece of a page.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Html(String);
+
+/// An element that is being built.
+#[derive(Debug, Clone)]
+pub(crate) struct Tag {
+    name: &'static str,
+    attributes: String,
+    content: String,
+}
+
+/// What can be added to an element.
+pub(crate) trait Content {
+    fn write(&self, out: &mut String);
+}
+
+/// Begins an element.
+pub(crate) fn tag(name: &'static str) -> Tag {
+    Tag { name, attributes: String::new(), content: String::new() }
+}
+
+/// Several pieces, one after the other.
+pub(crate) fn list<C: Content>(pieces: impl IntoIterator<Item = C>) -> Html {
+    let mut out = String::new();
+    for piece in pieces {
+        piece.write(&mut out);
+    }
+    Html(out)
+}
+
+impl Html {
+    /// The begin of a document.
+    pub(crate) fn doctype() -> Html {
+        Html("<!doctype html>".to_owned())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub(crate) fn add(mut self, content: impl Content) -> Html {
+        content.write(&mut self.0);
+        self
+    }
+}
+
+impl Tag {
+    /// An attribute. `href` has a method of its own, which takes a [`Link`], because a text could
+    /// be a `javascript:` address.
+    pub(crate) fn attr(mut self, name: &'static str, value: impl fmt::Display) -> Tag {
+        assert_ne!(name, "href", "a link is added by `href`");
+        self.put(name, &value.to_string());
+        self
+    }
+
+    /// An attribute without a value, if it is wanted.
+    pub(crate) fn flag(mut self, name: &'static str, is_wanted: bool) -> Tag {
+        if is_wanted {
+            self.attributes.push(' ');
+            self.attributes.push_str(name);
+        }
+        self
+    }
+
+    pub(crate) fn class(self, names: &str) -> Tag {
+        self.attr("class", names)
+    }
+
+    pub(crate) fn id(self, id: impl fmt::Display) -> Tag {
+        self.attr("id", id)
+    }
+
+    pub(crate) fn href(mut self, link: &Link) -> Tag {
+        self.put("href", &link.to_string());
+        self
+    }
+
+    pub(crate) fn add(mut self, content: impl Content) -> Tag {
+        content.write(&mut self.content);
+        self
+    }
+
+    fn put(&mut self, name: &'static str, value: &str) {
+        // Writing to a string does not fail.
+        let _ = write!(self.attributes, " {name}=\"");
+        escape(&mut self.attributes, value);
+        self.attributes.push('"');
+    }
+
+    pub(crate) fn done(self) -> Html {
+        list([self])
+    }
+}
+
+/// Elements without an end tag.
+const VOID: [&str; 6] = ["input", "meta", "link", "br", "hr", "img"];
+
+impl Content for Tag {
+    fn write(&self, out: &mut String) {
+        let Tag { name, attributes, content } = self;
+        let _ = write!(out, "<{name}{attributes}>{content}");
+        if !VOID.contains(name) {
+            let _ = write!(out, "</{name}>");
+        }
+    }
+}
+
+impl Content for Html {
+    fn write(&self, out: &mut String) {
+        out.push_str(&self.0);
+    }
+}
+
+impl Content for &str {
+    fn write(&self, out: &mut String) {
+        escape(out, self);
+    }
+}
+
+impl Content for String {
+    fn write(&self, out: &mut String) {
+        escape(out, self);
+    }
+}
+
+impl<C: Content> Content for Option<C> {
+    fn write(&self, out: &mut String) {
+        if let Some(content) = self {
+            content.write(out);
+        }
+    }
+}
+
+impl<C: Content> Content for Vec<C> {
+    fn write(&self, out: &mut String) {
+        self.iter().for_each(|content| content.write(out));
+    }
+}
+
+impl<C: Content + ?Sized> Content for &C {
+    fn write(&self, out: &mut String) {
+        (**self).write(out);
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {
+        $(impl Content for $number {
+            fn write(&self, out: &mut String) {
+                let _ = write!(out, "{self}");
+            }
+        })*
+    };
+}
+numbers!(u32, u64, usize);
+
+/// Appends a text so that it is a text in an element and in a quoted attribute. Characters that
+/// HTML cannot have, and those that turn the direction of the text after them, are shown as
+/// their replacement.
+fn escape(out: &mut String, text: &str) {
+    for character in text.chars() {
+        match character {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\n' | '\t' => out.push(character),
+            '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' => out.push('\u{fffd}'),
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.push('\u{fffd}'),
+            _ => out.push(character),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_never_becomes_markup() {
+        let hostile = "<script>alert('1')</script>\"&\u{0}\u{202e}";
+        let html = tag("p").attr("title", hostile).add(hostile).done();
+        let escaped = "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&quot;&amp;\u{fffd}\u{fffd}";
+        assert_eq!(html.as_str(), format!("<p title=\"{escaped}\">{escaped}</p>"));
+    }
+
+    #[test]
+    fn elements_nest_and_void_elements_have_no_end() {
+        let html = tag("p").add(tag("input").flag("required", true)).add(7u64).add(None::<Html>).done();
+        assert_eq!(html.as_str(), "<p><input required>7</p>");
+    }
+}

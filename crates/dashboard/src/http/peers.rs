@@ -1,0 +1,80 @@
+//! `Peers`: how many connections each address has, so that one machine cannot take all of them.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The most connections of one address. A browser opens up to six, and a network of people may
+/// share an address.
+const CONNECTIONS_MAX: usize = 64;
+
+/// The connections of each address.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Peers(Arc<Mutex<HashMap<IpAddr, usize>>>);
+
+/// A connection that is counted until it is dropped.
+#[derive(Debug)]
+pub(super) struct Counted(Option<(Peers, IpAddr)>);
+
+impl Peers {
+    /// Counts a connection; `None` if its address has too many. Loopback has no limit: a proxy
+    /// there brings everybody's connections.
+    pub(super) fn count(&self, address: IpAddr) -> Option<Counted> {
+        let address = network(address);
+        if address.is_loopback() {
+            return Some(Counted(None));
+        }
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(address).or_default();
+        if *count >= CONNECTIONS_MAX {
+            return None;
+        }
+        *count += 1;
+        Some(Counted(Some((self.clone(), address))))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let Some((peers, address)) = &self.0 else { return };
+        let mut counts = peers.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(address) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(address);
+            }
+        }
+    }
+}
+
+/// What is counted as one address: with IPv6, a machine has all addresses of its /64.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(six) if !six.is_loopback() => {
+            IpAddr::V6(Ipv6Addr::from_bits(six.to_bits() & !u128::from(u64::MAX)))
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_a_limited_number_of_connections() {
+        let peers = Peers::default();
+        let count = |address: &str| peers.count(address.parse().unwrap());
+        let mut held: Vec<_> = (0..CONNECTIONS_MAX).map(|_| count("10.0.0.1").expect("a place")).collect();
+        assert!(count("10.0.0.1").is_none() && count("::ffff:10.0.0.1").is_none());
+        assert!(count("10.0.0.2").is_some(), "another address");
+        held.pop();
+        assert!(count("10.0.0.1").is_some(), "one has gone");
+        let six: Vec<_> = (0..CONNECTIONS_MAX).map(|n| count(&format!("2001:db8::{n:x}"))).collect();
+        assert!(six.iter().all(Option::is_some) && count("2001:db8::ffff").is_none());
+        let local: Vec<_> = (0..300).map(|_| count("127.0.0.1")).collect();
+        assert!(local.iter().all(Option::is_some), "loopback has no limit");
+        drop((held, six));
+        assert!(peers.0.lock().unwrap().is_empty());
+    }
+}

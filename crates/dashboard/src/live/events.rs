@@ -1,0 +1,40 @@
+//! The text of server-sent events: a page, a heartbeat, and a greeting.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+/// How often a stream without news says something. A connection that broke is noticed then.
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// The first event: how long a browser waits before it connects again.
+pub(super) fn greeting() -> Bytes {
+    Bytes::from_static(b"retry: 3000\n\n")
+}
+
+/// A comment, which a browser ignores.
+pub(super) fn heartbeat() -> Bytes {
+    Bytes::from_static(b":\n\n")
+}
+
+/// A page. Each line of it is a line of the event; a carriage return would end a line too.
+pub(super) fn page(html: &str) -> Bytes {
+    let mut text = String::with_capacity(html.len() + 64);
+    for line in html.split(['\n', '\r']) {
+        text.push_str("data: ");
+        text.push_str(line);
+        text.push('\n');
+    }
+    text.push('\n');
+    Bytes::from(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_in_a_page_cannot_end_the_event() {
+        assert_eq!(page("a\n\nevent: x\rb"), "data: a\ndata: \ndata: event: x\ndata: b\n\n");
+    }
+}

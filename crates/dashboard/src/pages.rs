@@ -1,0 +1,106 @@
+//! The pages. Each has a file with its row of the table below: its address, its name, how often it
+//! is made again while somebody watches, and the functions that make it and act for it. Addresses
+//! and navigation come from the table, so a new page is a new file and a row.
+
+mod attention;
+mod bulk;
+mod charts;
+mod container;
+mod data;
+mod item;
+mod parts;
+mod queues;
+mod sessions;
+mod workers;
+mod workflow;
+mod workflows;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::app::App;
+use crate::failure::Failure;
+use crate::html::{Html, Link};
+use crate::http::Parameters;
+
+/// All pages, in the order of the navigation.
+pub(crate) const PAGES: &[&Page] = &[
+    &workflows::PAGE,
+    &attention::PAGE,
+    &bulk::PAGE,
+    &queues::PAGE,
+    &workers::PAGE,
+    &sessions::PAGE,
+    &charts::PAGE,
+    &data::PAGE,
+    &workflow::PAGE,
+    &container::PAGE,
+    &item::PAGE,
+];
+
+/// The shortest pause between two looks of most live pages. Most looks of an idle account cost 3 to
+/// 8 request units; a page that costs more is looked at less often (see `live`).
+const LIVE: Option<Duration> = Some(Duration::from_secs(2));
+
+/// A page.
+pub(crate) struct Page {
+    pub(crate) path: &'static str,
+    /// The name in the navigation and in the title.
+    pub(crate) name: &'static str,
+    /// The page in the navigation that this one belongs to: its own address for most pages.
+    pub(crate) section: &'static str,
+    /// The pause between two looks of a live page; `None` if the page is not live.
+    pub(crate) interval: Option<Duration>,
+    pub(crate) view: fn(Arc<App>, Parameters) -> Task<View>,
+    /// Does what a form of the page asks for; `None` if the page has no forms.
+    pub(crate) act: Option<Act>,
+}
+
+/// Does what a form asks for, with its fields.
+pub(crate) type Act = fn(Arc<App>, Parameters) -> Task<Outcome>;
+
+/// A page or an action in the making.
+pub(crate) type Task<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
+
+/// A page that was made.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) title: String,
+    pub(crate) html: Html,
+}
+
+/// What follows an action.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// The browser goes to a page, which tells the notice.
+    Go { to: Link, notice: String },
+    /// The answer is a page of its own.
+    Show(View),
+}
+
+/// Whether a form changes something. In read-only mode, only forms that read may be sent.
+pub(crate) fn changes_something(form: &Parameters) -> bool {
+    !matches!(form.get("action"), "query" | "count")
+}
+
+pub(crate) fn find(path: &str) -> Option<&'static Page> {
+    let path = if path == "/" { PAGES[0].path } else { path };
+    PAGES.iter().copied().find(|page| page.path == path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_page_has_its_own_address_and_a_section_in_the_navigation() {
+        for page in PAGES {
+            assert_eq!(PAGES.iter().filter(|other| other.path == page.path).count(), 1, "{}", page.path);
+            assert!(PAGES.iter().any(|other| other.path == page.section && other.section == page.section));
+        }
+        assert_eq!(find("/").map(|page| page.path), Some("/workflows"));
+        assert!(find("/nowhere").is_none());
+    }
+}

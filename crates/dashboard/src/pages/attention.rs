@@ -1,0 +1,142 @@
+//! What needs attention: work that no worker takes, workflows that failed lately, workflows that
+//! have not begun, and workflows that have made no progress for long. Each part is one short list
+//! with a link to the rest.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use duroxide_cdb::{CosmosDBProvider, ListOptions, ListOrder, ListedInstance, OverdueInfo, QueueKind};
+
+use super::parts::{self, ago, nothing, number, row, section, table, text, workflow_link};
+use super::{LIVE, Page, View};
+use crate::app::App;
+use crate::failure::Failure;
+use crate::html::{Html, Link, tag};
+use crate::http::Parameters;
+use crate::text::{cut, now_ms};
+
+pub(super) const PAGE: Page = Page {
+    path: "/attention",
+    name: "Attention",
+    section: "/attention",
+    interval: LIVE,
+    view: |app, query| Box::pin(view(app, query)),
+    act: None,
+};
+
+/// Work that waits longer than this is not normal while workers run: they take work within a second.
+const OVERDUE: Duration = Duration::from_secs(60);
+
+/// The rows of each list.
+const ROWS: u32 = 10;
+
+/// Lists of workflows: the id of the section, the filter, the heading, and the text for an empty list.
+const LISTS: [(&str, &str, &str, &str); 3] = [
+    ("failed", "status=failed updated<24h", "Failed in the last day", "Nothing failed in the last day."),
+    ("pending", "status=pending created>5m", "Not begun for five minutes", "Every workflow has begun."),
+    (
+        "stuck",
+        "status=running updated>1h",
+        "Running without a turn for an hour",
+        "Every workflow had a turn within the hour.",
+    ),
+];
+
+/// Hints below each list.
+const HINTS: [&str; 3] = [
+    "A poisoned message was tried too often; an unregistered name is one that no worker knows.",
+    "No worker has taken the start: none runs, or none has registered the orchestration in that version.",
+    "It may wait for a timer or an event on purpose. Its page shows what is open.",
+];
+
+async fn view(app: Arc<App>, _query: Parameters) -> Result<View, Failure> {
+    let provider = app.source.provider().await?;
+    let now_ms = now_ms();
+    let overdue = provider.overdue(OVERDUE).await?;
+    let mut html = parts::heading("Attention", Html::default()).add(overdue_section(&overdue, now_ms));
+    for ((id, filter, title, none), hint) in LISTS.into_iter().zip(HINTS) {
+        let rows = read(&provider, filter, now_ms).await?;
+        let content = match rows.is_empty() {
+            true => parts::note(none),
+            false => list_of(&rows, title, now_ms).add(parts::note(hint)).add(
+                tag("p")
+                    .add(tag("a").href(&Link::to("/workflows").with("filter", filter)).add("All of them")),
+            ),
+        };
+        html = html.add(section(id, title, content));
+    }
+    Ok(View { title: "Attention".to_owned(), html })
+}
+
+async fn read(
+    provider: &CosmosDBProvider,
+    filter: &str,
+    now_ms: u64,
+) -> Result<Vec<ListedInstance>, Failure> {
+    let options = ListOptions::from_filter(filter, now_ms).map_err(Failure::wrong)?;
+    let options = options.with_order(ListOrder::RecentFirst).with_page_size(ROWS).with_output(true);
+    Ok(provider.list(&options).await?.instances)
+}
+
+fn list_of(rows: &[ListedInstance], caption: &str, now_ms: u64) -> Html {
+    let rows = rows.iter().map(|it| {
+        let why = it.output.as_deref().map_or_else(nothing, |error| {
+            tag("span")
+                .attr("title", cut(error, 2000))
+                .add(tag("strong").add(kind_of(error)))
+                .add(cut(error, 160))
+                .done()
+        });
+        row(vec![
+            workflow_link(&it.instance_id),
+            parts::name_and_version(it),
+            ago(it.updated_at, now_ms),
+            why,
+        ])
+        .done()
+    });
+    table(caption, &["Workflow", "Orchestration", "Updated", "Why"], rows.collect())
+}
+
+/// Errors of duroxide itself, which mean something else than an error of the workflow.
+fn kind_of(error: &str) -> &'static str {
+    let text = error.to_lowercase();
+    match () {
+        () if text.contains("poison") => "poisoned ",
+        () if text.contains("unregistered") || text.contains("not registered") => "unregistered ",
+        () if text.contains("nondeterminis") => "nondeterministic ",
+        () if text.starts_with("canceled") || text.starts_with("cancelled") => "cancelled ",
+        () => "",
+    }
+}
+
+fn overdue_section(overdue: &[OverdueInfo], now_ms: u64) -> Html {
+    let content = match overdue.is_empty() {
+        true => parts::note("No work waits longer than a minute."),
+        false => {
+            let rows = overdue.iter().take(ROWS as usize * 2).map(|it| overdue_row(it, now_ms)).collect();
+            let more = overdue.len().saturating_sub(ROWS as usize * 2);
+            table("Work that no worker takes", &["Workflow", "Queue", "What", "Waits since", "#Attempts"], rows)
+                .add((more > 0).then(|| parts::note(format!("At least {more} more."))))
+                .add(parts::note(
+                    "No worker runs, all are busy, or none has registered this activity, tag or version. Many attempts \
+                     mean that workers take it and give it back.",
+                ))
+        }
+    };
+    section("overdue", "Work that no worker takes", content).done()
+}
+
+fn overdue_row(it: &OverdueInfo, now_ms: u64) -> Html {
+    let queue = if it.kind == QueueKind::Turns { "turns" } else { "activities" };
+    let tag_text = it.tag.as_deref().map(|tag| format!(" (tag {})", cut(tag, 40)));
+    let what = it.name.as_deref().map(|name| cut(name, 80)).unwrap_or_else(|| "–".to_owned());
+    row(vec![
+        workflow_link(&it.instance_id),
+        text(queue),
+        text(what).add(tag_text),
+        ago(it.since_ms, now_ms),
+        number(it.attempts),
+    ])
+    .done()
+}

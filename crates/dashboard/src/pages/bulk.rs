@@ -1,0 +1,161 @@
+//! Bulk actions: a filter and a deed, then the number of workflows, then the job with its progress.
+
+mod progress;
+
+use std::sync::Arc;
+
+use duroxide_cdb::{InstanceCounts, ListOptions};
+
+use super::parts::{self, button, check, field, hidden};
+use super::{Outcome, Page, View, workflow, workflows};
+use crate::app::App;
+use crate::bulk::SELECTED_MAX;
+use crate::deeds::{Deed, NAMES};
+use crate::failure::Failure;
+use crate::html::{Html, Link, list, tag};
+use crate::http::Parameters;
+use crate::text::{counted, grouped, now_ms};
+
+const PATH: &str = "/bulk";
+
+pub(super) const PAGE: Page = Page {
+    path: PATH,
+    name: "Bulk actions",
+    section: PATH,
+    // The progress is in the memory of this process and costs no requests.
+    interval: Some(std::time::Duration::from_millis(500)),
+    view: |app, query| Box::pin(view(app, query)),
+    act: Some(|app, form| Box::pin(act(app, form))),
+};
+
+async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
+    let html = match query.number("job") {
+        Some(number) => progress::show(&app, number)?,
+        None => begin(&app, query.get("filter"), query.get("deed"), &Parameters::default()),
+    };
+    Ok(View { title: "Bulk actions".to_owned(), html })
+}
+
+/// The first step: which workflows, and what to do.
+fn begin(app: &App, filter: &str, chosen: &str, form: &Parameters) -> Html {
+    let heading = parts::heading("Bulk actions", Html::default());
+    if app.is_read_only {
+        return heading.add(parts::note("This dashboard is read-only: workflows cannot be changed here."));
+    }
+    let options = NAMES
+        .iter()
+        .map(|(name, label)| tag("option").attr("value", name).flag("selected", *name == chosen).add(*label));
+    let deeds = tag("label")
+        .class("field")
+        .add(tag("span").add("What to do"))
+        .add(tag("select").attr("name", "deed").add(list(options)));
+    let filter = tag("input")
+        .attr("name", "filter")
+        .attr("value", filter)
+        .attr("required", "")
+        .attr("placeholder", "status=failed name=order* updated<1h")
+        .attr("autocomplete", "off")
+        .attr("spellcheck", "false");
+    let fields = Html::default()
+        .add(tag("label").class("field wide").add(tag("span").add("Filter")).add(filter))
+        .add(deeds)
+        .add(details(form))
+        .add(button("Count first", "primary"));
+    heading
+        .add(parts::form(app, PATH, "count", fields).class("stack"))
+        .add(workflows::help())
+        .add(progress::list_of_jobs(&app.jobs))
+}
+
+/// What some deeds need.
+fn details(form: &Parameters) -> Html {
+    let or = |name: &str, default: &str| {
+        if form.has(name) { form.get(name).to_owned() } else { default.to_owned() }
+    };
+    let fieldset = tag("fieldset")
+        .add(tag("legend").add("Details, used by some actions"))
+        .add(field("reason", "Cancel: reason", &or("reason", "cancelled by an operator"), false))
+        .add(field("keep", "Prune: executions to keep", &or("keep", "1"), false))
+        .add(field("event", "Raise: name of the event", form.get("event"), false))
+        .add(field("payload", "Raise: payload", form.get("payload"), false))
+        .add(check("force", "Delete: also workflows that run", false));
+    tag("details").add(tag("summary").add("Details")).add(fieldset).done()
+}
+
+async fn act(app: Arc<App>, form: Parameters) -> Result<Outcome, Failure> {
+    if form.get("action") == "stop" {
+        let job = form.number("job").and_then(|number| app.jobs.find(number));
+        let job = job.ok_or_else(|| Failure::not_found("There is no such bulk action."))?;
+        job.stop();
+        let notice = "Nothing more is begun. What was begun is finished.".to_owned();
+        return Ok(Outcome::Go { to: Link::to(PATH).with("job", job.number), notice });
+    }
+    let filter = form.get("filter").trim();
+    let at_ms = form.number("at").unwrap_or_else(now_ms);
+    let options = ListOptions::from_filter(filter, at_ms).map_err(|error| {
+        Failure::wrong(error).advise("How filters are written is explained on the page of workflows.")
+    })?;
+    if options == ListOptions::new() {
+        return Err(Failure::wrong("An empty filter would select every workflow.")
+            .advise("Say which ones. created>=0s means all of them."));
+    }
+    let deed = workflow_deed(&form)?;
+    match form.get("action") {
+        "count" => {
+            let counts = app.source.provider().await?.count(&options).await?;
+            let view = confirm(&app, &form, &deed, &options, &counts, at_ms);
+            Ok(Outcome::Show(View { title: "Bulk actions".to_owned(), html: view }))
+        }
+        "begin" if form.get("confirm") != "yes" => {
+            Err(Failure::wrong("The action was not confirmed, so nothing was done.")
+                .advise("Tick the box of the form."))
+        }
+        "begin" => {
+            let number = app.jobs.begin(app.source.provider().await?, deed, options)?;
+            Ok(Outcome::Go {
+                to: Link::to(PATH).with("job", number),
+                notice: "The bulk action has begun.".to_owned(),
+            })
+        }
+        other => Err(Failure::wrong(format!("{other:?} is not an action."))),
+    }
+}
+
+fn workflow_deed(form: &Parameters) -> Result<Deed, Failure> {
+    workflow::deed(form.get("deed"), form)
+}
+
+/// The second step: what would be done, with the number of workflows.
+fn confirm(
+    app: &App,
+    form: &Parameters,
+    deed: &Deed,
+    options: &ListOptions,
+    counts: &InstanceCounts,
+    at_ms: u64,
+) -> Html {
+    let label = NAMES.iter().find(|(name, _)| *name == deed.name()).map_or("", |(_, label)| label);
+    let rows = counts.by_status.iter().map(|(status, count)| {
+        parts::row(vec![parts::status(status), parts::number(grouped(*count))]).done()
+    });
+    let total = counts.total();
+    let more = if counts.is_complete { "" } else { " or more" };
+    let carried = ["filter", "deed", "reason", "keep", "event", "payload", "force"];
+    let carried = carried.iter().map(|name| hidden(name, form.get(name)));
+    let fields = Html::default()
+        .add(list(carried))
+        .add(hidden("at", &at_ms.to_string()))
+        .add(check("confirm", &format!("{label}: {}{more}", counted(total, "workflow")), true))
+        .add(button("Begin", "danger"))
+        .add(tag("a").class("button").href(&Link::to(PATH).with("filter", form.get("filter"))).add("Back"));
+    let is_large = total > SELECTED_MAX as u64;
+    parts::heading("Bulk actions", Html::default())
+        .add(tag("p").add(tag("strong").add(label)).add(format!(" for workflows with {}.", options.meaning())))
+        .add(parts::table("Workflows that match the filter", &["Status", "#Workflows"], rows.collect()))
+        .add(parts::note(
+            "Workflows that the action is not for are left out: those that have ended when they are cancelled, and \
+             those that run or have a parent when they are deleted or restarted.",
+        ))
+        .add(is_large.then(|| parts::note(format!("Only the first {} are changed.", grouped(SELECTED_MAX as u64)))))
+        .add((total > 0).then(|| parts::form(app, PATH, "begin", fields).class("stack")))
+}

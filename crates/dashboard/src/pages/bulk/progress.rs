@@ -1,0 +1,108 @@
+//! The progress of a bulk action, and the list of those of this run.
+
+use std::sync::Arc;
+
+use super::PATH;
+use crate::app::App;
+use crate::bulk::{Job, Jobs, Progress};
+use crate::failure::Failure;
+use crate::html::{Html, Link, list, tag};
+use crate::pages::parts::{self, button, hidden, number, text, workflow_link};
+use crate::text::{duration, grouped, now_ms};
+
+pub(super) fn show(app: &App, number: u64) -> Result<Html, Failure> {
+    let missing = || {
+        Failure::not_found("There is no such bulk action.")
+            .advise("Bulk actions are forgotten when the dashboard ends.")
+    };
+    let job = app.jobs.find(number).ok_or_else(missing)?;
+    let progress = job.progress();
+    let state = state(&job, &progress);
+    let heading = parts::heading(&format!("Bulk action {}", job.number), text(state));
+    let what =
+        tag("p").add(tag("strong").add(job.deed.name())).add(format!(" for workflows with {}.", job.meaning));
+    let stop = (!progress.is_over && !job.is_stopped()).then(|| {
+        let content =
+            Html::default().add(hidden("job", &job.number.to_string())).add(button("Stop", "danger"));
+        parts::form(app, PATH, "stop", content)
+    });
+    Ok(heading
+        .add(what)
+        .add(bar(&progress))
+        .add(parts::facts(vec![
+            ("Selected", text(grouped(progress.selected as u64))),
+            ("Done", text(grouped(progress.done as u64))),
+            ("Failed or skipped", text(grouped(progress.failed as u64))),
+            ("Left out", text(grouped(progress.left_out as u64))),
+            ("Time", text(duration(progress.ended_ms.unwrap_or_else(now_ms).saturating_sub(job.begun_ms)))),
+        ]))
+        .add(progress.is_cut.then(|| {
+            parts::note(
+                "The filter selects more workflows than one action changes. Begin it again for the rest.",
+            )
+        }))
+        .add(
+            progress
+                .error
+                .as_deref()
+                .map(|error| tag("p").class("notice error").attr("role", "alert").add(error)),
+        )
+        .add(stop)
+        .add(failures(&progress))
+        .add(tag("p").add(tag("a").href(&Link::to(PATH)).add("All bulk actions"))))
+}
+
+fn state(job: &Job, progress: &Progress) -> &'static str {
+    match (progress.is_over, job.is_stopped()) {
+        (true, true) => "stopped",
+        (true, false) => "finished",
+        (false, true) => "stopping",
+        (false, false) => "running",
+    }
+}
+
+fn bar(progress: &Progress) -> Html {
+    let max = progress.selected.max(1);
+    let value = if progress.is_over && progress.selected == 0 { 1 } else { progress.done + progress.failed };
+    tag("progress").attr("max", max).attr("value", value).attr("aria-label", "Progress").done()
+}
+
+fn failures(progress: &Progress) -> Option<Html> {
+    let rows: Vec<Html> = progress
+        .failures
+        .iter()
+        .map(|(id, why)| parts::row(vec![workflow_link(id), text(why.as_str())]).done())
+        .collect();
+    (!rows.is_empty()).then(|| parts::table("Failed or skipped", &["Workflow", "Why"], rows))
+}
+
+/// The bulk actions of this run, newest first.
+pub(super) fn list_of_jobs(jobs: &Arc<Jobs>) -> Option<Html> {
+    let jobs = jobs.all();
+    if jobs.is_empty() {
+        return None;
+    }
+    let rows = jobs.iter().rev().map(|job| {
+        let progress = job.progress();
+        let link =
+            tag("a").href(&Link::to(PATH).with("job", job.number)).add(format!("Bulk action {}", job.number));
+        parts::row(vec![
+            link.done(),
+            text(job.deed.name()),
+            text(job.meaning.as_str()),
+            text(state(job, &progress)),
+            number(format!(
+                "{} of {}",
+                grouped((progress.done + progress.failed) as u64),
+                grouped(progress.selected as u64)
+            )),
+        ])
+        .done()
+    });
+    let table = parts::table(
+        "Bulk actions of this run",
+        &["Action", "What", "Filter", "State", "#Done"],
+        rows.collect(),
+    );
+    Some(parts::section("jobs", "Earlier", list([table])).done())
+}

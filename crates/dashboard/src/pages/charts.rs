@@ -1,0 +1,147 @@
+//! Charts: requests, request units, throttled requests, and workflows that end, with their latency.
+//! Requests come from the server's counters, if it has them; workflows are read while the page is
+//! watched.
+
+mod ended;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::parts::{self, number, row, section, table, text};
+use super::{Page, View};
+use crate::app::App;
+use crate::draw::chart::Chart;
+use crate::failure::Failure;
+use crate::html::{Html, list, tag};
+use crate::http::Parameters;
+use crate::samples::{self, Sample, rates};
+use crate::text::{cut, grouped};
+
+pub(super) const PAGE: Page = Page {
+    path: "/charts",
+    name: "Charts",
+    section: "/charts",
+    // As often as the counters are read.
+    interval: Some(Duration::from_secs(5)),
+    view: |app, query| Box::pin(view(app, query)),
+    act: None,
+};
+
+async fn view(app: Arc<App>, _query: Parameters) -> Result<View, Failure> {
+    let workflows = match app.source.provider().await {
+        Ok(provider) => ended::section(&provider).await?,
+        Err(failure) => section("ended", "Workflows", parts::note(failure.message)).done(),
+    };
+    let requests = match &app.source.counters {
+        None => parts::note(
+            "Requests, request units and throttled requests of the whole account are counted by a Perihelion server \
+             with its management interface. This account has none; in Azure, the portal's metrics show them.",
+        ),
+        Some(_) => account(&app, &app.samples.all()),
+    };
+    let own = own(&app).await;
+    let html = parts::heading(
+        "Charts",
+        tag("span").class("faint").add("since the dashboard started, at most an hour"),
+    )
+    .add(section("requests", "Requests of the account", requests))
+    .add(workflows)
+    .add(section("own", "What this dashboard itself uses", own));
+    Ok(View { title: "Charts".to_owned(), html })
+}
+
+fn account(app: &App, samples: &[Sample]) -> Html {
+    let Some(last) = samples.last() else {
+        return parts::note("The counters of the server have not been read yet.");
+    };
+    let requests = rates(samples, |sample| sample.requests as f64);
+    let units = rates(samples, |sample| sample.request_units);
+    let throttles = rates(samples, |sample| sample.throttles as f64);
+    let short = |value: f64| format!("{value:.1}");
+    let charts = [
+        Chart { title: "Requests", unit: "/s", values: &requests, format: short },
+        Chart { title: "Request units", unit: "RU/s", values: &units, format: short },
+        Chart { title: "Throttled (429)", unit: "/s", values: &throttles, format: short },
+    ];
+    let lowest = units.iter().copied().flatten().fold(f64::INFINITY, f64::min);
+    let idle = lowest.is_finite().then(|| {
+        parts::note(format!(
+            "Idle cost: the quietest {} seconds used {lowest:.2} RU/s.",
+            samples::INTERVAL.as_secs()
+        ))
+    });
+    Html::default()
+        .add(tag("div").class("panels").add(list(charts.iter().map(Chart::draw))))
+        .add(idle)
+        .add(operations(last))
+        .add(hottest(app, last))
+}
+
+/// What each kind of request has cost so far, the most expensive first.
+fn operations(sample: &Sample) -> Html {
+    let mut operations = sample.operations.clone();
+    operations.sort_by(|one, other| other.2.total_cmp(&one.2));
+    let rows = operations.iter().map(|(name, requests, units)| {
+        let share = units / sample.request_units.max(f64::MIN_POSITIVE) * 100.0;
+        row(vec![
+            tag("span").class("id").add(name.as_str()).done(),
+            number(grouped(*requests)),
+            number(format!("{units:.1}")),
+            number(format!("{share:.0} %")),
+        ])
+        .done()
+    });
+    table(
+        "Requests by operation since the server started",
+        &["Operation", "#Requests", "#RU", "#Share"],
+        rows.collect(),
+    )
+}
+
+/// The partition keys that have used most. Those of the workflows are ids of workflows.
+fn hottest(app: &App, sample: &Sample) -> Option<Html> {
+    if sample.hottest.is_empty() {
+        return None;
+    }
+    let rows = sample.hottest.iter().map(|it| {
+        let is_workflows = it.database == app.source.database && it.container == app.source.container;
+        let id = serde_json::from_str::<Vec<String>>(&it.key).ok().and_then(|key| key.into_iter().next());
+        let key = match id {
+            Some(id) if is_workflows && !id.starts_with('_') => parts::workflow_link(&id),
+            _ => tag("code").add(cut(&it.key, 80)).done(),
+        };
+        row(vec![
+            key,
+            text(format!("{}/{}", it.database, it.container)),
+            number(grouped(it.requests)),
+            number(format!("{:.1}", it.request_units)),
+            number(grouped(it.throttled)),
+        ])
+        .done()
+    });
+    let heads = ["Partition key", "Container", "#Requests", "#RU", "#Throttled"];
+    let table = table("Hottest partitions since the server started", &heads, rows.collect());
+    Some(Html::default().add(tag("h3").add("Hottest partitions")).add(table))
+}
+
+/// What the provider of this dashboard has used, by method.
+async fn own(app: &App) -> Html {
+    let Ok(provider) = app.source.provider().await else {
+        return parts::note("Nothing: the container of workflows was not opened yet.");
+    };
+    let metrics = provider.metrics();
+    let rows = metrics.methods.iter().filter(|(_, method)| method.requests > 0).map(|(name, method)| {
+        row(vec![
+            tag("span").class("id").add(name.as_str()).done(),
+            number(grouped(method.calls)),
+            number(grouped(method.requests)),
+            number(format!("{:.1}", method.request_units)),
+            number(grouped(method.throttles)),
+            number(format!("{:.1} ms", method.latency.mean().as_secs_f64() * 1000.0)),
+        ])
+        .done()
+    });
+    let heads = ["Read", "#Calls", "#Requests", "#RU", "#Throttled", "#Mean time"];
+    let total = format!("{:.1} RU in {} requests so far.", metrics.request_units, grouped(metrics.requests));
+    table("Requests of this dashboard", &heads, rows.collect()).add(parts::note(text(total)))
+}

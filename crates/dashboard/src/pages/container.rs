@@ -1,0 +1,162 @@
+//! One container: a query with its rows, and what the service did for it. Queries are sent as forms
+//! and never by an address alone, because a link of another site must not cause one.
+
+mod explain;
+mod query;
+
+use std::sync::Arc;
+
+use perihelion_client::{Container, ContainerProperties};
+
+use self::query::Answer;
+pub(super) use self::query::partition_key;
+use super::parts::{self, button, field, hidden, kept_check, text};
+use super::{Outcome, Page, View};
+use crate::app::App;
+use crate::failure::Failure;
+use crate::html::{Html, Link, tag};
+use crate::http::Parameters;
+use crate::text::{counted, cut};
+
+const PATH: &str = "/container";
+
+pub(super) const PAGE: Page = Page {
+    path: PATH,
+    name: "Container",
+    section: "/data",
+    interval: None,
+    view: |app, query| Box::pin(view(app, query)),
+    act: Some(|app, form| Box::pin(act(app, form))),
+};
+
+/// The query of a container that was just opened: a few items.
+const FIRST_QUERY: &str = "SELECT TOP 20 * FROM c";
+
+/// The most characters of a row of a result.
+const ROW_CHARS_MAX: usize = 4_000;
+
+async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
+    let place = Place::of(&app, &query)?;
+    let properties = place.properties().await?;
+    let mut form = Parameters::default();
+    if query.has("sql") {
+        form = query.clone();
+    }
+    let html = page(&app, &place, &properties, &form, Html::default());
+    Ok(View { title: place.name(), html })
+}
+
+async fn act(app: Arc<App>, form: Parameters) -> Result<Outcome, Failure> {
+    if form.get("action") != "query" {
+        return Err(Failure::wrong(format!("{:?} is not an action.", form.get("action"))));
+    }
+    let place = Place::of(&app, &form)?;
+    let properties = place.properties().await?;
+    let result = match query::run(&place.container, &form).await {
+        Ok(answer) => {
+            let explained = match form.has("explain") {
+                true => Some(explain::section(&place.container, query::statement(&form)?, &answer).await),
+                false => None,
+            };
+            Html::default().add(explained).add(rows(&place, &properties, &answer))
+        }
+        Err(failure) => {
+            tag("div").class("notice error").attr("role", "alert").add(tag("p").add(failure.message)).done()
+        }
+    };
+    let html = page(&app, &place, &properties, &form, result);
+    Ok(Outcome::Show(View { title: place.name(), html }))
+}
+
+/// A container, by its names.
+pub(super) struct Place {
+    pub(super) database: String,
+    pub(super) container: Container,
+}
+
+impl Place {
+    pub(super) fn of(app: &App, names: &Parameters) -> Result<Place, Failure> {
+        let (database, container) = (names.get("database"), names.get("container"));
+        if database.is_empty() || container.is_empty() {
+            return Err(
+                Failure::wrong("The address names no container.").advise("Open one from the page of data.")
+            );
+        }
+        let handle = app.source.client.database(database).container(container);
+        Ok(Place { database: database.to_owned(), container: handle })
+    }
+
+    pub(super) fn name(&self) -> String {
+        format!("{}/{}", self.database, self.container.name())
+    }
+
+    pub(super) async fn properties(&self) -> Result<ContainerProperties, Failure> {
+        let read = self.container.properties().await;
+        read.map_err(|error| {
+            Failure::request(format!("The container {} cannot be read", self.name()), &error)
+        })
+    }
+
+    pub(super) fn link(&self, path: &'static str) -> Link {
+        Link::to(path).with("database", &self.database).with("container", self.container.name())
+    }
+
+    pub(super) fn fields(&self) -> Html {
+        Html::default()
+            .add(hidden("database", &self.database))
+            .add(hidden("container", self.container.name()))
+    }
+}
+
+fn page(app: &App, place: &Place, properties: &ContainerProperties, form: &Parameters, result: Html) -> Html {
+    let sql = if form.has("sql") { form.get("sql") } else { FIRST_QUERY };
+    let area = tag("textarea")
+        .attr("name", "sql")
+        .attr("rows", 4)
+        .attr("spellcheck", "false")
+        .attr("required", "")
+        .add(sql);
+    let explain = kept_check("explain", "Explain: plan, indexes, charge", form.has("explain"));
+    let fields =
+        place.fields().add(tag("label").class("field wide").add(tag("span").add("SQL")).add(area)).add(
+            tag("div")
+                .class("line")
+                .add(field("key", "Partition key (empty: all partitions)", form.get("key"), false))
+                .add(explain)
+                .add(button("Run query", "primary")),
+        );
+    let new = (!app.is_read_only)
+        .then(|| tag("a").class("button").href(&place.link("/item").with("new", "yes")).add("New item"));
+    let facts = parts::facts(vec![
+        ("Partition key", tag("code").add(properties.partition_key.paths.join(", ")).done()),
+        ("Time to live", text(super::data::ttl(properties.ttl))),
+    ]);
+    parts::heading(&place.name(), new)
+        .add(facts)
+        .add(parts::form(app, PATH, "query", fields).class("stack"))
+        .add(result)
+}
+
+/// The rows. A row that is an item is a link to it.
+fn rows(place: &Place, properties: &ContainerProperties, answer: &Answer) -> Html {
+    let more = if answer.is_cut { ", and more follow" } else { "" };
+    let summary = format!(
+        "{}{more}. {:.2} RU in {}.",
+        counted(answer.rows.len() as u64, "row"),
+        answer.charge,
+        counted(answer.requests as u64, "request")
+    );
+    let items = answer.rows.iter().map(|row| {
+        let json = crate::text::pretty_value(row, ROW_CHARS_MAX);
+        let link = query::item_of(row, &properties.partition_key.paths).map(|(id, key)| {
+            tag("a")
+                .class("id")
+                .href(&place.link("/item").with("id", &id).with("key", key))
+                .add(cut(&id, 120))
+        });
+        tag("li").add(link).add(parts::code("Row", &json, ROW_CHARS_MAX)).done()
+    });
+    let items: Vec<Html> = items.collect();
+    let list = tag("ol").class("rows").add(items);
+    parts::section("result", "Result", Html::default().add(parts::note(summary)).add(list)).done()
+}

@@ -1,0 +1,75 @@
+//! What the service did for a query: the plan, the documents, the indexes and the charge.
+
+use perihelion_client::{Container, IndexMetrics, Query};
+use serde_json::Value;
+
+use super::query::Answer;
+use crate::html::{Html, tag};
+use crate::pages::parts::{self, text};
+use crate::text::{counted, cut};
+
+/// The longest text of a plan that is shown.
+const PLAN_CHARS_MAX: usize = 4_000;
+
+pub(super) async fn section(container: &Container, query: Query, answer: &Answer) -> Html {
+    // A query that has a result may have no plan: the service refuses one for some.
+    let plan = container.query_plan(query).await.ok();
+    let metrics = &answer.query_metrics;
+    let milliseconds = metrics.total_time.as_secs_f64() * 1000.0;
+    let facts = parts::facts(vec![
+        (
+            "Charge",
+            text(format!("{:.2} RU in {}", answer.charge, counted(answer.requests as u64, "request"))),
+        ),
+        (
+            "Read",
+            text(format!("{} documents, {} bytes", metrics.retrieved_documents, metrics.retrieved_bytes)),
+        ),
+        ("Returned", text(format!("{} documents, {} bytes", metrics.output_documents, metrics.output_bytes))),
+        ("Index hits", text(format!("{:.0} %", metrics.index_hit_ratio() * 100.0))),
+        ("Service time", text(format!("{milliseconds:.2} ms"))),
+        ("Merged in the client", text(merged(plan.as_ref()))),
+        ("Indexes used", indexes(&answer.index_metrics, true)),
+        ("Indexes missing", indexes(&answer.index_metrics, false)),
+    ]);
+    let rewritten = plan.as_ref().and_then(|plan| plan["queryInfo"]["rewrittenQuery"].as_str());
+    let rewritten = rewritten.filter(|text| !text.is_empty()).map(|text| {
+        Html::default().add(tag("h3").add("Sent to each partition")).add(parts::code(
+            "Query for each partition",
+            text,
+            PLAN_CHARS_MAX,
+        ))
+    });
+    parts::section("explain", "What the service did", Html::default().add(facts).add(rewritten)).done()
+}
+
+fn indexes(metrics: &IndexMetrics, is_used: bool) -> Html {
+    let (single, composite) = match is_used {
+        true => (&metrics.utilized_single_indexes, &metrics.utilized_composite_indexes),
+        false => (&metrics.potential_single_indexes, &metrics.potential_composite_indexes),
+    };
+    let mut specs: Vec<String> = single.iter().map(|index| index.index_spec.clone()).collect();
+    specs.extend(composite.iter().map(|index| index.index_specs.join(", ")));
+    match specs.is_empty() {
+        true => parts::nothing(),
+        false => tag("code").add(cut(&specs.join("  "), 500)).done(),
+    }
+}
+
+/// What the client has to do with the rows of the partitions, by the service's plan.
+fn merged(plan: Option<&Value>) -> String {
+    let Some(plan) = plan else { return "no plan: the service refuses one for this query".to_owned() };
+    let info = &plan["queryInfo"];
+    let has = |name: &str| info[name].as_array().is_some_and(|list| !list.is_empty());
+    let steps = [
+        (info["distinctType"].as_str().is_some_and(|kind| kind != "None"), "DISTINCT"),
+        (has("groupByExpressions"), "GROUP BY"),
+        (has("aggregates"), "aggregates"),
+        (has("orderBy"), "ORDER BY"),
+        (info["top"].is_number(), "TOP"),
+        (info["offset"].is_number() || info["limit"].is_number(), "OFFSET LIMIT"),
+        (plan["hybridSearchQueryInfo"].is_object(), "ORDER BY RANK"),
+    ];
+    let steps: Vec<&str> = steps.iter().filter(|(is_there, _)| *is_there).map(|(_, name)| *name).collect();
+    if steps.is_empty() { "nothing".to_owned() } else { steps.join(", ") }
+}

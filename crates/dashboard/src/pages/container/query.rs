@@ -1,0 +1,119 @@
+//! Runs the query of the form, and reads a limited number of rows.
+
+use std::time::Duration;
+
+use perihelion_client::{Container, Error, IndexMetrics, PartitionKey, Query, QueryMetrics};
+use perihelion_model::json::{Style, Value, to_text};
+
+use crate::failure::Failure;
+use crate::http::Parameters;
+
+/// The most rows that are shown.
+const ROWS_MAX: usize = 100;
+
+/// The most pages that are read. A query that finds little among much ends then.
+const PAGES_MAX: usize = 20;
+
+/// How long a query may take in all. Pages without rows are skipped and not counted, so a query that
+/// finds nothing would otherwise read everything.
+const TIME_MAX: Duration = Duration::from_secs(10);
+
+/// The rows of a query, and what they cost.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    pub(super) rows: Vec<Value>,
+    /// Whether there are more rows, or there may be.
+    pub(super) is_cut: bool,
+    pub(super) charge: f64,
+    pub(super) requests: usize,
+    pub(super) query_metrics: QueryMetrics,
+    pub(super) index_metrics: IndexMetrics,
+}
+
+/// The query of the form.
+pub(super) fn statement(form: &Parameters) -> Result<Query, Failure> {
+    let query = Query::new(form.get("sql"));
+    Ok(match form.get("key").trim() {
+        "" => query,
+        key => query.in_partition(partition_key(key)?),
+    })
+}
+
+/// A key as it was typed: JSON if it is JSON, else a text.
+pub(in crate::pages) fn partition_key(typed: &str) -> Result<PartitionKey, Failure> {
+    let value: serde_json::Value =
+        serde_json::from_str(typed).unwrap_or_else(|_| serde_json::Value::String(typed.to_owned()));
+    let levels = match value {
+        serde_json::Value::Array(levels) => serde_json::Value::Array(levels),
+        one => serde_json::Value::Array(vec![one]),
+    };
+    PartitionKey::from_header(&levels.to_string()).ok_or_else(|| {
+        Failure::wrong(format!("{typed:?} is not a partition key."))
+            .advise("Write a text, a number, true, false, null, or a JSON list of up to three of them.")
+    })
+}
+
+pub(super) async fn run(container: &Container, form: &Parameters) -> Result<Answer, Failure> {
+    let mut query = statement(form)?.with_max_items(ROWS_MAX as u32 + 1).with_total_timeout(TIME_MAX);
+    if form.has("explain") {
+        query = query.with_query_metrics().with_index_metrics();
+    }
+    let mut feed = container.query::<Value>(query);
+    let mut answer = Answer::default();
+    for number in 0..=PAGES_MAX {
+        let page = match feed.next_page().await {
+            // The rows so far are shown.
+            Err(error) if error.is_timeout() && !answer.rows.is_empty() => {
+                answer.is_cut = true;
+                break;
+            }
+            page => page.map_err(|error| refused(&error))?,
+        };
+        let Some(page) = page else { break };
+        answer.charge += page.charge();
+        answer.requests += page.requests();
+        if let Some(metrics) = page.query_metrics() {
+            answer.query_metrics += metrics;
+        }
+        if let Some(metrics) = page.index_metrics() {
+            answer.index_metrics.merge(metrics.clone());
+        }
+        answer.rows.extend(page.items);
+        if answer.rows.len() > ROWS_MAX || number == PAGES_MAX {
+            answer.is_cut = true;
+            break;
+        }
+    }
+    answer.rows.truncate(ROWS_MAX);
+    Ok(answer)
+}
+
+/// What is wrong with a query, in the service's words. The service sends a list of errors as JSON,
+/// followed by details of the request.
+fn refused(error: &Error) -> Failure {
+    let text = error.message().lines().next().unwrap_or_default();
+    let json =
+        text.strip_prefix("Message: ").and_then(|json| serde_json::from_str::<serde_json::Value>(json).ok());
+    let errors = json.as_ref().and_then(|json| json["errors"].as_array());
+    let messages: Vec<&str> =
+        errors.into_iter().flatten().filter_map(|error| error["message"].as_str()).collect();
+    match messages.is_empty() {
+        true if error.is_timeout() => {
+            Failure::account(format!("The query has found nothing within {} seconds.", TIME_MAX.as_secs()))
+                .advise("A filter that no index serves reads every item. Name a partition key.")
+        }
+        true => Failure::request("The query failed", error),
+        false => Failure::wrong(messages.join(" ")),
+    }
+}
+
+/// The id and the partition key of a row, if it is an item with both.
+pub(super) fn item_of(row: &Value, paths: &[String]) -> Option<(String, String)> {
+    let id = row.get("id")?.as_str()?.to_owned();
+    row.get("_rid")?;
+    let values: Option<Vec<Value>> = paths
+        .iter()
+        .map(|path| path.split('/').skip(1).try_fold(row, |value, name| value.get(name)).cloned())
+        .collect();
+    Some((id, to_text(&Value::Array(values?), Style::Point)))
+}

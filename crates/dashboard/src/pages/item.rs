@@ -1,0 +1,140 @@
+//! One item: its JSON in an editor, under its etag. A save replaces the item only if nobody has
+//! changed it since it was read.
+
+use std::sync::Arc;
+
+use perihelion_client::{Etag, ItemOptions};
+use perihelion_model::json::{self, Style, Value};
+
+use super::container::{Place, partition_key};
+use super::parts::{self, button, check, hidden, text};
+use super::{Outcome, Page, View};
+use crate::app::App;
+use crate::failure::Failure;
+use crate::html::{Html, tag};
+use crate::http::Parameters;
+use crate::text::{cut, pretty_item};
+
+const PATH: &str = "/item";
+
+pub(super) const PAGE: Page = Page {
+    path: PATH,
+    name: "Item",
+    section: "/data",
+    interval: None,
+    view: |app, query| Box::pin(view(app, query)),
+    act: Some(|app, form| Box::pin(act(app, form))),
+};
+
+/// What a new item begins with.
+const NEW_ITEM: &str = "{\n  \"id\": \"\"\n}";
+
+async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
+    let place = Place::of(&app, &query)?;
+    let back = tag("a").class("button").href(&place.link("/container")).add(place.name());
+    if query.has("new") {
+        let fields = place.fields().add(editor(NEW_ITEM, app.is_read_only)).add(button("Create", "primary"));
+        let form = parts::form(&app, PATH, "create", fields).class("stack");
+        let html = parts::heading("New item", back).add(form);
+        return Ok(View { title: "New item".to_owned(), html });
+    }
+    let (id, key) = (query.get("id"), query.get("key"));
+    let read = place.container.read::<Value>(partition_key(key)?, id).await;
+    let item = read.map_err(|error| Failure::request(format!("The item {id:?} cannot be read"), &error))?;
+    let etag = item.etag().ok().map(ToString::to_string).unwrap_or_default();
+    let charge = format!("{:.2} RU", item.charge());
+    let facts = parts::facts(vec![
+        ("Partition key", tag("code").add(key).done()),
+        ("Etag", tag("code").add(etag.as_str()).done()),
+        ("Charge", text(charge)),
+    ]);
+    let names = place.fields().add(hidden("id", id)).add(hidden("key", key)).add(hidden("etag", &etag));
+    let json = pretty_item(&item.value);
+    let content = match app.is_read_only {
+        true => parts::code("Item", &json, usize::MAX),
+        false => forms(&app, &names, &json),
+    };
+    let html = parts::heading(&cut(id, 120), back).add(facts).add(content);
+    Ok(View { title: cut(id, 80), html })
+}
+
+fn editor(json: &str, is_read_only: bool) -> Html {
+    let area = tag("textarea")
+        .class("editor")
+        .attr("name", "item")
+        .attr("rows", json.lines().count().clamp(8, 40))
+        .attr("spellcheck", "false")
+        .flag("readonly", is_read_only)
+        .add(format!("\n{json}"));
+    tag("label").class("field wide").add(tag("span").add("JSON")).add(area).done()
+}
+
+fn forms(app: &App, names: &Html, json: &str) -> Html {
+    let save = Html::default().add(names).add(editor(json, false)).add(button("Save", "primary"));
+    let delete = Html::default()
+        .add(names)
+        .add(check("confirm", "Delete this item", true))
+        .add(button("Delete", "danger"));
+    let disclosure = tag("details")
+        .class("action")
+        .add(tag("summary").class("danger-text").add("Delete…"))
+        .add(parts::form(app, PATH, "delete", delete));
+    Html::default().add(parts::form(app, PATH, "save", save).class("stack")).add(disclosure)
+}
+
+async fn act(app: Arc<App>, form: Parameters) -> Result<Outcome, Failure> {
+    let place = Place::of(&app, &form)?;
+    let (id, key) = (form.get("id"), form.get("key"));
+    let failed = |error| {
+        Failure::request(format!("Nothing was changed in {}", place.name()), &error)
+            .advise("If somebody else has changed the item, open it again and repeat the change.")
+    };
+    let options = || -> Result<ItemOptions, Failure> {
+        let etag = Etag::parse(form.get("etag")).map_err(Failure::wrong)?;
+        Ok(ItemOptions::new().with_if_match(&etag))
+    };
+    let item_link = |id: &str, key: &str| place.link(PATH).with("id", id).with("key", key);
+    match form.get("action") {
+        "create" => {
+            let document = parse(form.get("item"))?;
+            let paths = place.properties().await?.partition_key.paths;
+            let (id, key) = identity(&document, &paths)?;
+            place.container.create(partition_key(&key)?, &document).await.map_err(failed)?;
+            Ok(Outcome::Go { to: item_link(&id, &key), notice: format!("Created {id}.") })
+        }
+        "save" => {
+            let document = parse(form.get("item"))?;
+            let written = place.container.replace_with(partition_key(key)?, id, &document, &options()?).await;
+            let charge = written.map_err(failed)?.charge();
+            Ok(Outcome::Go { to: item_link(id, key), notice: format!("Saved {id} for {charge:.2} RU.") })
+        }
+        "delete" if form.get("confirm") == "yes" => {
+            place.container.delete_with(partition_key(key)?, id, &options()?).await.map_err(failed)?;
+            Ok(Outcome::Go { to: place.link("/container"), notice: format!("Deleted {id}.") })
+        }
+        "delete" => Err(Failure::wrong("The deletion was not confirmed, so nothing was done.")),
+        other => Err(Failure::wrong(format!("{other:?} is not an action."))),
+    }
+}
+
+fn parse(text: &str) -> Result<Value, Failure> {
+    let value = json::parse_str(text.trim());
+    let value = value.map_err(|error| Failure::wrong(format!("The item is not valid JSON: {error}")))?;
+    match value.as_object() {
+        Some(_) => Ok(value),
+        None => Err(Failure::wrong("An item is a JSON object with an id.")),
+    }
+}
+
+/// The id and the partition key of a new item.
+fn identity(document: &Value, paths: &[String]) -> Result<(String, String), Failure> {
+    let id = document.get("id").and_then(Value::as_str).filter(|id| !id.is_empty());
+    let id = id.ok_or_else(|| Failure::wrong("The item has no id."))?;
+    let values: Option<Vec<Value>> = paths
+        .iter()
+        .map(|path| path.split('/').skip(1).try_fold(document, |value, name| value.get(name)).cloned())
+        .collect();
+    let values = values
+        .ok_or_else(|| Failure::wrong(format!("The item has no partition key at {}.", paths.join(", "))))?;
+    Ok((id.to_owned(), json::to_text(&Value::Array(values), Style::Point)))
+}

@@ -1,0 +1,66 @@
+//! The processes that serve the container, by their heartbeats.
+
+use std::sync::Arc;
+
+use duroxide_cdb::WorkerInfo;
+
+use super::parts::{self, ago, nothing, number, row, table, text};
+use super::{LIVE, Page, View};
+use crate::app::App;
+use crate::failure::Failure;
+use crate::html::{Html, tag};
+use crate::http::Parameters;
+use crate::text::now_ms;
+
+pub(super) const PAGE: Page = Page {
+    path: "/workers",
+    name: "Workers",
+    section: "/workers",
+    interval: LIVE,
+    view: |app, query| Box::pin(view(app, query)),
+    act: None,
+};
+
+const HEADS: [&str; 9] =
+    ["Worker", "State", "Seen", "Load", "Turns", "Activities", "#Slices", "#Shared", "#Layout version"];
+
+async fn view(app: Arc<App>, _query: Parameters) -> Result<View, Failure> {
+    let workers = app.source.provider().await?.workers().await?;
+    let now_ms = now_ms();
+    let heading = parts::heading("Workers", Html::default());
+    let html = match workers.is_empty() {
+        true => {
+            heading.add(parts::note("No process serves this container now, so no workflow makes progress."))
+        }
+        false => {
+            let rows = workers.iter().map(|worker| worker_row(worker, now_ms)).collect();
+            heading.add(table("Workers", &HEADS, rows)).add(parts::note(
+                "Activities: * are all, - those without a tag. Slices are the parts of the container that a worker \
+                 polls; for shared ones it asks the others to help. Locks do not name their worker, so what a worker \
+                 holds is not known.",
+            ))
+        }
+    };
+    Ok(View { title: "Workers".to_owned(), html })
+}
+
+fn worker_row(worker: &WorkerInfo, now_ms: u64) -> Html {
+    let badge = |class: &str, word: &str| tag("span").class(class).add(word).done();
+    let state = match worker.is_alive {
+        true => badge("badge completed", "Alive"),
+        false => badge("badge other", "Silent"),
+    };
+    let tags = worker.activity_tags.join(", ");
+    row(vec![
+        tag("span").class("id").add(worker.id.as_str()).done(),
+        state,
+        ago(worker.seen_at_ms.min(now_ms), now_ms),
+        if worker.is_busy { badge("badge running", "Busy") } else { text("idle") },
+        text(if worker.runs_orchestrations { "yes" } else { "no" }),
+        if tags.is_empty() { nothing() } else { text(tags) },
+        number(worker.slices),
+        number(worker.shared_slices),
+        number(worker.readable_version),
+    ])
+    .done()
+}

@@ -1,0 +1,143 @@
+//! One workflow: what it is, its timeline, its events, its values, its family, and what can be done
+//! to it. `timeline`, `events`, `family`, `cost` and `actions` are
+//! its sections.
+
+mod actions;
+mod cost;
+mod events;
+mod family;
+mod timeline;
+
+pub(super) use actions::deed;
+
+use std::sync::Arc;
+
+use duroxide::EventKind;
+use duroxide_cdb::ListedInstance;
+
+use super::parts::{self, ago, facts, nothing, status, text, workflow_link};
+use super::{LIVE, Page, View};
+use crate::app::App;
+use crate::details::Detail;
+use crate::failure::Failure;
+use crate::html::{Html, Link, list, tag};
+use crate::http::Parameters;
+use crate::text::{cut, duration, now_ms, pretty};
+
+pub(super) const PATH: &str = "/workflow";
+
+pub(super) const PAGE: Page = Page {
+    path: PATH,
+    name: "Workflow",
+    section: "/workflows",
+    interval: LIVE,
+    view: |app, query| Box::pin(view(app, query)),
+    act: Some(|app, form| Box::pin(actions::act(app, form))),
+};
+
+/// The most characters of an input, an output or a value. The history as a file has them whole.
+const VALUE_CHARS_MAX: usize = 20_000;
+
+/// The most key-values that are shown.
+const KEY_VALUES_MAX: usize = 200;
+
+/// What the sections show, and what the address asks for.
+struct Shown<'a> {
+    app: &'a App,
+    row: &'a ListedInstance,
+    detail: &'a Detail,
+    execution: u64,
+    query: &'a Parameters,
+    now_ms: u64,
+}
+
+impl Shown<'_> {
+    /// This page with other parameters. The ones that are given replace those of the address.
+    fn link(&self, changes: &[(&'static str, String)]) -> Link {
+        let mut link = Link::to(PATH).with("id", &self.row.instance_id);
+        for name in ["execution", "zoom", "failed", "unfolded", "rows", "type", "events"] {
+            let change = changes.iter().find(|(changed, _)| *changed == name);
+            link = link.with(name, change.map_or(self.query.get(name), |(_, value)| value.as_str()));
+        }
+        link
+    }
+}
+
+async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
+    let row = app.source.instance(query.get("id")).await?;
+    let execution = query.number("execution").unwrap_or(row.execution_id);
+    let provider = app.source.provider().await?;
+    let detail = app.details.read(&provider, &row, execution).await?;
+    let shown = Shown { app: &app, row: &row, detail: &detail, execution, query: &query, now_ms: now_ms() };
+    let html = parts::heading(&cut(&row.instance_id, 120), status(&row.status))
+        .add(summary(&shown))
+        .add(actions::section(&shown))
+        .add(timeline::section(&shown))
+        .add(values(&shown))
+        .add(family::section(&shown))
+        .add(cost::section(&shown))
+        .add(events::section(&shown));
+    Ok(View { title: cut(&row.instance_id, 80), html })
+}
+
+fn summary(shown: &Shown<'_>) -> Html {
+    let Shown { row, now_ms, .. } = shown;
+    let took = row.completed_at.map(|at| text(duration(at.saturating_sub(row.created_at))));
+    let parent = row.parent_instance_id.as_deref().map(workflow_link);
+    facts(vec![
+        ("Orchestration", parts::name_and_version(row)),
+        ("Created", ago(row.created_at, *now_ms)),
+        ("Updated", ago(row.updated_at, *now_ms)),
+        ("Took", took.unwrap_or_else(nothing)),
+        ("Parent", parent.unwrap_or_else(nothing)),
+        ("Custom status", row.custom_status.as_deref().map_or_else(nothing, |custom| text(cut(custom, 200)))),
+        ("Execution", executions(shown)),
+        ("Events", text(shown.detail.events.len())),
+        ("Cost", cost::total(&shown.detail.cost)),
+    ])
+}
+
+/// The executions, as links. A workflow that continues as new has several.
+fn executions(shown: &Shown<'_>) -> Html {
+    let links = shown.detail.executions.iter().rev().take(20).map(|number| {
+        let change = if *number == shown.row.execution_id { String::new() } else { number.to_string() };
+        let link = tag("a").href(&shown.link(&[("execution", change)])).add(*number);
+        Html::default()
+            .add(if *number == shown.execution { link.attr("aria-current", "true") } else { link })
+            .add(" ")
+    });
+    let links = list(links);
+    let kept = shown.detail.executions.len();
+    match kept {
+        0 | 1 => text(shown.execution),
+        _ => text(tag("span").class("executions").add(links))
+            .add((kept > 20).then(|| format!("… {kept} are kept"))),
+    }
+}
+
+fn values(shown: &Shown<'_>) -> Html {
+    let input = shown.detail.events.iter().find_map(|event| match &event.kind {
+        EventKind::OrchestrationStarted { input, .. } => Some(input.clone()),
+        _ => None,
+    });
+    let output = shown.detail.output.clone();
+    let output_name = if shown.row.status == "Failed" { "Error" } else { "Output" };
+    let panel = |name: &str, value: Option<String>| {
+        let content = match value {
+            Some(value) => parts::code(name, &pretty(&value, VALUE_CHARS_MAX), VALUE_CHARS_MAX),
+            None => parts::note("None yet."),
+        };
+        tag("div").class("value").add(tag("h3").add(name)).add(content).done()
+    };
+    let pairs = shown.detail.key_values.iter().take(KEY_VALUES_MAX).map(|(key, value)| {
+        parts::row(vec![
+            tag("span").class("id").add(cut(key, 120)).done(),
+            tag("code").add(cut(value, 500)).done(),
+        ])
+        .done()
+    });
+    let pairs: Vec<Html> = pairs.collect();
+    let key_values = (!pairs.is_empty()).then(|| parts::table("Key-values", &["Key", "Value"], pairs));
+    let both = tag("div").class("values").add(panel("Input", input)).add(panel(output_name, output));
+    parts::section("values", "Values", Html::default().add(both).add(key_values)).done()
+}

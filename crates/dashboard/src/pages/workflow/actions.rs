@@ -1,0 +1,151 @@
+//! What can be done to a workflow from its page. What destroys is behind a disclosure that says what
+//! will happen, and needs a tick.
+
+use std::sync::Arc;
+
+use super::Shown;
+use crate::app::App;
+use crate::deeds::Deed;
+use crate::failure::Failure;
+use crate::html::{Content, Html, Link, tag};
+use crate::http::Parameters;
+use crate::pages::Outcome;
+use crate::pages::parts::{self, button, check, field, hidden};
+use crate::source::is_ended;
+
+pub(super) fn section(shown: &Shown<'_>) -> Html {
+    if shown.app.is_read_only {
+        return parts::note("This dashboard is read-only: workflows cannot be changed here.");
+    }
+    let is_ended = is_ended(&shown.row.status);
+    let has_parent = shown.row.parent_instance_id.is_some();
+    let raise = (!is_ended).then(|| raise(shown));
+    let cancel = (!is_ended).then(|| cancel(shown));
+    let restart = (is_ended && !has_parent).then(|| restart(shown));
+    let delete = (!has_parent).then(|| delete(shown, is_ended));
+    let prune = (shown.detail.executions.len() > 1).then(|| prune(shown));
+    let group = tag("div").class("actions").attr("role", "group").attr("aria-label", "Actions");
+    group.add(raise).add(cancel).add(restart).add(prune).add(delete).done()
+}
+
+/// An action behind its name. The content is the form.
+fn disclosure(
+    shown: &Shown<'_>,
+    action: &'static str,
+    label: &str,
+    class: &str,
+    content: impl Content,
+) -> Html {
+    let content = Html::default().add(hidden("id", &shown.row.instance_id)).add(content);
+    tag("details")
+        .class("action")
+        .id(action)
+        .add(tag("summary").class(class).add(label))
+        .add(parts::form(shown.app, super::PATH, action, content))
+        .done()
+}
+
+fn raise(shown: &Shown<'_>) -> Html {
+    let payload = tag("textarea").attr("name", "payload").attr("rows", 3).attr("spellcheck", "false");
+    let content = Html::default()
+        .add(field("event", "Name of the event or queue", "", true))
+        .add(
+            tag("label").class("field").add(tag("span").add("Payload, as the workflow gets it")).add(payload),
+        )
+        .add(check("queue", "Send it to a queue, which keeps it until the workflow takes it", false))
+        .add(button("Send", "primary"));
+    disclosure(shown, "raise", "Raise event…", "", content)
+}
+
+fn cancel(shown: &Shown<'_>) -> Html {
+    let content = Html::default()
+        .add(tag("p").add(
+            "The workflow ends as failed, with its sub-orchestrations, when a worker takes the request.",
+        ))
+        .add(field("reason", "Reason", "cancelled by an operator", true))
+        .add(check("confirm", "Cancel this workflow", true))
+        .add(button("Cancel workflow", "danger"));
+    disclosure(shown, "cancel", "Cancel…", "", content)
+}
+
+fn restart(shown: &Shown<'_>) -> Html {
+    let content = Html::default()
+        .add(tag("p").add(
+            "A new workflow is started with the recorded input and version. This one stays as it is: duroxide cannot \
+             rewind.",
+        ))
+        .add(check("confirm", "Start a new workflow", true))
+        .add(button("Restart", "primary"));
+    disclosure(shown, "restart", "Restart…", "", content)
+}
+
+fn prune(shown: &Shown<'_>) -> Html {
+    let content = Html::default()
+        .add(tag("p").add("Earlier executions and their histories are removed for good."))
+        .add(field("keep", "Keep this many of the last executions", "1", true))
+        .add(check("confirm", "Remove earlier executions", true))
+        .add(button("Prune", "danger"));
+    disclosure(shown, "prune", "Prune executions…", "", content)
+}
+
+fn delete(shown: &Shown<'_>, is_ended: bool) -> Html {
+    let below = shown.detail.tree.instances.len().saturating_sub(1);
+    let what = match below {
+        0 => "The workflow and its history are removed for good.".to_owned(),
+        1 => "The workflow, its sub-orchestration and their histories are removed for good.".to_owned(),
+        below => {
+            format!("The workflow, its {below} sub-orchestrations and their histories are removed for good.")
+        }
+    };
+    let force = (!is_ended && shown.row.status != "Pending")
+        .then(|| check("force", "It runs. Delete it anyway", true));
+    let content = Html::default()
+        .add(tag("p").add(what))
+        .add(force)
+        .add(check("confirm", "Delete this workflow", true))
+        .add(button("Delete", "danger"));
+    disclosure(shown, "delete", "Delete…", "danger-text", content)
+}
+
+/// The deed that a form asks for. Pages with a filter read the same fields.
+pub(in crate::pages) fn deed(action: &str, form: &Parameters) -> Result<Deed, Failure> {
+    let missing = |what: &str| Failure::wrong(format!("{what} is missing."));
+    Ok(match action {
+        "raise" if !form.has("event") => return Err(missing("The name of the event")),
+        "raise" => Deed::Raise {
+            event: form.get("event").to_owned(),
+            payload: form.get("payload").to_owned(),
+            is_queued: form.has("queue"),
+        },
+        "cancel" => Deed::Cancel { reason: form.get("reason").to_owned() },
+        "restart" => Deed::Restart,
+        "delete" => Deed::Delete { is_forced: form.has("force") },
+        "prune" => {
+            let keep = form.number("keep").and_then(|keep| u32::try_from(keep).ok()).filter(|keep| *keep > 0);
+            Deed::Prune { keep_last: keep.ok_or_else(|| missing("The number of executions to keep"))? }
+        }
+        other => return Err(Failure::wrong(format!("{other:?} is not an action."))),
+    })
+}
+
+pub(super) async fn act(app: Arc<App>, form: Parameters) -> Result<Outcome, Failure> {
+    let deed = deed(form.get("action"), &form)?;
+    let needs_confirmation = !matches!(deed, Deed::Raise { .. });
+    if needs_confirmation && form.get("confirm") != "yes" {
+        return Err(Failure::wrong("The action was not confirmed, so nothing was done.")
+            .advise("Tick the box of the form."));
+    }
+    let row = app.source.instance(form.get("id")).await?;
+    let done = deed.run(&app.source.provider().await?, &row).await?;
+    let to = match deed {
+        Deed::Delete { .. } => Link::to("/workflows"),
+        Deed::Restart => {
+            let new = format!("{}-restart-{}", row.instance_id, row.execution_id);
+            Link::to(super::PATH).with("id", new)
+        }
+        Deed::Cancel { .. } | Deed::Prune { .. } | Deed::Raise { .. } => {
+            Link::to(super::PATH).with("id", &row.instance_id)
+        }
+    };
+    Ok(Outcome::Go { to, notice: format!("{}: {done}.", row.instance_id) })
+}

@@ -1,0 +1,147 @@
+//! `Samples`: what charts show: the server's counters, read every few seconds and kept for an hour.
+//! The counters are in the server's memory and cost no request units. Without them, as on Azure, the
+//! page of charts shows only the workflows that ended and what this dashboard's own requests cost.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+use crate::source::ReadCounters;
+use crate::text::now_ms;
+
+/// The time between two samples.
+pub(crate) const INTERVAL: Duration = Duration::from_secs(5);
+
+/// The most samples that are kept: an hour of them.
+const SAMPLES_MAX: usize = 720;
+
+/// The counters at one time, since the server has started.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Sample {
+    pub(crate) at_ms: u64,
+    pub(crate) requests: u64,
+    pub(crate) request_units: f64,
+    pub(crate) throttles: u64,
+    /// Requests and request units by operation.
+    pub(crate) operations: Vec<(String, u64, f64)>,
+    /// The partition keys that have used most.
+    pub(crate) hottest: Vec<HotPartition>,
+}
+
+/// A partition key, and what it has used.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct HotPartition {
+    pub(crate) database: String,
+    pub(crate) container: String,
+    /// As a client sends it: a JSON list.
+    pub(crate) key: String,
+    pub(crate) requests: u64,
+    pub(crate) request_units: f64,
+    pub(crate) throttled: u64,
+}
+
+/// The samples, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Samples(Mutex<VecDeque<Sample>>);
+
+impl Samples {
+    /// Reads the counters again and again. The task ends when it is aborted.
+    pub(crate) fn collect(self: &Arc<Self>, read: ReadCounters) -> JoinHandle<()> {
+        let samples = Arc::clone(self);
+        tokio::spawn(async move {
+            loop {
+                if let Some(sample) = read().await.ok().and_then(|json| sample(&json, now_ms())) {
+                    samples.add(sample);
+                }
+                tokio::time::sleep(INTERVAL).await;
+            }
+        })
+    }
+
+    fn add(&self, sample: Sample) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Counters that were set to zero begin anew.
+        if kept.back().is_some_and(|last| last.requests > sample.requests) {
+            kept.clear();
+        }
+        kept.push_back(sample);
+        if kept.len() > SAMPLES_MAX {
+            kept.pop_front();
+        }
+    }
+
+    pub(crate) fn all(&self) -> Vec<Sample> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}
+
+/// A sample of the server's report.
+fn sample(json: &Value, at_ms: u64) -> Option<Sample> {
+    let operations = json["operations"].as_object()?;
+    let throttled = |operation: &Value| operation["statuses"]["429"].as_u64().unwrap_or(0);
+    Some(Sample {
+        at_ms,
+        requests: json["requests"].as_u64()?,
+        request_units: json["requestUnits"].as_f64()?,
+        throttles: operations.values().map(throttled).sum(),
+        operations: operations
+            .iter()
+            .map(|(name, it)| {
+                (
+                    name.clone(),
+                    it["requests"].as_u64().unwrap_or(0),
+                    it["requestUnits"].as_f64().unwrap_or(0.0),
+                )
+            })
+            .collect(),
+        hottest: json["hottestPartitions"].as_array().into_iter().flatten().map(hot_partition).collect(),
+    })
+}
+
+fn hot_partition(json: &Value) -> HotPartition {
+    let text = |name: &str| json[name].as_str().unwrap_or_default().to_owned();
+    HotPartition {
+        database: text("database"),
+        container: text("container"),
+        key: text("partitionKey"),
+        requests: json["requests"].as_u64().unwrap_or(0),
+        request_units: json["requestUnits"].as_f64().unwrap_or(0.0),
+        throttled: json["throttled"].as_u64().unwrap_or(0),
+    }
+}
+
+/// What happened per second between each two samples.
+pub(crate) fn rates(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> Vec<Option<f64>> {
+    let rate = |pair: &[Sample]| {
+        let seconds = pair[1].at_ms.checked_sub(pair[0].at_ms).filter(|ms| *ms > 0)? as f64 / 1000.0;
+        Some(((of(&pair[1]) - of(&pair[0])) / seconds).max(0.0))
+    };
+    samples.windows(2).map(rate).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_becomes_a_sample_and_samples_become_rates() {
+        let report = |requests: u64| {
+            let statuses = serde_json::json!({"200": requests - 1, "429": 1});
+            serde_json::json!({"requests": requests, "requestUnits": 2.5 * requests as f64,
+                "operations": {"query": {"requests": requests, "requestUnits": 1.0, "statuses": statuses}}})
+        };
+        let samples: Vec<Sample> =
+            [(10, 0), (30, 5000), (30, 5000)].map(|(n, at)| sample(&report(n), at).unwrap()).to_vec();
+        assert_eq!(samples[0].throttles, 1);
+        let requests = rates(&samples, |sample| sample.requests as f64);
+        assert_eq!(requests, [Some(4.0), None], "no time passed between the last two");
+        assert_eq!(sample(&serde_json::json!({"requests": "many"}), 0), None);
+        let kept = Samples::default();
+        samples.into_iter().for_each(|sample| kept.add(sample));
+        kept.add(Sample::default());
+        assert_eq!(kept.all().len(), 1, "the counters were set to zero");
+    }
+}

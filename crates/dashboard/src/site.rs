@@ -1,0 +1,241 @@
+//! The site: from a request to its answer. The checks come first, then the file, the login, the
+//! page, its events or its action.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, Response, StatusCode};
+use hyper::body::Incoming;
+use tokio::time::Instant;
+
+use crate::access::Refusal;
+use crate::app::App;
+use crate::failure::Failure;
+use crate::html::Link;
+use crate::http::{Answer, Body, FORM_BYTES_MAX, Parameters, Request};
+use crate::live::{Hub, Look};
+use crate::notices::Notice;
+use crate::pages::{self, Outcome, Page, View};
+use crate::{assets, frame};
+
+/// The largest form of the login: two tokens. Everybody who reaches the dashboard may send it.
+const LOGIN_BYTES_MAX: usize = 4 * 1024;
+
+/// How long a page, or a form that only reads, may take. A filter that matches little makes the
+/// account read all workflows. The error about an unreachable account comes earlier, after 20 seconds.
+const READ_TIME_MAX: Duration = Duration::from_secs(25);
+
+/// Answers a request.
+pub(crate) async fn answer(app: Arc<App>, request: http::Request<Incoming>) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let answered = match Request::head(parts) {
+        Ok(request) => dispatch(app, request, body).await,
+        Err(status) => Err(status),
+    };
+    let refused = |status: StatusCode| {
+        let reason = status.canonical_reason().unwrap_or("The request was refused.");
+        Answer::text(status, reason)
+    };
+    answered.unwrap_or_else(refused).into_response()
+}
+
+async fn dispatch(app: Arc<App>, mut request: Request, body: Incoming) -> Result<Answer, StatusCode> {
+    if let Err(refusal) = app.access.check(&request) {
+        return Ok(Answer::text(StatusCode::FORBIDDEN, refusal.message()));
+    }
+    if request.method == Method::POST {
+        let is_login = request.path == "/login";
+        // A stranger may send the small login form, and nothing else.
+        if !is_login && app.access.check_session(&request).is_err() {
+            return Ok(Answer::text(StatusCode::UNAUTHORIZED, Refusal::NoSession.message()));
+        }
+        request.read_form(body, if is_login { LOGIN_BYTES_MAX } else { FORM_BYTES_MAX }).await?;
+        let checked = match is_login {
+            true => app.access.check_login_form(&request),
+            false => app.access.check_form(&request),
+        };
+        if let Err(refusal) = checked {
+            return Ok(Answer::text(StatusCode::FORBIDDEN, refusal.message()));
+        }
+        return match request.path.as_str() {
+            "/login" => Ok(login(&app, &request).await),
+            path => {
+                let page = pages::find(path).ok_or(StatusCode::NOT_FOUND)?;
+                Ok(act(app, page, request.form).await)
+            }
+        };
+    }
+    if request.method != Method::GET {
+        return Err(StatusCode::METHOD_NOT_ALLOWED);
+    }
+    get(app, request).await
+}
+
+async fn get(app: Arc<App>, request: Request) -> Result<Answer, StatusCode> {
+    if let Some(file) = assets::answer(&request.path, &request.query) {
+        return Ok(file);
+    }
+    if app.access.check_session(&request).is_err() {
+        let is_page = !request.wants_events() && request.path != "/history.json";
+        return Ok(match is_page {
+            true => {
+                Answer::html(StatusCode::UNAUTHORIZED, frame::login(app.access.login_form_token(), false))
+            }
+            false => Answer::text(StatusCode::UNAUTHORIZED, Refusal::NoSession.message()),
+        });
+    }
+    if request.path == "/history.json" {
+        return Ok(history(&app, &request.query).await);
+    }
+    let page = match request.path.as_str() {
+        "/login" => return Ok(Answer::redirect(&Link::to("/workflows"))),
+        path => pages::find(path).ok_or(StatusCode::NOT_FOUND)?,
+    };
+    match request.wants_events() {
+        true => watch(app, page, request),
+        false => Ok(show(app, page, request).await),
+    }
+}
+
+async fn login(app: &App, request: &Request) -> Answer {
+    if let Some(cookie) = app.access.sign_in(request) {
+        return Answer::redirect(&Link::to("/workflows")).with_cookie(cookie);
+    }
+    tracing::warn!("somebody tried to sign in to the dashboard with a wrong token");
+    tokio::time::sleep(app.access.wait_after_wrong_login(Instant::now())).await;
+    Answer::html(StatusCode::UNAUTHORIZED, frame::login(app.access.login_form_token(), true))
+}
+
+/// A page.
+async fn show(app: Arc<App>, page: &'static Page, request: Request) -> Answer {
+    let notice = request.query.number("notice").and_then(|number| app.notices.take(number));
+    if let Some(look) = app.hub.fresh(&live_key(page, &request)) {
+        let view = View { title: look.title.to_string(), html: look.html };
+        return Answer::html(StatusCode::OK, frame::page(&app, page, view, notice, true));
+    }
+    match limit(READ_TIME_MAX, (page.view)(Arc::clone(&app), request.query)).await {
+        Ok(view) => Answer::html(StatusCode::OK, frame::page(&app, page, view, notice, true)),
+        Err(failure) => failed(&app, page, &failure, true),
+    }
+}
+
+/// A page that could not be made. It goes on looking, if it is live.
+fn failed(app: &App, page: &'static Page, failure: &Failure, is_live: bool) -> Answer {
+    let view = View { title: page.name.to_owned(), html: frame::failure(failure) };
+    Answer::html(failure.status, frame::page(app, page, view, None, is_live))
+}
+
+/// The events of a live page.
+fn watch(app: Arc<App>, page: &'static Page, request: Request) -> Result<Answer, StatusCode> {
+    let interval = page.interval.ok_or(StatusCode::NOT_ACCEPTABLE)?;
+    let key = live_key(page, &request);
+    let hub = Arc::clone(&app.hub);
+    let look = move || look(Arc::clone(&app), page, request.query.clone());
+    let events = hub.watch(key, interval, look).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+    Ok(Answer::events(events))
+}
+
+/// The name of what a live page shows.
+fn live_key(page: &Page, request: &Request) -> String {
+    format!("{}?{}", page.path, request.query_text)
+}
+
+/// One look of a live page, with what it cost.
+async fn look(app: Arc<App>, page: &'static Page, query: Parameters) -> Look {
+    let before = app.source.charge();
+    let view = match limit(READ_TIME_MAX, (page.view)(Arc::clone(&app), query)).await {
+        Ok(view) => view,
+        Err(failure) => View { title: page.name.to_owned(), html: frame::failure(&failure) },
+    };
+    Look { title: Arc::from(view.title), html: view.html, charge: app.source.charge() - before }
+}
+
+/// Does what a form asks for.
+async fn act(app: Arc<App>, page: &'static Page, form: Parameters) -> Answer {
+    let Some(run) = page.act else {
+        return failed(&app, page, &Failure::wrong("This page does nothing."), false);
+    };
+    if app.is_read_only && pages::changes_something(&form) {
+        return failed(&app, page, &Failure::read_only(), false);
+    }
+    let outcome = match pages::changes_something(&form) {
+        true => change(Arc::clone(&app.hub), run(Arc::clone(&app), form)).await,
+        false => limit(READ_TIME_MAX, run(Arc::clone(&app), form)).await,
+    };
+    match outcome {
+        Ok(Outcome::Show(view)) => Answer::html(StatusCode::OK, frame::page(&app, page, view, None, false)),
+        Ok(Outcome::Go { to, notice }) => {
+            let number = app.notices.put(Notice { text: notice, is_error: false });
+            Answer::redirect(&to.with("notice", number))
+        }
+        Err(failure) => failed(&app, page, &failure, false),
+    }
+}
+
+/// Gives up reading after some time. Its requests end with it.
+async fn limit<T>(
+    time_max: Duration,
+    reading: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let late = |_| {
+        Failure::account(format!(
+            "The account has not given an answer within {} seconds.",
+            time_max.as_secs()
+        ))
+        .advise("A filter or a query that matches little reads everything. Name a status, a time or an id.")
+    };
+    tokio::time::timeout(time_max, reading).await.unwrap_or_else(|error| Err(late(error)))
+}
+
+/// Runs an action to its end, also if the browser that asked for it goes away.
+async fn change(hub: Arc<Hub>, action: pages::Task<Outcome>) -> Result<Outcome, Failure> {
+    let running = tokio::spawn(async move {
+        let outcome = action.await;
+        hub.refresh();
+        outcome
+    });
+    let broken = |error| Failure::account(format!("The action has broken off: {error}"));
+    running.await.unwrap_or_else(|error| Err(broken(error)))
+}
+
+/// The whole history of an execution, as duroxide stores it.
+async fn history(app: &App, query: &Parameters) -> Answer {
+    let read = async {
+        let row = app.source.instance(query.get("id")).await?;
+        let provider = app.source.provider().await?;
+        let execution = query.number("execution").unwrap_or(row.execution_id);
+        app.details.read(&provider, &row, execution).await
+    };
+    match read.await {
+        Ok(detail) => Answer::json(serde_json::to_string_pretty(&detail.events).unwrap_or_default()),
+        Err(failure) => Answer::text(failure.status, &failure.message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn reading_is_given_up_after_some_time() {
+        let slow = std::future::pending::<Result<(), Failure>>();
+        let failure = limit(Duration::from_millis(10), slow).await.unwrap_err();
+        assert_eq!(failure.status, StatusCode::BAD_GATEWAY);
+        assert!(failure.advice.is_some());
+        assert!(limit(Duration::from_secs(5), std::future::ready(Ok(1))).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn an_action_goes_on_when_the_browser_goes_away() {
+        let (sender, ended) = tokio::sync::oneshot::channel();
+        let action = Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let _ = sender.send(());
+            Ok(Outcome::Go { to: Link::to("/"), notice: String::new() })
+        });
+        let asked = tokio::time::timeout(Duration::from_millis(10), change(Arc::default(), action)).await;
+        assert!(asked.is_err(), "the browser has gone");
+        ended.await.expect("the action has ended");
+    }
+}

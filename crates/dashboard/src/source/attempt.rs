@@ -1,0 +1,111 @@
+//! `Attempt`: something that is made once and then kept. All who ask while it is being made wait
+//! for the same attempt, and get what becomes of it. A failure is not kept: whoever asks next
+//! begins a new attempt.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+
+use crate::failure::Failure;
+
+/// What became of an attempt; `None` while it goes on.
+type Outcome<T> = Option<Result<T, Failure>>;
+
+/// Something that is made once.
+#[derive(Debug)]
+pub(super) struct Attempt<T>(Arc<Mutex<State<T>>>);
+
+#[derive(Debug)]
+struct State<T> {
+    made: Option<T>,
+    /// The last attempt that was begun.
+    running: Option<watch::Receiver<Outcome<T>>>,
+}
+
+impl<T> Default for Attempt<T> {
+    fn default() -> Self {
+        Attempt(Arc::new(Mutex::new(State { made: None, running: None })))
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> Attempt<T> {
+    /// What was made, if it was. Never waits for an attempt.
+    pub(super) fn made(&self) -> Option<T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).made.clone()
+    }
+
+    /// What was made, or what becomes of the attempt that goes on, or of a new one. The attempt goes
+    /// on if the caller is dropped.
+    pub(super) async fn get<F>(&self, make: impl FnOnce() -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        let mut outcome = {
+            let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(made) = &state.made {
+                return Ok(made.clone());
+            }
+            // A closed channel without an outcome is that of an attempt that has panicked.
+            let is_running = |outcome: &watch::Receiver<Outcome<T>>| {
+                outcome.borrow().is_none() && outcome.has_changed().is_ok()
+            };
+            let running = state.running.clone().filter(is_running);
+            let outcome = running.unwrap_or_else(|| self.begin(make()));
+            state.running = Some(outcome.clone());
+            outcome
+        };
+        let ended = outcome.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
+        ended.unwrap_or_else(|| Err(Failure::account("The account could not be opened. Try again.")))
+    }
+
+    fn begin(
+        &self,
+        making: impl Future<Output = Result<T, Failure>> + Send + 'static,
+    ) -> watch::Receiver<Outcome<T>> {
+        let (sender, outcome) = watch::channel(None);
+        let state = Arc::clone(&self.0);
+        tokio::spawn(async move {
+            let made = making.await;
+            state.lock().unwrap_or_else(PoisonError::into_inner).made = made.as_ref().ok().cloned();
+            sender.send_replace(Some(made));
+        });
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_millis(300);
+
+    #[tokio::test]
+    async fn all_who_ask_share_one_attempt() {
+        let (attempt, begun) = (Attempt::default(), Arc::new(AtomicU32::new(0)));
+        // The first attempt fails and the second succeeds.
+        let make = || {
+            let number = begun.fetch_add(1, Ordering::Relaxed);
+            async move {
+                sleep(LONG).await;
+                if number == 0 { Err(Failure::account("unreachable")) } else { Ok(number) }
+            }
+        };
+        let begin = Instant::now();
+        let [one, two, three] = [attempt.get(make), attempt.get(make), attempt.get(make)];
+        let asked = tokio::join!(one, two, three);
+        assert!(asked.0.is_err() && asked.1.is_err() && asked.2.is_err());
+        assert!(begin.elapsed() < LONG * 2, "nobody waits for a second attempt");
+        assert_eq!((begun.load(Ordering::Relaxed), attempt.made()), (1, None));
+        // The person who asked first leaves. The attempt goes on for the others.
+        assert!(tokio::time::timeout(LONG / 10, attempt.get(make)).await.is_err());
+        assert_eq!(attempt.get(make).await.ok(), Some(1));
+        assert_eq!((attempt.get(make).await.ok(), attempt.made()), (Some(1), Some(1)));
+        assert_eq!(begun.load(Ordering::Relaxed), 2);
+    }
+}

@@ -1,0 +1,103 @@
+//! What can be done to workflows, one by one and by a filter.
+
+use std::time::Duration;
+
+use perihelion_dashboard::{Dashboard, DashboardOptions};
+use perihelion_testkit::wait::wait_until;
+use tokio::net::TcpListener;
+
+use crate::browser::Browser;
+use crate::shop::{LIMIT, Shop};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_ends_a_wait() {
+    let shop = Shop::open().await;
+    shop.wait_for_approval("approval-1").await;
+    let browser = shop.browser();
+    let fields = [("action", "raise"), ("id", "approval-1"), ("event", "approved"), ("payload", "true")];
+    let page = browser.post_and_follow("/workflow", &fields).await;
+    page.has(&["approval-1: sent the event approved."]);
+    shop.client.wait_for_orchestration("approval-1", LIMIT).await.expect("an end");
+    browser.get("/workflow?id=approval-1").await.has(&["Completed", "wait approved: done in"]);
+    let late = browser.post("/workflow", &fields).await;
+    assert_eq!(late.status, 409);
+    late.has(&["it has ended"]);
+    shop.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workflows_are_cancelled_restarted_pruned_and_deleted() {
+    let shop = Shop::open().await;
+    shop.wait_for_approval("approval-1").await;
+    shop.run("fail-1", "fail", "no").await;
+    shop.run("loop-1", "loop", "3").await;
+    let browser = shop.browser();
+    let act = async |action: &str, id: &str, more: &[(&str, &str)]| {
+        let fields = [&[("action", action), ("id", id), ("confirm", "yes")], more].concat();
+        browser.post_and_follow("/workflow", &fields).await
+    };
+    let unconfirmed = browser.post("/workflow", &[("action", "delete"), ("id", "fail-1")]).await;
+    assert_eq!(unconfirmed.status, 400);
+    act("cancel", "approval-1", &[("reason", "wrong item")]).await.has(&["asked to cancel"]);
+    shop.client.wait_for_orchestration("approval-1", LIMIT).await.expect("an end");
+    browser.get("/workflow?id=approval-1").await.has(&["Failed", "wrong item"]);
+    act("restart", "fail-1", &[]).await.has(&["started fail-1-restart-1", "fail-1-restart-1"]);
+    shop.client.wait_for_orchestration("fail-1-restart-1", LIMIT).await.expect("an end");
+    act("restart", "fail-1", &[]).await.has(&["was restarted before"]);
+    act("prune", "loop-1", &[("keep", "1")]).await.has(&["removed 3 executions"]);
+    act("delete", "fail-1", &[]).await.has(&["deleted 1 workflow"]);
+    assert_eq!(browser.get("/workflow?id=fail-1").await.status, 404);
+    shop.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bulk_action_counts_first_and_shows_its_progress() {
+    let shop = Shop::open().await;
+    for number in 0..12 {
+        shop.start(&format!("approval-{number}"), "approval", "lamp").await;
+    }
+    shop.run("hello-1", "hello", "Ada").await;
+    let browser = shop.browser();
+    let running = [("filter", "status=running name=approval"), ("deed", "cancel"), ("reason", "sold out")];
+    wait_until("all wait", LIMIT, async || {
+        let counted = browser.post("/bulk", &[&[("action", "count")], running.as_slice()].concat()).await;
+        counted.text.contains("Cancel: 12 workflows")
+    })
+    .await;
+    let unconfirmed = browser.post("/bulk", &[&[("action", "begin")], running.as_slice()].concat()).await;
+    assert_eq!(unconfirmed.status, 400);
+    let begin = [&[("action", "begin"), ("confirm", "yes")], running.as_slice()].concat();
+    let job = browser.post("/bulk", &begin).await;
+    let path = job.header("location").split("&notice").next().expect("an address").to_owned();
+    wait_until("the job ends", LIMIT, async || browser.get(&path).await.text.contains("finished")).await;
+    browser.get(&path).await.has(&["<dt>Done</dt><dd>12</dd>", "<dt>Failed or skipped</dt><dd>0</dd>"]);
+    browser.get("/bulk").await.has(&["12 of 12", "cancel"]);
+    shop.client.wait_for_orchestration("approval-11", LIMIT).await.expect("an end");
+    let empty = browser.post("/bulk", &[("action", "count"), ("filter", " "), ("deed", "delete")]).await;
+    assert_eq!(empty.status, 400);
+    empty.has(&["An empty filter would select every workflow."]);
+    shop.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bulk_action_ends_with_its_dashboard() {
+    let shop = Shop::open().await;
+    shop.run("hello-1", "hello", "Ada").await;
+    shop.copy("hello-1", 300).await;
+    let socket = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
+    let options = DashboardOptions::new("duroxide", "duroxide");
+    let other = Dashboard::start(socket, shop.server.client().await, options).expect("a dashboard");
+    let begin = [("action", "begin"), ("confirm", "yes"), ("filter", "name=hello"), ("deed", "delete")];
+    assert_eq!(Browser::new(other.address()).post("/bulk", &begin).await.status, 303);
+    drop(other);
+    let left = async || {
+        let count = [("action", "count"), ("filter", "name=hello"), ("deed", "delete")];
+        let page = shop.browser().post("/bulk", &count).await;
+        page.text.split("Delete: ").nth(1).and_then(|text| text.split(' ').next()).map(ToOwned::to_owned)
+    };
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let soon = left().await.expect("workflows are left");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(left().await, Some(soon), "nothing more is deleted");
+    shop.close().await;
+}

@@ -1,0 +1,103 @@
+//! Every page is made, with the headers that every answer has.
+
+use crate::shop::Shop;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_page_is_shown_with_safe_headers() {
+    let shop = Shop::open().await;
+    shop.run("hello-1", "hello", "Ada").await;
+    let browser = shop.browser();
+    for path in [
+        "/",
+        "/workflows",
+        "/workflow?id=hello-1",
+        "/attention",
+        "/bulk",
+        "/queues",
+        "/workers",
+        "/sessions",
+        "/charts",
+        "/data",
+        "/container?database=duroxide&container=duroxide",
+    ] {
+        let page = browser.get(path).await;
+        assert_eq!(page.status, 200, "{path}: {}", page.text);
+        page.has(&["<!doctype html>", "<main id=\"main\"", "Skip to the content", "aria-current=\"page\""]);
+        assert_eq!(page.header("x-frame-options"), "DENY");
+        assert_eq!(page.header("x-content-type-options"), "nosniff");
+        assert_eq!(page.header("cache-control"), "no-store");
+        let policy = page.header("content-security-policy");
+        assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+        assert!(!page.text.contains("<script>") && !page.text.contains(" style="), "{path} has inline code");
+    }
+    shop.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_files_are_served_and_what_does_not_exist_is_told() {
+    let shop = Shop::open().await;
+    let browser = shop.browser();
+    assert_eq!(browser.get("/assets/dashboard.css").await.header("content-type"), "text/css; charset=utf-8");
+    browser.get("/assets/dashboard.js").await.has(&["EventSource"]);
+    assert_eq!(browser.get("/assets/../Cargo.toml").await.status, 404);
+    assert_eq!(browser.get("/nowhere").await.status, 404);
+    let missing = browser.get("/workflow?id=nobody").await;
+    assert_eq!(missing.status, 404);
+    missing.has(&["There is no workflow &quot;nobody&quot;"]);
+    assert_eq!(browser.get("/workflow").await.status, 400);
+    assert_eq!(browser.get("/container?database=no&container=no").await.status, 404);
+    shop.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_workflow_is_shown_with_everything() {
+    let shop = Shop::open().await;
+    shop.run("batch-1", "batch", "Ada").await;
+    shop.wait_for_approval("approval-1").await;
+    shop.run("loop-1", "loop", "2").await;
+    shop.run("fail-1", "fail", "card declined").await;
+    let browser = shop.browser();
+    let batch = browser.get("/workflow?id=batch-1").await;
+    batch.has(&[
+        "Completed",
+        "sub-orchestration hello",
+        "timer: done in",
+        "Family",
+        "batch-1::sub",
+        "Hello, Ada!",
+    ]);
+    let approval = browser.get("/workflow?id=approval-1").await;
+    approval.has(&[
+        "Running",
+        "wait approved: open for",
+        "waits for approval",
+        "Key-values",
+        "lamp",
+        "Raise event…",
+    ]);
+    let looped = browser.get("/workflow?id=loop-1").await;
+    looped.has(&["execution=1", "Prune executions…", "Restart…"]);
+    browser.get("/workflow?id=loop-1&execution=1").await.has(&["OrchestrationContinuedAsNew"]);
+    let failed = browser.get("/workflow?id=fail-1&failed=yes&zoom=4").await;
+    failed.has(&["activity refuse: failed after", "card declined", "Error", "width=\"400%\""]);
+    browser.get("/attention").await.has(&["fail-1", "Failed in the last day"]);
+    let history = browser.get("/history.json?id=fail-1").await;
+    let events: serde_json::Value = serde_json::from_str(&history.text).expect("JSON");
+    assert_eq!(events.as_array().map(Vec::len), Some(4));
+    shop.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_that_is_missing_is_told_and_not_created() {
+    let shop = Shop::with(|mut options| {
+        options.container = "nothing".to_owned();
+        options
+    })
+    .await;
+    let page = shop.browser().get("/workflows").await;
+    assert_eq!(page.status, 200);
+    page.has(&["Nothing here yet", "duroxide/nothing", "does not exist", "--container"]);
+    shop.browser().get("/data").await.has(&["duroxide"]);
+    assert!(!shop.browser().get("/data").await.text.contains(">nothing<"));
+    shop.close().await;
+}

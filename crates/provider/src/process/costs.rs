@@ -1,0 +1,126 @@
+//! The costs of instances that this process has not stored yet. Every request for one instance
+//! adds its charge here. The next commit of a turn of the instance by this process takes the sum
+//! and stores it, and puts it back if it was not stored.
+//!
+//! Nothing here is needed for correctness. When the table is full, the instances that had no
+//! request for the longest time are forgotten, and with them what was not stored yet.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use crate::documents::Charge;
+use crate::sync::lock;
+
+/// The most instances in one generation. The table has two generations: about 2 MB with ids of
+/// usual length.
+const GENERATION_MAX: usize = 8192;
+
+/// Charges by instance.
+#[derive(Debug, Default)]
+pub(crate) struct Costs {
+    generations: Mutex<Generations>,
+}
+
+/// The younger generation has the instances with a request since the last change of generations.
+#[derive(Debug, Default)]
+struct Generations {
+    younger: HashMap<String, Charge>,
+    older: HashMap<String, Charge>,
+}
+
+impl Costs {
+    /// Adds the charge of a request for an instance.
+    pub(crate) fn add(&self, instance: &str, charge: Charge) {
+        let mut generations = lock(&self.generations);
+        if let Some(sum) = generations.younger.get_mut(instance) {
+            *sum = sum.plus(charge);
+            return;
+        }
+        let before = generations.older.remove(instance).unwrap_or_default();
+        if generations.younger.len() >= GENERATION_MAX {
+            generations.older = std::mem::take(&mut generations.younger);
+        }
+        generations.younger.insert(instance.to_owned(), before.plus(charge));
+    }
+
+    /// Takes the charges of an instance that are not stored yet. No other caller gets them, so
+    /// that writes at the same time do not store them twice.
+    pub(crate) fn take<'a>(&'a self, instance: &'a str) -> TakenCharge<'a> {
+        let mut generations = lock(&self.generations);
+        let found = generations.younger.remove(instance).or_else(|| generations.older.remove(instance));
+        TakenCharge { costs: self, instance, charge: found.unwrap_or_default() }
+    }
+}
+
+/// Charges that were taken from the table. Dropping this puts them back.
+#[must_use]
+pub(crate) struct TakenCharge<'a> {
+    costs: &'a Costs,
+    instance: &'a str,
+    charge: Charge,
+}
+
+impl TakenCharge<'_> {
+    pub(crate) fn charge(&self) -> Charge {
+        self.charge
+    }
+
+    /// Forgets the charges: a document has them now.
+    pub(crate) fn stored(mut self) {
+        self.charge = Charge::default();
+    }
+}
+
+impl Drop for TakenCharge<'_> {
+    fn drop(&mut self) {
+        if !self.charge.is_zero() {
+            self.costs.add(self.instance, self.charge);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Charge = Charge { centi_ru: 100, requests: 1 };
+
+    #[test]
+    fn charges_add_up_until_they_are_stored() {
+        let costs = Costs::default();
+        costs.add("a", ONE);
+        costs.add("a", ONE);
+        costs.add("b", ONE);
+        let taken = costs.take("a");
+        assert_eq!(taken.charge(), Charge { centi_ru: 200, requests: 2 });
+        // Another write at the same time does not get the same charges.
+        assert!(costs.take("a").charge().is_zero());
+        // A request that ends while the commit is on its way stays for the next commit.
+        costs.add("a", ONE);
+        taken.stored();
+        assert_eq!((costs.take("a").charge(), costs.take("b").charge()), (ONE, ONE));
+    }
+
+    #[test]
+    fn charges_that_were_not_stored_are_put_back() {
+        let costs = Costs::default();
+        costs.add("a", ONE);
+        let taken = costs.take("a");
+        costs.add("a", ONE);
+        drop(taken);
+        assert_eq!(costs.take("a").charge(), ONE.plus(ONE));
+    }
+
+    #[test]
+    fn a_full_table_forgets_the_instances_without_recent_requests() {
+        let costs = Costs::default();
+        for number in 0..GENERATION_MAX * 3 {
+            costs.add("busy", ONE);
+            costs.add(&number.to_string(), ONE);
+        }
+        assert_eq!(costs.take("busy").charge().requests, (GENERATION_MAX * 3) as u64);
+        assert!(costs.take("0").charge().is_zero());
+        let generations = lock(&costs.generations);
+        assert!(generations.younger.len() + generations.older.len() <= 2 * GENERATION_MAX);
+    }
+}

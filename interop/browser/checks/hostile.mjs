@@ -1,0 +1,65 @@
+// Texts of strangers stay texts, and strangers stay outside.
+
+import assert from "node:assert/strict";
+
+import { area, check } from "../../javascript/lib/harness.mjs";
+import { start } from "../lib/program.mjs";
+import { hostile, visit, world } from "../lib/world.mjs";
+
+area("hostile");
+
+const own = `/workflow?id=${encodeURIComponent(hostile.id)}`;
+
+for (const path of ["/workflows?filter=id%3Dhostile-*", own, `${own}&zoom=16`, "/attention", "/workflows?filter=status%3Dpending"]) {
+  check(`no text becomes markup on ${path.slice(0, 40)}`, async () => {
+    await visit(path, async (page) => {
+      await page.waitForTimeout(300);
+      assert.equal(await page.locator("img").count(), 0);
+      assert.equal(await page.locator("script:not([src])").count(), 0);
+      assert.ok((await page.textContent("main")).includes("<img src=x"), "the text is shown");
+    });
+  });
+}
+
+check("a page of another site cannot put the dashboard into a frame", async () => {
+  const context = await world.browser.newContext();
+  const page = await context.newPage();
+  await page.route("http://evil.example/", (route) =>
+    route.fulfill({ contentType: "text/html", body: `<iframe src="${world.url}"></iframe>` }),
+  );
+  await page.goto("http://evil.example/");
+  await page.waitForTimeout(500);
+  const frame = page.frames()[1];
+  const text = frame ? await frame.evaluate(() => document.body.textContent).catch(() => "") : "";
+  assert.ok(!text.includes("Workflows"), text);
+  await context.close();
+});
+
+check("beyond loopback a token is needed, and the link with it leaves no trace", async () => {
+  const args = ["dashboard", "--address", "0.0.0.0:0", "--endpoint", world.endpoint, "--read-only"];
+  const program = await start(world.binary, args, "Sign in");
+  try {
+    const link = program.output.match(/Sign in\s+(\S+)/)[1];
+    const [url, token] = link.split("#");
+    const context = await world.browser.newContext();
+    const page = await context.newPage();
+    const answer = await page.goto(url);
+    assert.equal(answer.status(), 401);
+    await page.fill("input[type=password]", "wrong");
+    await page.click("button");
+    await page.waitForSelector("[role=alert]");
+    const addresses = [];
+    page.on("request", (request) => addresses.push(request.url()));
+    await page.goto("about:blank");
+    await page.goto(link);
+    await page.waitForSelector("h1:has-text('Workflows')");
+    assert.ok(!page.url().includes(token));
+    assert.ok(addresses.every((address) => !address.split("#")[0].includes(token)), "the token is in no address");
+    await page.waitForSelector("text=read-only");
+    await page.goto(`${url}workflow?id=order-1`);
+    assert.equal(await page.locator("form[method=post]").count(), 0);
+    await context.close();
+  } finally {
+    await program.stop();
+  }
+});
