@@ -6,7 +6,7 @@
 //! need the provider at the same time share one attempt to open it, which takes long if the account
 //! cannot be reached.
 
-mod attempt;
+mod shared_once;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use duroxide_cdb::{CosmosDBProvider, ListOptions, ListedInstance};
 use perihelion_client::Client;
 
-use self::attempt::Attempt;
+use self::shared_once::SharedOnce;
 use crate::failure::{Failure, first_line};
 
 /// Reads the server's counters of requests as JSON: `/_perihelion/counters`.
@@ -30,7 +30,7 @@ pub(crate) struct Source {
     /// The account, for people.
     pub(crate) account: String,
     pub(crate) counters: Option<ReadCounters>,
-    provider: Attempt<CosmosDBProvider>,
+    provider: SharedOnce<CosmosDBProvider>,
 }
 
 impl Source {
@@ -40,7 +40,7 @@ impl Source {
         account: String,
         counters: Option<ReadCounters>,
     ) -> Source {
-        Source { client, database, container, account, counters, provider: Attempt::default() }
+        Source { client, database, container, account, counters, provider: SharedOnce::default() }
     }
 
     /// The container of workflows, for people.

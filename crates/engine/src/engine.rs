@@ -137,8 +137,8 @@ impl Engine {
         check_session(container, &self.state(container)?, session, &[range])
     }
 
-    /// Performs a write operation on one item. A refusal of the operation has the position that
-    /// the partition had before the operation.
+    /// Performs a write operation on one item. If the operation is refused, the refusal has the
+    /// position that the range had before the operation.
     pub async fn write_item(
         &self,
         container: &Arc<Container>,
@@ -150,7 +150,8 @@ impl Engine {
         loop {
             let mut operation = operation.clone();
             let prepared = self.prepare_item(container, &key, &mut operation)?;
-            // What was prepared is dropped here and not by the writer, because that takes time.
+            // These clones share the large values, so the values are freed here and not by the writer.
+            // Freeing them takes time, and all writes wait for the writer.
             let _kept = (prepared.clone(), operation.clone());
             let (key, precondition) = (key.clone(), precondition.clone());
             let written = self.write_documents(container, move |transaction, container, gate| {
@@ -315,11 +316,11 @@ impl Engine {
         maintenance::build_index(&self.store, container.number(), shape).await
     }
 
-    /// Does the background work that is due: removes expired documents and the documents of deleted
-    /// containers and old entries of the transaction ledger, splits oversized partitions, builds
+    /// Does the background work that is due: removes expired documents, the documents of deleted
+    /// containers, and old entries of the transaction ledger; splits oversized ranges; builds
     /// missing indexes. With several regions three things differ: only one region removes expired
     /// documents ([`Role`](crate::Role)), old tombstones are removed too, and the server splits the
-    /// partitions.
+    /// ranges.
     pub async fn maintain(&self) -> Result<(), Refusal> {
         let age = self.options.ledger.age;
         maintenance::run_once(&self.store, &self.backlog, self.options.partition_bytes_max, age).await
@@ -335,7 +336,7 @@ impl Engine {
     }
 
     /// Returns when a change of the catalog (such as a deleted container) or a query has left
-    /// work for maintenance, or after `pause`. Expired documents and oversized partitions do
+    /// work for maintenance, or after `pause`. Expired documents and oversized ranges do
     /// not end the wait early.
     pub async fn maintenance_due(&self, pause: std::time::Duration) {
         self.backlog.due(pause).await;

@@ -34,15 +34,15 @@ pub struct LedgerLimits {
     pub bytes_max: u64,
 }
 
-/// No document says how long the service keeps answers. A day is longer than any retry of a
-/// client, and long enough for a person who repeats a transaction after an incident.
+/// The service's documentation does not say how long it keeps answers. A day is longer than any
+/// retry of a client, and long enough for a person who repeats a transaction after an incident.
 const AGE: Duration = Duration::from_secs(24 * 60 * 60);
 /// About a hundred transactions per second for a day, if each has one operation.
 const ENTRIES_MAX: u64 = 10_000_000;
 /// About 400 bytes for each of [`ENTRIES_MAX`] entries. A record has about 160 bytes, and 180 more
 /// for each operation: transactions of ten operations fill the room at 25 per second.
 const BYTES_MAX: u64 = 4 << 30;
-/// Entries of aborted transactions may fill the limits of the ledger divided by this: one half.
+/// Aborted transactions may use each limit of the ledger divided by this number: one half of it.
 const ABORTED_SHARE: u64 = 2;
 
 impl Default for LedgerLimits {
@@ -225,15 +225,15 @@ fn full() -> Refusal {
     let mut refusal = Refusal::new(
         status::TOO_MANY_REQUESTS,
         Layer::BackendUncharged,
-        "The ledger of distributed transactions is full: it keeps every answer for its age. Try again later, or give it a shorter age or more room.",
+        "The ledger of distributed transactions is full. It keeps every answer for a fixed time. Try again later, or set a shorter ledger age or higher ledger limits.",
     );
     refusal.retry_after_ms = Some(FULL_RETRY_AFTER_MS);
     refusal
 }
 
-/// Adds an entry. Replaces an entry of the same token with an earlier time: the region of the new
-/// transaction had removed the earlier entry by its age, and this region has not yet. An entry
-/// with the same or a later time stays.
+/// Adds an entry. If the token has an entry with an earlier time, the new entry replaces it: the
+/// region of the new transaction had removed the earlier entry by its age, and this region has not
+/// yet. An entry with the same or a later time stays.
 pub(crate) fn put(
     transaction: &mut Transaction<'_>,
     token: IdempotencyToken,

@@ -1,9 +1,9 @@
-//! One item: its JSON in an editor, under its etag. A save replaces the item only if nobody has
+//! One item: its etag, and its JSON in an editor. A save replaces the item only if nobody has
 //! changed it since it was read.
 
 use std::sync::Arc;
 
-use perihelion_client::{Etag, ItemOptions};
+use perihelion_client::{Error, Etag, ItemOptions};
 use perihelion_model::json::{self, Style, Value};
 
 use super::container::{Place, partition_key};
@@ -48,11 +48,11 @@ async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
         ("Etag", tag("code").add(etag.as_str()).done()),
         ("Charge", text(charge)),
     ]);
-    let names = place.fields().add(hidden("id", id)).add(hidden("key", key)).add(hidden("etag", &etag));
+    let hidden_fields = place.fields().add(hidden("id", id)).add(hidden("key", key)).add(hidden("etag", &etag));
     let json = pretty_item(&item.value);
     let content = match app.is_read_only {
         true => parts::code("Item", &json, usize::MAX),
-        false => forms(&app, &names, &json),
+        false => forms(&app, &hidden_fields, &json),
     };
     let html = parts::heading(&cut(id, 120), back).add(facts).add(content);
     Ok(View { title: cut(id, 80), html })
@@ -69,10 +69,10 @@ fn editor(json: &str, is_read_only: bool) -> Html {
     tag("label").class("field wide").add(tag("span").add("JSON")).add(area).done()
 }
 
-fn forms(app: &App, names: &Html, json: &str) -> Html {
-    let save = Html::default().add(names).add(editor(json, false)).add(button("Save", "primary"));
+fn forms(app: &App, hidden_fields: &Html, json: &str) -> Html {
+    let save = Html::default().add(hidden_fields).add(editor(json, false)).add(button("Save", "primary"));
     let delete = Html::default()
-        .add(names)
+        .add(hidden_fields)
         .add(check("confirm", "Delete this item", true))
         .add(button("Delete", "danger"));
     let disclosure = tag("details")
@@ -85,8 +85,12 @@ fn forms(app: &App, names: &Html, json: &str) -> Html {
 async fn act(app: Arc<App>, form: Parameters) -> Result<Outcome, Failure> {
     let place = Place::of(&app, &form)?;
     let (id, key) = (form.get("id"), form.get("key"));
-    let failed = |error| {
-        Failure::request(format!("Nothing was changed in {}", place.name()), &error)
+    let failed = |error: Error| {
+        let what = match error.is_ambiguous() {
+            true => "It is not known whether the change was made in",
+            false => "Nothing was changed in",
+        };
+        Failure::request(format!("{what} {}", place.name()), &error)
             .advise("If somebody else has changed the item, open it again and repeat the change.")
     };
     let options = || -> Result<ItemOptions, Failure> {

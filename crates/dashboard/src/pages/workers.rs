@@ -35,9 +35,9 @@ async fn view(app: Arc<App>, _query: Parameters) -> Result<View, Failure> {
         false => {
             let rows = workers.iter().map(|worker| worker_row(worker, now_ms)).collect();
             heading.add(table("Workers", &HEADS, rows)).add(parts::note(
-                "Activities: * are all, - those without a tag. Slices are the parts of the container that a worker \
-                 polls; for shared ones it asks the others to help. Locks do not name their worker, so what a worker \
-                 holds is not known.",
+                "Activities: * means all activities, - means activities without a tag. Slices are the parts of the \
+                 container that a worker polls; for shared slices it asks other workers to help. A lock does not \
+                 name its worker, so this page cannot show which locks a worker holds.",
             ))
         }
     };

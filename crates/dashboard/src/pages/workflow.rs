@@ -35,13 +35,14 @@ pub(super) const PAGE: Page = Page {
     act: Some(|app, form| Box::pin(actions::act(app, form))),
 };
 
-/// The most characters of an input, an output or a value. The history as a file has them whole.
+/// The most characters of an input or an output that are shown. The history that a person can
+/// download (`history.json`) has them whole.
 const VALUE_CHARS_MAX: usize = 20_000;
 
 /// The most key-values that are shown.
 const KEY_VALUES_MAX: usize = 200;
 
-/// What the sections show, and what the address asks for.
+/// The data that the sections of the page show, and the parameters of the page's address.
 struct Shown<'a> {
     app: &'a App,
     row: &'a ListedInstance,

@@ -17,7 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub(crate) struct Browser {
     address: SocketAddr,
-    /// Headers that replace the usual ones.
+    /// The headers of every request: host, origin, and those that a test adds or replaces.
     pub(crate) headers: Vec<(&'static str, String)>,
 }
 
@@ -69,7 +69,7 @@ impl Browser {
         self.send(Method::GET, path, String::new()).await
     }
 
-    /// Opens a page and sends a form with its form token.
+    /// Reads a form token from the page `/bulk`, and sends the form with it to `path`.
     pub(crate) async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Page {
         let token = self.get("/bulk").await.attribute("name=\"form\"", "value");
         let token = token.unwrap_or_default();
@@ -94,7 +94,7 @@ impl Browser {
         Page { status: parts.status.as_u16(), headers: parts.headers, text }
     }
 
-    /// The answer with its body unread, as for events.
+    /// The answer with its body unread. A test of server-sent events reads the body itself.
     pub(crate) async fn open(&self, method: Method, path: &str, body: String) -> http::Response<Incoming> {
         let stream = TcpStream::connect(self.address).await.expect("the dashboard listens");
         let (mut sender, connection) =

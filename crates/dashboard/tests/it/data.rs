@@ -24,7 +24,7 @@ async fn a_query_is_run_and_explained() {
     assert_eq!(wrong.status, 200);
     wrong.has(&["role=\"alert\"", "Syntax error"]);
     let by_address = browser.get("/container?database=duroxide&container=duroxide&sql=SELECT").await;
-    assert!(!by_address.text.contains("Result"), "an address alone runs nothing");
+    assert!(!by_address.text.contains("Result"), "a GET does not run the query in its address");
     shop.close().await;
 }
 

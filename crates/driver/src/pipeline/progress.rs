@@ -13,8 +13,8 @@ use crate::transport::Delivered;
 /// A request under way: it waits for a connection or for its answer.
 pub(crate) type RequestUnderWay = Pin<Box<dyn Future<Output = Delivered> + Send>>;
 
-/// The progress of one attempt. Only the attempt writes it. The lock is free whenever the
-/// attempt is not polled.
+/// The progress of one attempt. Only the attempt writes it, until another task takes its request.
+/// The lock is free whenever the attempt is not polled.
 #[derive(Default)]
 pub(crate) struct Progress {
     /// Whether the request under way is kept, so that another task can await it.

@@ -153,7 +153,7 @@ async fn run_storm(seed: u64) {
     })
     .await;
 
-    // What the workers were told is what the account has.
+    // The documents in the account agree with the answers that the workers got.
     storm.server.wait_for_replication().await;
     let verifier = storm.server.driver(DriverOptions::default()).await;
     let orders = verifier.container("shop", "orders");
@@ -174,7 +174,7 @@ async fn run_storm(seed: u64) {
     assert!(failed > 0 && failed < OPERATIONS / 4, "{failed} failed");
     drop(verifier);
     let Ok(Storm { server, driver, .. }) = Arc::try_unwrap(storm).map_err(|_| "shared") else {
-        panic!("the workers have ended")
+        panic!("seed {seed}: a task still holds the storm after all workers ended")
     };
     drop(driver);
     tokio::time::timeout(Duration::from_secs(10), wait_for_task_count(tasks_before))

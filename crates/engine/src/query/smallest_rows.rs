@@ -1,4 +1,5 @@
-//! `SmallestRows`: the rows of a query with ORDER BY that come next, while documents are read.
+//! `SmallestRows`: while the documents of a query with ORDER BY are read, it keeps the rows of the
+//! next page.
 
 use std::collections::BTreeMap;
 
@@ -14,6 +15,7 @@ pub(super) struct SortKey {
     /// The `_rid` counter. It is inverted when the first key is descending, because an
     /// index that is scanned backwards returns descending `_rid`s.
     pub(super) rid: u64,
+    /// The number of the row among the rows of its document.
     pub(super) row: u64,
 }
 
@@ -44,7 +46,7 @@ pub(super) struct SmallestRows {
     rows_max: usize,
     /// The approximate size of the rows as text.
     pub(super) bytes: usize,
-    /// Whether a row was left out because there were too many.
+    /// Whether a row was left out because the rows were too many or too large.
     pub(super) is_full: bool,
 }
 

@@ -2,7 +2,7 @@
 //! simulated disk that loses, reorders and tears unsynced data.
 //!
 //! Each history is one disk with many power cuts. Between two cuts several clients
-//! write at once, so that writes share commits. Meanwhile partitions are split and indexes
+//! write at once, so that writes share commits. Meanwhile ranges are split and indexes
 //! maintained. A cut may also strike while the engine opens. After a cut the
 //! engine must have every acknowledged write, and each write in flight whole or
 //! not at all. Documents, ids, lists, change feed, indexes and counters must
@@ -206,8 +206,8 @@ impl History {
         Ok(())
     }
 
-    /// Checks that no partition has an LSN below an acknowledged LSN of its own or of a
-    /// partition that it was split from.
+    /// Checks that no range has an LSN below an acknowledged LSN of its own or of a
+    /// range that it was split from.
     fn check_lsns(&self, engine: &Engine) -> Result<(), String> {
         let container = container(engine)?;
         let state = engine.state(&container).map_err(|refusal| refusal.message)?;
@@ -226,7 +226,7 @@ impl History {
     }
 
     /// Sends several writes at once, to different documents; sometimes splits a
-    /// partition before.
+    /// range before.
     async fn write_round(&mut self, engine: &Arc<Engine>, tally: &mut Tally) -> Result<(), String> {
         let container = container(engine)?;
         if container.ranges.len() < RANGES_MAX && self.workload.random.one_in(60) {

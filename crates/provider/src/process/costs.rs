@@ -66,7 +66,7 @@ impl TakenCharge<'_> {
     }
 
     /// Forgets the charges: a document has them now.
-    pub(crate) fn stored(mut self) {
+    pub(crate) fn forget_stored(mut self) {
         self.charge = Charge::default();
     }
 }
@@ -97,7 +97,7 @@ mod tests {
         assert!(costs.take("a").charge().is_zero());
         // A request that ends while the commit is on its way stays for the next commit.
         costs.add("a", ONE);
-        taken.stored();
+        taken.forget_stored();
         assert_eq!((costs.take("a").charge(), costs.take("b").charge()), (ONE, ONE));
     }
 

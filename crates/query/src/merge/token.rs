@@ -1,4 +1,4 @@
-//! The continuation token of a merge, between two rows.
+//! The continuation token of a merge. It can be taken after any row.
 //!
 //! The text is JSON with a version. It has intervals of effective keys and not range
 //! ids, so that it stays valid after splits and merges of ranges. For each interval
@@ -29,7 +29,8 @@ const VERSION: i64 = 1;
 /// still has a token, and a program can store a token of this length as one value.
 pub(super) const TOKEN_BYTES_MAX: usize = 256 * 1024;
 
-/// The longest effective key in hexadecimal: three levels of a hierarchical key have 96 digits.
+/// The most hexadecimal digits of an effective key in a token. The longest real key, of three
+/// levels, has 96.
 const EFFECTIVE_KEY_DIGITS_MAX: usize = 128;
 
 /// The contents of a token.
@@ -37,7 +38,8 @@ const EFFECTIVE_KEY_DIGITS_MAX: usize = 128;
 pub(super) struct TokenContents {
     /// Identifies the query of the token, without its parameters.
     pub(super) fingerprint: u64,
-    /// The effective keys that the query is about. `None` in tokens of earlier versions.
+    /// The effective keys that the query is about. `None` in tokens that earlier releases of this
+    /// crate wrote.
     pub(super) scope: Option<Interval>,
     /// How many rows OFFSET still skips.
     pub(super) skip_left: u64,
@@ -98,9 +100,9 @@ impl TokenContents {
     }
 }
 
-/// Gives all positions the sort keys of the last row of the result. The rows before it were
-/// taken from every interval, so an interval whose own last row has smaller keys continues at
-/// the first row with the keys of the last row.
+/// Gives all positions the sort keys of the last row of the result. All rows with smaller
+/// keys have been taken from every interval. So an interval whose own last row has smaller keys
+/// continues at its first row with these keys.
 pub(super) fn share_keys(resume_points: &mut [(Interval, ResumePoint)], directions: &[Direction]) {
     let positions = resume_points.iter().filter_map(|(_, point)| point.position.as_ref());
     let last = positions.map(|position| &position.keys).max_by(|a, b| compare_order(a, b, directions));
@@ -186,8 +188,8 @@ fn read_contents(token: &Value) -> Option<TokenContents> {
     })
 }
 
-/// Reads one interval. Tokens of earlier versions have sort keys for each interval; otherwise
-/// `shared_keys` are those of all intervals.
+/// Reads one interval. Tokens that earlier releases of this crate wrote have sort keys for each
+/// interval; otherwise `shared_keys` are those of all intervals.
 fn read_resume_point(item: &Value, shared_keys: Option<&Value>) -> Option<(Interval, ResumePoint)> {
     const MEMBERS: [&str; 5] = ["min", "max", "next", "keys", "taken"];
     // If an unknown member were ignored, such as one that was renamed, rows would be returned

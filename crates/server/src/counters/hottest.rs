@@ -1,7 +1,7 @@
 //! `Hottest`: the partition keys that have used most request units. The number of keys that are
 //! kept is bounded: a new key takes the place of the one that has used least, and inherits what that
 //! one had used (the *space saving* algorithm). So a key that uses much is always among them, and
-//! its number is too high by at most what the key before it had used.
+//! its request units are too high by at most those of the key that it replaced.
 
 use std::collections::HashMap;
 

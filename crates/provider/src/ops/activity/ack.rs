@@ -85,7 +85,7 @@ async fn complete(
         }
     };
     if let Some(sent) = sent_charge {
-        sent.stored();
+        sent.forget_stored();
     }
     finish_ack(core, token, held, replacement, is_answered).await;
     // Another call with the same token may wait for the mutex. It must fail.

@@ -1,8 +1,9 @@
 //! `ack_orchestration_item`: loads what the plan needs, plans the turn, commits it, and
 //! delivers its messages.
 //!
-//! Invariant: up to the commit, requests that fail with a transient failure are retried, and
-//! the ack renews its lock meanwhile. If the ack returned the failure, the runtime would retry
+//! Invariant: up to the commit, requests that fail with a transient failure are retried. The ack
+//! renews its lock while it stages documents and while it retries the commit; retried reads end
+//! when the lock expires. If the ack returned the failure, the runtime would retry
 //! only briefly and then fail the workflow. When an answer was lost, the state is read to find out
 //! whether the commit was applied.
 
@@ -113,14 +114,14 @@ async fn commit_turn<'a>(
     }
     match outcome? {
         CommitOutcome::Committed(etags) => {
-            taken.stored();
+            taken.forget_stored();
             Ok(Some(CommittedTurn { plan, etags, dispatch, form }))
         }
         CommitOutcome::Stale => {
             let state = Box::pin(retry_until(held.until, || core.store.state(&token.instance))).await?;
             let state = state.map(|state| state.value);
             if state.as_ref().is_some_and(|state| was_applied(state, nonce)) {
-                taken.stored();
+                taken.forget_stored();
                 return Ok(Some(CommittedTurn { plan, etags: WrittenEtags::default(), dispatch, form }));
             }
             if held.etag.is_none() && state.is_some_and(|state| state.is_created) {
@@ -259,7 +260,8 @@ fn begin_next_turn(
         for message in messages {
             hints.add_message(message, now);
         }
-        // Polls leave the instance out during the pause. After a short pause the next poll finds
+        // The next turn of a wide fan-out waits for further completions (see `pace`). Polls leave the
+        // instance out during this pause. After a short pause the next poll finds
         // its messages soon. After a longer pause, this hint makes a fetch read the instance.
         let is_read_after_pause = pause.is_some_and(|pause| pause >= POLL_INTERVAL_MIN);
         if held.has_more_messages || is_read_after_pause {
@@ -334,9 +336,9 @@ fn cache_state(
     Some(snapshot)
 }
 
-/// Changes a cached state after work that its document still lists was done: bundles were
-/// unpacked, or consumed completions deleted. So the next turn does not look for them. Does
-/// nothing if the cache has the state of another commit by now.
+/// Removes finished work from a cached state: bundles that were unpacked, or consumed completions
+/// that were deleted. The stored document still lists this work. The next turn uses the cached
+/// state, so it does not look for it. Does nothing if the cache has the state of another commit by now.
 fn update_cached(store: &Store, cached: Option<&Arc<Snapshot>>, change: impl FnOnce(&mut State)) {
     let Some(cached) = cached else { return };
     let current = store.state_cache.get(&cached.state.value.instance_id);

@@ -24,16 +24,17 @@ pub(crate) async fn delete_after_commit(store: &Store, instance: &str, ids: &[St
     match delete(store, instance, ids).await {
         Ok(()) => true,
         Err(failure) => {
-            tracing::debug!(instance, ?failure, "consumed completions wait for the next turn");
+            tracing::debug!(instance, ?failure, "consumed completions are not deleted yet; the next claim of the instance deletes them");
             false
         }
     }
 }
 
 /// Deletes the leftovers that the state lists, empties the list in `state`, and returns the ids
-/// that it had. The caller has read `state` and messages before. The process that made the
-/// commit may delete leftovers at the same time, so the messages are outdated if there was a
-/// list, even if this function finds nothing left to delete.
+/// that it had. The caller has read `state` and the messages before this call, so the messages
+/// may contain leftovers. If the returned set is not empty, the caller must read the messages
+/// again, even if this function had nothing to delete: the process that made the commit may have
+/// deleted the leftovers meanwhile.
 pub(crate) async fn remove(store: &Store, state: &mut Versioned<State>) -> Result<HashSet<String>, Failure> {
     if state.value.undeleted.is_empty() {
         return Ok(HashSet::new());

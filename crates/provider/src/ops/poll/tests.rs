@@ -59,8 +59,8 @@ fn activity_item(id: u64, tag: Option<&str>) -> WorkItem {
     }
 }
 
-/// The hints block more instances than the query of a poll excludes, and their rows are more
-/// than one poll reads. The next poll continues behind these rows.
+/// The hints block 1,000 instances. The query of a poll excludes only some of them, and the rows of
+/// the others do not fit into one poll. The next poll continues behind these rows.
 #[tokio::test(start_paused = true)]
 async fn work_behind_many_known_rows_is_found_by_the_next_poll() {
     const BLOCKED_INSTANCES: usize = 1000;
@@ -145,7 +145,7 @@ async fn waiting_fetches_share_one_poll() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(LOCK, is_view_read).await.expect("the first polls wait for the first view");
+    tokio::time::timeout(LOCK, is_view_read).await.expect("the first view is read");
     join_all(tickets.iter().map(|ticket| core.poller.start_due(core, ticket))).await;
     let claimant = crate::process::hints::Claimant { tags: &TagFilter::Any, owner: None };
     let found = async {
@@ -182,8 +182,9 @@ fn any_roles() -> Roles {
     Roles { fetches_orchestrations: true, activity_tags: Tags { matches_any: true, ..Tags::default() } }
 }
 
-/// The owner of a slice that has given an instance back would only delay its messages again. A
-/// process that has run the instance comes before those that have not.
+/// If the owner of a slice has given back an instance because it cannot run it, other processes come
+/// first: the owner would only delay the messages again. A process that has run the instance comes
+/// before processes that have not.
 #[tokio::test(start_paused = true)]
 async fn processes_that_cannot_run_an_instance_leave_its_turns_to_those_that_can() {
     let engine = engine().await;
@@ -234,7 +235,7 @@ async fn a_helper_begins_inside_the_backlog_and_ends_at_its_head() {
     let range = super::range::RangePoller::new(whole, None);
     range.set_place(Some(0.5));
     let claimant = crate::process::hints::Claimant { tags: &TagFilter::Any, owner: None };
-    let mut places = Vec::new();
+    let mut taken_numbers = Vec::new();
     for _ in 0..2 * BACKLOG {
         range.poll(core, &interests.all()).await.unwrap();
         // A worker takes each activity that the poll has found.
@@ -243,14 +244,14 @@ async fn a_helper_begins_inside_the_backlog_and_ends_at_its_head() {
         {
             let number: u64 = activity.id.rsplit(':').next().unwrap().parse().unwrap();
             core.store.container.delete("a", &activity.id).await.unwrap();
-            places.push(number);
+            taken_numbers.push(number);
         }
-        if places.len() as u64 == BACKLOG {
+        if taken_numbers.len() as u64 == BACKLOG {
             break;
         }
     }
-    assert_eq!(places.len() as u64, BACKLOG, "{places:?}");
+    assert_eq!(taken_numbers.len() as u64, BACKLOG, "{taken_numbers:?}");
     // The place is a share of the time in which the activities were created, not of their number.
-    assert!(places[0] > 0, "the first is not at the head");
-    assert!(places[399] < places[0] && places[1] > places[0], "{places:?}");
+    assert!(taken_numbers[0] > 0, "the first is not at the head");
+    assert!(taken_numbers[399] < taken_numbers[0] && taken_numbers[1] > taken_numbers[0], "{taken_numbers:?}");
 }

@@ -19,7 +19,7 @@ pub(super) enum Kind {
 pub(super) enum Geometry {
     Point(Position),
     Line(Vec<Position>),
-    /// One or more polygons.
+    /// The polygons of a Polygon or a MultiPolygon. A MultiPolygon may have none.
     Polygons(Vec<Polygon>),
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Polygon {
 type Reason = &'static str;
 
 const NOT_GEOJSON: Reason = "The value is not a GeoJSON Point, LineString, Polygon or MultiPolygon.";
-const NOT_POSITION: Reason = "A position must be an array of at least two numbers.";
+const NOT_POSITION: Reason = "Coordinates must be arrays, and a position must be an array of at least two numbers.";
 const LATITUDE: Reason = "Latitude values must be between -90 and 90 degrees.";
 const LONGITUDE: Reason = "Longitude values must be between -180 and 180 degrees.";
 const SHORT_LINE: Reason = "A LineString must have at least two positions.";

@@ -97,13 +97,13 @@ fn a_long_value_of_distinct_is_remembered_by_its_hash() {
     let mut resumed = Merge::resume(plan(), QUERY, &range, Settings::default(), &token).unwrap();
     for fetch in resumed.next_fetches() {
         assert_eq!(fetch.continuation.as_deref(), Some("more"));
-        merge_rows(&mut resumed, &fetch, vec![row("B", &long), row("C", "y")]);
+        add_last_page(&mut resumed, &fetch, vec![row("B", &long), row("C", "y")]);
     }
     assert_eq!(take(&mut resumed, 1), ["y"], "the long value is not repeated");
     assert_eq!(resumed.next_row(), Ok(NextRow::Done));
 }
 
-fn merge_rows(merge: &mut Merge, fetch: &perihelion_query::merge::Fetch, rows: Vec<Value>) {
+fn add_last_page(merge: &mut Merge, fetch: &perihelion_query::merge::Fetch, rows: Vec<Value>) {
     merge.add_page(fetch.id, rows, None).unwrap();
 }
 
@@ -196,7 +196,8 @@ fn a_token_of_one_range_does_not_continue_a_query_over_all_ranges() {
     }
 }
 
-/// A merge over one range whose rows have these arrays as sort keys and outputs, in this order.
+/// Adds the only page of a merge over one range. For each number n in `arrays`, in this order, the
+/// page has a row whose sort key and output are the array `[n]`.
 fn merge_of_arrays(merge: Result<Merge, MergeError>, arrays: &[i64]) -> Merge {
     let mut merge = merge.unwrap();
     for fetch in merge.next_fetches() {

@@ -18,7 +18,7 @@ fn offer(number: u64, tag: Option<&str>, session: Option<&str>) -> OfferedActivi
     (activity, Etag::parse("\"1\"").unwrap())
 }
 
-const ANYONE: Claimant<'static> = Claimant { tags: &TagFilter::DefaultOnly, owner: Some("worker") };
+const UNTAGGED_WORKER: Claimant<'static> = Claimant { tags: &TagFilter::DefaultOnly, owner: Some("worker") };
 
 #[test]
 fn activities_that_no_worker_here_asks_for_do_not_starve_the_others() {
@@ -28,7 +28,7 @@ fn activities_that_no_worker_here_asks_for_do_not_starve_the_others() {
         assert!(!hints.offer(offer(number, Some("gpu"), None)), "no worker here runs it");
     }
     assert!(hints.offer(offer(9_000_000, None, None)));
-    let taken = hints.take(Stamp::at_ms(u64::MAX), &ANYONE).expect("the local activity");
+    let taken = hints.take(Stamp::at_ms(u64::MAX), &UNTAGGED_WORKER).expect("the activity without a tag");
     assert_eq!(taken.0.tag, None);
 }
 
@@ -42,7 +42,7 @@ fn among_too_many_activities_the_last_is_forgotten() {
     assert!(!hints.offer(offer(ACTIVITIES_MAX as u64 + 1, None, None)), "it is the last itself");
     assert!(hints.offer(offer(0, None, None)), "an earlier one gets in");
     assert_eq!((hints.offers.len(), hints.keys.len()), (ACTIVITIES_MAX, ACTIVITIES_MAX));
-    assert_eq!(hints.take(Stamp::at_ms(u64::MAX), &ANYONE).unwrap().0.id, "a:1:0");
+    assert_eq!(hints.take(Stamp::at_ms(u64::MAX), &UNTAGGED_WORKER).unwrap().0.id, "a:1:0");
 }
 
 #[test]
@@ -53,9 +53,9 @@ fn activities_of_sessions_that_others_hold_make_room() {
     for number in 0..ACTIVITIES_MAX as u64 {
         hints.offer(offer(number, None, Some("s")));
     }
-    assert!(hints.take(Stamp::at_ms(2_000_000), &ANYONE).is_none());
+    assert!(hints.take(Stamp::at_ms(2_000_000), &UNTAGGED_WORKER).is_none());
     assert!(hints.offer(offer(9_000_000, None, None)));
-    assert_eq!(hints.take(Stamp::at_ms(u64::MAX), &ANYONE).unwrap().0.id, "a:1:9000000");
+    assert_eq!(hints.take(Stamp::at_ms(u64::MAX), &UNTAGGED_WORKER).unwrap().0.id, "a:1:9000000");
 }
 
 /// Activities of a fan-out that other processes have taken do not cost a failed lock each.

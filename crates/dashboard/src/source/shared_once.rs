@@ -1,5 +1,5 @@
-//! `Attempt`: something that is made once and then kept. All who ask while it is being made wait
-//! for the same attempt, and get what becomes of it. A failure is not kept: whoever asks next
+//! `SharedOnce`: a value that is made on first use and then kept. Callers that ask while the value is
+//! being made wait for the same attempt and get its result. A failure is not kept: the next caller
 //! begins a new attempt.
 
 use std::future::Future;
@@ -9,34 +9,34 @@ use tokio::sync::watch;
 
 use crate::failure::Failure;
 
-/// What became of an attempt; `None` while it goes on.
+/// The result of an attempt; `None` while it goes on.
 type Outcome<T> = Option<Result<T, Failure>>;
 
-/// Something that is made once.
+/// A value that is made once and then kept.
 #[derive(Debug)]
-pub(super) struct Attempt<T>(Arc<Mutex<State<T>>>);
+pub(super) struct SharedOnce<T>(Arc<Mutex<State<T>>>);
 
 #[derive(Debug)]
 struct State<T> {
     made: Option<T>,
-    /// The last attempt that was begun.
-    running: Option<watch::Receiver<Outcome<T>>>,
+    /// The result of the last attempt. The attempt may have ended.
+    last_attempt: Option<watch::Receiver<Outcome<T>>>,
 }
 
-impl<T> Default for Attempt<T> {
+impl<T> Default for SharedOnce<T> {
     fn default() -> Self {
-        Attempt(Arc::new(Mutex::new(State { made: None, running: None })))
+        SharedOnce(Arc::new(Mutex::new(State { made: None, last_attempt: None })))
     }
 }
 
-impl<T: Clone + Send + Sync + 'static> Attempt<T> {
-    /// What was made, if it was. Never waits for an attempt.
+impl<T: Clone + Send + Sync + 'static> SharedOnce<T> {
+    /// The value, if it has been made. Never waits for an attempt.
     pub(super) fn made(&self) -> Option<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).made.clone()
     }
 
-    /// What was made, or what becomes of the attempt that goes on, or of a new one. The attempt goes
-    /// on if the caller is dropped.
+    /// Returns the value. If it has not been made, waits for the running attempt, or begins one, and
+    /// returns its result. The attempt continues if the caller is dropped.
     pub(super) async fn get<F>(&self, make: impl FnOnce() -> F) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, Failure>> + Send + 'static,
@@ -46,13 +46,13 @@ impl<T: Clone + Send + Sync + 'static> Attempt<T> {
             if let Some(made) = &state.made {
                 return Ok(made.clone());
             }
-            // A closed channel without an outcome is that of an attempt that has panicked.
+            // If the channel is closed and has no outcome, the attempt panicked.
             let is_running = |outcome: &watch::Receiver<Outcome<T>>| {
                 outcome.borrow().is_none() && outcome.has_changed().is_ok()
             };
-            let running = state.running.clone().filter(is_running);
+            let running = state.last_attempt.clone().filter(is_running);
             let outcome = running.unwrap_or_else(|| self.begin(make()));
-            state.running = Some(outcome.clone());
+            state.last_attempt = Some(outcome.clone());
             outcome
         };
         let ended = outcome.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
@@ -87,7 +87,7 @@ mod tests {
 
     #[tokio::test]
     async fn all_who_ask_share_one_attempt() {
-        let (attempt, begun) = (Attempt::default(), Arc::new(AtomicU32::new(0)));
+        let (attempt, begun) = (SharedOnce::default(), Arc::new(AtomicU32::new(0)));
         // The first attempt fails and the second succeeds.
         let make = || {
             let number = begun.fetch_add(1, Ordering::Relaxed);
