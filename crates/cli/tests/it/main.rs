@@ -13,6 +13,7 @@ mod kills;
 mod metrics;
 mod migrate;
 mod new;
+mod pages;
 mod profiles;
 mod program;
 mod serving;

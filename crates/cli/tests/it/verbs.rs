@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use self::transcript::Transcript;
-use self::world::World;
+pub(crate) use self::world::World;
 use crate::program::{run, text};
 
 /// How many files are checked at the same time. Most of the time they wait for refused connections.

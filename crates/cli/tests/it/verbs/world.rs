@@ -19,15 +19,15 @@ use serde_json::json;
 
 use crate::program::{RunningServer, TIMEOUT, command};
 
-pub(super) struct World {
-    pub(super) scratch: ScratchDirectory,
+pub(crate) struct World {
+    pub(crate) scratch: ScratchDirectory,
     server: RunningServer,
     threads: tokio::runtime::Runtime,
     worker: Option<Arc<Runtime>>,
 }
 
 impl World {
-    pub(super) fn start() -> World {
+    pub(crate) fn start() -> World {
         let scratch = ScratchDirectory::new();
         let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
         let threads = tokio::runtime::Runtime::new().expect("threads");
@@ -37,7 +37,7 @@ impl World {
         world
     }
 
-    pub(super) fn endpoint(&self) -> String {
+    pub(crate) fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}/", self.server.port())
     }
 }

@@ -1,0 +1,82 @@
+//! `Shell`: runs the commands of a page one after the other, as a reader would.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+
+use crate::program::{TIMEOUT, text};
+use crate::verbs::World;
+
+/// The start of a command that is built first. The program that it builds is the one under test.
+const BUILT_FIRST: [&str; 2] = ["cargo run --release -- ", "cargo run -- "];
+
+/// The port that the documentation names.
+const DOCUMENTED_PORT: &str = "localhost:8081";
+
+/// The commands that start a server or a dashboard and run until Ctrl-C.
+const SERVERS: [&str; 3] = ["perihelion dev", "perihelion server", "perihelion dashboard"];
+
+pub(super) struct Shell<'a>(pub(super) &'a World);
+
+impl Shell<'_> {
+    /// Runs a command. Returns what it printed if it fails.
+    pub(super) fn run(&self, typed: &str) -> Result<(), String> {
+        let built = BUILT_FIRST.iter().find_map(|start| typed.strip_prefix(start));
+        let typed = built.map_or_else(|| typed.to_owned(), |arguments| format!("perihelion {arguments}"));
+        match SERVERS.iter().any(|server| typed.starts_with(server)) {
+            // `exec`, so that killing the shell kills the server.
+            true => run_until(self.command(&format!("exec {typed} --port 0")), "Now listening on: http://"),
+            false if typed.contains("--watch") => run_until(self.command(&format!("exec {typed}")), ""),
+            false => self.finish(&typed),
+        }
+    }
+
+    /// The command in a shell, with the program under test on its path.
+    fn command(&self, typed: &str) -> Command {
+        let endpoint = self.0.endpoint();
+        let authority = endpoint.trim_start_matches("http://").trim_end_matches('/');
+        // curl succeeds whatever the status, unless it is told to fail.
+        let typed = typed
+            .replace(DOCUMENTED_PORT, authority)
+            .replace("curl ", "curl --silent --show-error --fail-with-body ");
+        let scratch = self.0.scratch.path();
+        let bin = scratch.join("bin");
+        let program = bin.join("perihelion");
+        if !program.exists() {
+            std::fs::create_dir_all(&bin).expect("a directory");
+            std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_perihelion"), &program).expect("a link");
+        }
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut command = Command::new("sh");
+        command.args(["-c", &typed]).current_dir(scratch).env_clear();
+        command.env("PATH", format!("{}:{path}", bin.display())).env("XDG_CACHE_HOME", scratch);
+        command.env("COSMOS_ENDPOINT", endpoint).stdin(Stdio::null());
+        command
+    }
+
+    fn finish(&self, typed: &str) -> Result<(), String> {
+        let output = self.command(typed).output().expect("a shell");
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(format!("{}{}{}", text(&output.stdout), text(&output.stderr), output.status)),
+        }
+    }
+}
+
+/// Runs a command until it prints a line that begins with `start`, and ends it.
+fn run_until(mut command: Command, start: &'static str) -> Result<(), String> {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a shell");
+    let output = BufReader::new(child.stdout.take().expect("a pipe"));
+    let (send, receive) = channel();
+    std::thread::spawn(move || {
+        let line = output.lines().map_while(Result::ok).find(|line| line.starts_with(start));
+        // Nobody receives it after the time is up.
+        let _ = send.send(line);
+    });
+    let line = receive.recv_timeout(TIMEOUT).ok().flatten();
+    let _ = child.kill();
+    let mut errors = String::new();
+    let _ = child.stderr.take().expect("a pipe").read_to_string(&mut errors);
+    let _ = child.wait();
+    line.map(drop).ok_or_else(|| format!("it printed no line that begins with {start:?}\n{errors}"))
+}
