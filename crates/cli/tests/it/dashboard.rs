@@ -9,7 +9,7 @@ use perihelion_testkit::ScratchDirectory;
 use crate::program::{RunningServer, command, get, run, text};
 
 /// The address in a line such as `Dashboard  http://127.0.0.1:8082/`.
-fn address(output: &str) -> Option<String> {
+pub(crate) fn address(output: &str) -> Option<String> {
     let line = output.lines().find(|line| line.trim_start().starts_with("Dashboard "))?;
     Some(line.split("http://").nth(1)?.trim_end_matches('/').to_owned())
 }

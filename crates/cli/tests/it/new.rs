@@ -4,13 +4,15 @@
 //! test runs this binary again as the worker. That the project's own Cargo.toml resolves is checked
 //! with `cargo tree`.
 
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use perihelion_testkit::ScratchDirectory;
 
-use crate::program::{RunningServer, TIMEOUT, command, text};
+use crate::dashboard;
+use crate::program::{RunningServer, TIMEOUT, command, get, text};
 
 mod app {
     include!(concat!(env!("CARGO_MANIFEST_DIR"), "/templates/app/main.rs"));
@@ -44,8 +46,10 @@ fn start_worker(endpoint: &str) -> Worker {
     Worker(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the worker starts"))
 }
 
+/// The first minutes of a new user: a worker is killed while its workflow waits, another one is
+/// started, and the workflow is followed in the dashboard.
 #[test]
-fn the_project_runs_against_dev_and_survives_a_kill() {
+fn a_workflow_started_from_the_command_line_outlives_its_worker_and_is_seen_in_the_dashboard() {
     let scratch = ScratchDirectory::new();
     let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
     let endpoint = format!("http://127.0.0.1:{}/", server.port());
@@ -55,23 +59,32 @@ fn the_project_runs_against_dev_and_survives_a_kill() {
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
         text(&output.stdout)
     };
+    let dashboard = dashboard::address(&server.banner()).expect("an address");
+    let page = || get(TcpStream::connect(&dashboard).expect("the dashboard listens"), "/workflow?id=order-1");
     let worker = start_worker(&endpoint);
-    let wait_for = |arguments: &[&str], word: &str| {
-        let deadline = Instant::now() + TIMEOUT;
-        while !run(arguments).contains(word) {
-            assert!(Instant::now() < deadline, "{arguments:?} never shows {word}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    };
     // The worker creates the container when it starts.
-    wait_for(&["container", "list"], "duroxide");
+    wait_until("the container is listed", || run(&["container", "list"]).contains("duroxide"));
     run(&["workflow", "start", "order", "--id", "order-1", "--input", "lamp"]);
-    wait_for(&["workflow", "describe", "order-1"], "waits for payment");
+    wait_until("the dashboard shows what it waits for", || page().contains("waits for payment"));
+    assert!(page().contains("Running"));
     drop(worker);
-    run(&["workflow", "raise", "order-1", "paid", "card"]);
     let _worker = start_worker(&endpoint);
+    run(&["workflow", "raise", "order-1", "paid", "card"]);
     let output = run(&["workflow", "wait", "order-1", "--timeout", "30s"]);
     assert_eq!(output, "lamp is reserved, paid with card\n");
+    wait_until("the dashboard shows its end", || {
+        let page = page();
+        page.contains("Completed") && page.contains("lamp is reserved, paid with card")
+    });
+}
+
+/// Waits until a process that is not ours has done something.
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + TIMEOUT;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}: not within {TIMEOUT:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]
