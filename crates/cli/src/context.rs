@@ -112,6 +112,14 @@ impl Context {
         self.account.run(open).await
     }
 
+    /// Prints what a verb has done, for programs. For people the verb has said it on standard error.
+    pub(crate) fn print_done<T: Serialize>(&self, done: &T) -> Result<(), Failure> {
+        match self.form {
+            Form::Table => Ok(()),
+            Form::Json | Form::Jsonl => print(&self.form.thing(done, &[])?),
+        }
+    }
+
     /// The container, for messages.
     pub(crate) fn container_name(&self) -> String {
         format!("{}/{}", self.account.database, self.account.container)

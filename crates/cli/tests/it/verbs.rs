@@ -107,6 +107,9 @@ const TESTED_ELSEWHERE: [&str; 12] = [
     "man",
 ];
 
+/// The command whose result is a text in the format of Prometheus.
+const PLAIN_TEXT: &str = "metrics";
+
 /// Commands that connect to nothing.
 const LOCAL: [&str; 2] = ["completions", "new"];
 
@@ -132,6 +135,10 @@ fn every_verb_has_a_transcript_with_its_help_and_its_errors() {
         if LOCAL.contains(&verb.as_str()) {
             continue;
         }
+        let shown = transcript.lines().filter(|line| line.starts_with(&format!("$ perihelion {verb}")));
+        let (json, others): (Vec<&str>, Vec<&str>) = shown.partition(|line| line.contains("-o json"));
+        assert!(others.iter().any(|line| !line.contains("--help")), "{verb} has no table");
+        assert!(!json.is_empty() || verb == PLAIN_TEXT, "{verb} has no JSON");
         assert!(has("COSMOS_ENDPOINT=http://127.0.0.1:1 ", verb), "{verb} has no wrong endpoint");
         assert!(has("COSMOS_KEY=", verb), "{verb} has no wrong key");
         assert!(transcript.contains("\n= 6\n") || verb == "container create", "{verb} has no missing thing");

@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use duroxide_cdb::ContainerName;
 use perihelion_client::{ContainerProperties, Error, Throughput};
+use serde::Serialize;
 
 use crate::context::Context;
 use crate::exit::Failure;
@@ -74,7 +75,14 @@ pub(super) async fn run(typed: CreateArgs, context: &Context) -> Result<(), Fail
         })
         .await?;
     eprintln!("{}", shown(&format!("created {name} on {}", context.account.described())));
-    Ok(())
+    context.print_done(&Created { database: &name.database, container: &name.container })
+}
+
+/// The container that was created.
+#[derive(Serialize)]
+struct Created<'a> {
+    database: &'a str,
+    container: &'a str,
 }
 
 fn properties(typed: &CreateArgs) -> Result<ContainerProperties, Failure> {

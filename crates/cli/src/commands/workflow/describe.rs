@@ -121,7 +121,11 @@ fn lines(description: &Description) -> Vec<(&'static str, String)> {
     let Description { instance, .. } = description;
     let now_ms = now_ms();
     let value = |text: &Option<String>| cut(text.as_deref().unwrap_or("-"), VALUE_CHARS_MAX);
-    let ago = |at: &str, ms: u64| format!("{at} ({} ago)", age(ms, now_ms));
+    // The start of a workflow may lie ahead, and then the age says so: "in 20s".
+    let ago = |at: &str, ms: u64| match ms > now_ms {
+        true => format!("{at} ({})", age(ms, now_ms)),
+        false => format!("{at} ({} ago)", age(ms, now_ms)),
+    };
     let numbers: Vec<String> = description.executions.iter().map(ToString::to_string).collect();
     let kept = if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") };
     let mut lines = vec![

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use duroxide::Client;
 use duroxide_cdb::CosmosDBProvider;
+use serde::Serialize;
 
 use super::{input, instance};
 use crate::context::Context;
@@ -51,7 +52,17 @@ pub(super) async fn run(typed: RaiseArgs, context: &Context) -> Result<(), Failu
     };
     context.with_provider(async |provider| raise(provider, &typed, payload).await).await?;
     eprintln!("{}", shown(&format!("sent {} to {} in {}", typed.event, typed.instance, context.target())));
-    Ok(())
+    let raised = Raised { instance: &typed.instance, event: &typed.event, is_queued: typed.queue };
+    context.print_done(&raised)
+}
+
+/// The event that was sent.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Raised<'a> {
+    instance: &'a str,
+    event: &'a str,
+    is_queued: bool,
 }
 
 async fn raise(provider: &CosmosDBProvider, typed: &RaiseArgs, payload: String) -> Result<(), Failure> {
