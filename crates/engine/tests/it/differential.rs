@@ -24,8 +24,8 @@ use self::engines::{Engines, Reading, Write, member};
 use self::statement::{Expr, Item, Projection, Statement};
 use crate::support::setting;
 
-/// How many statements run by default: as many as take about eight seconds.
-const QUERIES: u64 = 15_000;
+/// How many statements run by default: as many as take less than half a minute.
+const QUERIES: u64 = 100_000;
 
 /// How many statements run over the same documents, before new engines are opened.
 const QUERIES_PER_SEED: u64 = 60;

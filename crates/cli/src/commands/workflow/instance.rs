@@ -78,8 +78,11 @@ pub(super) async fn get(provider: &CosmosDBProvider, instance: &str) -> Result<L
 
 /// The failure of a verb on an instance that does not exist.
 pub(super) fn missing(instance: &str) -> Failure {
-    Failure::not_found(format!("there is no workflow {instance:?}"))
-        .with_advice("`perihelion workflow list` shows the workflows of this container")
+    let advice = match instance.contains(['=', '<', '>']) {
+        true => "to select workflows by a filter, write it after --filter",
+        false => "`perihelion workflow list` shows the workflows of this container",
+    };
+    Failure::not_found(format!("there is no workflow {instance:?}")).with_advice(advice)
 }
 
 /// Whether an instance with this status has ended.
