@@ -174,6 +174,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PORT", env = "PERIHELION_HEALTH_PORT", hide_env_values = true)]
     pub(crate) health_port: Option<u16>,
 
+    /// Export metrics to a collector of OpenTelemetry at this URL, as OTLP over HTTP:
+    /// http://127.0.0.1:4318 [default: no export]
+    #[arg(long, value_name = "URL", env = "PERIHELION_OTLP_ENDPOINT", hide_env_values = true)]
+    pub(crate) otlp_endpoint: Option<String>,
+
     /// Log level on standard error [default: warn with `dev`, info with `server`]
     #[arg(long, value_enum, value_name = "LEVEL", alias = "log-level", ignore_case = true)]
     #[arg(env = "PERIHELION_LOG", hide_env_values = true)]

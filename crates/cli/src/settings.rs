@@ -44,6 +44,8 @@ pub(crate) struct Settings {
     pub(crate) options: ServerOptions,
     pub(crate) log: Level,
     pub(crate) show_key: bool,
+    /// The collector that gets the metrics.
+    pub(crate) otlp_endpoint: Option<String>,
 }
 
 impl Settings {
@@ -106,7 +108,7 @@ impl Settings {
             health_port: typed.health_port,
             limits: limits(typed.streams_per_connection),
         };
-        Ok(Settings { mode, options, log, show_key: typed.show_key })
+        Ok(Settings { mode, options, log, show_key: typed.show_key, otlp_endpoint: typed.otlp_endpoint })
     }
 }
 

@@ -17,10 +17,11 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use perihelion_engine::{Catalog, Container, Health, RangeId, Refusal};
 use perihelion_model::json::{self, Object, Style, Value, object};
-use perihelion_model::prometheus;
+use perihelion_model::metrics::PROMETHEUS_CONTENT_TYPE;
 use perihelion_wire::status;
 
 pub(crate) use access::Origin;
+pub(crate) use metrics::read as read_metrics;
 
 use crate::routes::RegionService;
 
@@ -100,7 +101,9 @@ pub(crate) async fn serve(
     }
     if parts.uri.path() == METRICS_PATH {
         return match parts.method {
-            Method::GET | Method::HEAD => text_response(prometheus::CONTENT_TYPE, metrics::text(service)),
+            Method::GET | Method::HEAD => {
+                text_response(PROMETHEUS_CONTENT_TYPE, metrics::read(service).prometheus_text())
+            }
             _ => refusal_response(&Refusal::gateway(status::METHOD_NOT_ALLOWED, "Metrics can only be read.")),
         };
     }

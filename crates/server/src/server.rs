@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use perihelion_engine::{Clock, Health};
+use perihelion_model::metrics::Metrics;
 use tokio::net::TcpListener;
 
 use crate::addresses::{Addresses, EndpointId};
@@ -119,6 +120,12 @@ impl Server {
             // A second address is ignored, as documented.
             let _ = service.account.explorer.set(address);
         }
+    }
+
+    /// The metrics of the account, as `GET /metrics` shows them. With several regions, sizes are those
+    /// of the first region.
+    pub fn metrics(&self) -> Metrics {
+        self.account.services.first().map(management::read_metrics).unwrap_or_default()
     }
 
     /// Returns when a store of the account has failed, so that it takes no writes until the

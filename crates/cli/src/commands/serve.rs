@@ -2,6 +2,7 @@
 //! The commands `dev` and `server` use this module; `beside` has what `dev` runs in the same process.
 
 mod beside;
+mod otlp;
 
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use perihelion_dashboard::Dashboard;
 use perihelion_server::Server;
 
 use self::beside::Beside;
+use self::otlp::Exporter;
 use crate::banner::{StartedServer, banner};
 use crate::exit::Failure;
 use crate::logs;
@@ -35,6 +37,7 @@ pub(super) fn serve(settings: Settings, extras: Extras, started_at: Instant) -> 
 async fn run(settings: &Settings, extras: Extras, started_at: Instant) -> Result<(), Failure> {
     // The handlers are registered before the server starts, so that no signal is missed.
     let mut signals = Signals::listen()?;
+    let mut exporter = settings.otlp_endpoint.as_deref().map(Exporter::new).transpose()?;
     let server = Server::start(settings.options.clone()).await.map_err(|error| Failure::start(&error))?;
     let start_time = started_at.elapsed();
     let beside = Beside::start(settings, extras, &server).await;
@@ -57,10 +60,23 @@ async fn run(settings: &Settings, extras: Extras, started_at: Instant) -> Result
             tracing::error!(%reason, "the store failed, ending");
             Err(Failure::store(reason))
         }
+        () = export(exporter.as_mut(), &server) => Ok(()),
     };
     beside.stop().await;
+    if let Some(exporter) = &mut exporter {
+        // What happened since the last export is not lost.
+        exporter.export(&server).await;
+    }
     tokio::select! {
         () = server.drain(DRAIN_GRACE) => outcome,
         signal = signals.next() => Err(Failure::runtime(format!("ended at once by a second signal ({signal})"))),
+    }
+}
+
+/// Exports metrics for ever, or waits for ever without an exporter.
+async fn export(exporter: Option<&mut Exporter>, server: &Server) {
+    match exporter {
+        Some(exporter) => exporter.run(server).await,
+        None => std::future::pending().await,
     }
 }

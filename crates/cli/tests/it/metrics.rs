@@ -1,7 +1,9 @@
 //! The names of metrics: `docs/metrics.md` lists all of them, and the Grafana dashboard uses no
-//! others.
+//! others. Exports to a collector of OpenTelemetry.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::path::Path;
 
 use duroxide_cdb::ProviderMetrics;
@@ -9,7 +11,7 @@ use perihelion_testkit::ScratchDirectory;
 use regex_lite::Regex;
 use serde_json::Value;
 
-use crate::program::{RunningServer, command, text};
+use crate::program::{RunningServer, TIMEOUT, command, get, run, text};
 
 fn repository_file(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).expect("a file")
@@ -50,4 +52,64 @@ fn the_page_and_the_dashboard_have_the_names_that_are_written() {
     let used = named(&queries.join("\n"));
     assert!(used.is_subset(&written), "unknown: {:?}", used.difference(&written));
     assert!(written.is_subset(&used), "not shown: {:?}", written.difference(&used));
+}
+
+/// A collector that takes one export. Returns the request's first line and its body.
+fn take_export(collector: &TcpListener) -> (String, Value) {
+    let (stream, _) = collector.accept().expect("a connection");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+    let mut reader = BufReader::new(stream);
+    let mut first = String::new();
+    reader.read_line(&mut first).expect("a request");
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).expect("a header");
+        let line = line.trim().to_ascii_lowercase();
+        if line.is_empty() {
+            break;
+        }
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().expect("a number");
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).expect("a body");
+    reader.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").expect("an answer");
+    (first.trim().to_owned(), serde_json::from_slice(&body).expect("JSON"))
+}
+
+#[test]
+fn metrics_are_exported_to_a_collector_of_opentelemetry() {
+    let collector = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", collector.local_addr().expect("an address"));
+    let scratch = ScratchDirectory::new();
+    let mut dev = command(&scratch, &["dev", "--port", "0", "--no-dashboard", "--otlp-endpoint", &url]);
+    let _server = RunningServer::start(&mut dev);
+    let (first, body) = take_export(&collector);
+    assert_eq!(first, "POST /v1/metrics HTTP/1.1");
+    let exported = &body["resourceMetrics"][0];
+    assert_eq!(exported["resource"]["attributes"][0]["value"]["stringValue"], "perihelion");
+    let metrics = exported["scopeMetrics"][0]["metrics"].as_array().expect("metrics");
+    let ready = metrics.iter().find(|metric| metric["name"] == "perihelion_ready").expect("a metric");
+    assert_eq!(ready["gauge"]["dataPoints"][0]["asDouble"], 1);
+    let counter =
+        metrics.iter().find(|metric| metric["name"] == "perihelion_requests_total").expect("a metric");
+    assert_eq!(counter["sum"]["isMonotonic"], true);
+}
+
+#[test]
+fn a_collector_that_is_not_there_holds_up_nothing() {
+    let scratch = ScratchDirectory::new();
+    let arguments = ["dev", "--port", "0", "--no-dashboard", "--otlp-endpoint", "http://127.0.0.1:1"];
+    let server = RunningServer::start(&mut command(&scratch, &arguments));
+    assert!(get(server.connect(), "/metrics").starts_with("HTTP/1.1 200 "));
+    server.signal("TERM");
+    let (status, errors) = server.wait_for_end();
+    assert!(status.success(), "{errors}");
+    assert_eq!(errors.matches("metrics were not exported").count(), 1, "{errors}");
+
+    let refused = run(&["dev", "--port", "0", "--otlp-endpoint", "collector"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("write it like http://127.0.0.1:4318"));
 }

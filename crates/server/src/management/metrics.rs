@@ -1,9 +1,8 @@
-//! The metrics of a server in the text format of Prometheus: the counters, the size of the store,
-//! connections and health. Names and labels are part of the public interface; `docs/metrics.md`
+//! The metrics of a server: the counters, the size of the store, connections and health. Names and labels are part of the public interface; `docs/metrics.md`
 //! lists them. No value comes from a document, a key or a token.
 
 use perihelion_engine::{Health, RangeState};
-use perihelion_model::prometheus::{MetricKind, MetricsText};
+use perihelion_model::metrics::{MetricKind, Metrics};
 
 use crate::counters::{Counter, RangeName, Snapshot};
 use crate::routes::RegionService;
@@ -15,31 +14,34 @@ const SIZES_MAX: usize = 1000;
 const THROTTLED: u16 = 429;
 
 /// All metrics.
-pub(super) fn text(service: &RegionService) -> String {
-    let mut text = MetricsText::new();
+pub(crate) fn read(service: &RegionService) -> Metrics {
+    let mut metrics = Metrics::new();
     let snapshot = service.account.counters.snapshot();
-    write_process(&mut text, service);
-    write_operations(&mut text, service, &snapshot);
-    write_partitions(&mut text, &snapshot);
-    write_sizes(&mut text, service);
-    text.into_text()
+    write_process(&mut metrics, service);
+    write_operations(&mut metrics, service, &snapshot);
+    write_partitions(&mut metrics, &snapshot);
+    write_sizes(&mut metrics, service);
+    metrics
 }
 
-fn write_process(text: &mut MetricsText, service: &RegionService) {
+fn write_process(metrics: &mut Metrics, service: &RegionService) {
     let version = [("version", env!("CARGO_PKG_VERSION"))];
-    text.metric("perihelion_build_info", MetricKind::Gauge, "The version of the server; always 1.")
+    metrics
+        .metric("perihelion_build_info", MetricKind::Gauge, "The version of the server; always 1.")
         .sample(&version, 1.0);
     let is_ready = matches!(service.account.regions.health(), Health::Ok);
-    text.metric("perihelion_ready", MetricKind::Gauge, "Whether the server takes reads and writes.")
+    metrics
+        .metric("perihelion_ready", MetricKind::Gauge, "Whether the server takes reads and writes.")
         .sample(&[], f64::from(u8::from(is_ready)));
-    text.metric("perihelion_connections", MetricKind::Gauge, "Open connections.")
+    metrics
+        .metric("perihelion_connections", MetricKind::Gauge, "Open connections.")
         .sample(&[], service.account.counters.connections() as f64);
 }
 
-fn write_operations(text: &mut MetricsText, service: &RegionService, snapshot: &Snapshot) {
+fn write_operations(metrics: &mut Metrics, service: &RegionService, snapshot: &Snapshot) {
     let names = &service.account.regions.names;
     let help = "Requests by region, operation and HTTP status.";
-    let mut requests = text.metric("perihelion_requests_total", MetricKind::Counter, help);
+    let requests = metrics.metric("perihelion_requests_total", MetricKind::Counter, help);
     for ((region, operation), counter) in &snapshot.operations {
         for (status, count) in &counter.statuses {
             let status = status.to_string();
@@ -49,7 +51,7 @@ fn write_operations(text: &mut MetricsText, service: &RegionService, snapshot: &
         }
     }
     let help = "Request units by region and operation.";
-    let mut units = text.metric("perihelion_request_units_total", MetricKind::Counter, help);
+    let units = metrics.metric("perihelion_request_units_total", MetricKind::Counter, help);
     for ((region, operation), counter) in &snapshot.operations {
         let labels = [("region", names.name(*region)), ("operation", operation.name())];
         units.sample(&labels, counter.request_units);
@@ -59,8 +61,8 @@ fn write_operations(text: &mut MetricsText, service: &RegionService, snapshot: &
 /// The value of a metric in a counter.
 type Value = fn(&Counter) -> f64;
 
-fn write_partitions(text: &mut MetricsText, snapshot: &Snapshot) {
-    let metrics: [(&str, &str, Value); 3] = [
+fn write_partitions(metrics: &mut Metrics, snapshot: &Snapshot) {
+    let counters: [(&'static str, &'static str, Value); 3] = [
         ("perihelion_partition_requests_total", "Requests to a single physical partition.", |counter| {
             counter.requests as f64
         }),
@@ -73,8 +75,8 @@ fn write_partitions(text: &mut MetricsText, snapshot: &Snapshot) {
             |counter| counter.statuses.get(&THROTTLED).copied().unwrap_or(0) as f64,
         ),
     ];
-    for (name, help, value) in metrics {
-        let mut metric = text.metric(name, MetricKind::Counter, help);
+    for (name, help, value) in counters {
+        let metric = metrics.metric(name, MetricKind::Counter, help);
         for (RangeName { database, container, range }, counter) in &snapshot.ranges {
             let range = range.to_string();
             let labels = [("database", database.as_str()), ("container", container), ("range", &range)];
@@ -84,7 +86,7 @@ fn write_partitions(text: &mut MetricsText, snapshot: &Snapshot) {
 }
 
 /// The documents and bytes of each physical partition, in the region that answers.
-fn write_sizes(text: &mut MetricsText, service: &RegionService) {
+fn write_sizes(metrics: &mut Metrics, service: &RegionService) {
     let catalog = service.engine.catalog();
     let mut sizes = Vec::new();
     for database in catalog.databases.values() {
@@ -103,12 +105,12 @@ fn write_sizes(text: &mut MetricsText, service: &RegionService) {
         }
     }
     sizes.truncate(SIZES_MAX);
-    let metrics = [
+    let gauges = [
         ("perihelion_documents", "Documents of a physical partition."),
         ("perihelion_document_bytes", "Bytes of the texts of the documents of a physical partition."),
     ];
-    for (index, (name, help)) in metrics.into_iter().enumerate() {
-        let mut metric = text.metric(name, MetricKind::Gauge, help);
+    for (index, (name, help)) in gauges.into_iter().enumerate() {
+        let metric = metrics.metric(name, MetricKind::Gauge, help);
         for (database, container, range, documents, bytes) in &sizes {
             let labels = [("database", database.as_str()), ("container", container), ("range", range)];
             metric.sample(&labels, [*documents, *bytes][index] as f64);

@@ -1,7 +1,7 @@
 //! The provider's metrics in the text format of Prometheus. Names and labels are part of the public
 //! interface: dashboards and alerts use them.
 
-use perihelion_model::prometheus::{MetricKind, MetricsText};
+use perihelion_model::metrics::{MetricKind, Metrics};
 
 use super::snapshot::{Latency, MethodMetrics, ProviderMetrics};
 
@@ -55,14 +55,14 @@ impl ProviderMetrics {
     /// `GET /metrics` with the content type `text/plain; version=0.0.4`. Every name begins with
     /// `duroxide_cdb_`; `docs/metrics.md` lists them.
     pub fn prometheus_text(&self) -> String {
-        let mut text = MetricsText::new();
+        let mut metrics = Metrics::new();
         for MethodCounter { name, help, value } in METHOD_COUNTERS {
-            let mut metric = text.metric(name, MetricKind::Counter, help);
+            let metric = metrics.metric(name, MetricKind::Counter, help);
             for (method, metrics) in &self.methods {
                 metric.sample(&[("method", method)], value(metrics));
             }
         }
-        let mut durations = text.metric(
+        let durations = metrics.metric(
             "duroxide_cdb_call_seconds",
             MetricKind::Histogram,
             "Duration of calls. Fetches include their wait for work.",
@@ -71,12 +71,12 @@ impl ProviderMetrics {
             let sum = latency.total_us as f64 / 1e6;
             durations.histogram(&[("method", method)], buckets(latency), sum);
         }
-        self.write_totals(&mut text);
-        text.into_text()
+        self.write_totals(&mut metrics);
+        metrics.prometheus_text()
     }
 
     /// Writes the metrics that are not of one method.
-    fn write_totals(&self, text: &mut MetricsText) {
+    fn write_totals(&self, metrics: &mut Metrics) {
         let counters = [
             ("duroxide_cdb_polls_total", "Polls of the container.", self.polls),
             (
@@ -96,14 +96,14 @@ impl ProviderMetrics {
             ),
         ];
         for (name, help, value) in counters {
-            text.metric(name, MetricKind::Counter, help).sample(&[], value as f64);
+            metrics.metric(name, MetricKind::Counter, help).sample(&[], value as f64);
         }
         let help = "Age of the oldest outbox that was not delivered after its commit; 0 without one.";
         let age = self.outbox_age_ms.unwrap_or(0) as f64 / 1000.0;
-        text.metric("duroxide_cdb_outbox_age_seconds", MetricKind::Gauge, help).sample(&[], age);
+        metrics.metric("duroxide_cdb_outbox_age_seconds", MetricKind::Gauge, help).sample(&[], age);
         let help = "How far the clock of the service is ahead of that of this machine.";
         let offset = self.clock_offset_ms as f64 / 1000.0;
-        text.metric("duroxide_cdb_clock_offset_seconds", MetricKind::Gauge, help).sample(&[], offset);
+        metrics.metric("duroxide_cdb_clock_offset_seconds", MetricKind::Gauge, help).sample(&[], offset);
     }
 }
 
