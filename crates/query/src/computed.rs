@@ -61,7 +61,9 @@ fn check_name(name: &str) -> Result<(), String> {
         return Err("a name is empty.".to_owned());
     }
     if name.contains(['/', '"']) {
-        return Err(format!("the name '{name}' has a '/' or '\"': a computed property is at the top of a document."));
+        return Err(format!(
+            "the name '{name}' has a '/' or '\"': a computed property is at the top of a document."
+        ));
     }
     if SYSTEM_NAMES.contains(&name) {
         return Err(format!("the name '{name}' is a system property."));

@@ -48,7 +48,8 @@ async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
         ("Etag", tag("code").add(etag.as_str()).done()),
         ("Charge", text(charge)),
     ]);
-    let hidden_fields = place.fields().add(hidden("id", id)).add(hidden("key", key)).add(hidden("etag", &etag));
+    let hidden_fields =
+        place.fields().add(hidden("id", id)).add(hidden("key", key)).add(hidden("etag", &etag));
     let json = pretty_item(&item.value);
     let content = match app.is_read_only {
         true => parts::code("Item", &json, usize::MAX),

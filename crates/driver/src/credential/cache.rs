@@ -190,7 +190,10 @@ impl ScopeToken {
                 return result;
             }
         }
-        Err(Error::credential(format!("no token for {}: the tasks that fetched it were cancelled or made no progress", self.scope)))
+        Err(Error::credential(format!(
+            "no token for {}: the tasks that fetched it were cancelled or made no progress",
+            self.scope
+        )))
     }
 
     /// The fetch that is under way, or a new one, or the token of a fetch that has just ended.

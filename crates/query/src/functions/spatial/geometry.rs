@@ -33,7 +33,8 @@ pub(super) struct Polygon {
 type Reason = &'static str;
 
 const NOT_GEOJSON: Reason = "The value is not a GeoJSON Point, LineString, Polygon or MultiPolygon.";
-const NOT_POSITION: Reason = "Coordinates must be arrays, and a position must be an array of at least two numbers.";
+const NOT_POSITION: Reason =
+    "Coordinates must be arrays, and a position must be an array of at least two numbers.";
 const LATITUDE: Reason = "Latitude values must be between -90 and 90 degrees.";
 const LONGITUDE: Reason = "Longitude values must be between -180 and 180 degrees.";
 const SHORT_LINE: Reason = "A LineString must have at least two positions.";
