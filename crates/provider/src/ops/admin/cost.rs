@@ -4,7 +4,7 @@
 use perihelion_client::Query;
 use serde::Deserialize;
 
-use crate::documents::{Charge, State, TurnCharge};
+use crate::documents::{Charge, State, TurnCharge, stored_turns};
 use crate::failure::Failure;
 use crate::ops::read;
 use crate::options::inspection::{TurnCost, WorkflowCost};
@@ -20,6 +20,7 @@ const CHUNKS: &str = "SELECT c.turns FROM c WHERE c.hx > 0 AND IS_DEFINED(c.turn
 /// The member of a chunk that is read.
 #[derive(Debug, Deserialize)]
 struct ChunkTurns {
+    #[serde(with = "stored_turns")]
     turns: Vec<TurnCharge>,
 }
 

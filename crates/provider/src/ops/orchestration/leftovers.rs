@@ -24,7 +24,11 @@ pub(crate) async fn delete_after_commit(store: &Store, instance: &str, ids: &[St
     match delete(store, instance, ids).await {
         Ok(()) => true,
         Err(failure) => {
-            tracing::debug!(instance, ?failure, "consumed completions are not deleted yet; the next claim of the instance deletes them");
+            tracing::debug!(
+                instance,
+                ?failure,
+                "consumed completions are not deleted yet; the next claim of the instance deletes them"
+            );
             false
         }
     }

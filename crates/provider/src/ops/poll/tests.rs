@@ -253,5 +253,8 @@ async fn a_helper_begins_inside_the_backlog_and_ends_at_its_head() {
     assert_eq!(taken_numbers.len() as u64, BACKLOG, "{taken_numbers:?}");
     // The place is a share of the time in which the activities were created, not of their number.
     assert!(taken_numbers[0] > 0, "the first is not at the head");
-    assert!(taken_numbers[399] < taken_numbers[0] && taken_numbers[1] > taken_numbers[0], "{taken_numbers:?}");
+    assert!(
+        taken_numbers[399] < taken_numbers[0] && taken_numbers[1] > taken_numbers[0],
+        "{taken_numbers:?}"
+    );
 }
