@@ -9,6 +9,7 @@ mod inspection;
 mod listing;
 mod metrics;
 mod opening;
+mod overdue;
 mod retention;
 
 use std::time::Duration;

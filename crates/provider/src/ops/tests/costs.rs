@@ -2,7 +2,7 @@
 //! instance ends, and is not stored twice.
 
 use duroxide::providers::{ExecutionMetadata, Provider, ProviderAdmin, TagFilter, WorkItem};
-use perihelion_client::Patch;
+use perihelion_client::{Batch, Patch};
 use serde_json::{Value, json};
 
 use super::interrupted_process::{InterruptedProcess, LastRequest};
@@ -185,4 +185,40 @@ async fn a_charge_that_was_not_stored_is_stored_by_the_next_commit() {
     ack(&provider, &token, vec![event("a", 1, String::new())], vec![], vec![]).await.unwrap();
     let cost = other.cost("a").await.unwrap();
     assert!(cost.requests > before.requests, "{before:?} and the stale attempt: {cost:?}");
+}
+
+/// Writes chunks of this many earlier executions, each with the charge of one turn.
+async fn write_chunks(provider: &CosmosDBProvider, count: u64) {
+    let chunk = |number: u64| {
+        json!({"id": format!("h:{number}:9"), "instanceId": "a", "type": "history", "hx": number,
+            "eventData": "", "turns": format!("{} 1 100 1", number + 1000)})
+    };
+    for numbers in (1..=count).collect::<Vec<u64>>().chunks(Batch::OPERATIONS_MAX) {
+        let mut batch = Batch::new("a");
+        for number in numbers {
+            batch.create(&chunk(*number)).unwrap();
+        }
+        provider.core.store.container.batch(batch).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_cost_of_very_many_turns_has_the_newest_and_says_that_it_is_cut() {
+    for (count, is_complete) in [(900, true), (1200, false)] {
+        let world = World::open().await;
+        let provider = world.provider().await;
+        provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+        let (token, _) = fetch_instance(&provider).await;
+        ack(&provider, &token, vec![event("a", 1, "x".repeat(20_000))], vec![], vec![]).await.unwrap();
+        write_chunks(&provider, count).await;
+        let before = provider.metrics().requests;
+        let cost = provider.cost("a").await.unwrap();
+        let requests = provider.metrics().requests - before;
+        assert_eq!(cost.is_complete, is_complete, "{count}");
+        assert!(requests <= 11, "{count}: {requests}");
+        assert_eq!(cost.turns.last().map(|turn| turn.turn), Some(1000 + count), "the newest turn");
+        assert!(cost.turns.len() >= 900 && cost.turns.is_sorted_by_key(|turn| turn.turn), "{count}");
+        let has_oldest = cost.turns.iter().any(|turn| turn.turn == 1001);
+        assert_eq!(has_oldest, is_complete, "{count}");
+    }
 }
