@@ -24,7 +24,7 @@ mod unknown_members;
 
 use perihelion_client::Etag;
 
-pub(crate) use cost::{Charge, InstanceCost, TurnCharge};
+pub(crate) use cost::{Charge, InstanceCost, TurnCharge, stored_turns};
 pub(crate) use document_type::DocumentType;
 pub(crate) use parts::{Garbage, Part};
 pub(crate) use queue::{Activity, Bundle, CancelledActivity, ENQUEUED_FIRST, Message, Outbox};

@@ -5,7 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duroxide_cdb::{CosmosDBProvider, ListOptions, ListOrder, ListedInstance, OverdueInfo, QueueKind};
+use duroxide_cdb::{
+    CosmosDBProvider, ListOptions, ListOrder, ListedInstance, OverdueInfo, OverdueWork, QueueKind,
+};
 
 use super::parts::{self, ago, nothing, number, row, section, table, text, workflow_link};
 use super::{LIVE, Page, View};
@@ -110,7 +112,8 @@ fn kind_of(error: &str) -> &'static str {
     }
 }
 
-fn overdue_section(overdue: &[OverdueInfo], now_ms: u64) -> Html {
+fn overdue_section(work: &OverdueWork, now_ms: u64) -> Html {
+    let overdue = &work.entries;
     let content = match overdue.is_empty() {
         true => parts::note("No work waits longer than a minute."),
         false => {
@@ -124,7 +127,9 @@ fn overdue_section(overdue: &[OverdueInfo], now_ms: u64) -> Html {
                 ))
         }
     };
-    section("overdue", "Work that no worker takes", content).done()
+    let gap =
+        (!work.is_complete).then(|| parts::note("Part of the container did not answer. There may be more."));
+    section("overdue", "Work that no worker takes", content.add(gap)).done()
 }
 
 fn overdue_row(it: &OverdueInfo, now_ms: u64) -> Html {

@@ -10,14 +10,14 @@ use crate::api::provider::CosmosDBProvider;
 use crate::ops::admin::{census, cost, examine, overdue, queues, sessions, tree, workers};
 use crate::options::check::Check;
 use crate::options::inspection::{
-    InstanceCounts, OverdueInfo, QueueInfo, SessionInfo, WorkerInfo, WorkflowCost, WorkflowTree,
+    InstanceCounts, OverdueWork, QueueInfo, SessionInfo, WorkerInfo, WorkflowCost, WorkflowTree,
 };
 use crate::options::listing::ListOptions;
 
 impl CosmosDBProvider {
     /// Examines an account and a container as opening a provider does. Also looks for settings that
-    /// make a provider cost more than it must. Only reads, at most twelve requests. Nothing is
-    /// created, and a container on which no provider runs is examined too.
+    /// make a provider cost more than it must. Only reads: about nine requests, and one for each
+    /// physical partition. Nothing is created, and a container on which no provider runs is examined too.
     ///
     /// ```no_run
     /// # async fn example(client: perihelion_client::Client) {
@@ -35,7 +35,9 @@ impl CosmosDBProvider {
 
     /// Counts the instances that these options select, by status. The order and the page of the
     /// options do not matter. Reads at most 200 pages of counts of existing instances, and 10 pages
-    /// of 1,000 pending instances each; if that is not enough, the result says so.
+    /// of 1,000 pending instances each; if that is not enough, the result says so. For each 64 pending
+    /// instances one more query finds out which of them have begun, and a start whose input is stored
+    /// in parts is read.
     ///
     /// ```
     /// # #[tokio::main]
@@ -60,8 +62,9 @@ impl CosmosDBProvider {
     /// Entries of the queues of turns and activities that could have been taken for at least
     /// `age`, those first that wait longest, at most 50 of each queue in each physical partition.
     /// Their workers are missing, busy, or have not registered what the entries are for. Two queries
-    /// of each physical partition.
-    pub async fn overdue(&self, age: Duration) -> Result<Vec<OverdueInfo>, ProviderError> {
+    /// of each physical partition. Entries that cannot be read are left out. If some partitions do
+    /// not answer, the result has the entries of the others and says so; if none answers, this fails.
+    pub async fn overdue(&self, age: Duration) -> Result<OverdueWork, ProviderError> {
         self.core.metrics.call("overdue", overdue::run(&self.core.store, &self.core.clock, age)).await
     }
 
@@ -76,9 +79,9 @@ impl CosmosDBProvider {
         self.core.metrics.call("sessions", sessions::run(&self.core.store)).await
     }
 
-    /// What an instance has cost so far, in all and by turn. One request, and one query of the
-    /// chunks of its history if it has any. Fails for an
-    /// instance that has not run yet.
+    /// What an instance has cost so far, in all and by turn. One request, and at most ten more for the
+    /// chunks of its history if it has any: 1,000 chunks, those of the newest executions first. If
+    /// there are more, the result says so. Fails for an instance that has not run yet.
     pub async fn cost(&self, instance: &str) -> Result<WorkflowCost, ProviderError> {
         self.core.metrics.call("cost", cost::run(&self.core.store, instance)).await
     }

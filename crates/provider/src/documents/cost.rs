@@ -1,11 +1,19 @@
 //! What an instance has cost: request units and requests, in all and by turn. A charge is known
 //! only after its request, so it is stored with the next commit, which costs no request more.
+//!
+//! Two rules for the stored form:
+//!
+//! - The charges of all turns are one text, because a container may index every path. Each leaf of a
+//!   document then costs 0.8 RU with each commit. The total is two numbers, because lists read it.
+//! - No workflow needs its cost. So a cost in an unknown form is read as no cost, and never makes its
+//!   document unreadable.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
 
-/// Request units and the number of requests.
+/// Request units and the number of requests. Stored as a text such as `1250 2`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "(u64, u64)", into = "(u64, u64)")]
+#[serde(from = "Value", into = "String")]
 pub(crate) struct Charge {
     /// Hundredths of a request unit: the service reports charges with two decimals.
     pub(crate) centi_ru: u64,
@@ -25,33 +33,58 @@ impl Charge {
     }
 }
 
-impl From<(u64, u64)> for Charge {
-    fn from((centi_ru, requests): (u64, u64)) -> Self {
-        Charge { centi_ru, requests }
+/// Reads both forms: a text, and an array of two numbers.
+impl From<Value> for Charge {
+    fn from(stored: Value) -> Self {
+        let numbers = match &stored {
+            Value::String(text) => numbers(text),
+            Value::Array(numbers) => numbers.iter().map(Value::as_u64).collect(),
+            _ => None,
+        };
+        match numbers.as_deref() {
+            Some(&[centi_ru, requests]) => Charge { centi_ru, requests },
+            _ => Charge::default(),
+        }
     }
 }
 
-impl From<Charge> for (u64, u64) {
-    fn from(charge: Charge) -> Self {
-        (charge.centi_ru, charge.requests)
+impl From<Charge> for String {
+    fn from(Charge { centi_ru, requests }: Charge) -> Self {
+        format!("{centi_ru} {requests}")
     }
 }
 
-/// The most turns in a state. A turn takes about 35 bytes, and every commit rewrites them. Most
+/// The numbers of a text, which are separated by spaces; `None` if it has anything else.
+fn numbers(text: &str) -> Option<Vec<u64>> {
+    text.split(' ').map(|number| number.parse().ok()).collect()
+}
+
+/// The most turns in a state. A turn takes about 25 bytes, and every commit rewrites them. Most
 /// turns add events and move to a chunk with them; turns without events do not.
 const TURNS_MAX: usize = 64;
 
 /// The cost of an instance, as its state stores it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(from = "Value")]
 pub(crate) struct InstanceCost {
     /// All turns, those of past executions included.
-    #[serde(rename = "all")]
+    #[serde(rename = "all", serialize_with = "serialize_as_array")]
     pub(crate) total: Charge,
     /// The turns whose events are in the state document. When the events move to a chunk, their
     /// turns move too.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "stored_turns::serialize")]
     pub(crate) turns: Vec<TurnCharge>,
+}
+
+fn serialize_as_array<S: Serializer>(charge: &Charge, serializer: S) -> Result<S::Ok, S::Error> {
+    (charge.centi_ru, charge.requests).serialize(serializer)
+}
+
+impl From<Value> for InstanceCost {
+    fn from(mut stored: Value) -> Self {
+        let mut take = |name| stored.get_mut(name).map(Value::take).unwrap_or_default();
+        InstanceCost { total: take("all").into(), turns: stored_turns::parse(&take("turns")) }
+    }
 }
 
 impl InstanceCost {
@@ -77,8 +110,7 @@ impl InstanceCost {
 /// The charge of one turn: of its commit and everything after it up to the next commit, which
 /// stores the charge. That is the work on the turn's activities and messages, and the fetch of
 /// the next turn. Turn 0 is the start of the instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "(u64, u64, Charge)", into = "(u64, u64, Charge)")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TurnCharge {
     pub(crate) commit_number: u64,
     /// Milliseconds since 1970; 0 for turn 0, which has no commit.
@@ -86,15 +118,34 @@ pub(crate) struct TurnCharge {
     pub(crate) charge: Charge,
 }
 
-impl From<(u64, u64, Charge)> for TurnCharge {
-    fn from((commit_number, committed_at_ms, charge): (u64, u64, Charge)) -> Self {
-        TurnCharge { commit_number, committed_at_ms, charge }
-    }
-}
+/// The stored form of charges of turns: one text with four numbers for each turn, such as
+/// `0 0 1250 2;1 1763456789012 3000 3`. Turns in another form are left out.
+pub(crate) mod stored_turns {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use serde_json::Value;
 
-impl From<TurnCharge> for (u64, u64, Charge) {
-    fn from(turn: TurnCharge) -> Self {
-        (turn.commit_number, turn.committed_at_ms, turn.charge)
+    use super::{Charge, TurnCharge, numbers};
+
+    pub(crate) fn serialize<S: Serializer>(turns: &[TurnCharge], serializer: S) -> Result<S::Ok, S::Error> {
+        let text = |turn: &TurnCharge| {
+            let TurnCharge { commit_number, committed_at_ms, charge } = turn;
+            format!("{commit_number} {committed_at_ms} {}", String::from(*charge))
+        };
+        serializer.serialize_str(&turns.iter().map(text).collect::<Vec<_>>().join(";"))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(stored: D) -> Result<Vec<TurnCharge>, D::Error> {
+        Ok(parse(&Value::deserialize(stored)?))
+    }
+
+    pub(super) fn parse(stored: &Value) -> Vec<TurnCharge> {
+        let turn = |text: &str| match numbers(text)?.as_slice() {
+            &[commit_number, committed_at_ms, centi_ru, requests] => {
+                Some(TurnCharge { commit_number, committed_at_ms, charge: Charge { centi_ru, requests } })
+            }
+            _ => None,
+        };
+        stored.as_str().unwrap_or_default().split(';').filter_map(turn).collect()
     }
 }
 
@@ -103,13 +154,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cost_is_stored_as_short_arrays_of_numbers() {
+    fn the_charges_of_all_turns_are_one_text() {
         let mut cost = InstanceCost::default();
         cost.add(0, 0, Charge { centi_ru: 1250, requests: 2 });
         cost.add(1, 77, Charge { centi_ru: 3000, requests: 3 });
         let text = serde_json::to_string(&cost).unwrap();
-        assert_eq!(text, r#"{"all":[4250,5],"turns":[[0,0,[1250,2]],[1,77,[3000,3]]]}"#);
+        assert_eq!(text, r#"{"all":[4250,5],"turns":"0 0 1250 2;1 77 3000 3"}"#);
         assert_eq!(serde_json::from_str::<InstanceCost>(&text).unwrap(), cost);
+        let charge = serde_json::to_string(&cost.total).unwrap();
+        assert_eq!(charge, r#""4250 5""#);
+        assert_eq!(serde_json::from_str::<Charge>(&charge).unwrap(), cost.total);
+    }
+
+    #[test]
+    fn a_cost_in_an_unknown_form_is_no_cost() {
+        for stored in ["null", "1.5", "[1]", "[1.5,2]", "[1,2,3]", r#""1 2 3""#, r#""-1 2""#, r#""""#, "{}"] {
+            assert!(serde_json::from_str::<Charge>(stored).unwrap().is_zero(), "{stored}");
+            assert!(serde_json::from_str::<InstanceCost>(stored).unwrap().is_empty(), "{stored}");
+        }
+        let partly_known = r#"{"all":[150,2],"turns":"0 0 100 1;1 7;2 8 50 1 9;3 9 50 1","mean":1}"#;
+        let cost = serde_json::from_str::<InstanceCost>(partly_known).unwrap();
+        assert_eq!(cost.total, Charge { centi_ru: 150, requests: 2 });
+        assert_eq!(cost.turns.iter().map(|turn| turn.commit_number).collect::<Vec<u64>>(), [0, 3]);
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{DocumentType, ExecutionStatus, InstanceCost, STATE_ID, TurnCharge, UnknownMembers, is_false};
+use super::{
+    DocumentType, ExecutionStatus, InstanceCost, STATE_ID, TurnCharge, UnknownMembers, is_false, stored_turns,
+};
 use crate::documents::dedup::DedupRecord;
 use crate::documents::manifest::Manifest;
 use crate::documents::stamp::Stamp;
@@ -233,7 +235,7 @@ pub(crate) struct Chunk {
     pub(crate) event_data: String,
     /// The charges of the turns that had their events in the state document before these moved
     /// to this chunk and the chunks after it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "stored_turns")]
     pub(crate) turns: Vec<TurnCharge>,
     /// The id of the staging under which it was written.
     #[serde(rename = "mark", default, skip_serializing_if = "Option::is_none")]

@@ -140,18 +140,29 @@ pub(crate) async fn create_message(store: &Store, prepared: &PreparedMessage) ->
     }
 }
 
-/// Deletes the staged parts of a message that was created before, and then the garbage record.
-/// After a failure the reconciler finds the record and deletes the parts.
+/// Deletes the staged parts of a message that was created before, together with the garbage record. It
+/// has to be one batch: while the record exists without a part, a late attempt of the staging creates
+/// that part again, and nothing would delete it. If the batch fails, or there are too many parts for
+/// it, the reconciler finds the record and deletes the parts when no attempt can be late any more.
 async fn discard_staged(store: &Store, message: &Message, staged: &Staged) {
-    let ids = message.item.parts().into_iter().flat_map(PartsRef::ids).chain([staged.id.clone()]);
-    for id in ids {
-        match store.container.delete(message.instance_id.as_str(), &id).await {
-            Err(error) if !error.is_document_not_found() => {
-                tracing::warn!(instance = message.instance_id, id, %error, "staged parts wait for the reconciler");
-                return;
-            }
-            _ => {}
+    let instance = message.instance_id.as_str();
+    let parts: Vec<String> = message.item.parts().into_iter().flat_map(PartsRef::ids).collect();
+    if parts.len() >= Batch::OPERATIONS_MAX {
+        return;
+    }
+    let delete = async {
+        let mut batch = Batch::new(instance);
+        batch.delete_if_match(&staged.id, &staged.etag)?;
+        for part in &parts {
+            batch.delete(part)?;
         }
+        store.container.batch(batch.with_options(batch_without_content())).await
+    };
+    match delete.await {
+        Err(error) if !error.is_document_not_found() => {
+            tracing::warn!(instance, id = staged.id, %error, "staged parts wait for the reconciler");
+        }
+        _ => {}
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tests of operations on the real engine in this process: turns that are too large for
 //! one batch, lost answers, and expired locks. The modules below use the same helpers.
 
+mod costs;
 mod deletions;
 mod deletions_by_transaction;
 mod failed_renewal;

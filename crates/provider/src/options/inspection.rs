@@ -58,8 +58,18 @@ pub enum QueueKind {
     Timers,
 }
 
-/// An entry of a queue that no process has taken for some time, as
-/// [`CosmosDBProvider::overdue`](crate::CosmosDBProvider::overdue) sees it.
+/// Work that no process has taken for some time: the result of
+/// [`CosmosDBProvider::overdue`](crate::CosmosDBProvider::overdue).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct OverdueWork {
+    /// Messages for turns, then activities. In each queue, those that wait longest come first.
+    pub entries: Vec<OverdueInfo>,
+    /// Whether every physical partition has answered. Otherwise there may be more.
+    pub is_complete: bool,
+}
+
+/// An entry of a queue that no process has taken for some time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct OverdueInfo {
@@ -122,6 +132,9 @@ pub struct WorkflowCost {
     /// The turns in order. Turns of executions that were pruned are missing. Of a long row of
     /// turns without new events the oldest are added up.
     pub turns: Vec<TurnCost>,
+    /// Whether all turns that are stored are here. Otherwise turns of the oldest executions, or of a
+    /// very long execution, are missing. The totals include them.
+    pub is_complete: bool,
 }
 
 /// What one turn of a workflow has cost: its commit, the work on its activities and messages, and

@@ -10,7 +10,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
@@ -141,8 +141,13 @@ pub struct ListedInstance {
     pub output: Option<String>,
     /// What the instance has cost, in hundredths of a request unit, as far as it is stored:
     /// [`CosmosDBProvider::cost`](crate::CosmosDBProvider::cost) says what is counted.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "number_or_zero")]
     pub charge_centi_ru: u64,
+}
+
+/// Reads a number; 0 if it is not a whole number. A bad charge must not fail a whole page.
+fn number_or_zero<'de, D: Deserializer<'de>>(stored: D) -> Result<u64, D::Error> {
+    Ok(serde_json::Value::deserialize(stored)?.as_u64().unwrap_or_default())
 }
 
 impl ListOptions {

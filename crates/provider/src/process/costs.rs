@@ -1,6 +1,10 @@
 //! The costs of instances that this process has not stored yet. Every request for one instance
 //! adds its charge here. The next commit of a turn of the instance by this process takes the sum
-//! and stores it, and puts it back if it was not stored.
+//! and stores it, and puts it back if it was not stored. If it is not known whether a charge was
+//! stored, the charge is forgotten: a cost is rather too small than counted twice.
+//!
+//! An instance that has ended or was deleted is forgotten: no further commit stores its charges,
+//! and an instance of the same name must not get them.
 //!
 //! Nothing here is needed for correctness. When the table is full, the instances that had no
 //! request for the longest time are forgotten, and with them what was not stored yet.
@@ -43,21 +47,47 @@ impl Costs {
         generations.younger.insert(instance.to_owned(), before.plus(charge));
     }
 
+    /// Adds the charge of background work, if the instance is in the table. An instance that is not
+    /// has ended, or another process commits its turns.
+    pub(crate) fn add_if_known(&self, instance: &str, charge: Charge) {
+        let mut guard = lock(&self.generations);
+        let Generations { younger, older } = &mut *guard;
+        if let Some(sum) = younger.get_mut(instance).or_else(|| older.get_mut(instance)) {
+            *sum = sum.plus(charge);
+        }
+    }
+
+    /// Forgets an instance that has ended or was deleted.
+    pub(crate) fn forget(&self, instance: &str) {
+        let mut generations = lock(&self.generations);
+        generations.younger.remove(instance);
+        generations.older.remove(instance);
+    }
+
     /// Takes the charges of an instance that are not stored yet. No other caller gets them, so
     /// that writes at the same time do not store them twice.
     pub(crate) fn take<'a>(&'a self, instance: &'a str) -> TakenCharge<'a> {
         let mut generations = lock(&self.generations);
         let found = generations.younger.remove(instance).or_else(|| generations.older.remove(instance));
-        TakenCharge { costs: self, instance, charge: found.unwrap_or_default() }
+        TakenCharge { costs: self, instance, charge: found.unwrap_or_default(), is_sent: false }
+    }
+
+    /// The instances in the table.
+    #[cfg(test)]
+    pub(crate) fn instances(&self) -> Vec<String> {
+        let generations = lock(&self.generations);
+        generations.younger.keys().chain(generations.older.keys()).cloned().collect()
     }
 }
 
-/// Charges that were taken from the table. Dropping this puts them back.
+/// Charges that were taken from the table. Dropping this puts them back, unless a request with them
+/// was sent: then they are perhaps stored.
 #[must_use]
 pub(crate) struct TakenCharge<'a> {
     costs: &'a Costs,
     instance: &'a str,
     charge: Charge,
+    is_sent: bool,
 }
 
 impl TakenCharge<'_> {
@@ -65,15 +95,20 @@ impl TakenCharge<'_> {
         self.charge
     }
 
-    /// Forgets the charges: a document has them now.
-    pub(crate) fn forget_stored(mut self) {
-        self.charge = Charge::default();
+    /// The first request with these charges is sent now.
+    pub(crate) fn mark_sent(&mut self) {
+        self.is_sent = true;
+    }
+
+    /// Puts the charges back: they were sent, and it is certain that they were not stored.
+    pub(crate) fn put_back(mut self) {
+        self.is_sent = false;
     }
 }
 
 impl Drop for TakenCharge<'_> {
     fn drop(&mut self) {
-        if !self.charge.is_zero() {
+        if !self.is_sent && !self.charge.is_zero() {
             self.costs.add(self.instance, self.charge);
         }
     }
@@ -91,13 +126,14 @@ mod tests {
         costs.add("a", ONE);
         costs.add("a", ONE);
         costs.add("b", ONE);
-        let taken = costs.take("a");
+        let mut taken = costs.take("a");
         assert_eq!(taken.charge(), Charge { centi_ru: 200, requests: 2 });
         // Another write at the same time does not get the same charges.
         assert!(costs.take("a").charge().is_zero());
         // A request that ends while the commit is on its way stays for the next commit.
         costs.add("a", ONE);
-        taken.forget_stored();
+        taken.mark_sent();
+        drop(taken);
         assert_eq!((costs.take("a").charge(), costs.take("b").charge()), (ONE, ONE));
     }
 
@@ -108,7 +144,22 @@ mod tests {
         let taken = costs.take("a");
         costs.add("a", ONE);
         drop(taken);
+        let mut taken = costs.take("a");
+        assert_eq!(taken.charge(), ONE.plus(ONE));
+        taken.mark_sent();
+        taken.put_back();
         assert_eq!(costs.take("a").charge(), ONE.plus(ONE));
+    }
+
+    #[test]
+    fn background_work_after_the_end_of_an_instance_is_not_counted() {
+        let costs = Costs::default();
+        costs.add("a", ONE);
+        costs.add_if_known("a", ONE);
+        assert_eq!(costs.take("a").charge(), ONE.plus(ONE), "the instance runs");
+        costs.forget("a");
+        costs.add_if_known("a", ONE);
+        assert_eq!(costs.instances(), Vec::<String>::new());
     }
 
     #[test]

@@ -325,8 +325,9 @@ impl DriverObserver {
     /// partition keys, and system documents have numbers.
     fn charge_instance(&self, operation: &EndedOperation<'_>, cost: &Cost) {
         let charge = Charge { centi_ru: cost.charge_milli_ru.div_ceil(10), requests: cost.requests };
-        let is_background_write = || !operation.verb.is_read();
-        if !CALL.try_with(|call| call.is_work).unwrap_or_else(|_| is_background_write()) {
+        // Outside of any call, a write to an instance is background work after one of its turns.
+        let is_in_call = CALL.try_with(|call| call.is_work);
+        if !is_in_call.unwrap_or(!operation.verb.is_read()) {
             return;
         }
         if operation.verb.is_transaction() {
@@ -334,7 +335,10 @@ impl DriverObserver {
                 call.committed_instance.get().inspect(|instance| self.costs.add(instance, charge));
             });
         } else if let Some([KeyValue::String(instance)]) = operation.partition_key.map(|key| &*key.values) {
-            self.costs.add(instance, charge);
+            match is_in_call {
+                Ok(_) => self.costs.add(instance, charge),
+                Err(_) => self.costs.add_if_known(instance, charge),
+            }
         }
     }
 }

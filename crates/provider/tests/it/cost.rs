@@ -2,6 +2,8 @@
 //! runtime with default options, one physical partition, a client that does not wait for the
 //! result. The published crate (`duroxide-cdb` 0.1.10) needs 31 round trips and about 208 RU.
 
+mod storing;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -9,6 +9,7 @@ mod inspection;
 mod listing;
 mod metrics;
 mod opening;
+mod overdue;
 mod retention;
 
 use std::time::Duration;
@@ -18,10 +19,10 @@ use duroxide::{Event, EventKind};
 use duroxide_cdb::CosmosDBProvider;
 use perihelion_testkit::TestServer;
 
-const LOCK: Duration = Duration::from_secs(30);
+pub(super) const LOCK: Duration = Duration::from_secs(30);
 
 /// The timeout of a fetch that polls once.
-const NOW: Duration = Duration::ZERO;
+pub(super) const NOW: Duration = Duration::ZERO;
 
 /// An interval so long that the reconciler does not run during a test.
 const RARELY: Duration = Duration::from_secs(3600);
@@ -31,7 +32,7 @@ async fn provider(server: &TestServer) -> CosmosDBProvider {
     builder.with_reconciler(RARELY, RARELY).open().await.unwrap()
 }
 
-fn start(instance: &str, parent: Option<&str>) -> WorkItem {
+pub(super) fn start(instance: &str, parent: Option<&str>) -> WorkItem {
     WorkItem::StartOrchestration {
         instance: instance.into(),
         orchestration: "Order".into(),
@@ -44,7 +45,7 @@ fn start(instance: &str, parent: Option<&str>) -> WorkItem {
     }
 }
 
-fn work(instance: &str, id: u64) -> WorkItem {
+pub(super) fn work(instance: &str, id: u64) -> WorkItem {
     WorkItem::ActivityExecute {
         instance: instance.into(),
         execution_id: 1,
@@ -56,13 +57,13 @@ fn work(instance: &str, id: u64) -> WorkItem {
     }
 }
 
-fn event(instance: &str, id: u64) -> Event {
+pub(super) fn event(instance: &str, id: u64) -> Event {
     let kind = EventKind::ExternalEvent { name: "paid".into(), data: String::new() };
     Event::with_event_id(id, instance, 1, None, kind)
 }
 
 /// The metadata of a turn: the name and status of its orchestration.
-fn metadata(name: &str, status: Option<&str>) -> ExecutionMetadata {
+pub(super) fn metadata(name: &str, status: Option<&str>) -> ExecutionMetadata {
     ExecutionMetadata {
         orchestration_name: Some(name.into()),
         orchestration_version: Some("1.0.0".into()),

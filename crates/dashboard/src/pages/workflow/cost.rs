@@ -32,7 +32,9 @@ pub(super) fn section(shown: &Shown<'_>) -> Option<Html> {
     );
     let hidden = turns.len().saturating_sub(SHOWN_MAX);
     let more = (hidden > 0).then(|| parts::note(format!("{hidden} older turns are not shown.")));
-    let content = Html::default().add(note).add(table).add(more);
+    let is_cut = !shown.detail.cost.is_complete;
+    let cut = is_cut.then(|| parts::note("There are older turns that were not read. The total has them."));
+    let content = Html::default().add(note).add(table).add(more).add(cut);
     let folded = tag("details").add(tag("summary").add(format!("{} turns", turns.len()))).add(content);
     Some(parts::section("cost", "Cost", Html::default().add(total(&shown.detail.cost)).add(folded)).done())
 }

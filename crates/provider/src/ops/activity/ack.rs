@@ -78,15 +78,22 @@ async fn complete(
     };
     let replacement = Replacement { garbage: input_garbage(&core.clock, held), completion };
     let mut budget = ConflictBudget::new(SharedDocument::Activity(&token.id), ATTEMPTS_MAX);
+    if let Some(sent) = &mut sent_charge {
+        sent.mark_sent();
+    }
     let is_answered = loop {
         budget.spend()?;
-        if let Some(is_answered) = write_batch(core, token, held, &replacement).await? {
-            break is_answered;
+        match write_batch(core, token, held, &replacement).await? {
+            BatchOutcome::Applied { is_answered } => break is_answered,
+            BatchOutcome::Changed => {}
+            BatchOutcome::NotApplied(failure) => {
+                if let Some(sent) = sent_charge {
+                    sent.put_back();
+                }
+                return Err(failure);
+            }
         }
     };
-    if let Some(sent) = sent_charge {
-        sent.forget_stored();
-    }
     finish_ack(core, token, held, replacement, is_answered).await;
     // Another call with the same token may wait for the mutex. It must fail.
     held.until = Instant::now();
@@ -116,35 +123,45 @@ async fn prepare_completion(
     }
 }
 
-/// Writes the batch. `Some(true)` if the batch was applied and answered, `Some(false)` if it
-/// was applied and the answer was lost. `None` if the activity has changed but the lock still
-/// holds: the caller tries again.
+/// What became of the batch of an ack. It is not known after a failure of another kind.
+enum BatchOutcome {
+    /// `is_answered` is false if the answer was lost.
+    Applied { is_answered: bool },
+    /// The activity has changed, but the lock still holds: the caller tries again.
+    Changed,
+    /// It can no longer be applied.
+    NotApplied(Failure),
+}
+
+/// Writes the batch.
 async fn write_batch(
     core: &Core,
     token: &LockToken,
     held: &mut LockedActivity,
     replacement: &Replacement,
-) -> Result<Option<bool>, Failure> {
+) -> Result<BatchOutcome, Failure> {
     token_lock::check_not_expired(held.until)?;
     let etag = held.activity.etag.clone();
     let send = || async { Ok(core.store.container.batch(as_batch(token, replacement, &etag)?).await?) };
     match retry_until(held.until, send).await {
         // The results are empty if the answer was lost and the witness showed that the batch
         // was applied.
-        Ok(results) => Ok(Some(results.get(0).is_some())),
+        Ok(results) => Ok(BatchOutcome::Applied { is_answered: results.get(0).is_some() }),
         Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_document_not_found() => {
             let refreshed = Box::pin(held_lock::refresh(core, token, held)).await;
-            let Err(failure) = refreshed else { return Ok(None) };
+            let Err(failure) = refreshed else { return Ok(BatchOutcome::Changed) };
             match Box::pin(retry_until(held.until, || was_completed(&core.store, token))).await? {
-                true => Ok(Some(false)),
-                false => Err(failure),
+                true => Ok(BatchOutcome::Applied { is_answered: false }),
+                false => Ok(BatchOutcome::NotApplied(failure)),
             }
         }
         // The completion exists, because the same activity was completed before.
-        Err(Failure::Storage(error)) if error.is_conflict() => Err(Failure::Refused(format!(
-            "activity {} of {} was completed before; this result is dropped",
-            token.id, token.instance
-        ))),
+        Err(Failure::Storage(error)) if error.is_conflict() => {
+            Ok(BatchOutcome::NotApplied(Failure::Refused(format!(
+                "activity {} of {} was completed before; this result is dropped",
+                token.id, token.instance
+            ))))
+        }
         Err(failure) => Err(failure),
     }
 }

@@ -4,39 +4,37 @@
 use perihelion_client::Query;
 use serde::Deserialize;
 
-use crate::documents::{Charge, State, TurnCharge};
+use crate::documents::{Charge, State, TurnCharge, stored_turns};
 use crate::failure::Failure;
 use crate::ops::read;
 use crate::options::inspection::{TurnCost, WorkflowCost};
 use crate::store::Store;
 
-/// After this many chunks no further page is read. A chunk has the turns of at least 8 KiB of
-/// events.
-const CHUNKS_MAX: usize = 1000;
+/// The most pages of chunks. Each is one request.
+const PAGES_MAX: usize = 10;
 
-/// The chunks with turns, of all executions.
-const CHUNKS: &str = "SELECT c.turns FROM c WHERE c.hx > 0 AND IS_DEFINED(c.turns)";
+/// The chunks of a page: with [`PAGES_MAX`] pages, 1,000 chunks. A chunk has the turns of at least
+/// 8 KiB of events, or of one execution.
+const PAGE_ROWS: u32 = 100;
+
+/// The chunks with turns, of all executions. The newest executions come first: if there are too many
+/// chunks, a person misses the old ones least.
+const CHUNKS: &str = "SELECT c.turns FROM c WHERE c.hx > 0 AND IS_DEFINED(c.turns) ORDER BY c.hx DESC";
 
 /// The member of a chunk that is read.
 #[derive(Debug, Deserialize)]
 struct ChunkTurns {
+    #[serde(with = "stored_turns")]
     turns: Vec<TurnCharge>,
 }
 
 /// The cost of an instance. Fails for an instance that has not run yet: no cost of it is stored.
 pub(crate) async fn run(store: &Store, instance: &str) -> Result<WorkflowCost, Failure> {
     let State { cost, execution, .. } = read::created_state(store, instance).await?;
-    let mut turns = Vec::new();
-    if execution.number > 1 || !execution.chunks.is_empty() {
-        let mut feed = store.container.query::<ChunkTurns>(Query::new(CHUNKS).in_partition(instance));
-        let mut chunks = 0;
-        while chunks < CHUNKS_MAX
-            && let Some(page) = feed.next_page().await?
-        {
-            chunks += page.items.len();
-            turns.extend(page.items.into_iter().flat_map(|chunk| chunk.turns));
-        }
-    }
+    let (mut turns, is_complete) = match execution.number > 1 || !execution.chunks.is_empty() {
+        true => turns_in_chunks(store, instance).await?,
+        false => (Vec::new(), true),
+    };
     turns.extend(cost.turns);
     // Turns are twice there if a commit moves them between the two reads, or if a chunk was staged
     // for a commit that has failed.
@@ -46,7 +44,24 @@ pub(crate) async fn run(store: &Store, instance: &str) -> Result<WorkflowCost, F
         request_units: request_units(cost.total),
         requests: cost.total.requests,
         turns: turns.into_iter().map(turn_cost).collect(),
+        is_complete,
     })
+}
+
+/// The turns in the chunks of an instance, and whether all chunks were read.
+async fn turns_in_chunks(store: &Store, instance: &str) -> Result<(Vec<TurnCharge>, bool), Failure> {
+    let query = Query::new(CHUNKS).in_partition(instance).with_max_items(PAGE_ROWS);
+    let mut feed = store.container.query::<ChunkTurns>(query);
+    let mut turns = Vec::new();
+    for _ in 0..PAGES_MAX {
+        let Some(page) = feed.next_page().await? else { return Ok((turns, true)) };
+        let is_last = page.continuation()?.is_none();
+        turns.extend(page.items.into_iter().flat_map(|chunk| chunk.turns));
+        if is_last {
+            return Ok((turns, true));
+        }
+    }
+    Ok((turns, false))
 }
 
 fn request_units(charge: Charge) -> f64 {

@@ -1,15 +1,20 @@
 //! `CosmosDBProvider::overdue`: messages and activities that could have been taken long ago. Two
 //! queries in each physical partition, each with a limited number of rows.
+//!
+//! This is for a person who looks for what is wrong. So a broken document and a partition that does
+//! not answer hide nothing else.
 
 use std::time::Duration;
 
-use perihelion_client::Query;
+use futures_util::future::join_all;
+use perihelion_client::{FeedRange, Query};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::documents::ENQUEUED_FIRST;
 use crate::documents::stamp::Stamp;
 use crate::failure::Failure;
-use crate::options::inspection::{OverdueInfo, QueueKind};
+use crate::options::inspection::{OverdueInfo, OverdueWork, QueueKind};
 use crate::process::clock::HybridClock;
 use crate::store::Store;
 use crate::timing::SKEW_MAX;
@@ -17,71 +22,123 @@ use crate::timing::SKEW_MAX;
 /// The most rows of a queue in one physical partition. A person looks at the first few.
 const ROWS_MAX: usize = 50;
 
+/// How much of a work item is read, in characters. Its kind and name come before its input, and
+/// after an instance id of at most 255 characters. An input may have 256 KB.
+const ITEM_CHARACTERS: usize = 2048;
+
+/// The most partitions that are queried at the same time.
+const PARALLEL_MAX: usize = 8;
+
 /// A queued document, as far as a person wants to know it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Queued {
     instance_id: String,
     visible_at: Stamp,
-    #[serde(rename = "enq", default)]
+    #[serde(rename = "enq")]
     enqueued_at: Stamp,
     #[serde(default)]
     attempt_count: u32,
     #[serde(default)]
     tag: Option<String>,
+    /// The beginning of the work item; `None` if it is stored in parts.
     #[serde(default)]
-    item: Value,
+    item: Option<String>,
 }
 
-pub(crate) async fn run(
-    store: &Store,
-    clock: &HybridClock,
-    age: Duration,
-) -> Result<Vec<OverdueInfo>, Failure> {
+pub(crate) async fn run(store: &Store, clock: &HybridClock, age: Duration) -> Result<OverdueWork, Failure> {
     let before = clock.now().minus(age);
-    let mut found = Vec::new();
-    for (kind, document_type) in [(QueueKind::Turns, "orch_queue"), (QueueKind::Activities, "worker_queue")] {
-        let text = format!(
-            "SELECT TOP {ROWS_MAX} c.instanceId, c.visibleAt, c.enq, c.attemptCount, c.tag, c.item FROM c \
-             WHERE c.type = '{document_type}' AND c.visibleAt <= @before ORDER BY c.visibleAt"
-        );
-        let query = Query::new(text).with_parameter("@before", before.0).without_plan();
-        let mut rows: Vec<OverdueInfo> =
-            store.rows::<Queued>(query).await?.into_iter().map(|row| info(kind, row)).collect();
-        // `visible_at` of a message that is due at once is a little before the time it was written.
-        rows.retain(|row| row.since_ms <= before.ms());
-        rows.sort_by_key(|row| row.since_ms);
-        found.extend(rows);
+    let partitions = store.container.feed_ranges().await?;
+    let mut work = OverdueWork { entries: Vec::new(), is_complete: true };
+    let (mut answers, mut first_failure) = (0, None);
+    for kind in [QueueKind::Turns, QueueKind::Activities] {
+        let mut entries = Vec::new();
+        for partitions in partitions.chunks(PARALLEL_MAX) {
+            let queries =
+                partitions.iter().map(|partition| entries_of(store, kind, partition.clone(), before));
+            for answer in join_all(queries).await {
+                match answer {
+                    Ok(found) => {
+                        answers += 1;
+                        entries.extend(found);
+                    }
+                    Err(failure) => {
+                        tracing::warn!(?failure, "a partition did not say what waits in its queues");
+                        work.is_complete = false;
+                        first_failure.get_or_insert(failure);
+                    }
+                }
+            }
+        }
+        entries.sort_by_key(|entry| entry.since_ms);
+        work.entries.extend(entries);
     }
-    Ok(found)
+    match first_failure {
+        Some(failure) if answers == 0 => Err(failure),
+        _ => Ok(work),
+    }
+}
+
+/// The overdue entries of a queue in one physical partition. Those that became visible first come
+/// first.
+async fn entries_of(
+    store: &Store,
+    kind: QueueKind,
+    partition: FeedRange,
+    before: Stamp,
+) -> Result<Vec<OverdueInfo>, Failure> {
+    let document_type = if kind == QueueKind::Turns { "orch_queue" } else { "worker_queue" };
+    // `visibleAt` of a message that is due at once is `SKEW_MAX` before the time it was written. So
+    // without the other conditions fresh messages would take the places of overdue timers. The start
+    // of a next execution has no enqueue time.
+    let text = format!(
+        "SELECT TOP {ROWS_MAX} c.instanceId, c.visibleAt, c.enq, c.attemptCount, c.tag, \
+         LEFT(c.item, {ITEM_CHARACTERS}) AS item FROM c \
+         WHERE c.type = '{document_type}' AND c.visibleAt <= @before AND c.enq <= @before \
+         AND (c.enq > @first OR c.visibleAt <= @startedBefore) ORDER BY c.visibleAt"
+    );
+    let query = Query::new(text)
+        .with_parameter("@before", before.0)
+        .with_parameter("@first", ENQUEUED_FIRST.0)
+        .with_parameter("@startedBefore", before.minus(SKEW_MAX).0);
+    let rows = store.rows::<Value>(query.in_range(partition).without_plan()).await?;
+    // A row that cannot be read is a broken document. The fetches set it aside and log it.
+    let queued = rows.into_iter().filter_map(|row| serde_json::from_value::<Queued>(row).ok());
+    Ok(queued.map(|row| info(kind, row)).collect())
 }
 
 fn info(kind: QueueKind, row: Queued) -> OverdueInfo {
-    let since = match row.enqueued_at.ms() {
-        0 => row.visible_at.plus(SKEW_MAX),
-        _ => row.enqueued_at.max(row.visible_at),
+    let since = match row.enqueued_at <= ENQUEUED_FIRST {
+        true => row.visible_at.plus(SKEW_MAX),
+        false => row.enqueued_at.max(row.visible_at),
     };
     OverdueInfo {
         kind,
         instance_id: row.instance_id,
-        name: row.item.as_str().and_then(name_of),
+        name: row.item.as_deref().and_then(name_of),
         tag: row.tag,
         since_ms: since.ms(),
         attempts: row.attempt_count,
     }
 }
 
-/// The name of the activity or the orchestration, or the kind of the message.
+/// The name of the activity or the orchestration, or the kind of the message. `item` is the
+/// beginning of a work item as JSON, so it may end anywhere.
 fn name_of(item: &str) -> Option<String> {
-    let item: Value = serde_json::from_str(item).ok()?;
-    let (kind, members) = item.as_object()?.iter().next()?;
-    match (kind.as_str(), members) {
-        ("ActivityExecute", members) => members["name"].as_str().map(ToOwned::to_owned),
-        ("StartOrchestration", members) => {
-            Some(format!("start of {}", members["orchestration"].as_str().unwrap_or_default()))
-        }
-        (kind, _) => Some(kind.to_owned()),
+    let kind = item.strip_prefix("{\"")?.split('"').next()?;
+    match kind {
+        "ActivityExecute" => text_member(item, "name"),
+        "StartOrchestration" => Some(format!("start of {}", text_member(item, "orchestration")?)),
+        kind => Some(kind.to_owned()),
     }
+}
+
+/// The value of the first member with this name, if it is a text. Within a text each quote has a
+/// backslash before it, so only a name of a member is followed by a quote and a colon.
+fn text_member(json: &str, name: &str) -> Option<String> {
+    let key = format!("\"{name}\":");
+    let value = &json[json.find(&key)? + key.len()..];
+    serde_json::Deserializer::from_str(value).into_iter::<String>().next()?.ok()
 }
 
 #[cfg(test)]
@@ -94,6 +151,12 @@ mod tests {
             (r#"{"ActivityExecute":{"name":"charge","input":"1"}}"#, Some("charge")),
             (r#"{"StartOrchestration":{"orchestration":"order"}}"#, Some("start of order")),
             (r#"{"TimerFired":{"instance":"i"}}"#, Some("TimerFired")),
+            (
+                r#"{"ActivityExecute":{"instance":"\"name\":\"no\"","name":"a \"b\"","input":"cut of"#,
+                Some(r#"a "b""#),
+            ),
+            (r#"{"ActivityExecute":{"instance":"i","name":"cut o"#, None),
+            (r#"{"StartOrch"#, Some("StartOrch")),
             ("not JSON", None),
             ("[]", None),
         ] {

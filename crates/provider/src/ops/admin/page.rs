@@ -14,10 +14,12 @@ use crate::store::Store;
 pub(super) const EXISTING: &str = "c.id = 'i' AND c.type = 'history' AND c.created = true";
 
 /// The columns of a row. A custom status that is stored in parts is left out. The length of
-/// an output is in characters, or in bytes if the output is stored in parts.
+/// an output is in characters, or in bytes if the output is stored in parts. A charge in an unknown
+/// form is left out.
 pub(super) const MEMBERS: &str = "c.instanceId, c.name, c.version, c.status, c.createdAt, c.updatedAt, c.completedAt, \
      c.execution, c.parentInstanceId, (IS_STRING(c.customStatus) ? c.customStatus : undefined) AS customStatus, \
-     (IS_STRING(c.output) ? LENGTH(c.output) : c.output.len) AS outputLength, c.cost[\"all\"][0] AS chargeCentiRu";
+     (IS_STRING(c.output) ? LENGTH(c.output) : c.output.len) AS outputLength, \
+     (IS_NUMBER(c.cost[\"all\"][0]) ? c.cost[\"all\"][0] : undefined) AS chargeCentiRu";
 
 /// The column with the output, unless the output is stored in parts.
 const OUTPUT: &str = ", (IS_STRING(c.output) ? c.output : undefined) AS output";

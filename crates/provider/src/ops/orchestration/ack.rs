@@ -83,7 +83,7 @@ async fn commit_turn<'a>(
     ack: &TurnAck,
     nonce: &str,
 ) -> Result<Option<CommittedTurn<'a>>, Failure> {
-    let taken = core.costs.take(&token.instance);
+    let mut taken = core.costs.take(&token.instance);
     let charge = taken.charge().plus(held.charge_in_messages);
     let mut plan = plan_turn(&core.store, &core.clock, held, ack, nonce, charge).await?;
     let until = Instant::now() + COMMIT_RETRIED_FOR;
@@ -107,23 +107,21 @@ async fn commit_turn<'a>(
     }
     let dispatch = DirectDispatch::promise(core, &mut plan);
     let mut sender = CommitSender::new(core, token, &plan, &dispatch, staged.as_ref());
+    taken.mark_sent();
     let outcome = sender.send(held, until).await;
     let form = sender.form();
     if !matches!(outcome, Ok(CommitOutcome::Committed(_))) {
         stage::give_up(core, &plan).await;
     }
     match outcome? {
-        CommitOutcome::Committed(etags) => {
-            taken.forget_stored();
-            Ok(Some(CommittedTurn { plan, etags, dispatch, form }))
-        }
+        CommitOutcome::Committed(etags) => Ok(Some(CommittedTurn { plan, etags, dispatch, form })),
         CommitOutcome::Stale => {
             let state = Box::pin(retry_until(held.until, || core.store.state(&token.instance))).await?;
             let state = state.map(|state| state.value);
             if state.as_ref().is_some_and(|state| was_applied(state, nonce)) {
-                taken.forget_stored();
                 return Ok(Some(CommittedTurn { plan, etags: WrittenEtags::default(), dispatch, form }));
             }
+            taken.put_back();
             if held.etag.is_none() && state.is_some_and(|state| state.is_created) {
                 core.start_checks.record_collision();
             }
@@ -133,10 +131,14 @@ async fn commit_turn<'a>(
         }
         // The lock was in memory only, and the hints had messages that no longer exist.
         CommitOutcome::Refused(_) if held.is_optimistic => {
+            taken.put_back();
             held_lock::give_up(core, token);
             Err(Failure::LockLost)
         }
-        CommitOutcome::Refused(error) => Err(Failure::Refused(error.to_string())),
+        CommitOutcome::Refused(error) => {
+            taken.put_back();
+            Err(Failure::Refused(error.to_string()))
+        }
     }
 }
 
@@ -236,6 +238,9 @@ async fn finish_turn(
     tokio::join!(biased; next_turn, deliveries);
     if let Some(garbage) = garbage {
         garbage::collect_in_background(core, garbage).await;
+    }
+    if state.execution.status.ends_instance() && !state.is_continued {
+        core.costs.forget(&token.instance);
     }
 }
 

@@ -111,7 +111,10 @@ pub(crate) async fn run(core: &Core, tombstone: &Versioned<State>) -> Result<(),
         State { purge: None, deletion: None, repair_at: None, commit_nonce: nonce(), ttl, ..state.clone() };
     match core.store.put_state(&done, Some(&tombstone.etag), "/ack", done.commit_nonce.clone().into()).await {
         Err(Failure::Storage(error)) if !error.is_precondition_failed() => Err(error.into()),
-        _ => Ok(()),
+        _ => {
+            core.costs.forget(instance);
+            Ok(())
+        }
     }
 }
 

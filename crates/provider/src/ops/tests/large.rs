@@ -15,8 +15,10 @@ use super::{
     write_message,
 };
 use crate::CosmosDBProvider;
-use crate::documents::{Garbage, Versioned};
+use crate::documents::text::{PartsRef, Text};
+use crate::documents::{Garbage, Message, Versioned};
 use crate::ops::orchestration::stage;
+use crate::ops::payload::{self, PreparedMessage};
 use crate::ops::repair::garbage;
 use crate::plan;
 use crate::store::decode_row;
@@ -170,6 +172,35 @@ async fn a_staging_request_that_arrives_after_the_commit_creates_nothing() {
     store.container.batch(commit).await.unwrap();
     assert!(!stage::send_batch(store, late).await.unwrap());
     assert_eq!(rows(&provider, "a", all).await, Vec::<Value>::new());
+}
+
+/// A message exists already, so the parts that were staged for it again are deleted. A late attempt of
+/// their staging that arrives meanwhile must not bring one of them back.
+#[tokio::test]
+async fn a_staging_request_that_arrives_while_parts_are_discarded_leaves_nothing() {
+    let world = World::open().await;
+    let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+    let (store, now) = (&provider.core.store, provider.core.clock.stamp());
+    let until = tokio::time::Instant::now() + Duration::from_secs(10);
+    let message = plan::message_document(&raised_event("a", "1"), "x:1".to_owned(), now, None).unwrap();
+    store.container.create("a", &message).await.unwrap();
+    let parts = plan::part_documents("a", "p:s", &"x".repeat(1000), Some(&"s".to_owned()), None);
+    let staged = stage::stage_parts(store, "a", "s", &parts, now, until).await.unwrap();
+    let mut late = stage::new_batch("a", &staged).unwrap();
+    late.create(&parts[0]).unwrap();
+    let item = Text::InParts(PartsRef { prefix: "p:s".to_owned(), count: 1, len: 1000 });
+    let prepared = PreparedMessage { message: Message { item, ..message }, staged: Some(staged) };
+    // Between two deletes there is time for late attempts.
+    world.inject_fault(r#"{"operation":"delete_item","count":1,"delayMs":1}"#).await;
+    world.inject_fault(r#"{"operation":"delete_item","count":1,"delayMs":200}"#).await;
+    let late_attempts = async {
+        while stage::send_batch(store, late.clone()).await.unwrap() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let (created, ()) = tokio::join!(payload::create_message(store, &prepared), late_attempts);
+    created.unwrap();
+    assert_eq!(rows(&provider, "a", "SELECT VALUE c.id FROM c").await, [Value::from("x:1")]);
 }
 
 #[tokio::test]

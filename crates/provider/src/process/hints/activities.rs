@@ -17,9 +17,13 @@ use crate::documents::stamp::{Stamp, deadline_ms};
 /// forgotten, and a poll finds it again.
 const ACTIVITIES_MAX: usize = 8192;
 
-/// After this many activities in a row, of any instances, that could not be locked, the hints about
-/// the instance of the last one count as out of date.
+/// After this many activities of an instance in a row that could not be locked, the hints about the
+/// instance count as out of date.
 const LOST_MAX: u32 = 4;
+
+/// The most instances whose lost activities are counted. With more, all counts begin again: a
+/// forgotten count costs a few locks that fail.
+const LOST_INSTANCES_MAX: usize = 1024;
 
 /// An activity that workers of this process may take, with its etag.
 pub(crate) type OfferedActivity = (Activity, Etag);
@@ -50,9 +54,9 @@ pub(crate) struct ActivityHints {
     returning_workers: usize,
     /// The number of activities that are being locked for the returning workers.
     being_locked: usize,
-    /// The number of activities in a row that could not be locked: other processes had taken
-    /// them, or they are gone.
-    lost_in_a_row: u32,
+    /// By instance, the number of its activities in a row that could not be locked: other processes
+    /// had taken them, or they are gone. At most [`LOST_INSTANCES_MAX`] instances.
+    lost_in_a_row: HashMap<String, u32>,
 }
 
 /// A worker of this process that waits for an activity.
@@ -157,11 +161,19 @@ impl ActivityHints {
     /// of this instance that can be taken at `now`, and returns true: most of them are probably
     /// taken or gone too, and a poll finds those that are left.
     pub(crate) fn record_lock(&mut self, instance: &str, is_locked: bool, now: Stamp) -> bool {
-        self.lost_in_a_row = if is_locked { 0 } else { self.lost_in_a_row + 1 };
-        if self.lost_in_a_row < LOST_MAX {
+        if is_locked {
+            self.lost_in_a_row.remove(instance);
             return false;
         }
-        self.lost_in_a_row = 0;
+        if self.lost_in_a_row.len() >= LOST_INSTANCES_MAX && !self.lost_in_a_row.contains_key(instance) {
+            self.lost_in_a_row.clear();
+        }
+        let lost = self.lost_in_a_row.entry(instance.to_owned()).or_default();
+        *lost += 1;
+        if *lost < LOST_MAX {
+            return false;
+        }
+        self.lost_in_a_row.remove(instance);
         let due = self.offers.keys().take_while(|key| key.0 <= now);
         let outdated: Vec<Key> = due.filter(|key| key.2 == instance).cloned().collect();
         for (_, _, instance, id) in &outdated {

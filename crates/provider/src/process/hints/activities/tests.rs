@@ -78,3 +78,19 @@ fn after_some_lost_activities_the_others_of_the_instance_are_forgotten() {
     assert!(hints.record_lock("order", false, now));
     assert_eq!(hints.count_due(now, 1000), 0);
 }
+
+#[test]
+fn lost_activities_of_other_instances_do_not_count() {
+    let mut hints = ActivityHints::default();
+    let now = Stamp::at_ms(2_000_000);
+    for number in 0..3 * LOST_INSTANCES_MAX {
+        assert!(!hints.record_lock(&format!("other-{number}"), false, now));
+    }
+    assert!(hints.lost_in_a_row.len() <= LOST_INSTANCES_MAX);
+    // A lock of another instance says nothing about this one.
+    for _ in 1..LOST_MAX {
+        assert!(!hints.record_lock("order", false, now));
+        assert!(!hints.record_lock("other", true, now));
+    }
+    assert!(hints.record_lock("order", false, now));
+}
