@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::Error;
 use crate::handle::ContainerHandle;
 use crate::properties::{ContainerProperties, DatabaseProperties};
-use crate::response::{Receipt, decode, encode};
+use crate::response::{Receipt, decode, encode, unreadable_write};
 use crate::throughput::Throughput;
 
 /// How often `create_*_if_missing` reads a resource and then tries to create it. The second
@@ -121,16 +121,18 @@ fn check_partition_key(existing: &ContainerProperties, wanted: &ContainerPropert
 
 pub(crate) async fn read_container(container: &ContainerHandle) -> Result<ContainerProperties, Error> {
     let operation = operation_without_body(Verb::Read, Target::container(container.driver_container()));
-    container_properties(container, send(container.driver(), &operation).await?)
+    let response = send(container.driver(), &operation).await?;
+    let properties = decode_container(container, &response)?;
+    Ok(with_receipt(properties, response))
 }
 
-fn container_properties(
-    container: &ContainerHandle,
-    response: Response,
-) -> Result<ContainerProperties, Error> {
-    let (receipt, body) = Receipt::split(response);
-    let properties = decode(&body, &format_args!("container `{}`", container.name()))?;
-    Ok(ContainerProperties { receipt: Some(Box::new(receipt)), ..properties })
+fn decode_container(container: &ContainerHandle, response: &Response) -> Result<ContainerProperties, Error> {
+    decode(&response.body, &format_args!("container `{}`", container.name()))
+}
+
+fn with_receipt(properties: ContainerProperties, response: Response) -> ContainerProperties {
+    let (receipt, _) = Receipt::split(response);
+    ContainerProperties { receipt: Some(Box::new(receipt)), ..properties }
 }
 
 pub(crate) async fn replace_container(
@@ -149,7 +151,11 @@ pub(crate) async fn replace_container(
     if let Some(etag) = &properties.etag {
         operation = operation.with_if_match(etag.header());
     }
-    container_properties(container, send(container.driver(), &operation).await?)
+    let response = send(container.driver(), &operation).await?;
+    match decode_container(container, &response) {
+        Ok(properties) => Ok(with_receipt(properties, response)),
+        Err(error) => Err(unreadable_write(&error, response)),
+    }
 }
 
 pub(crate) async fn delete_container(container: &ContainerHandle) -> Result<(), Error> {

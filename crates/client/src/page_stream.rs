@@ -12,6 +12,11 @@ pub(crate) trait PageFeed<P>: Send + 'static {
     /// dropped at the end, with its requests that are still under way.
     const IS_KEPT_AT_END: bool;
 
+    /// Whether the feed goes on after the error that the last call of `next_page` returned.
+    fn goes_on_after_error(&self) -> bool {
+        false
+    }
+
     /// The next page; `None` at the end.
     fn next_page(&mut self) -> impl Future<Output = Result<Option<P>, Error>> + Send;
 }
@@ -19,8 +24,8 @@ pub(crate) trait PageFeed<P>: Send + 'static {
 /// The future of the next page. It owns the feed, and returns the feed with the page.
 type PendingPage<F, P> = Pin<Box<dyn Future<Output = (Box<F>, Result<Option<P>, Error>)> + Send>>;
 
-/// The pages of a feed. The stream ends after the last page, or after the first
-/// error.
+/// The pages of a feed. The stream ends after the last page, or after the first error after
+/// which the feed does not go on.
 pub(crate) struct PageStream<F, P> {
     state: State<F, P>,
 }
@@ -71,6 +76,7 @@ impl<F: PageFeed<P>, P> PageStream<F, P> {
         };
         self.state = match &page {
             Ok(Some(_)) => State::Idle(feed),
+            Err(_) if feed.goes_on_after_error() => State::Idle(feed),
             Ok(None) | Err(_) => State::Ended(F::IS_KEPT_AT_END.then_some(feed)),
         };
         Poll::Ready(page.transpose())

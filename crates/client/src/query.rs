@@ -70,6 +70,8 @@ pub struct QueryFeed<T> {
     own_plan: Option<Plan>,
     /// The rest of a page with a row that could not be parsed.
     received: Option<ReceivedPage<T>>,
+    /// Whether the last call failed because of a row that could not be parsed.
+    is_row_skipped: bool,
     /// When the whole query must end; `None` before the first page, and without a limit.
     deadline: Option<Instant>,
 }
@@ -95,6 +97,7 @@ impl<T> QueryFeed<T> {
             execution: Execution::Unsent,
             own_plan: None,
             received: None,
+            is_row_skipped: false,
             deadline: None,
         }
     }
@@ -120,6 +123,7 @@ impl<T: DeserializeOwned> QueryFeed<T> {
         if self.deadline.is_none() {
             self.deadline = deadline::from_now(self.query.total_timeout);
         }
+        self.is_row_skipped = false;
         // Boxed, because the futures of the callers would contain it twice.
         let deadline = self.deadline;
         deadline::within(deadline, "the query", Box::pin(self.parsed_page())).await
@@ -131,7 +135,7 @@ impl<T: DeserializeOwned> QueryFeed<T> {
                 self.received = self.request_page().await?;
             }
             let Some(received) = &mut self.received else { return Ok(None) };
-            received.parse()?;
+            received.parse().inspect_err(|_| self.is_row_skipped = true)?;
             // A page whose only row was skipped is not returned.
             if let Some(page) = self.received.take().and_then(ReceivedPage::into_page) {
                 return Ok(Some(page));
@@ -186,6 +190,10 @@ impl<T: DeserializeOwned> QueryFeed<T> {
 
 impl<T: DeserializeOwned + Send + 'static> PageFeed<Page<T>> for QueryFeed<T> {
     const IS_KEPT_AT_END: bool = false;
+
+    fn goes_on_after_error(&self) -> bool {
+        self.is_row_skipped
+    }
 
     fn next_page(&mut self) -> impl Future<Output = Result<Option<Page<T>>, Error>> + Send {
         QueryFeed::next_page(self)

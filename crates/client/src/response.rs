@@ -194,6 +194,14 @@ pub(crate) fn decode<T: DeserializeOwned>(body: &[u8], what: &dyn std::fmt::Disp
     serde_json::from_slice(body).map_err(|error| decode_error::<T>(what, &error))
 }
 
+/// The error for a write that the service has answered with success, and whose answer cannot be
+/// read because of `cause`. The write was probably applied, so the error is ambiguous.
+#[cold]
+pub(crate) fn unreadable_write(cause: &Error, answer: Response) -> Error {
+    let text = format!("{}; the change was probably applied: read it before repeating it", cause.message());
+    Error::ambiguous_answer(text, answer)
+}
+
 /// Turns a parsed JSON value into a `T`. `what` names the value in the error.
 pub(crate) fn decode_value<T: DeserializeOwned>(
     value: perihelion_model::json::Value,

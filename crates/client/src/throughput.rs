@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::feed;
-use crate::response::{decode, encode};
+use crate::response::{decode, encode, unreadable_write};
 
 /// Request units per second: a fixed number, or a maximum up to which the service
 /// scales.
@@ -145,15 +145,25 @@ fn replace_operation(offer: &Offer) -> Result<Operation, Error> {
     Ok(Operation::new(Verb::Replace, Target::offer(&offer.id), Scope::Unpartitioned, encode(offer)?))
 }
 
-/// Sends an operation whose response is an offer.
+/// Sends an operation whose response is an offer. If the response to a replace cannot be read, the
+/// error is ambiguous.
 async fn send(driver: &Driver, operation: Operation) -> Result<(Offer, ProvisionedThroughput), Error> {
     let response = driver.execute(&operation, &OperationOptions::default()).await?;
-    let offer: Offer = decode(&response.body, &"an offer")?;
+    let (offer, throughput) = match decode_offer(&response.body) {
+        Ok(decoded) => decoded,
+        Err(error) if operation.verb.is_read() => return Err(error.with_diagnostics(response.diagnostics)),
+        Err(error) => return Err(unreadable_write(&error, response)),
+    };
     let is_pending = response
         .header(&headers::OFFER_REPLACE_PENDING)
         .is_some_and(|pending| pending.eq_ignore_ascii_case("true"));
-    let throughput = offer.throughput()?;
     Ok((offer, ProvisionedThroughput { throughput, is_pending }))
+}
+
+fn decode_offer(body: &[u8]) -> Result<(Offer, Throughput), Error> {
+    let offer: Offer = decode(body, &"an offer")?;
+    let throughput = offer.throughput()?;
+    Ok((offer, throughput))
 }
 
 impl Offer {

@@ -5,12 +5,15 @@
 //!
 //! The task runs on the runtime of the operation that started it. That runtime may shut down
 //! before the driver is dropped, or make no progress any more (see `pulse`). So every operation
-//! checks that the task still runs, and starts it again on its own runtime if it does not.
+//! checks that the task still runs, and starts it again on its own runtime if it does not. An
+//! operation on the runtime of the task does not start it again because it is late: that runtime
+//! may be run only during calls, and the task then goes on during this call.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use tokio::runtime;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -32,10 +35,17 @@ const LATE_AFTER: Duration = Duration::from_secs(5);
 pub(crate) struct Background {
     core: Weak<Core>,
     /// The task; `None` before it was started.
-    task: ArcSwapOption<AbortHandle>,
+    task: ArcSwapOption<Task>,
     /// Held while the task is started, so that it is not started twice.
     starting: Mutex<()>,
     schedule: Arc<Schedule>,
+}
+
+/// A task that was started.
+struct Task {
+    handle: AbortHandle,
+    /// The runtime that runs it.
+    runtime: runtime::Id,
 }
 
 /// When the work of the task was done, and when its next round is due. A task that is started
@@ -77,8 +87,10 @@ impl Background {
     }
 
     fn is_at_work(&self, now: Instant) -> bool {
-        let task = self.task.load();
-        task.as_ref().is_some_and(|task| !task.is_finished()) && !self.schedule.is_late(now)
+        self.task.load().as_ref().is_some_and(|task| {
+            let is_late = || self.schedule.is_late(now) && !pulse::is_current_runtime(task.runtime);
+            !task.handle.is_finished() && !is_late()
+        })
     }
 
     #[cold]
@@ -88,9 +100,10 @@ impl Background {
             return;
         }
         self.schedule.next_round_at(now);
-        let task = tokio::spawn(run(Weak::clone(&self.core), Arc::clone(&self.schedule)));
-        if let Some(stuck) = self.task.swap(Some(Arc::new(task.abort_handle()))) {
-            stuck.abort();
+        let handle = tokio::spawn(run(Weak::clone(&self.core), Arc::clone(&self.schedule))).abort_handle();
+        let task = Task { handle, runtime: pulse::current_runtime() };
+        if let Some(stuck) = self.task.swap(Some(Arc::new(task))) {
+            stuck.handle.abort();
         }
     }
 }
@@ -98,7 +111,7 @@ impl Background {
 impl Drop for Background {
     fn drop(&mut self) {
         if let Some(task) = self.task.load_full() {
-            task.abort();
+            task.handle.abort();
         }
         if let Some(core) = self.core.upgrade() {
             core.shared_tasks().abort_all();
@@ -141,11 +154,12 @@ async fn work(core: &Core, schedule: &Schedule, now: Instant) {
     let is_due = now.duration_since(done.refreshed_at) >= topology.options().refresh_interval;
     let suspect = topology.take_wanted_refresh();
     if is_due || suspect.is_some() {
+        let deadline = now + core.option_layers().metadata_settings().timeout;
+        core.account_reader().refresh(core, topology, suspect.as_ref(), deadline).await;
+        // If the task is aborted before, the next one refreshes the account.
         if is_due {
             schedule.done().refreshed_at = now;
         }
-        let deadline = now + core.option_layers().metadata_settings().timeout;
-        core.account_reader().refresh(core, topology, suspect.as_ref(), deadline).await;
     }
     if now.duration_since(done.breakers_cleaned_at) >= topology.breaker_options().cleanup_interval {
         schedule.done().breakers_cleaned_at = now;

@@ -10,12 +10,16 @@
 //! every task is far behind, and runs again a moment later. So before a caller gives up something
 //! of value, such as an open connection, it gives the task some time to run again
 //! ([`Pulse::is_given_up`]).
+//!
+//! A caller does not give up a task of its own runtime because of its pulse: where the caller runs,
+//! the task runs too ([`is_current_runtime`]).
 
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tokio::runtime::{self, Handle};
 use tokio::time::{Instant, timeout_at};
 
 /// A task in [`beating`] runs at least this often, and callers that wait for it check its pulse
@@ -91,6 +95,18 @@ impl Pulse {
         let since = moment.saturating_duration_since(self.began_at).as_millis();
         u64::try_from(since).unwrap_or(NOT_STUCK - 1)
     }
+}
+
+/// The runtime of the current task.
+pub(crate) fn current_runtime() -> runtime::Id {
+    Handle::current().id()
+}
+
+/// Whether the current task runs on this runtime. Some runtimes are run only during a call. At the
+/// beginning of each call all their tasks are late, and go on during the call. If each call did
+/// their work anew, work that takes longer than one call would never be done.
+pub(crate) fn is_current_runtime(runtime: runtime::Id) -> bool {
+    current_runtime() == runtime
 }
 
 /// Runs a future that others wait for. The pulse shows whether it still makes progress.

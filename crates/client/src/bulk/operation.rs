@@ -24,6 +24,8 @@ pub struct BulkOperation {
     id: Option<String>,
     /// The operation as a JSON object, without its closing brace. An etag can be added.
     body: Vec<u8>,
+    /// The length of `body` without an etag.
+    bytes_without_etag: usize,
     idempotency: Idempotency,
     is_repeat_allowed: bool,
 }
@@ -94,8 +96,9 @@ impl BulkOperation {
     }
 
     /// Applies the operation only if the document still has this etag. Otherwise the
-    /// operation is refused with 412. A create ignores the etag.
+    /// operation is refused with 412. A create ignores the etag. The etag of the last call counts.
     pub fn with_if_match(mut self, etag: &Etag) -> Self {
+        self.body.truncate(self.bytes_without_etag);
         self.body.extend_from_slice(b",\"ifMatch\":");
         let text = json::to_text(&json::Value::String(etag.as_str().to_owned()), Style::Point);
         self.body.extend_from_slice(text.as_bytes());
@@ -201,9 +204,28 @@ impl BulkOperation {
             key,
             kind,
             id: id.map(str::to_owned),
+            bytes_without_etag: body.len(),
             body,
             idempotency,
             is_repeat_allowed: false,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_etag_counts() {
+        let etag = |text| Etag::parse(text).unwrap();
+        let operation = BulkOperation::delete("ada", "1").unwrap();
+        let operation = operation.with_if_match(&etag("\"1\"")).with_if_match(&etag("\"2\""));
+        let mut body = Vec::new();
+        operation.append_to(&mut body);
+        let text = String::from_utf8(body).unwrap();
+        assert_eq!(text.matches("ifMatch").count(), 1, "{text}");
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["ifMatch"], "\"2\"");
     }
 }

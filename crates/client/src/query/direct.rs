@@ -93,7 +93,8 @@ impl Direct {
 }
 
 /// The rows of a page, before they are parsed as the caller's type; `None` when the page itself
-/// cannot be read.
+/// cannot be read. Unlike `decode`, this parser accepts a surrogate escape without its partner, which
+/// JavaScript can store: such a row does not make the whole page unreadable.
 fn rows_of(body: &[u8]) -> Option<Vec<Value>> {
     match json::parse(body).ok()? {
         Value::Object(mut page) => match page.remove("Documents")? {

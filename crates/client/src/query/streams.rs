@@ -12,7 +12,8 @@ use super::page::Page;
 use crate::Error;
 use crate::page_stream::PageStream;
 
-/// The pages of a query; a `Stream` that ends after its first error.
+/// The pages of a query; a `Stream`. For a row that cannot be parsed as `T` it returns an error, and
+/// goes on with the other rows of the page. After any other error it ends.
 pub struct Pages<T> {
     pages: PageStream<QueryFeed<T>, Page<T>>,
 }
@@ -38,7 +39,8 @@ impl<T: DeserializeOwned + Send + 'static> Stream for Pages<T> {
     }
 }
 
-/// The rows of a query; a `Stream` that ends after its first error.
+/// The rows of a query; a `Stream`. For a row that cannot be parsed as `T` it returns an error, and
+/// goes on with the other rows of the page. After any other error it ends.
 pub struct Rows<T> {
     pages: Pages<T>,
     /// The rows of the current page that were not returned yet.

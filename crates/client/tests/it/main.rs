@@ -18,6 +18,7 @@ mod lost_creates;
 mod lost_responses;
 mod missing_containers;
 mod odd_pages;
+mod odd_writes;
 mod plans;
 mod processes;
 mod processor_leases;

@@ -489,6 +489,31 @@ async fn a_row_that_cannot_be_parsed_costs_only_itself() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stream_goes_on_after_a_row_that_cannot_be_parsed() {
+    let (world, orders) = orders_in_four_partitions().await;
+    let query = || Query::new("SELECT VALUE c.weight ?? 'none' FROM c ORDER BY c.total").with_max_items(10);
+    let all = orders.query::<Value>(query()).collect().await.unwrap();
+    let expected: Vec<u64> = all.iter().filter_map(Value::as_u64).collect();
+    let (mut found, mut errors) = (Vec::new(), 0);
+    let mut rows = orders.query::<u64>(query()).into_stream();
+    while let Some(row) = rows.next().await {
+        row.map_or_else(|_| errors += 1, |row| found.push(row));
+    }
+    assert_eq!((&found, errors), (&expected, all.len() - expected.len()));
+    let mut pages = orders.query::<u64>(query()).pages();
+    let (mut found, mut errors) = (Vec::new(), 0);
+    while let Some(page) = pages.next().await {
+        page.map_or_else(|_| errors += 1, |page| found.extend(page.items));
+    }
+    assert_eq!((found, errors), (expected, all.len() - all.iter().filter(|row| row.is_u64()).count()));
+    // After an error of the service the stream ends.
+    world.delete_container(&orders).await;
+    let mut rows = orders.query::<u64>(query()).into_stream();
+    assert!(rows.next().await.unwrap().is_err());
+    assert!(rows.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_continuation_token_that_would_be_too_long_is_an_error_where_it_is_asked_for() {
     let world = World::new(2).await;
     let notes = world.container("notes", r#"{"paths":["/pk"],"kind":"Hash","version":2}"#).await;

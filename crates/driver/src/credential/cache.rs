@@ -5,18 +5,21 @@
 //! current token. Requests wait only when there is no valid token. They all wait for the
 //! same fetch, and share its failure. A fetch is a task of its own: it goes on when the request
 //! that started it ends early, and the next request has the token. What always holds: there is at
-//! most one fetch per scope at a time, unless its runtime makes no progress any more (see `pulse`),
+//! most one fetch per scope at a time, unless another runtime needs the token and the runtime of the
+//! fetch makes no progress any more (see `pulse`),
 //! every wait is bounded, a valid token stays in use when its renewal fails, and a fetch is aborted
 //! when its cache is dropped.
 //!
 //! The lifetime of a token is measured by tokio's clock and by the wall clock, because
 //! tokio's clock may stand still while a machine sleeps.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use http::HeaderValue;
+use tokio::runtime;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -44,9 +47,10 @@ const RENEWAL_PAUSE: Duration = Duration::from_secs(30);
 /// when the task of a fetch has ended without a result, or is stuck.
 const STARTS_MAX: u32 = 3;
 
-/// The most scopes in one cache. An application uses a few accounts, and each account
-/// has one scope. When there are more, the token of the oldest scope is removed.
-const SCOPES_MAX: usize = 64;
+/// The most scopes in one cache. Each account has one scope, and a transport has connections to at
+/// most this many endpoints. When there are more scopes, an expired token is removed, or the token
+/// that was unused for the longest time.
+const SCOPES_MAX: usize = 256;
 
 /// The longest lifetime of a cached token, so that adding it to an instant cannot
 /// overflow. Entra ID's tokens live about an hour, those of a managed identity a day.
@@ -55,6 +59,7 @@ const LIFETIME_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Tokens by scope, and their source.
 pub(super) struct TokenCache {
     source: Arc<dyn TokenSource>,
+    created_at: Instant,
     /// In the order of their first use.
     scopes: ArcSwap<Vec<Arc<ScopeToken>>>,
 }
@@ -63,6 +68,8 @@ pub(super) struct TokenCache {
 struct ScopeToken {
     scope: String,
     token: ArcSwapOption<CachedToken>,
+    /// When the token was last used, in seconds since the cache was created.
+    used_second: AtomicU64,
     fetches: Mutex<Fetches>,
 }
 
@@ -83,6 +90,8 @@ struct FetchUnderWay {
     result: watch::Receiver<Option<FetchResult>>,
     /// Shows whether the task still makes progress.
     pulse: Arc<Pulse>,
+    /// The runtime of the task.
+    runtime: runtime::Id,
 }
 
 /// What a request without a valid token gets.
@@ -116,14 +125,15 @@ enum TokenAge {
 
 impl TokenCache {
     pub(super) fn new(source: Arc<dyn TokenSource>) -> Self {
-        TokenCache { source, scopes: ArcSwap::from_pointee(Vec::new()) }
+        TokenCache { source, created_at: Instant::now(), scopes: ArcSwap::from_pointee(Vec::new()) }
     }
 
     /// The Authorization header with a token for this scope.
     pub(super) async fn header(&self, scope: &str) -> Result<HeaderValue, Error> {
-        let scope_token = self.scope_token(scope);
+        let (scope_token, now) = (self.scope_token(scope), Instant::now());
+        scope_token.record_use(now.saturating_duration_since(self.created_at).as_secs());
         if let Some(cached) = scope_token.token.load().as_deref() {
-            match cached.age(Instant::now(), unix_seconds()) {
+            match cached.age(now, unix_seconds()) {
                 TokenAge::Fresh => return Ok(cached.header.clone()),
                 TokenAge::RenewalDue => {
                     scope_token.renew(&self.source);
@@ -167,16 +177,47 @@ impl TokenCache {
             if find(scopes).is_some() {
                 return Arc::clone(scopes);
             }
-            let kept = scopes.iter().skip((scopes.len() + 1).saturating_sub(SCOPES_MAX)).cloned();
-            Arc::new(kept.chain([Arc::clone(&fresh)]).collect())
+            let mut grown = Vec::clone(scopes);
+            if grown.len() >= SCOPES_MAX {
+                remove_least_useful(&mut grown);
+            }
+            grown.push(Arc::clone(&fresh));
+            Arc::new(grown)
         });
         find(&before).unwrap_or(fresh)
     }
 }
 
+/// Removes a scope whose token has expired, or else the scope that was unused for the longest time.
+fn remove_least_useful(scopes: &mut Vec<Arc<ScopeToken>>) {
+    let (now, unix_seconds) = (Instant::now(), unix_seconds());
+    let usefulness = |scope_token: &ScopeToken| {
+        let token = scope_token.token.load();
+        let has_expired =
+            token.as_ref().is_some_and(|token| token.age(now, unix_seconds) == TokenAge::Expired);
+        (!has_expired, scope_token.used_second.load(Ordering::Relaxed))
+    };
+    if let Some(index) = (0..scopes.len()).min_by_key(|index| usefulness(&scopes[*index])) {
+        scopes.remove(index);
+    }
+}
+
 impl ScopeToken {
     fn new(scope: &str) -> Self {
-        ScopeToken { scope: scope.to_owned(), token: ArcSwapOption::empty(), fetches: Mutex::default() }
+        ScopeToken {
+            scope: scope.to_owned(),
+            token: ArcSwapOption::empty(),
+            used_second: AtomicU64::new(0),
+            fetches: Mutex::default(),
+        }
+    }
+
+    /// Records that the token is used. All threads read this value, so it is written at most once
+    /// per second.
+    fn record_use(&self, second: u64) {
+        if self.used_second.load(Ordering::Relaxed) != second {
+            self.used_second.store(second, Ordering::Relaxed);
+        }
     }
 
     /// Waits for the fetch that is under way, or starts one.
@@ -221,7 +262,7 @@ impl ScopeToken {
     /// Starts a fetch on the current runtime. A fetch before it that is stuck is aborted.
     fn start_fetch(self: &Arc<Self>, fetches: &mut Fetches, source: &Arc<dyn TokenSource>) -> FetchUnderWay {
         let ((sender, result), pulse) = (watch::channel(None), Arc::new(Pulse::new(Instant::now())));
-        let fetch = FetchUnderWay { result, pulse: Arc::clone(&pulse) };
+        let fetch = FetchUnderWay { result, pulse: Arc::clone(&pulse), runtime: pulse::current_runtime() };
         // The task has only a weak reference to `self`, so that `self` can be dropped, which
         // aborts the task.
         let (scope_token, source) = (Arc::downgrade(self), Arc::clone(source));
@@ -277,9 +318,10 @@ impl ScopeToken {
 impl Fetches {
     /// The fetch that is under way, unless it is stuck or was cancelled.
     fn alive(&self, now: Instant) -> Option<&FetchUnderWay> {
-        let is_alive =
-            |fetch: &&FetchUnderWay| fetch.result.has_changed().is_ok() && !fetch.pulse.is_stuck(now);
-        self.under_way.as_ref().filter(is_alive)
+        self.under_way.as_ref().filter(|fetch| {
+            let is_stuck = || fetch.pulse.is_stuck(now) && !pulse::is_current_runtime(fetch.runtime);
+            fetch.result.has_changed().is_ok() && !is_stuck()
+        })
     }
 }
 

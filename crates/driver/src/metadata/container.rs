@@ -7,6 +7,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use http::HeaderValue;
@@ -20,6 +21,12 @@ use super::sessions::Sessions;
 use crate::path::{percent_encode, to_path};
 use crate::routing::ranges::RangeMap;
 
+/// After a read has shown that the container still exists, words in an answer that say that it does
+/// not are not believed for this time. Without it, such words, which a proxy or another version of
+/// the service may use for a document, would make every operation read the metadata again. With it,
+/// a container that is deleted meanwhile is noticed this much later.
+const EXISTENCE_TRUSTED_FOR: Duration = Duration::from_secs(5);
+
 /// A container by name, and its current metadata.
 #[derive(Debug)]
 pub struct Container {
@@ -31,9 +38,8 @@ pub struct Container {
     /// Read at first use. Replaced whole after a split, or when the container was
     /// recreated. `None` before the first use and after [`Container::discard`].
     metadata: ArcSwapOption<ContainerMetadata>,
-    /// When the read began whose result was published last; `None` before that. Locked while
-    /// metadata is published.
-    published_read_at: Mutex<Option<Instant>>,
+    /// Locked while metadata is published.
+    publication: Mutex<Publication>,
     /// Whether the metadata is being read.
     pub(super) learning: Learning,
     /// The last metadata that was discarded. Its sessions are used again if the
@@ -44,6 +50,16 @@ pub struct Container {
     has_unknown_range: AtomicBool,
     /// How many reads of the metadata in a row did not list a range that a session token names.
     fruitless_reads: AtomicU32,
+}
+
+/// What is known about the metadata that was published.
+#[derive(Debug, Default)]
+struct Publication {
+    /// When the read began whose result was published last; `None` before that.
+    read_at: Option<Instant>,
+    /// When the last read began that has shown that a container whose metadata was discarded still
+    /// exists, with the same `_rid`; `None` before that.
+    confirmed_at: Option<Instant>,
 }
 
 /// A container's metadata. It is immutable, except for the sessions.
@@ -87,7 +103,7 @@ impl Container {
             path: container_path,
             link: format!("dbs/{database}/colls/{name}"),
             metadata: ArcSwapOption::empty(),
-            published_read_at: Mutex::default(),
+            publication: Mutex::default(),
             learning: Learning::default(),
             discarded: ArcSwapOption::empty(),
             has_unknown_range: AtomicBool::new(false),
@@ -131,7 +147,7 @@ impl Container {
     }
 
     /// The sessions of the container with this `_rid`: the known sessions if the `_rid` is
-    /// still the same, or else empty ones. `published_read_at` is locked: while metadata is
+    /// still the same, or else empty ones. `publication` is locked: while metadata is
     /// discarded, it is for a moment neither current nor discarded.
     fn sessions_of(&self, rid: &str) -> Arc<Sessions> {
         let earlier = self.metadata().or_else(|| self.discarded.load_full());
@@ -169,13 +185,18 @@ impl Container {
         mut metadata: ContainerMetadata,
         read_at: Instant,
     ) -> Arc<ContainerMetadata> {
-        let mut published_read_at = self.lock_publishing();
+        let mut publication = self.lock_publication();
         metadata.sessions = self.sessions_of(&metadata.rid);
         let metadata = Arc::new(metadata);
-        if published_read_at.is_some_and(|published| read_at < published) {
+        if publication.read_at.is_some_and(|published| read_at < published) {
             return self.metadata().unwrap_or(metadata);
         }
-        *published_read_at = Some(read_at);
+        publication.read_at = Some(read_at);
+        if self.metadata.load().is_none()
+            && self.discarded.load().as_ref().is_some_and(|discarded| discarded.rid == metadata.rid)
+        {
+            publication.confirmed_at = Some(read_at);
+        }
         metadata.sessions.forget_unknown_ranges(&metadata.ranges, read_at);
         let has_unknown_range = metadata.sessions.has_range_outside(&metadata.ranges);
         self.metadata.store(Some(Arc::clone(&metadata)));
@@ -194,7 +215,7 @@ impl Container {
     /// Discards the metadata `stale`, unless it was replaced meanwhile. `None` discards
     /// the current metadata.
     pub(crate) fn discard(&self, stale: Option<&Arc<ContainerMetadata>>) {
-        let _publishing = self.lock_publishing();
+        let _publication = self.lock_publication();
         let Some(current) = self.metadata() else { return };
         if stale.is_none_or(|stale| Arc::ptr_eq(&current, stale)) {
             self.metadata.store(None);
@@ -202,8 +223,15 @@ impl Container {
         }
     }
 
-    fn lock_publishing(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.published_read_at.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether the container's metadata was discarded, and a read a moment ago has shown that the
+    /// container still exists, with the same `_rid`.
+    pub(crate) fn was_just_confirmed(&self, now: Instant) -> bool {
+        let confirmed_at = self.lock_publication().confirmed_at;
+        confirmed_at.is_some_and(|at| now.saturating_duration_since(at) < EXISTENCE_TRUSTED_FOR)
+    }
+
+    fn lock_publication(&self) -> MutexGuard<'_, Publication> {
+        self.publication.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

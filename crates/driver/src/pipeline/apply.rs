@@ -31,6 +31,7 @@ pub(super) struct EvaluatedAttempt<'a> {
     pub(super) route: &'a Route,
     pub(super) partition: Option<&'a Partition>,
     pub(super) metadata: Option<&'a Arc<ContainerMetadata>>,
+    pub(super) began_at: Instant,
     /// The incident that made the attempt fail together with others.
     pub(super) incident: Option<Incident>,
 }
@@ -169,7 +170,7 @@ fn update_health(
             topology.update_breakers(|breakers| breakers.failed_in(key, incident, now, sample));
         }
         (Effect::PartitionSucceeded, Some(key)) => {
-            topology.update_breakers(|breakers| breakers.succeeded(key));
+            topology.update_breakers(|breakers| breakers.succeeded(key, evaluated.began_at));
         }
         (Effect::WriteRegionFound, Some(key)) => topology.write_region_found(key.partition, region, now),
         (Effect::PartitionFailed { .. } | Effect::PartitionSucceeded | Effect::WriteRegionFound, None) => {}

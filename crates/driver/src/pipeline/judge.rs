@@ -2,6 +2,7 @@
 //! verdict and the effects.
 
 use perihelion_wire::status::{self, Status};
+use tokio::time::Instant;
 
 use super::attempt::{AttemptResult, status_of};
 use super::prepare::{Prepared, follows_partition};
@@ -78,7 +79,8 @@ const CONTAINER_NOT_FOUND_WITHIN: usize = 256;
 /// - The service answers 404 without a sub-status when a document does not exist, and also
 ///   when its container does not. In the second case the ending is 404/1003, so that the
 ///   container's metadata is read again, which shows whether there is such a container. This
-///   happens once in an operation.
+///   happens once in an operation, and not for a while after a read has shown that the
+///   container exists.
 pub(super) fn ending_of<'l>(
     operation: &Operation,
     budgets: &Budgets,
@@ -95,6 +97,7 @@ pub(super) fn ending_of<'l>(
                 && operation.is_data_plane()
                 && !budgets.has_rerouted()
                 && says_container_not_found(response.body())
+                && !is_known_to_exist(operation)
             {
                 status = status::OWNER_RESOURCE_NOT_FOUND;
             }
@@ -107,6 +110,12 @@ pub(super) fn ending_of<'l>(
 fn says_container_not_found(body: &[u8]) -> bool {
     let start = &body[..body.len().min(CONTAINER_NOT_FOUND_WITHIN)];
     start.windows(CONTAINER_NOT_FOUND.len()).any(|words| words == CONTAINER_NOT_FOUND)
+}
+
+/// Whether a read a moment ago has shown that the container of the operation exists.
+fn is_known_to_exist(operation: &Operation) -> bool {
+    let container = operation.target.container.as_ref();
+    container.is_some_and(|container| container.was_just_confirmed(Instant::now()))
 }
 
 /// The status of the operation that made the service refuse a batch. The other operations

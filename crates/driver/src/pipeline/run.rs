@@ -68,6 +68,7 @@ async fn run_attempts(core: &Core, call: Call<'_>, state: &mut State) -> Result<
             route: &prepared.route,
             partition: prepared.partition.as_ref(),
             metadata: prepared.metadata.as_ref(),
+            began_at: state.started_at + record.started_after,
             incident: apply::incident_of(&result),
         };
         state.diagnostics.record(record);

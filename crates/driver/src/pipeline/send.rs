@@ -134,6 +134,7 @@ fn record_loser(core: &Core, prepared: &Prepared<'_>, route: &Route, loser: Lose
     state.budgets.is_ambiguous |=
         !operation.verb.is_read() && may_have_applied(profile_of(operation), ending, regions_of(prepared));
     let incident = apply::incident_of(&leg.result);
+    let began_at = state.started_at + leg.record.started_after;
     state.diagnostics.record(leg.record);
     state.tried_regions.push(route.location.region.clone());
     if !leg.is_cut_short {
@@ -141,7 +142,7 @@ fn record_loser(core: &Core, prepared: &Prepared<'_>, route: &Route, loser: Lose
         apply::apply_health_updates(
             core,
             effects,
-            &EvaluatedAttempt { operation, route, partition, metadata, incident },
+            &EvaluatedAttempt { operation, route, partition, metadata, began_at, incident },
             state,
         );
     }

@@ -6,7 +6,7 @@
 //! | a ping has no pong within the ping timeout, and nothing else arrived meanwhile | break |
 //! | requests are in flight, and nothing arrived for the read-hang limit, though a ping asked for a pong | break |
 //! | as in the row above, but for half of the read-hang limit | suspect |
-//! | five requests failed in a row, no answer for 2 s, and a peer works | retire |
+//! | five requests failed in a row, no whole answer for 2 s, and a peer works | retire |
 //! | five requests failed in a row on every connection | replace the oldest of them, as a probe |
 //! | no request for the idle timeout, and the connection is not needed | retire |
 //!
@@ -25,7 +25,7 @@ use tokio::time::Instant;
 /// The failures in a row after which a connection is replaced, if a peer works.
 pub(super) const FAILURES_MAX: u32 = 5;
 
-/// A connection that has answered within this time is not replaced because of failures.
+/// A connection on which a whole answer arrived within this time is not replaced because of failures.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
 
 /// The limits that a connection is judged by.

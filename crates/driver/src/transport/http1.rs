@@ -20,7 +20,7 @@ use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
 use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Response, Sent};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::runtime::{self, Handle};
+use tokio::runtime;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 
@@ -32,7 +32,7 @@ use super::progress::Progress;
 use super::task::AbortOnDrop;
 use super::transfer::TransferLog;
 use crate::diagnostics::{Carrier, Protocol};
-use crate::pulse::RESUME_GRACE;
+use crate::pulse::{RESUME_GRACE, current_runtime};
 
 /// One connection.
 pub(super) struct Http1Connection {
@@ -84,11 +84,13 @@ impl Http1Connection {
         Ok(Http1Connection { sender, switch, _task: task, runtime, probe, number, idle_since, asked_at })
     }
 
-    /// Whether the connection is open, and its task runs. A task on another runtime has
-    /// [`RESUME_GRACE`] to answer a probe, because that runtime may make no progress any more.
+    /// Whether the connection is open and ready for a request, and its task runs. It has
+    /// [`RESUME_GRACE`] for that: if the peer has answered early and does not read the rest of the
+    /// last request, the connection never becomes ready. A task on another runtime has to answer a
+    /// probe too, because that runtime may make no progress any more.
     async fn is_usable(&mut self) -> bool {
         if self.runtime == current_runtime() {
-            return self.sender.ready().await.is_ok();
+            return timeout(RESUME_GRACE, self.sender.ready()).await.is_ok_and(|ready| ready.is_ok());
         }
         let asking = async {
             self.probe.is_answered.store(false, Ordering::SeqCst);
@@ -119,11 +121,6 @@ impl Probe {
             self.answered.notify_one();
         }
     }
-}
-
-/// The runtime of the current task.
-fn current_runtime() -> runtime::Id {
-    Handle::current().id()
 }
 
 /// The connections of one endpoint.

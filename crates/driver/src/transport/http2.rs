@@ -100,7 +100,7 @@ pub(super) struct Exchange {
     /// Kept until the end, because the body may not have been sent completely.
     _request_body: SendStream<Bytes>,
     began_at: Instant,
-    /// Whether the request was answered, or its failure was recorded.
+    /// Whether the whole answer has arrived, or the end of the request was recorded otherwise.
     is_settled: AtomicBool,
     pub(super) reservation: Reservation,
 }
@@ -158,7 +158,12 @@ impl Exchange {
                 Ok(done) => done,
                 Err(_) => Err(self.timeout_failure(progress)),
             };
-            Delivered { result, transfer: Some(log.end(Instant::now())) }
+            let now = Instant::now();
+            match &result {
+                Ok(_) => self.answered(now),
+                Err(_) => self.settle(),
+            }
+            Delivered { result, transfer: Some(log.end(now)) }
         }
     }
 
@@ -169,9 +174,7 @@ impl Exchange {
     ) -> Result<Response, Failure> {
         let answer = self.head().await?;
         *progress = Progress::Answering;
-        let now = Instant::now();
-        log.answer_begins(now);
-        self.reservation.shard.core.vitals.answered(now);
+        log.answer_begins(Instant::now());
         let owner = &self.reservation.owner;
         let (head, mut stream) = answer.into_parts();
         let mut body = BodyCollector::new(&head.headers, &owner.buffered_bytes)
@@ -188,8 +191,8 @@ impl Exchange {
     /// Waits for the head of the answer.
     pub(super) async fn head(&mut self) -> Result<http::Response<RecvStream>, Failure> {
         let answered = (&mut self.answer).await;
-        self.is_settled.store(true, Ordering::Relaxed);
         answered.map_err(|error| {
+            self.settle();
             let failure = no_answer_failure(&self.reservation.owner.endpoint, &error);
             self.reservation.lost(failure, &error)
         })
@@ -197,13 +200,26 @@ impl Exchange {
 
     /// The failure of a request whose answer broke off.
     pub(super) fn body_lost(&self, error: &h2::Error) -> Failure {
+        self.settle();
         self.reservation.lost(broken_body_failure(&self.reservation.owner.endpoint, error), error)
     }
 
     /// The failure of a request whose deadline has passed.
     pub(super) fn timeout_failure(&self, progress: Progress) -> Failure {
-        self.is_settled.store(true, Ordering::Relaxed);
+        self.settle();
         self.reservation.timeout_failure(progress, self.began_at)
+    }
+
+    /// Records that the whole answer has arrived. The head alone says little: on a connection
+    /// whose bodies do not arrive, no request succeeds.
+    pub(super) fn answered(&self, now: Instant) {
+        self.settle();
+        self.reservation.shard.core.vitals.answered(now);
+    }
+
+    /// From now on, dropping the exchange does not count against the connection.
+    pub(super) fn settle(&self) {
+        self.is_settled.store(true, Ordering::Relaxed);
     }
 }
 
@@ -225,7 +241,8 @@ impl Reservation {
     /// the incident of this silence, as are the failures of the connection's other requests.
     pub(super) fn timeout_failure(&self, progress: Progress, began_at: Instant) -> Failure {
         let core = &self.shard.core;
-        if progress == Progress::Accepted && began_at.elapsed() >= PATIENCE {
+        let is_under_way = matches!(progress, Progress::Accepted | Progress::Answering);
+        if is_under_way && began_at.elapsed() >= PATIENCE {
             core.vitals.failed();
         }
         let failure = progress.timeout_failure(&self.owner.endpoint);
@@ -237,9 +254,9 @@ impl Reservation {
 }
 
 impl Drop for Exchange {
-    /// A request that is given up before its answer counts against the connection, if it had
-    /// enough time. Otherwise a connection that answers nothing but pings would stay in use as
-    /// long as its callers give up before their deadlines.
+    /// A request that is given up before its whole answer counts against the connection, if it
+    /// had enough time. Otherwise a connection that answers nothing but pings, or only heads,
+    /// would stay in use as long as its callers give up before their deadlines.
     fn drop(&mut self) {
         if !*self.is_settled.get_mut() && self.began_at.elapsed() >= PATIENCE {
             self.reservation.shard.core.vitals.failed();

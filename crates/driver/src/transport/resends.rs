@@ -1,7 +1,7 @@
 //! Resends: whether a request is sent again on another connection after its connection ended.
 //!
 //! A request that was certainly not sent is sent on another connection, and so is a read that
-//! was sent. A write that may have been sent is not: only the caller knows whether the write
+//! was sent, also if its connection ended because the peer violated the protocol. A write that may have been sent is not: only the caller knows whether the write
 //! may be repeated, and a repeated write must not be hidden from the caller.
 
 use perihelion_wire::transport::{Failure, FailureKind, Response, Sent};
@@ -33,7 +33,9 @@ impl Resends {
             }
             Sent::Yes | Sent::Unknown => {
                 self.lost += 1;
-                is_closed && failure.incident.is_some() && is_read && self.lost <= READ_RESENDS_MAX
+                let has_connection_ended = failure.incident.is_some()
+                    && matches!(failure.kind, FailureKind::Closed | FailureKind::Protocol);
+                has_connection_ended && is_read && self.lost <= READ_RESENDS_MAX
             }
         };
         if is_allowed {

@@ -27,7 +27,7 @@ pub(super) struct Vitals {
     idle_since: AtomicU64,
     /// When the ping was sent that has no pong yet; [`NO_PING`] when there is none.
     pinged: AtomicU64,
-    /// When a request was answered last, or when the connection was opened.
+    /// When the whole answer to a request had arrived last, or when the connection was opened.
     answered: AtomicU64,
     /// The requests that failed since the last answer.
     failures: AtomicU32,
@@ -71,7 +71,7 @@ impl Vitals {
         self.pinged.store(NO_PING, Ordering::Relaxed);
     }
 
-    /// Records that a request was answered, with any status.
+    /// Records that the whole answer to a request has arrived, with any status.
     pub(super) fn answered(&self, now: Instant) {
         self.answered.store(self.nanos(now), Ordering::Relaxed);
         self.failures.store(0, Ordering::Relaxed);

@@ -6,7 +6,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use perihelion_driver::diagnostics::Outcome;
 use perihelion_driver::operation::{Target, Verb};
+use perihelion_driver::transport::AnyTransport;
 use perihelion_driver::{Driver, DriverOptions, Error, ErrorKind, Operation, OperationOptions, Response};
+use perihelion_server::InProcess;
+use perihelion_wire::headers;
+use perihelion_wire::transport::{Failure, Request, Transport};
 use tokio::time::Instant;
 
 use crate::world::{World, ada};
@@ -147,4 +151,42 @@ async fn a_failed_read_of_metadata_does_not_hide_an_ambiguous_write() {
     let error = world.run(&world.write(Verb::Upsert, "1", "a")).await.unwrap_err();
     assert!(error.is_ambiguous(), "{error:?}");
     assert_eq!(error.diagnostics().attempts().count(), 3);
+}
+
+/// A transport on which a document that does not exist is answered with the words for a container
+/// that does not exist.
+struct WordsOfContainer(InProcess);
+
+impl Transport for WordsOfContainer {
+    async fn send(&self, request: Request) -> Result<perihelion_wire::transport::Response, Failure> {
+        let is_read = request.target.path().contains("/docs/");
+        let mut response = self.0.send(request).await?;
+        if is_read && response.status() == http::StatusCode::NOT_FOUND {
+            response.headers_mut().remove(headers::SUBSTATUS);
+            *response.body_mut() =
+                Bytes::from_static(br#"{"code":"NotFound","message":"Message: Resource Not Found."}"#);
+        }
+        Ok(response)
+    }
+}
+
+/// After a read of the container has shown that it exists, it is not read again for a while.
+/// Later it is read again: it may have been deleted meanwhile.
+#[tokio::test(start_paused = true)]
+async fn misleading_words_in_an_answer_do_not_make_each_operation_read_the_container() {
+    let world = World::new().await;
+    let transport = AnyTransport::foreign(WordsOfContainer(world.server.embedded().transport()));
+    let driver = world.server.driver_over(transport, DriverOptions::default()).await;
+    let orders = driver.container("shop", "orders");
+    let read = Operation::new(Verb::Read, Target::item(&orders, "missing"), ada(), Bytes::new());
+    let before = world.requests("container").await;
+    for _ in 0..100 {
+        let error = driver.execute(&read, &OperationOptions::default()).await.unwrap_err();
+        assert!(error.is_not_found() && !error.is_container_not_found(), "{error}");
+    }
+    assert_eq!(world.requests("container").await - before, 2, "once at first, and once for the words");
+    world.delete_container().await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let error = driver.execute(&read, &OperationOptions::default()).await.unwrap_err();
+    assert!(error.is_container_not_found(), "{error}");
 }

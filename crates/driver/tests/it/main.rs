@@ -2,6 +2,7 @@
 
 mod account_metadata;
 mod ambiguous_writes;
+mod calls_only;
 mod change_feed_regions;
 mod chaos;
 mod chaos_cases;

@@ -14,9 +14,12 @@ use perihelion_testkit::faults;
 use perihelion_testkit::regions::{EAST, three_regions};
 use perihelion_wire::transport::{Endpoint, Failure, Request, Response, Transport};
 use tokio::runtime::Runtime;
+use tokio::sync::watch;
 
 use crate::multi_region::prefers_east;
-use crate::transport_peers::{Peer, echo, options_trusting_peers, serve_http1, serve_http2};
+use crate::transport_peers::{
+    Peer, echo, options_trusting_peers, serve_http1, serve_http1_from, serve_http2,
+};
 use crate::world::{World, ada};
 
 /// A transport on which one endpoint cannot be reached for a while.
@@ -300,19 +303,29 @@ fn an_idle_http1_connection_of_a_runtime_that_nobody_runs_is_not_used() {
     assert_eq!(peer.connections(), connections);
 }
 
+/// A peer over HTTP/1.1 whose first three requests have a connection each.
+async fn peer_of_three() -> Peer {
+    let arrived = Arc::new(watch::Sender::new(0));
+    Peer::start("http", move |_, stream| {
+        let arrived = Arc::clone(&arrived);
+        async move { serve_http1_from(3, stream, &arrived).await }
+    })
+    .await
+}
+
 /// Idle HTTP/1.1 connections of a runtime that makes no progress any more hold up only one request,
 /// even if its caller gives up before a connection could have answered.
 #[test]
 fn idle_http1_connections_of_a_dead_runtime_hold_up_one_request_at_most() {
     let (main, other) = (runtime(), runtime_of_one_thread());
-    let peer = main.block_on(Peer::start("http", |_, stream| serve_http1(stream)));
+    let peer = main.block_on(peer_of_three());
     let transport = HttpTransport::new(options_trusting_peers()).unwrap();
     other.block_on(async {
         let three =
             tokio::join!(transport.send(peer.get()), transport.send(peer.get()), transport.send(peer.get()));
         assert!(three.0.is_ok() && three.1.is_ok() && three.2.is_ok());
     });
-    assert!(transport.statistics().endpoints[0].http1_idle > 1);
+    assert_eq!(transport.statistics().endpoints[0].http1_idle, 3);
     let soon = || Instant::now() + Duration::from_millis(150);
     main.block_on(async {
         let first = transport.send(Request { deadline: soon(), ..peer.get() }).await;
@@ -326,7 +339,7 @@ fn idle_http1_connections_of_a_dead_runtime_hold_up_one_request_at_most() {
 #[test]
 fn a_request_that_gives_up_early_closes_no_idle_http1_connections() {
     let (main, other) = (runtime(), runtime());
-    let peer = main.block_on(Peer::start("http", |_, stream| serve_http1(stream)));
+    let peer = main.block_on(peer_of_three());
     let transport = HttpTransport::new(options_trusting_peers()).unwrap();
     other.block_on(async {
         let three =
@@ -334,13 +347,12 @@ fn a_request_that_gives_up_early_closes_no_idle_http1_connections() {
         assert!(three.0.is_ok() && three.1.is_ok() && three.2.is_ok());
     });
     let idle = || transport.statistics().endpoints[0].http1_idle;
-    let idle_before = idle();
-    assert!(idle_before > 1);
+    assert_eq!(idle(), 3);
     other.spawn(async { std::thread::sleep(Duration::from_millis(150)) });
     std::thread::sleep(Duration::from_millis(20));
     let soon = Instant::now() + Duration::from_millis(30);
     main.block_on(transport.send(Request { deadline: soon, ..peer.get() })).unwrap_err();
-    assert_eq!(idle(), idle_before);
+    assert_eq!(idle(), 3);
     std::thread::sleep(Duration::from_millis(250));
     let connections = peer.connections();
     main.block_on(transport.send(peer.get())).unwrap();

@@ -314,3 +314,64 @@ async fn a_request_reported_as_unsent_never_arrives() {
     // Most requests are answered, although every connection ended within 100 requests.
     assert!(outcomes[0] > REQUESTS / 2 && peer.connections() > 20, "{outcomes:?} on {}", peer.connections());
 }
+
+/// The first connection ends because the peer violates HTTP/2: before the answer, or within its
+/// body. A read is answered on another connection. A write may have been applied, and fails.
+#[tokio::test]
+async fn a_read_goes_to_another_connection_when_a_violation_of_the_protocol_ends_its_own() {
+    for begins_answer in [false, true] {
+        let peer = Peer::start("http", move |number, stream| async move {
+            let mut frames = Frames::handshake(stream).await;
+            let stream = frames.next_request().await.unwrap();
+            match number {
+                2 => frames.answer_ok(stream).await,
+                _ => {
+                    if begins_answer {
+                        frames.begin_answer(stream).await;
+                    }
+                    // Settings belong to no stream.
+                    frames.send(SETTINGS, 0, stream, &[]).await;
+                }
+            }
+            frames.drain().await;
+        })
+        .await;
+        let transport = transport();
+        assert_eq!(transport.send(peer.get()).await.unwrap().status().as_u16(), 200);
+        assert_eq!(peer.connections(), 2);
+        let peer = Peer::start("http", |_, stream| async move {
+            let mut frames = Frames::handshake(stream).await;
+            let stream = frames.next_request().await.unwrap();
+            frames.send(SETTINGS, 0, stream, &[]).await;
+            frames.drain().await;
+        })
+        .await;
+        let failure = transport.send(peer.post("body")).await.unwrap_err();
+        check(&failure, FailureKind::Protocol, Sent::Unknown);
+        assert_eq!(peer.connections(), 1);
+    }
+}
+
+/// The peer answers over HTTP/1.1 before it has read the whole request, and reads no more. Its
+/// connection does not become ready for another request. The next request does not wait for that.
+#[tokio::test]
+async fn an_idle_http1_connection_that_does_not_become_ready_is_replaced() {
+    let peer = Peer::start("https", |number, stream| async move {
+        let mut stream = accept_tls(stream, &["http/1.1"]).await;
+        if number > 1 {
+            return serve_http1(stream).await;
+        }
+        read_head(&mut stream).await;
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+        std::future::pending().await
+    })
+    .await;
+    let transport = transport();
+    // More than the buffers of a socket hold.
+    let unread = vec![b'x'; 32 << 20];
+    assert_eq!(transport.send(peer.post(unread)).await.unwrap().status().as_u16(), 200);
+    assert_eq!(transport.statistics().endpoints[0].http1_idle, 1);
+    let deadline = (Instant::now() + Duration::from_secs(5)).into_std();
+    transport.send(Request { deadline, ..peer.get() }).await.unwrap();
+    assert_eq!(peer.connections(), 2);
+}

@@ -19,6 +19,7 @@ use perihelion_server::certificates::{Certificates, Names};
 use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Request, Sent};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
@@ -152,7 +153,20 @@ pub(crate) async fn serve_http1<T>(stream: T)
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
+    serve_http1_from(1, stream, &watch::Sender::new(0)).await;
+}
+
+/// Serves HTTP/1.1 like [`serve_http1`], but answers nothing before `count` requests have arrived.
+/// So the first `count` requests have a connection each. `arrived` counts the requests of all
+/// connections.
+pub(crate) async fn serve_http1_from<T>(count: usize, stream: T, arrived: &watch::Sender<usize>)
+where
+    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
     let echo = service_fn(|request: http::Request<Incoming>| async move {
+        arrived.send_modify(|arrived| *arrived += 1);
+        // The sender lives as long as the connection.
+        let _ = arrived.subscribe().wait_for(|arrived| *arrived >= count).await;
         let body = http_body_util::BodyExt::collect(request.into_body()).await?.to_bytes();
         Ok::<_, hyper::Error>(http::Response::new(Full::new(body)))
     });
@@ -219,7 +233,7 @@ pub(crate) struct Frame {
 /// The kinds of frames that the tests use.
 pub(crate) const HEADERS: u8 = 1;
 pub(crate) const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
+pub(crate) const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 pub(crate) const GOAWAY: u8 = 7;
 

@@ -290,3 +290,67 @@ fn a_renewal_on_a_runtime_that_nobody_runs_does_not_block_other_requests() {
     });
     drop(unrun);
 }
+
+/// Lets time pass while nobody runs the runtime.
+fn pass_time_unrun(runtime: &tokio::runtime::Runtime, time: Duration) {
+    let _entered = runtime.enter();
+    let mut advance = std::pin::pin!(tokio::time::advance(time));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    // The clock advances at the first poll.
+    let _ = advance.as_mut().poll(&mut context);
+}
+
+/// The runtime is run for a tenth of a second every five seconds, and the renewal takes longer.
+#[test]
+fn a_renewal_goes_on_when_its_runtime_is_run_only_during_calls() {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let source = Scripted::new([HOUR, Step::Token { after: 30, lifetime: 7200 }]);
+    let cache = TokenCache::new(source.clone());
+    assert_eq!(runtime.block_on(fetch_token(&cache)).unwrap(), "token-1");
+    pass_time_unrun(&runtime, Duration::from_secs(3400));
+    let mut tokens = Vec::new();
+    for _ in 0..9 {
+        pass_time_unrun(&runtime, Duration::from_secs(5));
+        tokens.push(runtime.block_on(async {
+            let token = fetch_token(&cache).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            token
+        }));
+    }
+    assert_eq!(source.fetch_count(), 2, "{tokens:?}");
+    assert_eq!(tokens.last().unwrap(), "token-2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_of_many_scopes_stay_cached() {
+    let source = Scripted::new([HOUR; 3 * 65]);
+    let cache = TokenCache::new(source.clone());
+    for number in (0..65).cycle().take(3 * 65) {
+        cache.header(&number.to_string()).await.unwrap();
+    }
+    assert_eq!(source.fetch_count(), 65);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_cache_drops_an_expired_token_and_else_the_one_longest_unused() {
+    let mut script = vec![HOUR; SCOPES_MAX + 5];
+    script[1] = Step::Token { after: 0, lifetime: 60 };
+    let source = Scripted::new(script);
+    let cache = TokenCache::new(source.clone());
+    let fetches_for = async |scope: &str| {
+        let before = source.fetch_count();
+        cache.header(scope).await.unwrap();
+        source.fetch_count() - before
+    };
+    for number in 0..SCOPES_MAX {
+        assert_eq!(fetches_for(&number.to_string()).await, 1);
+    }
+    advance(100).await;
+    // The token of scope 1 has expired.
+    assert_eq!((fetches_for("new").await, fetches_for("0").await), (1, 0));
+    advance(100).await;
+    assert_eq!(fetches_for("newer").await, 1);
+    // Scope 0 was used later than scope 2.
+    assert_eq!((fetches_for("0").await, fetches_for("3").await, fetches_for("2").await), (0, 0, 1));
+}

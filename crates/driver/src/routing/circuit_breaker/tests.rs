@@ -79,7 +79,7 @@ fn check(steps: &[Step]) {
     for (number, step) in steps.iter().enumerate() {
         let next = match *step {
             Fails(usage) => breakers.failed(first().key(usage), now, 0.0),
-            Works(usage) => breakers.succeeded(first().key(usage)),
+            Works(usage) => breakers.succeeded(first().key(usage), now),
             LosesHedge(usage) => breakers.hedge_lost(first().key(usage), now, 0.0),
             WinsHedge(usage) => breakers.hedge_won(first().key(usage)),
             Claims(usage) => Some(breakers.claim_probe(first().key(usage), now).expect("a probe is due")),
@@ -178,9 +178,9 @@ fn failures_of_an_open_breaker_change_nothing() {
     let opened = opened.failed(first().key(Read), now, 0.0).unwrap();
     assert!(opened.failed(first().key(Read), now + seconds(4), 0.0).is_none());
     assert!(opened.hedge_lost(first().key(Read), now + seconds(4), 0.0).is_none());
-    assert!(opened.succeeded(PartitionInRegion::new("rid1", "0", EAST).key(Read)).is_none());
-    assert!(opened.succeeded(first().key(Write)).is_none());
-    assert!(breakers().succeeded(first().key(Read)).is_none());
+    assert!(opened.succeeded(PartitionInRegion::new("rid1", "0", EAST).key(Read), now).is_none());
+    assert!(opened.succeeded(first().key(Write), now).is_none());
+    assert!(breakers().succeeded(first().key(Read), now).is_none());
     assert!(breakers().hedge_won(first().key(Read)).is_none());
 }
 
@@ -200,7 +200,7 @@ fn two_containers_have_separate_breakers_for_their_range_0() {
     let two = one.failed(first().key(Read), now, 0.0).unwrap();
     assert_eq!(two.gate(first().key(Read), now), Open);
     assert_eq!(two.gate(second().key(Read), now), Closed);
-    let recovered = two.succeeded(second().key(Read)).unwrap();
+    let recovered = two.succeeded(second().key(Read), now).unwrap();
     assert_eq!(recovered.gate(first().key(Read), now), Open);
 }
 
@@ -316,6 +316,26 @@ fn the_failures_of_one_incident_count_once() {
     let opened = one.failed(first().key(Read), now, 0.0).unwrap();
     assert_eq!(opened.gate(first().key(Read), now), Gate::Open);
     // After a success, counting begins anew.
-    let again = one.succeeded(first().key(Read)).unwrap();
+    let again = one.succeeded(first().key(Read), now).unwrap();
     assert!(again.failed_in(first().key(Read), Some(incident), now, 0.0).is_some());
+}
+
+/// The region is slow: its hedges are lost, and the answers to earlier requests come late.
+#[test]
+fn a_success_of_an_attempt_that_began_earlier_does_not_close_a_breaker() {
+    let (began_at, key) = (Instant::now(), first());
+    let opened_at = began_at + seconds(1);
+    let lose = |breakers: Breakers, _| breakers.hedge_lost(key.key(Read), opened_at, 0.0).unwrap();
+    let opened = (0..5).fold(breakers(), lose);
+    assert!(opened.succeeded(key.key(Read), began_at).is_none());
+    assert_eq!(opened.gate(key.key(Read), opened_at), Open);
+    // A probe fails. A request that began before that says nothing about the partition either.
+    let probed_at = opened_at + seconds(5);
+    let failed = opened.failed(key.key(Read), probed_at, 0.0).unwrap();
+    assert!(failed.succeeded(key.key(Read), probed_at - seconds(1)).is_none());
+    let closed = failed.succeeded(key.key(Read), probed_at).unwrap();
+    assert!(closed.is_empty());
+    // While the breaker is closed, every success ends the count.
+    let counting = breakers().failed(key.key(Read), opened_at, 0.0).unwrap();
+    assert!(counting.succeeded(key.key(Read), began_at).unwrap().is_empty());
 }

@@ -62,15 +62,15 @@ impl Fault {
             }
             Effect::BreakOff(bytes) => {
                 let mut exchange = begin(reservation, parts)?;
-                let stream = wait_for_answer(&mut exchange, deadline).await?.into_body();
+                let stream = wait_for_head(&mut exchange, deadline).await?.into_body();
                 break_off(exchange, stream, *bytes, deadline, &label).await
             }
             Effect::SlowBody(bytes_per_second) => {
                 let mut exchange = begin(reservation, parts)?;
-                let answer = wait_for_answer(&mut exchange, deadline).await?;
+                let answer = wait_for_head(&mut exchange, deadline).await?;
                 let reading = read_slowly(&exchange, answer, *bytes_per_second);
                 match timeout_at(deadline, reading).await {
-                    Ok(read) => read,
+                    Ok(read) => read.inspect(|_| exchange.answered(Instant::now())),
                     Err(_) => Err(exchange.timeout_failure(Progress::Answering)),
                 }
             }
@@ -96,25 +96,16 @@ fn begin(reservation: Reservation, parts: RequestParts) -> Result<Exchange, Fail
     })
 }
 
-/// Waits for the head of the answer, so that the service has acted.
+/// Waits for the head of the answer, so that the service has acted. From then on, the fault decides
+/// what the end of the request means for its connection.
 async fn wait_for_head(
     exchange: &mut Exchange,
     deadline: Instant,
 ) -> Result<http::Response<RecvStream>, Failure> {
     match timeout_at(deadline, exchange.head()).await {
-        Ok(head) => head,
+        Ok(head) => head.inspect(|_| exchange.settle()),
         Err(_) => Err(exchange.timeout_failure(Progress::Accepted)),
     }
-}
-
-/// Waits for the head of the answer, and records for the connection's health that it came.
-async fn wait_for_answer(
-    exchange: &mut Exchange,
-    deadline: Instant,
-) -> Result<http::Response<RecvStream>, Failure> {
-    let answer = wait_for_head(exchange, deadline).await?;
-    exchange.reservation.shard.core.vitals.answered(Instant::now());
-    Ok(answer)
 }
 
 /// The failure of a request whose stream the server has reset. Dropping the request resets

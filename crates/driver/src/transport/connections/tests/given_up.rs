@@ -9,22 +9,42 @@ use super::pipes::{Answer, World, options};
 use super::{SECOND, STEP};
 use crate::pulse::{LATE_AFTER, RESUME_GRACE};
 
-/// The first connection answers pings and nothing else. Its callers give up long before their
-/// deadlines. After five of them it gets no more requests, and is replaced.
+/// The first connection answers pings, and of the answers to requests at most the heads. Its
+/// callers give up long before their deadlines. After five of them it gets no more requests, and is
+/// replaced.
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_answers_only_pings_is_replaced_though_callers_give_up() {
-    let answer = |number| if number == 1 { Answer::Never } else { Answer::After(STEP) };
+async fn a_connection_without_whole_answers_is_replaced_though_callers_give_up() {
+    for has_heads in [false, true] {
+        let world = World::new(options().with_connections_min(2), 20, move |number| match number {
+            1 if has_heads => Answer::HeadOnly,
+            1 => Answer::Never,
+            _ => Answer::After(STEP),
+        });
+        let mut callers = world.send_many(5, Method::GET);
+        time::sleep(6 * STEP).await;
+        assert_eq!(world.shards(), [1, 2]);
+        callers.abort_all();
+        while callers.join_next().await.is_some() {}
+        time::sleep(STEP / 10).await;
+        let began = Instant::now();
+        world.send_until(Method::GET, began + SECOND).await.unwrap();
+        assert_eq!(began.elapsed(), STEP, "a failing connection is the last choice");
+        time::sleep(3 * SECOND).await;
+        assert!(!world.shards().contains(&1), "{:?}", world.shards());
+    }
+}
+
+/// The first connection answers pings, and sends the heads of answers, but no bodies.
+#[tokio::test(start_paused = true)]
+async fn a_connection_whose_bodies_never_arrive_is_replaced() {
+    let answer = |number| if number == 1 { Answer::HeadOnly } else { Answer::After(STEP) };
     let world = World::new(options().with_connections_min(2), 20, answer);
-    let mut callers = world.send_many(5, Method::GET);
-    time::sleep(6 * STEP).await;
-    assert_eq!(world.shards(), [1, 2]);
-    callers.abort_all();
-    while callers.join_next().await.is_some() {}
-    time::sleep(STEP / 10).await;
-    let began = Instant::now();
-    world.send(Method::GET).await.unwrap();
-    assert_eq!(began.elapsed(), STEP, "a failing connection is the last choice");
-    time::sleep(3 * SECOND).await;
+    let mut failures = 0;
+    for _ in 0..60 {
+        let deadline = Instant::now() + 6 * STEP;
+        failures += usize::from(world.send_until(Method::GET, deadline).await.is_err());
+    }
+    assert_eq!(failures, 5, "then the other connection is the better choice");
     assert!(!world.shards().contains(&1), "{:?}", world.shards());
 }
 

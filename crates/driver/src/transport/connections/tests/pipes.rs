@@ -33,6 +33,8 @@ pub(super) enum Answer {
     /// Resets the stream, without saying that the request was not processed.
     Reset,
     Never,
+    /// Sends the head of the answer, and never the body.
+    HeadOnly,
 }
 
 /// The pool and the servers at the other end of its pipes.
@@ -266,6 +268,11 @@ async fn answer(answer: Answer, mut respond: SendResponse<Bytes>) {
         Answer::Never => {
             // Ends when the client resets the stream.
             let _ = std::future::poll_fn(|cx| respond.poll_reset(cx)).await;
+        }
+        Answer::HeadOnly => {
+            if let Ok(mut body) = respond.send_response(http::Response::new(()), false) {
+                let _ = std::future::poll_fn(|cx| body.poll_reset(cx)).await;
+            }
         }
     }
 }
