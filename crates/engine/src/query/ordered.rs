@@ -312,9 +312,6 @@ impl Context<'_> {
         let mut held = self.pace.held_memory();
         let mut consume = |rid: u64, document: StoredDocument| {
             documents += 1;
-            if self.request.program.sorts_by_score() {
-                self.pace.check_gathering()?;
-            }
             let start = from.pause.filter(|pause| pause.rid == rid).map(|pause| pause.place.clone());
             let read = self.add_rows((range.id, rid), &document, start, from.after, smallest)?;
             held.set_text_bytes(smallest.bytes)?;

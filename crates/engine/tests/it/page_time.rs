@@ -431,6 +431,37 @@ async fn a_read_of_many_index_entries_lets_other_reads_run() {
     assert_eq!(checks.load(Ordering::Relaxed), 2 + 3000 / 1024);
 }
 
+/// Story of a bug: an aggregate over few effective keys read all documents of its physical partition
+/// without a check, because those outside of the keys did not count.
+#[tokio::test]
+async fn an_aggregate_without_documents_in_its_keys_lets_other_reads_run() {
+    let engine = support::engine(EngineOptions::default()).await;
+    let container = support::container(&engine, "c").await;
+    support::fill(&engine, &container, 2000, 1).await;
+    let query = perihelion_query::parse("SELECT VALUE COUNT(1) FROM c").unwrap();
+    let now = Now::from_unix_milliseconds(1_700_000_000_000);
+    let used = container.partition_key.effective_range(&key(0));
+    let parts = EffectiveRange::whole().split_evenly(64, container.partition_key.version);
+    let keys = parts.into_iter().find(|keys| !keys.overlaps(&used)).unwrap();
+    let request = QueryRequest {
+        program: perihelion_query::compile(&query, &Parameters::none(), now).unwrap(),
+        scope: QueryScope::Ranges(vec![(container.ranges[0].id, keys)]),
+        rows_max: 1,
+        continuation: None,
+        resume: None,
+        paging: Paging::Whole,
+    };
+    let checks = AtomicU64::new(0);
+    let checkpoint = |_| {
+        checks.fetch_add(1, Ordering::Relaxed);
+        Ok(Checked::GoOn)
+    };
+    let limits = PageLimits { checkpoint: &checkpoint, ..PageLimits::default() };
+    let page = engine.query_within(&container, &request, &[], limits).unwrap();
+    assert_eq!(page.rows_text, "0");
+    assert_eq!(checks.load(Ordering::Relaxed), 2000);
+}
+
 #[tokio::test]
 async fn an_aggregate_that_takes_too_long_is_refused_as_a_timeout() {
     let (engine, container) = slow_engine(1).await;
