@@ -2,8 +2,9 @@
 //!
 //! How much work a read is shows only while it runs. So every read gets a little time at once, the
 //! *first slice*, and most end within it. A read that needs little work for each document runs it
-//! on its async worker, because a change of threads would cost more than the read; others run it on
-//! a blocking thread (`perihelion_engine::blocking`), a few at a time. A read that does not end in
+//! on its async worker, because a change of threads would cost more than the read; others, and those
+//! that find a large document, run it on a blocking thread (`perihelion_engine::blocking`), a few at a
+//! time, because a read cannot stop within a document. A read that does not end in
 //! its first slice is a long read: it waits for a *turn*, in the order of arrival, and begins again
 //! on a blocking thread. The number of such threads is bounded, because each holds a page and its
 //! state.
@@ -39,18 +40,22 @@ use crate::memory::MemoryBudget;
 const READS_PER_PROCESSOR: usize = 1;
 /// The least number of long reads that have a turn at once.
 const READS_MIN: usize = 2;
-/// The most reads that wait for a turn: one for each connection, and as many again. A read that
-/// waits holds little more than its request. If it were refused, its client would ask again, which
-/// costs more.
-const WAITING_MAX: usize = 8192;
-/// How long a read may wait for its turn. Clients give up soon after.
-const WAIT_MAX: Duration = Duration::from_secs(30);
+/// The most reads that wait for a turn, for each processor: about as many as get one within
+/// [`WAIT_MAX`], if each runs for 5 ms. Shorter reads mostly end in their first slice. Of more reads,
+/// those at the end would be refused after a wait in vain.
+const WAITING_PER_PROCESSOR: usize = 1000;
+/// How long a read may wait for its turn. Our driver ends an attempt after 6 s, so a read that waited
+/// longer would run for a client that has left.
+const WAIT_MAX: Duration = Duration::from_secs(5);
 /// How long a read may run while others wait: long enough for nearly all reads of medium length.
 const TURN_TIME: Duration = Duration::from_millis(50);
 /// A response of at most this size is sent however little memory is left.
 const SMALL_RESPONSE_BYTES: usize = 64 * 1024;
 /// When a refused client may try again, in milliseconds.
 const RETRY_AFTER_MS: u64 = 500;
+/// The largest document that is evaluated on an async worker. Parsing it and comparing or copying it a
+/// few dozen times takes some milliseconds.
+const INLINE_DOCUMENT_BYTES_MAX: usize = 64 * 1024;
 
 /// What is known of a read before it runs.
 #[derive(Debug, Clone, Copy)]
@@ -75,6 +80,7 @@ pub(crate) struct LongReads {
     turns: Semaphore,
     /// How many reads wait for a turn or for their first slice.
     waiting: AtomicUsize,
+    waiting_max: usize,
     long_turns: LongTurns,
     /// The first slices that run on blocking threads.
     first_slices: Semaphore,
@@ -88,6 +94,7 @@ impl LongReads {
         LongReads {
             turns: Semaphore::new((processors * READS_PER_PROCESSOR).max(READS_MIN)),
             waiting: AtomicUsize::new(0),
+            waiting_max: processors * WAITING_PER_PROCESSOR,
             long_turns: LongTurns::new((processors / 2).max(1)),
             first_slices: Semaphore::new(processors),
             cores: Cores::new(processors),
@@ -111,21 +118,26 @@ impl LongReads {
     ) -> Result<T, Refusal> {
         self.check_memory()?;
         if kind.is_of_one_partition || !self.memory.is_under_pressure() {
-            let outcome = match kind.work {
-                WorkPerDocument::Little => self.run_first_slice(&read).inspect(|_| self.note_short_request()),
-                WorkPerDocument::Unknown => {
-                    let _slice = self.wait_for(&self.first_slices).await?;
-                    blocking::run(|| self.run_first_slice_on_core(&read))
-                }
+            let mut slice = match kind.work {
+                WorkPerDocument::Little => self.run_first_slice(&read, INLINE_DOCUMENT_BYTES_MAX),
+                WorkPerDocument::Unknown => SliceEnd::LargeDocument,
             };
-            if let Some(outcome) = outcome {
+            match &slice {
+                SliceEnd::Finished(_) => self.note_short_request(),
+                SliceEnd::LargeDocument => {
+                    let _slice = self.wait_for(&self.first_slices).await?;
+                    slice = blocking::run(|| self.run_first_slice_on_core(&read));
+                }
+                SliceEnd::TimeOver => {}
+            }
+            if let SliceEnd::Finished(outcome) = slice {
                 return outcome;
             }
         }
         let turn = self.wait_for(&self.turns).await?;
         self.check_memory()?;
         blocking::run(|| {
-            let turn = Turn::begin(self, turn);
+            let turn = Turn::begin(self, turn)?;
             read(self.limits(&|end| turn.check(end)))
         })
     }
@@ -134,27 +146,43 @@ impl LongReads {
     fn run_first_slice_on_core<T>(
         &self,
         read: &impl Fn(PageLimits<'_>) -> Result<T, Refusal>,
-    ) -> Option<Result<T, Refusal>> {
-        let (core, began_at) = (self.cores.wait_first(), Instant::now());
-        let outcome = self.run_first_slice(read);
-        if outcome.is_none() {
+    ) -> SliceEnd<T> {
+        let Some(core) = self.cores.wait_first() else {
+            return SliceEnd::Finished(Err(Refusal::throttled(RETRY_AFTER_MS)));
+        };
+        let began_at = Instant::now();
+        let end = self.run_first_slice(read, usize::MAX);
+        if matches!(end, SliceEnd::TimeOver) {
             core.rest(began_at.elapsed());
         }
-        outcome
+        end
     }
 
-    /// Runs a read for the time of its first slice. `None` if it does not end within that time.
+    /// Runs a read for the time of its first slice, and until it finds a document that is larger than
+    /// `document_bytes_max`.
     fn run_first_slice<T>(
         &self,
         read: &impl Fn(PageLimits<'_>) -> Result<T, Refusal>,
-    ) -> Option<Result<T, Refusal>> {
-        let (slice, is_over) = (FirstSlice::begin(), Cell::new(false));
-        let outcome = read(self.limits(&|_| {
+        document_bytes_max: usize,
+    ) -> SliceEnd<T> {
+        let slice = FirstSlice::begin();
+        let (is_over, has_large_document) = (Cell::new(false), Cell::new(false));
+        // This refusal only ends the read, and no client sees it.
+        let end_if = |ends: bool| if ends { Err(Refusal::throttled(RETRY_AFTER_MS)) } else { Ok(()) };
+        let checkpoint = |_| {
             is_over.set(slice.is_over());
-            // This refusal only ends the read, and nobody sees it.
-            if is_over.get() { Err(Refusal::throttled(RETRY_AFTER_MS)) } else { Ok(Checked::GoOn) }
-        }));
-        (!is_over.get()).then_some(outcome)
+            end_if(is_over.get()).map(|()| Checked::GoOn)
+        };
+        let on_document = |bytes: usize| {
+            has_large_document.set(bytes > document_bytes_max);
+            end_if(has_large_document.get())
+        };
+        let outcome = read(PageLimits { on_document: &on_document, ..self.limits(&checkpoint) });
+        match (is_over.get(), has_large_document.get()) {
+            (true, _) => SliceEnd::TimeOver,
+            (false, true) => SliceEnd::LargeDocument,
+            (false, false) => SliceEnd::Finished(outcome),
+        }
     }
 
     fn limits<'a>(&'a self, checkpoint: &'a dyn Fn(PageEnd) -> Result<Checked, Refusal>) -> PageLimits<'a> {
@@ -178,12 +206,17 @@ impl LongReads {
         if is_refused { Err(Refusal::throttled(RETRY_AFTER_MS)) } else { Ok(()) }
     }
 
+    /// Blocks until a processor is free for a long read.
+    fn wait_for_core(&self) -> Result<Core<'_>, Refusal> {
+        self.cores.wait().ok_or_else(|| Refusal::throttled(RETRY_AFTER_MS))
+    }
+
     /// Waits for a permit, unless too many reads wait.
     async fn wait_for<'a>(&'a self, permits: &'a Semaphore) -> Result<SemaphorePermit<'a>, Refusal> {
         if let Ok(permit) = permits.try_acquire() {
             return Ok(permit);
         }
-        if self.waiting.load(Ordering::Relaxed) >= WAITING_MAX {
+        if self.waiting.load(Ordering::Relaxed) >= self.waiting_max {
             return Err(Refusal::throttled(RETRY_AFTER_MS));
         }
         let _waiting = Waiting::begin(&self.waiting);
@@ -192,6 +225,16 @@ impl LongReads {
             Ok(Err(_)) | Err(_) => Err(Refusal::throttled(RETRY_AFTER_MS)),
         }
     }
+}
+
+/// How a first slice ended.
+enum SliceEnd<T> {
+    /// The read has ended, with this outcome.
+    Finished(Result<T, Refusal>),
+    /// Its time was over before the read ended.
+    TimeOver,
+    /// The next document is too large for the thread.
+    LargeDocument,
 }
 
 /// The state of queries is a part of the server's memory.
@@ -243,15 +286,14 @@ enum TurnKind<'a> {
 
 impl<'a> Turn<'a> {
     /// Begins a turn when a processor is free.
-    fn begin(reads: &'a LongReads, permit: SemaphorePermit<'a>) -> Self {
-        let core = reads.cores.wait();
-        Turn {
+    fn begin(reads: &'a LongReads, permit: SemaphorePermit<'a>) -> Result<Self, Refusal> {
+        Ok(Turn {
             reads,
+            core: RefCell::new(Some(reads.wait_for_core()?)),
             slice_began_at: Cell::new(Instant::now()),
             time: Cell::default(),
             kind: RefCell::new(TurnKind::Short(permit)),
-            core: RefCell::new(Some(core)),
-        }
+        })
     }
 
     /// What a read does before its next document.
@@ -280,9 +322,13 @@ impl<'a> Turn<'a> {
                 *core = None;
                 let turn = self.reads.long_turns.wait().ok_or_else(|| Refusal::throttled(RETRY_AFTER_MS))?;
                 *kind = TurnKind::Long(turn);
-                *core = Some(self.reads.cores.wait());
+                *core = Some(self.reads.wait_for_core()?);
             }
-            PageEnd::Cheap | PageEnd::Costly => core.iter().for_each(|core| core.pass(slice)),
+            PageEnd::Cheap | PageEnd::Costly => {
+                if !core.iter().all(|core| core.pass(slice)) {
+                    return Err(Refusal::throttled(RETRY_AFTER_MS));
+                }
+            }
         }
         Ok(Checked::GoOn)
     }
@@ -357,6 +403,40 @@ mod tests {
         reads.run(UNKNOWN, |_| Ok(())).await.unwrap();
     }
 
+    /// Story of a bug: a comparison of two large arrays ran for a second on an async worker, together
+    /// with all other requests of the worker.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_large_document_is_not_evaluated_on_an_async_worker() {
+        let reads = Arc::new(LongReads::new(MemoryBudget::new(100)));
+        for (bytes, runs) in [(INLINE_DOCUMENT_BYTES_MAX, 1), (INLINE_DOCUMENT_BYTES_MAX + 1, 2)] {
+            let begun = Arc::new(AtomicUsize::new(0));
+            let read = {
+                let begun = Arc::clone(&begun);
+                move |limits: PageLimits<'_>| {
+                    begun.fetch_add(1, Ordering::SeqCst);
+                    (limits.on_document)(bytes)
+                }
+            };
+            let all = reads.first_slices.available_permits();
+            let blocked = reads.first_slices.acquire_many(all as u32).await.unwrap();
+            let running = tokio::spawn({
+                let reads = Arc::clone(&reads);
+                async move { reads.run(LITTLE, read).await }
+            });
+            if runs > 1 {
+                // The read waits for a blocking thread.
+                while reads.waiting.load(Ordering::SeqCst) == 0 {
+                    assert!(!running.is_finished());
+                    tokio::task::yield_now().await;
+                }
+                assert_eq!(begun.load(Ordering::SeqCst), 1);
+                drop(blocked);
+            }
+            running.await.unwrap().unwrap();
+            assert_eq!(begun.load(Ordering::SeqCst), runs, "{bytes} bytes");
+        }
+    }
+
     /// Slow clients otherwise get many small pages at once, and leave little time for others.
     #[tokio::test(start_paused = true)]
     async fn a_read_of_many_partitions_needs_a_turn_while_much_memory_is_used() {
@@ -377,7 +457,7 @@ mod tests {
         let reads = LongReads::new(MemoryBudget::new(100));
         let turns = reads.turns.available_permits();
         let all = reads.turns.acquire_many(turns as u32).await.unwrap();
-        reads.waiting.store(WAITING_MAX, Ordering::Relaxed);
+        reads.waiting.store(reads.waiting_max, Ordering::Relaxed);
         assert_eq!(run_long(&reads).await.unwrap_err().status, 429);
         drop(all);
         run_long(&reads).await.unwrap();
