@@ -17,7 +17,11 @@ const THROTTLED: u16 = 429;
 /// All metrics.
 pub(super) fn text(service: &RegionService) -> String {
     let mut text = MetricsText::new();
-    let snapshot = service.account.counters.snapshot();
+    let catalog = service.engine.catalog();
+    let snapshot = service.account.counters.snapshot(|name| {
+        let container = catalog.container(&name.database, &name.container);
+        container.is_some_and(|container| container.range(name.range).is_some())
+    });
     write_process(&mut text, service);
     write_operations(&mut text, service, &snapshot);
     write_partitions(&mut text, &snapshot);
