@@ -5,8 +5,8 @@
 //! on its async worker, because a change of threads would cost more than the read; others, and those
 //! that find a large document, run it on a blocking thread (`perihelion_engine::blocking`), a few at a
 //! time, because a read cannot stop within a document. A read that does not end in
-//! its first slice is a long read: it waits for a *turn*, in the order of arrival, and begins again
-//! on a blocking thread. The number of such threads is bounded, because each holds a page and its
+//! its first slice is a long read: it waits for a *turn*, which connections get in a round
+//! (`fair_turns`), and begins again on a blocking thread. The number of such threads is bounded, because each holds a page and its
 //! state.
 //!
 //! While much of the memory is used, by responses that clients take slowly, a read of many partitions
@@ -20,6 +20,7 @@
 //!   turns*. So reads of medium length do not wait for the longest.
 
 mod cores;
+mod fair_turns;
 mod first_slice;
 mod long_turns;
 
@@ -29,9 +30,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use perihelion_engine::{Checked, PAGE_BYTES_MAX, PageEnd, PageLimits, PageMemory, Refusal, blocking};
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use self::cores::{Core, Cores, SLICE};
+pub(crate) use self::fair_turns::Connection;
+use self::fair_turns::{FairTurn, FairTurns};
 use self::first_slice::FirstSlice;
 use self::long_turns::{LongTurn, LongTurns};
 use crate::memory::MemoryBudget;
@@ -63,6 +65,8 @@ pub(crate) struct ReadKind {
     pub(crate) work: WorkPerDocument,
     /// Whether the read is of one logical partition.
     pub(crate) is_of_one_partition: bool,
+    /// The connection of the client.
+    pub(crate) connection: Connection,
 }
 
 /// How much work a read is for each document.
@@ -77,13 +81,13 @@ pub(crate) enum WorkPerDocument {
 /// Runs long reads.
 #[derive(Debug)]
 pub(crate) struct LongReads {
-    turns: Semaphore,
+    turns: Arc<FairTurns>,
     /// How many reads wait for a turn or for their first slice.
     waiting: AtomicUsize,
     waiting_max: usize,
     long_turns: LongTurns,
     /// The first slices that run on blocking threads.
-    first_slices: Semaphore,
+    first_slices: Arc<FairTurns>,
     cores: Cores,
     memory: Arc<MemoryBudget>,
 }
@@ -92,11 +96,11 @@ impl LongReads {
     pub(crate) fn new(memory: Arc<MemoryBudget>) -> LongReads {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         LongReads {
-            turns: Semaphore::new((processors * READS_PER_PROCESSOR).max(READS_MIN)),
+            turns: FairTurns::new((processors * READS_PER_PROCESSOR).max(READS_MIN)),
             waiting: AtomicUsize::new(0),
             waiting_max: processors * WAITING_PER_PROCESSOR,
             long_turns: LongTurns::new((processors / 2).max(1)),
-            first_slices: Semaphore::new(processors),
+            first_slices: FairTurns::new(processors),
             cores: Cores::new(processors),
             memory,
         }
@@ -125,7 +129,7 @@ impl LongReads {
             match &slice {
                 SliceEnd::Finished(_) => self.note_short_request(),
                 SliceEnd::LargeDocument => {
-                    let _slice = self.wait_for(&self.first_slices).await?;
+                    let _slice = self.wait_for(&self.first_slices, kind.connection).await?;
                     slice = blocking::run(|| self.run_first_slice_on_core(&read));
                 }
                 SliceEnd::TimeOver => {}
@@ -134,7 +138,7 @@ impl LongReads {
                 return outcome;
             }
         }
-        let turn = self.wait_for(&self.turns).await?;
+        let turn = self.wait_for(&self.turns, kind.connection).await?;
         self.check_memory()?;
         blocking::run(|| {
             let turn = Turn::begin(self, turn)?;
@@ -211,19 +215,17 @@ impl LongReads {
         self.cores.wait().ok_or_else(|| Refusal::throttled(RETRY_AFTER_MS))
     }
 
-    /// Waits for a permit, unless too many reads wait.
-    async fn wait_for<'a>(&'a self, permits: &'a Semaphore) -> Result<SemaphorePermit<'a>, Refusal> {
-        if let Ok(permit) = permits.try_acquire() {
-            return Ok(permit);
+    /// Waits for a turn, unless too many reads wait.
+    async fn wait_for(&self, turns: &Arc<FairTurns>, connection: Connection) -> Result<FairTurn, Refusal> {
+        if let Some(turn) = turns.try_take() {
+            return Ok(turn);
         }
         if self.waiting.load(Ordering::Relaxed) >= self.waiting_max {
             return Err(Refusal::throttled(RETRY_AFTER_MS));
         }
         let _waiting = Waiting::begin(&self.waiting);
-        match tokio::time::timeout(WAIT_MAX, permits.acquire()).await {
-            Ok(Ok(permit)) => Ok(permit),
-            Ok(Err(_)) | Err(_) => Err(Refusal::throttled(RETRY_AFTER_MS)),
-        }
+        let turn = tokio::time::timeout(WAIT_MAX, turns.take(connection)).await;
+        turn.map_err(|_| Refusal::throttled(RETRY_AFTER_MS))
     }
 }
 
@@ -276,9 +278,9 @@ struct Turn<'a> {
     core: RefCell<Option<Core<'a>>>,
 }
 
-/// The permit of a read. It is given back when the read ends.
+/// The turn of a read. It is given back when the read ends.
 enum TurnKind<'a> {
-    Short(#[allow(dead_code, reason = "held for its drop")] SemaphorePermit<'a>),
+    Short(#[allow(dead_code, reason = "held for its drop")] FairTurn),
     /// The read has given its turn back and waits for a long one.
     None,
     Long(#[allow(dead_code, reason = "held for its drop")] LongTurn<'a>),
@@ -286,13 +288,13 @@ enum TurnKind<'a> {
 
 impl<'a> Turn<'a> {
     /// Begins a turn when a processor is free.
-    fn begin(reads: &'a LongReads, permit: SemaphorePermit<'a>) -> Result<Self, Refusal> {
+    fn begin(reads: &'a LongReads, turn: FairTurn) -> Result<Self, Refusal> {
         Ok(Turn {
             reads,
             core: RefCell::new(Some(reads.wait_for_core()?)),
             slice_began_at: Cell::new(Instant::now()),
             time: Cell::default(),
-            kind: RefCell::new(TurnKind::Short(permit)),
+            kind: RefCell::new(TurnKind::Short(turn)),
         })
     }
 
@@ -338,8 +340,14 @@ impl<'a> Turn<'a> {
 mod tests {
     use super::*;
 
-    const LITTLE: ReadKind = ReadKind { work: WorkPerDocument::Little, is_of_one_partition: true };
-    const UNKNOWN: ReadKind = ReadKind { work: WorkPerDocument::Unknown, is_of_one_partition: true };
+    const LITTLE: ReadKind =
+        ReadKind { work: WorkPerDocument::Little, is_of_one_partition: true, connection: None };
+    const UNKNOWN: ReadKind = ReadKind { work: WorkPerDocument::Unknown, ..LITTLE };
+
+    /// Takes all turns that are free.
+    fn take_all(turns: &Arc<FairTurns>) -> Vec<FairTurn> {
+        std::iter::from_fn(|| turns.try_take()).collect()
+    }
 
     #[tokio::test]
     async fn a_read_is_refused_while_the_memory_is_full() {
@@ -387,8 +395,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_long_read_whose_turn_does_not_come_is_refused() {
         let reads = LongReads::new(MemoryBudget::new(100));
-        let turns = reads.turns.available_permits();
-        let all = reads.turns.acquire_many(turns as u32).await.unwrap();
+        let all = take_all(&reads.turns);
         assert_eq!(run_long(&reads).await.unwrap_err().status, 429);
         drop(all);
         run_long(&reads).await.unwrap();
@@ -397,8 +404,7 @@ mod tests {
     #[tokio::test]
     async fn a_short_read_needs_no_turn() {
         let reads = LongReads::new(MemoryBudget::new(100));
-        let turns = reads.turns.available_permits();
-        let _all = reads.turns.acquire_many(turns as u32).await.unwrap();
+        let _all = take_all(&reads.turns);
         reads.run(LITTLE, |_| Ok(())).await.unwrap();
         reads.run(UNKNOWN, |_| Ok(())).await.unwrap();
     }
@@ -417,8 +423,7 @@ mod tests {
                     (limits.on_document)(bytes)
                 }
             };
-            let all = reads.first_slices.available_permits();
-            let blocked = reads.first_slices.acquire_many(all as u32).await.unwrap();
+            let blocked = take_all(&reads.first_slices);
             let running = tokio::spawn({
                 let reads = Arc::clone(&reads);
                 async move { reads.run(LITTLE, read).await }
@@ -442,8 +447,7 @@ mod tests {
     async fn a_read_of_many_partitions_needs_a_turn_while_much_memory_is_used() {
         let memory = MemoryBudget::new(100);
         let reads = LongReads::new(Arc::clone(&memory));
-        let turns = reads.turns.available_permits();
-        let _all = reads.turns.acquire_many(turns as u32).await.unwrap();
+        let _all = take_all(&reads.turns);
         let wide = ReadKind { is_of_one_partition: false, ..LITTLE };
         reads.run(wide, |_| Ok(())).await.unwrap();
         let mut share = memory.new_share();
@@ -455,8 +459,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn no_more_reads_wait_than_there_is_room_for() {
         let reads = LongReads::new(MemoryBudget::new(100));
-        let turns = reads.turns.available_permits();
-        let all = reads.turns.acquire_many(turns as u32).await.unwrap();
+        let all = take_all(&reads.turns);
         reads.waiting.store(reads.waiting_max, Ordering::Relaxed);
         assert_eq!(run_long(&reads).await.unwrap_err().status, 429);
         drop(all);
@@ -466,8 +469,7 @@ mod tests {
     #[tokio::test]
     async fn a_read_whose_client_leaves_waits_no_longer() {
         let reads = Arc::new(LongReads::new(MemoryBudget::new(100)));
-        let turns = reads.turns.available_permits();
-        let _all = reads.turns.acquire_many(turns as u32).await.unwrap();
+        let _all = take_all(&reads.turns);
         let waiting = tokio::spawn({
             let reads = Arc::clone(&reads);
             async move { run_long(&reads).await }
@@ -502,14 +504,14 @@ mod tests {
     /// Returns what became of the first reads, which end when the other read has run.
     async fn read_among(end: PageEnd) -> Vec<Result<Checked, Refusal>> {
         let reads = Arc::new(LongReads::new(MemoryBudget::new(100)));
-        let turns = reads.turns.available_permits();
+        let turns = reads.turns.free();
         let has_run = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let long = (0..turns).map(|_| {
             let (reads, has_run) = (Arc::clone(&reads), Arc::clone(&has_run));
             tokio::spawn(async move { read_until(&reads, end, || has_run.load(Ordering::SeqCst)).await })
         });
         let long: Vec<_> = long.collect();
-        while reads.turns.available_permits() > 0 {
+        while reads.turns.free() > 0 {
             tokio::task::yield_now().await;
         }
         run_long(&reads).await.unwrap();
@@ -518,7 +520,7 @@ mod tests {
         for read in long {
             outcomes.push(read.await.unwrap());
         }
-        assert_eq!(reads.turns.available_permits(), turns, "every turn is given back");
+        assert_eq!(reads.turns.free(), turns, "every turn is given back");
         assert_eq!(reads.waiting.load(Ordering::SeqCst), 0);
         outcomes
     }

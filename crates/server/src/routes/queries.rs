@@ -347,7 +347,8 @@ async fn run(
         true => WorkPerDocument::Little,
         false => WorkPerDocument::Unknown,
     };
-    let kind = ReadKind { work, is_of_one_partition: matches!(request.scope, QueryScope::Partition(_)) };
+    let is_of_one_partition = matches!(request.scope, QueryScope::Partition(_));
+    let kind = ReadKind { work, is_of_one_partition, connection: call.connection };
     let page = service.account.long_reads.run(kind, read).await;
     service.engine.spend(bucket, page.as_ref().map_or_else(|refusal| refusal.charge, |page| page.charge));
     page
