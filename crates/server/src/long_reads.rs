@@ -198,6 +198,11 @@ impl LongReads {
         }
     }
 
+    /// The memory for rows that a request holds from one page of a query to the next; none yet.
+    pub(crate) fn hold_rows(&self) -> HeldRows {
+        HeldRows { memory: Arc::clone(&self.memory), bytes: 0 }
+    }
+
     /// Refuses a request while the memory is full.
     pub(crate) fn check_memory(&self) -> Result<(), Refusal> {
         if self.memory.is_exhausted() { Err(Refusal::throttled(RETRY_AFTER_MS)) } else { Ok(()) }
@@ -247,6 +252,28 @@ impl PageMemory for MemoryBudget {
 
     fn give_back(&self, bytes: usize) {
         MemoryBudget::give_back(self, bytes);
+    }
+}
+
+/// The memory that rows take between the pages of a query, by the size of their text. It is given back
+/// on drop.
+pub(crate) struct HeldRows {
+    memory: Arc<MemoryBudget>,
+    bytes: usize,
+}
+
+impl HeldRows {
+    /// Adds rows. They are refused with 429 if there is too little memory for them.
+    pub(crate) fn add(&mut self, text_bytes: usize) -> Result<(), Refusal> {
+        PageMemory::take(&*self.memory, text_bytes)?;
+        self.bytes += text_bytes;
+        Ok(())
+    }
+}
+
+impl Drop for HeldRows {
+    fn drop(&mut self) {
+        self.memory.give_back(self.bytes);
     }
 }
 
@@ -377,6 +404,18 @@ mod tests {
         });
         assert_eq!(used.await, Ok(30));
         assert!(!memory.is_under_pressure());
+    }
+
+    /// Story of a bug: the rows that a hybrid search fuses did not count.
+    #[test]
+    fn rows_that_are_held_between_pages_are_a_part_of_the_memory() {
+        let memory = MemoryBudget::new(100);
+        let mut held = LongReads::new(Arc::clone(&memory)).hold_rows();
+        assert_eq!((held.add(30), memory.used_bytes()), (Ok(()), 30));
+        assert_eq!(held.add(30).unwrap_err().status, 429);
+        assert_eq!((held.add(20), memory.used_bytes()), (Ok(()), 50));
+        drop(held);
+        assert_eq!(memory.used_bytes(), 0);
     }
 
     /// A read that is too long for its first slice.

@@ -12,6 +12,7 @@ use perihelion_query::merge::{HybridSearch, MergeError};
 
 use super::{ALL_FEATURES, Statement, compile, compile_refusal, plan_of, run, statement_scope};
 use crate::call::Call;
+use crate::long_reads::HeldRows;
 use crate::routes::RegionService;
 
 /// The most rows in a page of a component query: as many as may be fused.
@@ -34,7 +35,8 @@ pub(super) async fn serve(
     let refuse = |error: MergeError| Refusal::bad_request(error.to_string());
     let search = HybridSearch::from_json(&plan).map_err(refuse)?;
     let search = search.ok_or_else(|| Refusal::bad_request("ORDER BY RANK needs a plan."))?;
-    let mut runner = Runner { service, container, statement, call, page: None };
+    let held = service.account.long_reads.hold_rows();
+    let mut runner = Runner { service, container, statement, call, held, page: None };
     let statistics = match search.statistics_query() {
         Some(query) => Some(runner.rows(query).await?),
         None => None,
@@ -56,6 +58,8 @@ struct Runner<'a> {
     container: &'a Arc<Container>,
     statement: &'a Statement,
     call: &'a Call,
+    /// The memory of the rows of all statements.
+    held: HeldRows,
     /// The last page, with the work and the charge of all pages.
     page: Option<QueryPage>,
 }
@@ -83,6 +87,7 @@ impl Runner<'_> {
             };
             let page = run(self.service, &container, &request, self.call).await?;
             bytes += page.rows_text.len();
+            self.held.add(page.rows_text.len())?;
             match json::parse_str(&format!("[{}]", page.rows_text)) {
                 Ok(Value::Array(more)) => rows.extend(more),
                 _ => {
