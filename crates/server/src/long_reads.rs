@@ -55,9 +55,9 @@ const TURN_TIME: Duration = Duration::from_millis(50);
 const SMALL_RESPONSE_BYTES: usize = 64 * 1024;
 /// When a refused client may try again, in milliseconds.
 const RETRY_AFTER_MS: u64 = 500;
-/// The largest document that is evaluated on an async worker. Parsing it and comparing or copying it a
-/// few dozen times takes some milliseconds.
-const INLINE_DOCUMENT_BYTES_MAX: usize = 64 * 1024;
+/// The largest document that is evaluated on an async worker. Nearly all documents are smaller. Comparing
+/// or copying it as often as a statement of little work may takes about 3 ms.
+const INLINE_DOCUMENT_BYTES_MAX: usize = 16 * 1024;
 
 /// What is known of a read before it runs.
 #[derive(Debug, Clone, Copy)]
