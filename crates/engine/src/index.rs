@@ -52,9 +52,10 @@ impl LastUse {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Notes a use. Most uses are in the same second as the use before them, and cost one load.
+    /// Notes a use. Most uses are in the same second as the use before them, and cost one load. The
+    /// clock may have been set back, so an earlier time replaces a later one.
     pub(crate) fn note(&self, now: u64) {
-        if self.seconds() < now {
+        if self.seconds() != now {
             self.0.store(now, Ordering::Relaxed);
         }
     }

@@ -21,6 +21,10 @@ const PAGE_TIME_MAX: Duration = Duration::from_secs(5);
 /// GROUP BY and statements in stages. Clients wait for an answer about this long.
 const GATHERING_TIME_MAX: Duration = Duration::from_secs(60);
 
+/// The longest time of a page together with the time that it waits for other reads. No client waits
+/// for an answer this long, and a page that goes on takes the turns of others.
+const TIME_WITH_WAITS_MAX: Duration = Duration::from_secs(120);
+
 /// The most bytes of a page, as in the service.
 pub const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
@@ -31,6 +35,9 @@ pub struct PageLimits<'a> {
     pub time_max: Duration,
     /// Called before each document. It may wait, and it may refuse the page.
     pub checkpoint: &'a dyn Fn(PageEnd) -> Result<Checked, Refusal>,
+    /// Called with the bytes of each document of a query before the document is evaluated. It may
+    /// refuse the page.
+    pub on_document: &'a dyn Fn(usize) -> Result<(), Refusal>,
     /// The most bytes of the rows or items of the page. A page has more only if its first row, or
     /// the items of its first write, have more.
     pub bytes_max: usize,
@@ -61,6 +68,7 @@ impl Default for PageLimits<'_> {
         PageLimits {
             time_max: PAGE_TIME_MAX,
             checkpoint: &|_| Ok(Checked::GoOn),
+            on_document: &|_| Ok(()),
             bytes_max: PAGE_BYTES_MAX,
             memory: &Unlimited,
         }
@@ -88,7 +96,13 @@ impl<'a> Pace<'a> {
         let entries = self.entries.get();
         self.entries.set(entries.saturating_add(1));
         let (checked, time) = self.checkpoint(end)?;
-        Ok(entries > 0 && (checked == Checked::ShouldEnd || time >= self.limits.time_max))
+        let is_over = time >= self.limits.time_max || self.with_waits(time) >= TIME_WITH_WAITS_MAX;
+        Ok(entries > 0 && (checked == Checked::ShouldEnd || is_over))
+    }
+
+    /// Asks whether the page may evaluate a document of this size.
+    pub(crate) fn check_document(&self, bytes: usize) -> Result<(), Refusal> {
+        (self.limits.on_document)(bytes)
     }
 
     /// The memory of the page, which holds nothing yet.
@@ -110,7 +124,7 @@ impl<'a> Pace<'a> {
     /// operation that times out.
     pub(crate) fn check_gathering(&self) -> Result<(), Refusal> {
         let (_, time) = self.checkpoint(PageEnd::Costly)?;
-        if time < GATHERING_TIME_MAX {
+        if time < GATHERING_TIME_MAX && self.with_waits(time) < TIME_WITH_WAITS_MAX {
             return Ok(());
         }
         Err(Refusal::new(
@@ -128,7 +142,39 @@ impl<'a> Pace<'a> {
         Ok((checked, before.saturating_sub(self.began_at).saturating_sub(waited)))
     }
 
+    /// The time that the page has taken, together with its waits.
+    fn with_waits(&self, time: Duration) -> Duration {
+        time.saturating_add(self.waited.get())
+    }
+
     fn time(&self) -> Duration {
         self.clock.unix_time().saturating_sub(self.began_at).saturating_sub(self.waited.get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    /// Story of a bug: the time that a page waits for its turn did not count. With many other reads a
+    /// page ran for minutes, long after its client had given up.
+    #[test]
+    fn a_page_that_cannot_end_early_is_refused_after_a_long_wait() {
+        let seconds = Arc::new(AtomicU64::new(1_700_000_000));
+        let clock = Clock::from_fn({
+            let seconds = Arc::clone(&seconds);
+            move || Duration::from_secs(seconds.load(Ordering::Relaxed))
+        });
+        let wait = |_| {
+            seconds.fetch_add(50, Ordering::Relaxed);
+            Ok(Checked::GoOn)
+        };
+        let pace = Pace::start(&clock, PageLimits { checkpoint: &wait, ..PageLimits::default() });
+        assert_eq!(pace.check_gathering(), Ok(()));
+        assert_eq!(pace.check_gathering(), Ok(()));
+        assert_eq!(pace.check_gathering().unwrap_err().status, 408);
     }
 }

@@ -33,6 +33,9 @@ pub struct UserRid {
     pub number: u32,
 }
 
+/// The largest counter in the id of a document. Its top nibble is the type of the resource.
+pub const DOCUMENT_COUNTER_MAX: u64 = (1 << 60) - 1;
+
 /// The type of a resource in a container: the top nibble of its counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChildKind {
@@ -103,7 +106,7 @@ impl ContainerRid {
         let number = u64::from_le_bytes([
             bytes[8], bytes[9], bytes[10], bytes[11], bytes[12], bytes[13], bytes[14], bytes[15],
         ]);
-        (bytes[..8] == self.bytes() && number >> 60 == 0).then_some(number)
+        (bytes[..8] == self.bytes() && number <= DOCUMENT_COUNTER_MAX).then_some(number)
     }
 }
 

@@ -11,6 +11,7 @@ use perihelion_model::session_token::{self, SessionToken};
 use perihelion_wire::path::Resource;
 use perihelion_wire::{binary_json, headers, operation, status};
 
+use crate::long_reads::Connection;
 use crate::net::Scheme;
 
 /// One authenticated request.
@@ -21,6 +22,7 @@ pub(crate) struct Call {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     pub(crate) scheme: Scheme,
+    pub(crate) connection: Connection,
 }
 
 /// The first API version with hierarchical partition keys.

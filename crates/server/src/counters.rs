@@ -16,7 +16,8 @@ use crate::operation::Operation;
 use crate::regions::RegionNames;
 
 /// The most physical partitions that are counted. Each has labels of its own in the metrics, and a
-/// monitoring system keeps a series for each. Requests to further ones are counted by operation only.
+/// monitoring system keeps a series for each. Requests to further ones are counted by operation only,
+/// until a snapshot finds that some of the counted ones no longer exist.
 const RANGES_MAX: usize = 1000;
 
 /// The counters of an account.
@@ -89,9 +90,12 @@ impl Counters {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// The counters of operations by the region's index, and those of partitions.
-    pub(crate) fn snapshot(&self) -> Snapshot {
-        Snapshot { operations: lock(&self.counters).clone(), ranges: lock(&self.ranges).clone() }
+    /// The counters of operations by the region's index, and those of the partitions that exist. The
+    /// others are dropped and make room for new ones.
+    pub(crate) fn snapshot(&self, exists: impl Fn(&RangeName) -> bool) -> Snapshot {
+        let mut ranges = lock(&self.ranges);
+        ranges.retain(|range, _| exists(range));
+        Snapshot { operations: lock(&self.counters).clone(), ranges: ranges.clone() }
     }
 
     /// Counts a request for the report of the hottest partitions. `partition` is `None` if the
@@ -203,9 +207,25 @@ mod tests {
             counters.count((0, Operation::ReadItem), 200, 1.0, || Some(partition(range)));
         }
         counters.count((0, Operation::ReadItem), 429, 0.0, || Some(partition(0)));
-        let snapshot = counters.snapshot();
+        let snapshot = counters.snapshot(|_| true);
         assert_eq!(snapshot.ranges.len(), RANGES_MAX);
         assert_eq!(snapshot.ranges[&partition(0)].statuses[&429], 1);
         assert_eq!(snapshot.operations[&(0, Operation::ReadItem)].requests, RANGES_MAX as u64 + 11);
+    }
+
+    /// Story of a bug: a test suite created a container for each test, and after a thousand of them the
+    /// partitions of new containers were not counted.
+    #[test]
+    fn partitions_that_no_longer_exist_make_room_for_new_ones() {
+        let counters = Counters::new(true);
+        let partition = |name: &str, range| RangeName { database: "d".into(), container: name.into(), range };
+        let count = |name: &str, range| {
+            counters.count((0, Operation::ReadItem), 200, 1.0, || Some(partition(name, range)));
+        };
+        (0..RANGES_MAX as RangeId).for_each(|range| count("old", range));
+        let snapshot = counters.snapshot(|range| range.container != "old");
+        assert!(snapshot.ranges.is_empty());
+        count("new", 0);
+        assert_eq!(counters.snapshot(|_| true).ranges[&partition("new", 0)].requests, 1);
     }
 }

@@ -2,7 +2,7 @@
 //! answers, applies that region's outage, and separates health and management requests
 //! from requests of the data plane (everything that clients of Cosmos DB send).
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -16,11 +16,11 @@ use crate::net::{self, Hangup, Peer, Scheme};
 use crate::regions::{Outage, Topology};
 use crate::routes::RegionService;
 
-/// Where a request came from, for the management interface.
+/// Where a request came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
     /// The other end of the connection has this address.
-    Network(IpAddr),
+    Network(SocketAddr),
     SameProcess,
 }
 
@@ -99,11 +99,15 @@ async fn route(
     if management::is_path(request.uri().path()) {
         let origin = match caller {
             Caller::SameProcess => management::Origin::SameProcess,
-            Caller::Network(peer) => management::Origin::of_peer(peer),
+            Caller::Network(peer) => management::Origin::of_peer(peer.ip()),
         };
         return Ok(management::serve(service, request, origin).await);
     }
-    service.answer(request, scheme).await
+    let connection = match caller {
+        Caller::SameProcess => None,
+        Caller::Network(peer) => Some(peer),
+    };
+    service.answer(request, scheme, connection).await
 }
 
 fn region_unavailable() -> Refusal {
@@ -124,7 +128,7 @@ impl net::Handler for Dispatcher {
     }
 
     async fn handle(&self, request: Request<Bytes>, peer: Peer) -> Result<Response<Bytes>, Hangup> {
-        self.answer(request, peer.scheme, Caller::Network(peer.remote.ip())).await
+        self.answer(request, peer.scheme, Caller::Network(peer.remote)).await
     }
 
     fn reject(&self, rejection: net::Rejection) -> Response<Bytes> {

@@ -2,10 +2,11 @@
 //!
 //! How much work a read is shows only while it runs. So every read gets a little time at once, the
 //! *first slice*, and most end within it. A read that needs little work for each document runs it
-//! on its async worker, because a change of threads would cost more than the read; others run it on
-//! a blocking thread (`perihelion_engine::blocking`), a few at a time. A read that does not end in
-//! its first slice is a long read: it waits for a *turn*, in the order of arrival, and begins again
-//! on a blocking thread. The number of such threads is bounded, because each holds a page and its
+//! on its async worker, because a change of threads would cost more than the read; others, and those
+//! that find a large document, run it on a blocking thread (`perihelion_engine::blocking`), a few at a
+//! time, because a read cannot stop within a document. A read that does not end in
+//! its first slice is a long read: it waits for a *turn*, which connections get in a round
+//! (`fair_turns`), and begins again on a blocking thread. The number of such threads is bounded, because each holds a page and its
 //! state.
 //!
 //! While much of the memory is used, by responses that clients take slowly, a read of many partitions
@@ -19,6 +20,7 @@
 //!   turns*. So reads of medium length do not wait for the longest.
 
 mod cores;
+mod fair_turns;
 mod first_slice;
 mod long_turns;
 
@@ -28,9 +30,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use perihelion_engine::{Checked, PAGE_BYTES_MAX, PageEnd, PageLimits, PageMemory, Refusal, blocking};
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use self::cores::{Core, Cores, SLICE};
+pub(crate) use self::fair_turns::Connection;
+use self::fair_turns::{FairTurn, FairTurns};
 use self::first_slice::FirstSlice;
 use self::long_turns::{LongTurn, LongTurns};
 use crate::memory::MemoryBudget;
@@ -39,18 +42,22 @@ use crate::memory::MemoryBudget;
 const READS_PER_PROCESSOR: usize = 1;
 /// The least number of long reads that have a turn at once.
 const READS_MIN: usize = 2;
-/// The most reads that wait for a turn: one for each connection, and as many again. A read that
-/// waits holds little more than its request. If it were refused, its client would ask again, which
-/// costs more.
-const WAITING_MAX: usize = 8192;
-/// How long a read may wait for its turn. Clients give up soon after.
-const WAIT_MAX: Duration = Duration::from_secs(30);
+/// The most reads that wait for a turn, for each processor: about as many as get one within
+/// [`WAIT_MAX`], if each runs for 5 ms. Shorter reads mostly end in their first slice. Of more reads,
+/// those at the end would be refused after a wait in vain.
+const WAITING_PER_PROCESSOR: usize = 1000;
+/// How long a read may wait for its turn. Our driver ends an attempt after 6 s, so a read that waited
+/// longer would run for a client that has left.
+const WAIT_MAX: Duration = Duration::from_secs(5);
 /// How long a read may run while others wait: long enough for nearly all reads of medium length.
 const TURN_TIME: Duration = Duration::from_millis(50);
 /// A response of at most this size is sent however little memory is left.
 const SMALL_RESPONSE_BYTES: usize = 64 * 1024;
 /// When a refused client may try again, in milliseconds.
 const RETRY_AFTER_MS: u64 = 500;
+/// The largest document that is evaluated on an async worker. Nearly all documents are smaller. Comparing
+/// or copying it as often as a statement of little work may takes about 3 ms.
+const INLINE_DOCUMENT_BYTES_MAX: usize = 16 * 1024;
 
 /// What is known of a read before it runs.
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +65,8 @@ pub(crate) struct ReadKind {
     pub(crate) work: WorkPerDocument,
     /// Whether the read is of one logical partition.
     pub(crate) is_of_one_partition: bool,
+    /// The connection of the client.
+    pub(crate) connection: Connection,
 }
 
 /// How much work a read is for each document.
@@ -72,12 +81,13 @@ pub(crate) enum WorkPerDocument {
 /// Runs long reads.
 #[derive(Debug)]
 pub(crate) struct LongReads {
-    turns: Semaphore,
+    turns: Arc<FairTurns>,
     /// How many reads wait for a turn or for their first slice.
     waiting: AtomicUsize,
+    waiting_max: usize,
     long_turns: LongTurns,
     /// The first slices that run on blocking threads.
-    first_slices: Semaphore,
+    first_slices: Arc<FairTurns>,
     cores: Cores,
     memory: Arc<MemoryBudget>,
 }
@@ -86,10 +96,11 @@ impl LongReads {
     pub(crate) fn new(memory: Arc<MemoryBudget>) -> LongReads {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         LongReads {
-            turns: Semaphore::new((processors * READS_PER_PROCESSOR).max(READS_MIN)),
+            turns: FairTurns::new((processors * READS_PER_PROCESSOR).max(READS_MIN)),
             waiting: AtomicUsize::new(0),
+            waiting_max: processors * WAITING_PER_PROCESSOR,
             long_turns: LongTurns::new((processors / 2).max(1)),
-            first_slices: Semaphore::new(processors),
+            first_slices: FairTurns::new(processors),
             cores: Cores::new(processors),
             memory,
         }
@@ -111,21 +122,26 @@ impl LongReads {
     ) -> Result<T, Refusal> {
         self.check_memory()?;
         if kind.is_of_one_partition || !self.memory.is_under_pressure() {
-            let outcome = match kind.work {
-                WorkPerDocument::Little => self.run_first_slice(&read).inspect(|_| self.note_short_request()),
-                WorkPerDocument::Unknown => {
-                    let _slice = self.wait_for(&self.first_slices).await?;
-                    blocking::run(|| self.run_first_slice_on_core(&read))
-                }
+            let mut slice = match kind.work {
+                WorkPerDocument::Little => self.run_first_slice(&read, INLINE_DOCUMENT_BYTES_MAX),
+                WorkPerDocument::Unknown => SliceEnd::LargeDocument,
             };
-            if let Some(outcome) = outcome {
+            match &slice {
+                SliceEnd::Finished(_) => self.note_short_request(),
+                SliceEnd::LargeDocument => {
+                    let _slice = self.wait_for(&self.first_slices, kind.connection).await?;
+                    slice = blocking::run(|| self.run_first_slice_on_core(&read));
+                }
+                SliceEnd::TimeOver => {}
+            }
+            if let SliceEnd::Finished(outcome) = slice {
                 return outcome;
             }
         }
-        let turn = self.wait_for(&self.turns).await?;
+        let turn = self.wait_for(&self.turns, kind.connection).await?;
         self.check_memory()?;
         blocking::run(|| {
-            let turn = Turn::begin(self, turn);
+            let turn = Turn::begin(self, turn)?;
             read(self.limits(&|end| turn.check(end)))
         })
     }
@@ -134,27 +150,43 @@ impl LongReads {
     fn run_first_slice_on_core<T>(
         &self,
         read: &impl Fn(PageLimits<'_>) -> Result<T, Refusal>,
-    ) -> Option<Result<T, Refusal>> {
-        let (core, began_at) = (self.cores.wait_first(), Instant::now());
-        let outcome = self.run_first_slice(read);
-        if outcome.is_none() {
+    ) -> SliceEnd<T> {
+        let Some(core) = self.cores.wait_first() else {
+            return SliceEnd::Finished(Err(Refusal::throttled(RETRY_AFTER_MS)));
+        };
+        let began_at = Instant::now();
+        let end = self.run_first_slice(read, usize::MAX);
+        if matches!(end, SliceEnd::TimeOver) {
             core.rest(began_at.elapsed());
         }
-        outcome
+        end
     }
 
-    /// Runs a read for the time of its first slice. `None` if it does not end within that time.
+    /// Runs a read for the time of its first slice, and until it finds a document that is larger than
+    /// `document_bytes_max`.
     fn run_first_slice<T>(
         &self,
         read: &impl Fn(PageLimits<'_>) -> Result<T, Refusal>,
-    ) -> Option<Result<T, Refusal>> {
-        let (slice, is_over) = (FirstSlice::begin(), Cell::new(false));
-        let outcome = read(self.limits(&|_| {
+        document_bytes_max: usize,
+    ) -> SliceEnd<T> {
+        let slice = FirstSlice::begin();
+        let (is_over, has_large_document) = (Cell::new(false), Cell::new(false));
+        // This refusal only ends the read, and no client sees it.
+        let end_if = |ends: bool| if ends { Err(Refusal::throttled(RETRY_AFTER_MS)) } else { Ok(()) };
+        let checkpoint = |_| {
             is_over.set(slice.is_over());
-            // This refusal only ends the read, and nobody sees it.
-            if is_over.get() { Err(Refusal::throttled(RETRY_AFTER_MS)) } else { Ok(Checked::GoOn) }
-        }));
-        (!is_over.get()).then_some(outcome)
+            end_if(is_over.get()).map(|()| Checked::GoOn)
+        };
+        let on_document = |bytes: usize| {
+            has_large_document.set(bytes > document_bytes_max);
+            end_if(has_large_document.get())
+        };
+        let outcome = read(PageLimits { on_document: &on_document, ..self.limits(&checkpoint) });
+        match (is_over.get(), has_large_document.get()) {
+            (true, _) => SliceEnd::TimeOver,
+            (false, true) => SliceEnd::LargeDocument,
+            (false, false) => SliceEnd::Finished(outcome),
+        }
     }
 
     fn limits<'a>(&'a self, checkpoint: &'a dyn Fn(PageEnd) -> Result<Checked, Refusal>) -> PageLimits<'a> {
@@ -164,6 +196,11 @@ impl LongReads {
             memory: &*self.memory,
             ..PageLimits::default()
         }
+    }
+
+    /// The memory for rows that a request holds from one page of a query to the next; none yet.
+    pub(crate) fn hold_rows(&self) -> HeldRows {
+        HeldRows { memory: Arc::clone(&self.memory), bytes: 0 }
     }
 
     /// Refuses a request while the memory is full.
@@ -178,20 +215,33 @@ impl LongReads {
         if is_refused { Err(Refusal::throttled(RETRY_AFTER_MS)) } else { Ok(()) }
     }
 
-    /// Waits for a permit, unless too many reads wait.
-    async fn wait_for<'a>(&'a self, permits: &'a Semaphore) -> Result<SemaphorePermit<'a>, Refusal> {
-        if let Ok(permit) = permits.try_acquire() {
-            return Ok(permit);
+    /// Blocks until a processor is free for a long read.
+    fn wait_for_core(&self) -> Result<Core<'_>, Refusal> {
+        self.cores.wait().ok_or_else(|| Refusal::throttled(RETRY_AFTER_MS))
+    }
+
+    /// Waits for a turn, unless too many reads wait.
+    async fn wait_for(&self, turns: &Arc<FairTurns>, connection: Connection) -> Result<FairTurn, Refusal> {
+        if let Some(turn) = turns.try_take() {
+            return Ok(turn);
         }
-        if self.waiting.load(Ordering::Relaxed) >= WAITING_MAX {
+        if self.waiting.load(Ordering::Relaxed) >= self.waiting_max {
             return Err(Refusal::throttled(RETRY_AFTER_MS));
         }
         let _waiting = Waiting::begin(&self.waiting);
-        match tokio::time::timeout(WAIT_MAX, permits.acquire()).await {
-            Ok(Ok(permit)) => Ok(permit),
-            Ok(Err(_)) | Err(_) => Err(Refusal::throttled(RETRY_AFTER_MS)),
-        }
+        let turn = tokio::time::timeout(WAIT_MAX, turns.take(connection)).await;
+        turn.map_err(|_| Refusal::throttled(RETRY_AFTER_MS))
     }
+}
+
+/// How a first slice ended.
+enum SliceEnd<T> {
+    /// The read has ended, with this outcome.
+    Finished(Result<T, Refusal>),
+    /// Its time was over before the read ended.
+    TimeOver,
+    /// The next document is too large for the thread.
+    LargeDocument,
 }
 
 /// The state of queries is a part of the server's memory.
@@ -202,6 +252,28 @@ impl PageMemory for MemoryBudget {
 
     fn give_back(&self, bytes: usize) {
         MemoryBudget::give_back(self, bytes);
+    }
+}
+
+/// The memory that rows take between the pages of a query, by the size of their text. It is given back
+/// on drop.
+pub(crate) struct HeldRows {
+    memory: Arc<MemoryBudget>,
+    bytes: usize,
+}
+
+impl HeldRows {
+    /// Adds rows. They are refused with 429 if there is too little memory for them.
+    pub(crate) fn add(&mut self, text_bytes: usize) -> Result<(), Refusal> {
+        PageMemory::take(&*self.memory, text_bytes)?;
+        self.bytes += text_bytes;
+        Ok(())
+    }
+}
+
+impl Drop for HeldRows {
+    fn drop(&mut self) {
+        self.memory.give_back(self.bytes);
     }
 }
 
@@ -233,9 +305,9 @@ struct Turn<'a> {
     core: RefCell<Option<Core<'a>>>,
 }
 
-/// The permit of a read. It is given back when the read ends.
+/// The turn of a read. It is given back when the read ends.
 enum TurnKind<'a> {
-    Short(#[allow(dead_code, reason = "held for its drop")] SemaphorePermit<'a>),
+    Short(#[allow(dead_code, reason = "held for its drop")] FairTurn),
     /// The read has given its turn back and waits for a long one.
     None,
     Long(#[allow(dead_code, reason = "held for its drop")] LongTurn<'a>),
@@ -243,15 +315,14 @@ enum TurnKind<'a> {
 
 impl<'a> Turn<'a> {
     /// Begins a turn when a processor is free.
-    fn begin(reads: &'a LongReads, permit: SemaphorePermit<'a>) -> Self {
-        let core = reads.cores.wait();
-        Turn {
+    fn begin(reads: &'a LongReads, turn: FairTurn) -> Result<Self, Refusal> {
+        Ok(Turn {
             reads,
+            core: RefCell::new(Some(reads.wait_for_core()?)),
             slice_began_at: Cell::new(Instant::now()),
             time: Cell::default(),
-            kind: RefCell::new(TurnKind::Short(permit)),
-            core: RefCell::new(Some(core)),
-        }
+            kind: RefCell::new(TurnKind::Short(turn)),
+        })
     }
 
     /// What a read does before its next document.
@@ -280,9 +351,13 @@ impl<'a> Turn<'a> {
                 *core = None;
                 let turn = self.reads.long_turns.wait().ok_or_else(|| Refusal::throttled(RETRY_AFTER_MS))?;
                 *kind = TurnKind::Long(turn);
-                *core = Some(self.reads.cores.wait());
+                *core = Some(self.reads.wait_for_core()?);
             }
-            PageEnd::Cheap | PageEnd::Costly => core.iter().for_each(|core| core.pass(slice)),
+            PageEnd::Cheap | PageEnd::Costly => {
+                if !core.iter().all(|core| core.pass(slice)) {
+                    return Err(Refusal::throttled(RETRY_AFTER_MS));
+                }
+            }
         }
         Ok(Checked::GoOn)
     }
@@ -292,8 +367,14 @@ impl<'a> Turn<'a> {
 mod tests {
     use super::*;
 
-    const LITTLE: ReadKind = ReadKind { work: WorkPerDocument::Little, is_of_one_partition: true };
-    const UNKNOWN: ReadKind = ReadKind { work: WorkPerDocument::Unknown, is_of_one_partition: true };
+    const LITTLE: ReadKind =
+        ReadKind { work: WorkPerDocument::Little, is_of_one_partition: true, connection: None };
+    const UNKNOWN: ReadKind = ReadKind { work: WorkPerDocument::Unknown, ..LITTLE };
+
+    /// Takes all turns that are free.
+    fn take_all(turns: &Arc<FairTurns>) -> Vec<FairTurn> {
+        std::iter::from_fn(|| turns.try_take()).collect()
+    }
 
     #[tokio::test]
     async fn a_read_is_refused_while_the_memory_is_full() {
@@ -325,6 +406,18 @@ mod tests {
         assert!(!memory.is_under_pressure());
     }
 
+    /// Story of a bug: the rows that a hybrid search fuses did not count.
+    #[test]
+    fn rows_that_are_held_between_pages_are_a_part_of_the_memory() {
+        let memory = MemoryBudget::new(100);
+        let mut held = LongReads::new(Arc::clone(&memory)).hold_rows();
+        assert_eq!((held.add(30), memory.used_bytes()), (Ok(()), 30));
+        assert_eq!(held.add(30).unwrap_err().status, 429);
+        assert_eq!((held.add(20), memory.used_bytes()), (Ok(()), 50));
+        drop(held);
+        assert_eq!(memory.used_bytes(), 0);
+    }
+
     /// A read that is too long for its first slice.
     fn read_for_long(limits: PageLimits<'_>) -> Result<(), Refusal> {
         let began_at = Instant::now();
@@ -341,8 +434,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_long_read_whose_turn_does_not_come_is_refused() {
         let reads = LongReads::new(MemoryBudget::new(100));
-        let turns = reads.turns.available_permits();
-        let all = reads.turns.acquire_many(turns as u32).await.unwrap();
+        let all = take_all(&reads.turns);
         assert_eq!(run_long(&reads).await.unwrap_err().status, 429);
         drop(all);
         run_long(&reads).await.unwrap();
@@ -351,10 +443,42 @@ mod tests {
     #[tokio::test]
     async fn a_short_read_needs_no_turn() {
         let reads = LongReads::new(MemoryBudget::new(100));
-        let turns = reads.turns.available_permits();
-        let _all = reads.turns.acquire_many(turns as u32).await.unwrap();
+        let _all = take_all(&reads.turns);
         reads.run(LITTLE, |_| Ok(())).await.unwrap();
         reads.run(UNKNOWN, |_| Ok(())).await.unwrap();
+    }
+
+    /// Story of a bug: a comparison of two large arrays ran for a second on an async worker, together
+    /// with all other requests of the worker.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_large_document_is_not_evaluated_on_an_async_worker() {
+        let reads = Arc::new(LongReads::new(MemoryBudget::new(100)));
+        for (bytes, runs) in [(INLINE_DOCUMENT_BYTES_MAX, 1), (INLINE_DOCUMENT_BYTES_MAX + 1, 2)] {
+            let begun = Arc::new(AtomicUsize::new(0));
+            let read = {
+                let begun = Arc::clone(&begun);
+                move |limits: PageLimits<'_>| {
+                    begun.fetch_add(1, Ordering::SeqCst);
+                    (limits.on_document)(bytes)
+                }
+            };
+            let blocked = take_all(&reads.first_slices);
+            let running = tokio::spawn({
+                let reads = Arc::clone(&reads);
+                async move { reads.run(LITTLE, read).await }
+            });
+            if runs > 1 {
+                // The read waits for a blocking thread.
+                while reads.waiting.load(Ordering::SeqCst) == 0 {
+                    assert!(!running.is_finished());
+                    tokio::task::yield_now().await;
+                }
+                assert_eq!(begun.load(Ordering::SeqCst), 1);
+                drop(blocked);
+            }
+            running.await.unwrap().unwrap();
+            assert_eq!(begun.load(Ordering::SeqCst), runs, "{bytes} bytes");
+        }
     }
 
     /// Slow clients otherwise get many small pages at once, and leave little time for others.
@@ -362,8 +486,7 @@ mod tests {
     async fn a_read_of_many_partitions_needs_a_turn_while_much_memory_is_used() {
         let memory = MemoryBudget::new(100);
         let reads = LongReads::new(Arc::clone(&memory));
-        let turns = reads.turns.available_permits();
-        let _all = reads.turns.acquire_many(turns as u32).await.unwrap();
+        let _all = take_all(&reads.turns);
         let wide = ReadKind { is_of_one_partition: false, ..LITTLE };
         reads.run(wide, |_| Ok(())).await.unwrap();
         let mut share = memory.new_share();
@@ -375,9 +498,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn no_more_reads_wait_than_there_is_room_for() {
         let reads = LongReads::new(MemoryBudget::new(100));
-        let turns = reads.turns.available_permits();
-        let all = reads.turns.acquire_many(turns as u32).await.unwrap();
-        reads.waiting.store(WAITING_MAX, Ordering::Relaxed);
+        let all = take_all(&reads.turns);
+        reads.waiting.store(reads.waiting_max, Ordering::Relaxed);
         assert_eq!(run_long(&reads).await.unwrap_err().status, 429);
         drop(all);
         run_long(&reads).await.unwrap();
@@ -386,8 +508,7 @@ mod tests {
     #[tokio::test]
     async fn a_read_whose_client_leaves_waits_no_longer() {
         let reads = Arc::new(LongReads::new(MemoryBudget::new(100)));
-        let turns = reads.turns.available_permits();
-        let _all = reads.turns.acquire_many(turns as u32).await.unwrap();
+        let _all = take_all(&reads.turns);
         let waiting = tokio::spawn({
             let reads = Arc::clone(&reads);
             async move { run_long(&reads).await }
@@ -422,14 +543,14 @@ mod tests {
     /// Returns what became of the first reads, which end when the other read has run.
     async fn read_among(end: PageEnd) -> Vec<Result<Checked, Refusal>> {
         let reads = Arc::new(LongReads::new(MemoryBudget::new(100)));
-        let turns = reads.turns.available_permits();
+        let turns = reads.turns.free();
         let has_run = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let long = (0..turns).map(|_| {
             let (reads, has_run) = (Arc::clone(&reads), Arc::clone(&has_run));
             tokio::spawn(async move { read_until(&reads, end, || has_run.load(Ordering::SeqCst)).await })
         });
         let long: Vec<_> = long.collect();
-        while reads.turns.available_permits() > 0 {
+        while reads.turns.free() > 0 {
             tokio::task::yield_now().await;
         }
         run_long(&reads).await.unwrap();
@@ -438,7 +559,7 @@ mod tests {
         for read in long {
             outcomes.push(read.await.unwrap());
         }
-        assert_eq!(reads.turns.available_permits(), turns, "every turn is given back");
+        assert_eq!(reads.turns.free(), turns, "every turn is given back");
         assert_eq!(reads.waiting.load(Ordering::SeqCst), 0);
         outcomes
     }

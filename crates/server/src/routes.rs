@@ -40,7 +40,7 @@ use crate::auth::{Access, Authenticator};
 use crate::call::Call;
 use crate::counters::{Counters, Partition, RangeName};
 use crate::faults::{Fault, FaultRules};
-use crate::long_reads::LongReads;
+use crate::long_reads::{Connection, LongReads};
 use crate::net::{Hangup, Scheme};
 use crate::operation::{Operation, operation_of};
 use crate::options::TransactionOptions;
@@ -116,6 +116,7 @@ impl RegionService {
         &self,
         request: Request<Bytes>,
         scheme: Scheme,
+        connection: Connection,
     ) -> Result<Response<Bytes>, Hangup> {
         let activity_id = self.account.activity_ids.next();
         let (parts, body) = request.into_parts();
@@ -132,7 +133,7 @@ impl RegionService {
             Ok(accepted) => accepted,
             Err(refusal) => return Ok(self.refuse(&refusal, &activity_id)),
         };
-        let call = Call { method: parts.method, path, resource, headers, body, scheme };
+        let call = Call { method: parts.method, path, resource, headers, body, scheme, connection };
         if let Err(refusal) = self.check_access(&call, &access) {
             return Ok(self.refuse_call(&call, &refusal, &activity_id));
         }
@@ -155,6 +156,7 @@ impl RegionService {
             headers: head.headers.clone(),
             body: Bytes::new(),
             scheme,
+            connection: None,
         };
         permissions::check_head(self, &call, &permission).err()
     }

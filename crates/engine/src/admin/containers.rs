@@ -6,7 +6,7 @@ use perihelion_model::etag;
 use perihelion_model::partition_key::EffectiveRange;
 use perihelion_model::resource_id::ContainerRid;
 
-use super::indexes::add_declared_indexes;
+use super::indexes::{add_declared_indexes, check_declared_indexes, retire_undeclared_indexes};
 use super::offers::{
     ChosenThroughput, THROUGHPUT_DEFAULT, add_offer, check_throughput, drop_offer, partitions_of_new,
 };
@@ -96,6 +96,7 @@ pub(crate) fn replace_container(
     check_etag(&old, if_match)?;
     check_search_policies(&parsed.definition)?;
     check_replacement(&old, &parsed)?;
+    check_declared_indexes(&old, &parsed.definition)?;
     if parsed.default_ttl != old.default_ttl {
         // Reads use the new TTL at once; maintenance updates the expiry list.
         transaction.put(keys::pending_expiry_update(old.number()), Vec::new());
@@ -112,6 +113,7 @@ pub(crate) fn replace_container(
         container.etag = revision.etag.clone();
         container.timestamp = revision.timestamp;
         add_declared_indexes(container, false);
+        retire_undeclared_indexes(container, revision.timestamp);
     }))
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::containers::drop_container;
-use super::indexes::add_declared_indexes;
+use super::indexes::{add_declared_indexes, retire_undeclared_indexes};
 use super::put_container;
 use crate::catalog::{AccountCounters, Catalog, Container};
 use crate::keys::{self, OwnedKeyRange, RangeId};
@@ -136,6 +136,7 @@ fn change_container(
         ..theirs.clone()
     };
     add_declared_indexes(&mut container, false);
+    retire_undeclared_indexes(&mut container, transaction.now);
     put_container(transaction, catalog, container);
     Ok(())
 }

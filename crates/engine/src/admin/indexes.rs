@@ -1,14 +1,17 @@
 //! Registering, retiring and removing the indexes of a container.
 //!
 //! The composite indexes of the policy exist always. Besides them a container has at most
-//! [`REQUESTED_MAX`] indexes that queries asked for. When another one is needed, the one that was
-//! not used for the longest time is retired: queries use it no longer, but writes still maintain it,
-//! because a query may have chosen it from an older snapshot of the catalog. After
-//! [`RETIRED_SECONDS`] it is removed, and maintenance removes its entries.
+//! [`REQUESTED_MAX`] indexes that queries asked for, or that the policy declared before. When another
+//! one is needed, the one that was not used for the longest time is retired: queries use it no longer,
+//! but writes still maintain it, because a query may have chosen it from an older snapshot of the
+//! catalog. After [`RETIRED_SECONDS`] it is removed, and maintenance removes its entries.
+//!
+//! The id of an index is never used again, because a query with an old snapshot would take the entries
+//! of one index for those of another.
 
 use std::sync::Arc;
 
-use perihelion_model::json::Value;
+use perihelion_model::json::{Object, Value};
 
 use super::update_container;
 use crate::catalog::Container;
@@ -23,6 +26,9 @@ const REQUESTED_MAX: usize = 32;
 const UNUSED_SECONDS_MIN: u64 = 600;
 /// How long a retired index is still maintained: longer than a query waits for its turn and runs.
 const RETIRED_SECONDS: u64 = 300;
+/// The most indexes of a container, with those that are retired. A policy declares up to 200, so it
+/// can be changed completely a few times within [`RETIRED_SECONDS`].
+const INDEXES_MAX: usize = 1000;
 
 /// Registers an index that is still to be filled. Returns its id, or `None` when the index
 /// exists already, or when the container has [`REQUESTED_MAX`] indexes that are all in use.
@@ -42,12 +48,12 @@ pub(crate) fn add_index(
     let retired = match requested.len() < REQUESTED_MAX {
         true => None,
         false => match requested.into_iter().min_by_key(|index| index.last_use.seconds()) {
-            Some(index) if is_older(index, now, UNUSED_SECONDS_MIN) => Some(index),
+            Some(index) if index.is_ready && is_older(index, now, UNUSED_SECONDS_MIN) => Some(index),
             _ => return Ok(None),
         },
     };
     let id = container.index_next;
-    if id == u16::MAX {
+    if id == u16::MAX || container.indexes.len() >= INDEXES_MAX {
         return Ok(None);
     }
     let container = match retired {
@@ -66,9 +72,9 @@ fn requested_indexes(container: &Container) -> Vec<&IndexDefinition> {
     container.indexes.iter().filter(is_requested).collect()
 }
 
-/// Whether an index can be replaced or removed: it is complete, and was not used for this long.
+/// Whether an index was not used for this long.
 fn is_older(index: &IndexDefinition, now: u64, seconds: u64) -> bool {
-    index.is_ready && now.saturating_sub(index.last_use.seconds()) >= seconds
+    now.saturating_sub(index.last_use.seconds()) >= seconds
 }
 
 fn set_retired(
@@ -91,6 +97,7 @@ pub(crate) fn has_removable_indexes(container: &Container, now: u64) -> bool {
     container.indexes.iter().any(|index| is_removable(index, now))
 }
 
+/// An index that was retired before it was complete is not filled any more, and can be removed too.
 fn is_removable(index: &IndexDefinition, now: u64) -> bool {
     index.is_retired && is_older(index, now, RETIRED_SECONDS)
 }
@@ -149,13 +156,54 @@ pub(super) fn add_declared_indexes(container: &mut Container, is_ready: bool) {
     }
 }
 
-fn declared_indexes(container: &Container) -> Vec<IndexShape> {
-    let policy = container.definition.get("indexingPolicy").unwrap_or(&Value::Null);
-    index::declared(policy)
+/// Retires the indexes that a former policy declared, as far as the container has more than
+/// [`REQUESTED_MAX`] indexes besides those of its policy. Those that were not used for the longest time
+/// are retired first.
+pub(super) fn retire_undeclared_indexes(container: &mut Container, now: u64) {
+    let mut requested = requested_indexes(container);
+    requested.sort_by_key(|index| index.last_use.seconds());
+    let retired: Vec<u16> = requested.iter().rev().skip(REQUESTED_MAX).map(|index| index.id).collect();
+    for index in container.indexes.iter_mut().filter(|index| retired.contains(&index.id)) {
+        index.is_retired = true;
+        index.last_use.note(now);
+    }
 }
 
-/// Adds an index under the next id.
-fn push_index(container: &mut Container, shape: IndexShape, is_ready: bool) {
-    container.indexes.push(IndexDefinition::new(container.index_next, shape, is_ready));
-    container.index_next = container.index_next.saturating_add(1);
+/// Refuses a definition whose composite indexes the container has no room or no ids for.
+pub(super) fn check_declared_indexes(container: &Container, definition: &Object) -> Result<(), Refusal> {
+    let declared = declared_in(definition);
+    let added = declared.iter().filter(|shape| container.index(shape).is_none()).count();
+    let ids_left = usize::from(u16::MAX - container.index_next);
+    if added > ids_left {
+        return Err(Refusal::bad_request(format!(
+            "The indexing policy of the container '{}' declares {added} new indexes, and {ids_left} can still be added in the life of the container. Create a new container.",
+            container.name
+        )));
+    }
+    if added > 0 && container.indexes.len() + added > INDEXES_MAX {
+        return Err(Refusal::bad_request(format!(
+            "The indexing policy of the container '{}' has changed too often: dropped indexes are still being removed. Try again in {} minutes.",
+            container.name,
+            RETIRED_SECONDS / 60
+        )));
+    }
+    Ok(())
 }
+
+fn declared_indexes(container: &Container) -> Vec<IndexShape> {
+    declared_in(&container.definition)
+}
+
+fn declared_in(definition: &Object) -> Vec<IndexShape> {
+    index::declared(definition.get("indexingPolicy").unwrap_or(&Value::Null))
+}
+
+/// Adds an index under the next id. Without an id nothing is added, and queries scan.
+fn push_index(container: &mut Container, shape: IndexShape, is_ready: bool) {
+    let Some(next) = container.index_next.checked_add(1) else { return };
+    container.indexes.push(IndexDefinition::new(container.index_next, shape, is_ready));
+    container.index_next = next;
+}
+
+#[cfg(test)]
+mod tests;

@@ -16,11 +16,12 @@ use crate::keys::{self, ContainerNumber, LogicalPartition, OwnedKeyRange};
 use crate::refusal::Refusal;
 use crate::writer::StoreHandle;
 
-/// Fills the indexes that were registered but not finished.
+/// Fills the indexes that were registered but not finished. Those that were retired meanwhile will be
+/// removed.
 pub(super) async fn finish_indexes(store: &StoreHandle) -> Result<(), Refusal> {
     let catalog = store.catalog();
     for container in catalog.containers() {
-        for index in container.indexes.iter().filter(|index| !index.is_ready) {
+        for index in container.indexes.iter().filter(|index| !index.is_ready && !index.is_retired) {
             fill_index(store, container.number(), index.id).await?;
         }
     }

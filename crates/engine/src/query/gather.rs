@@ -123,7 +123,6 @@ impl Context<'_> {
         let mut has_ended = false;
         for range in &sources::scan_ranges(self.container, &self.request.scope) {
             self.scan(range).visit_by_rid(self.plan.index.as_ref(), 0, &mut |_, document| {
-                self.pace.check_gathering()?;
                 let flow = consume(document)?;
                 has_ended = flow.is_break();
                 Ok(flow)

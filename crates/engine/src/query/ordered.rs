@@ -15,6 +15,7 @@
 use std::ops::ControlFlow;
 
 use perihelion_model::json::Value;
+use perihelion_model::resource_id::DOCUMENT_COUNTER_MAX;
 use perihelion_query::{Direction, EvaluationError, RowPlace};
 
 use super::continuation::{Continuation, NextRow, RowCursor, hash_of};
@@ -43,7 +44,7 @@ pub(super) fn merge(context: &Context<'_>, mut continuation: Continuation) -> Re
     let mut page = Page::new(context, continuation);
     if context.request.program.order().iter().any(|key| key.path.is_none()) {
         // The next pages have to sort by the same values.
-        page.state.ticks = u64::try_from(context.request.program.now().unix_ticks()).ok();
+        page.state.ticks = context.ticks();
     }
     let is_paused_in = |range: &ScanRange<'_>| {
         pause.as_ref().is_some_and(|pause| is_or_descends_from(context.container, range.id, pause.range))
@@ -129,6 +130,11 @@ struct RangeScan<'a> {
 }
 
 impl Context<'_> {
+    /// The time that the date functions see, as it is in a token.
+    fn ticks(&self) -> Option<u64> {
+        u64::try_from(self.request.program.now().unix_ticks()).ok()
+    }
+
     /// Whether the first order key is descending.
     fn is_reversed(&self) -> bool {
         self.plan.is_descending.first().copied().unwrap_or(false)
@@ -148,7 +154,9 @@ impl Context<'_> {
 
     /// The cursor of the row with a sort key.
     fn cursor(&self, range: RangeId, key: SortKey) -> RowCursor {
-        let (rid, row) = (self.rid_order(key.rid), key.row);
+        // In a descending order, a shortened key would have the largest number as its `_rid` counter.
+        // A token cannot have that; any counter that no row exceeds will do.
+        let (rid, row) = (self.rid_order(key.rid).min(DOCUMENT_COUNTER_MAX), key.row);
         RowCursor { range, rid, row, order: Some(key.order), position: None, next: None }
     }
 
@@ -236,15 +244,16 @@ impl Context<'_> {
     /// The pause at which this page goes on, if it can. Adds the smallest rows of the pages
     /// before to `smallest`, except those that have changed. Returns also the key up to which these
     /// are all rows that were read before the pause; `None` if no row was read. Everything is read
-    /// again if only one of this page and the page before uses an index that gives the order, or if
-    /// rows were read but no such key is known.
+    /// again if only one of this page and the page before uses an index that gives the order, if
+    /// rows were read but no such key is known, or if the order keys are of another time.
     fn take_pause(
         &self,
         continuation: &mut Continuation,
         smallest: &mut SmallestRows,
     ) -> Result<(Option<Pause>, Option<SortKey>), Refusal> {
         let has_ordering_index = self.plan.index.as_ref().is_some_and(|used| used.gives_order);
-        let pause = continuation.pause.take();
+        let has_same_time = continuation.ticks.is_none_or(|ticks| Some(ticks) == self.ticks());
+        let pause = continuation.pause.take().filter(|_| has_same_time);
         let Some(pause) = pause.filter(|pause| pause.index_key.is_some() == has_ordering_index) else {
             return Ok((None, None));
         };
@@ -282,8 +291,10 @@ impl Context<'_> {
             best.push(BestRow { rid: self.rid_order(key.rid), place, hash: hash_of(&key.order) });
             last = Some(key);
         }
-        // If no row is left over, every row in memory up to `sure_up_to` is among them.
-        let is_whole = rows.next().is_none() && !smallest.is_full;
+        // If no row is left over, every row in memory up to `sure_up_to` is among them. Rows that did
+        // not fit into memory are after the last one there.
+        let reaches_sure = !smallest.is_full || smallest.last().is_some_and(|last| !is_sure(last));
+        let is_whole = rows.next().is_none() && reaches_sure;
         (best, sure_up_to.filter(|_| is_whole).or(last).cloned())
     }
 
@@ -301,9 +312,6 @@ impl Context<'_> {
         let mut held = self.pace.held_memory();
         let mut consume = |rid: u64, document: StoredDocument| {
             documents += 1;
-            if self.request.program.sorts_by_score() {
-                self.pace.check_gathering()?;
-            }
             let start = from.pause.filter(|pause| pause.rid == rid).map(|pause| pause.place.clone());
             let read = self.add_rows((range.id, rid), &document, start, from.after, smallest)?;
             held.set_text_bytes(smallest.bytes)?;

@@ -62,7 +62,12 @@ impl SmallestRows {
     /// The largest key, if no row after it is needed.
     pub(super) fn end(&self) -> Option<&SortKey> {
         let is_full = self.is_full || self.rows.len() >= self.rows_max;
-        self.rows.last_key_value().map(|(last, _)| last).filter(|_| is_full)
+        self.last().filter(|_| is_full)
+    }
+
+    /// The largest key in memory.
+    pub(super) fn last(&self) -> Option<&SortKey> {
+        self.rows.last_key_value().map(|(last, _)| last)
     }
 
     /// Adds a row that is not after the end. A row may come twice, if a scan goes on a little

@@ -75,7 +75,8 @@ pub(super) struct Scan<'a> {
     pub(super) container: &'a Container,
     pub(super) range: &'a ScanRange<'a>,
     pub(super) pace: &'a Pace<'a>,
-    /// How the scan ends when the time of the page is over; `None` for a scan that must not end.
+    /// How the scan ends when the time of the page is over; `None` for a scan that must not end. Such
+    /// a scan is refused when it takes too long.
     pub(super) page_end: Option<PageEnd>,
     pub(super) now: u64,
 }
@@ -169,8 +170,12 @@ impl Scan<'_> {
     /// Counts an entry that is about to be visited. Whether the scan ends before it: the time of
     /// the page is over, or the page is refused. A refusal is stored in `outcome`.
     fn ends_before_entry(&self, outcome: &mut Result<(), Refusal>) -> bool {
-        let Some(end) = self.page_end else { return false };
-        self.pace.ends_before_entry(end).unwrap_or_else(|refusal| {
+        // Entries outside of the scope count too. A scan of few keys may read past many of them.
+        let ends = match self.page_end {
+            Some(end) => self.pace.ends_before_entry(end),
+            None => self.pace.check_gathering().map(|()| false),
+        };
+        ends.unwrap_or_else(|refusal| {
             *outcome = Err(refusal);
             true
         })
@@ -204,16 +209,12 @@ impl Scan<'_> {
                 end = ScanEnd::Paused(rid);
                 return ControlFlow::Break(());
             }
-            match StoredDocument::decode(&bytes::Bytes::copy_from_slice(record)) {
-                Some(document) if self.is_in_scope(&document) => {
-                    let flow = keep_refusal(consume(rid, document), &mut outcome);
-                    if flow.is_break() {
-                        end = ScanEnd::Stopped;
-                    }
-                    flow
-                }
-                _ => ControlFlow::Continue(()),
+            let document = StoredDocument::decode(&bytes::Bytes::copy_from_slice(record));
+            let flow = self.pass_on(rid, document, consume, &mut outcome);
+            if flow.is_break() {
+                end = ScanEnd::Stopped;
             }
+            flow
         })?;
         outcome.map(|()| end)
     }
@@ -293,10 +294,11 @@ impl Scan<'_> {
             }
             ScanFilter::Prefix(..) | ScanFilter::Keys(_) => true,
         };
+        let mut outcome = Ok(());
         if is_member {
-            self.visit_all(vec![rid], &mut self.with_levels(consume))?;
+            let _flow = self.visit(rid, &mut self.with_levels(consume), &mut outcome);
         }
-        Ok(())
+        outcome
     }
 
     /// Visits the documents with these `_rid` counters, in this order.
@@ -340,14 +342,27 @@ impl Scan<'_> {
     ) -> ControlFlow<()> {
         let key = keys::document(self.container.number(), self.range.segment, rid);
         match self.view.get(&key) {
-            Ok(record) => match record.as_ref().and_then(StoredDocument::decode) {
-                Some(document) if self.is_in_scope(&document) => {
-                    keep_refusal(consume(rid, document), outcome)
-                }
-                _ => ControlFlow::Continue(()),
-            },
+            Ok(record) => {
+                self.pass_on(rid, record.as_ref().and_then(StoredDocument::decode), consume, outcome)
+            }
             Err(error) => keep_refusal(Err(error.into()), outcome),
         }
+    }
+
+    /// Passes a document to `consume` if it belongs to this part of the scope. A refusal is stored in
+    /// `outcome` and ends the scan.
+    fn pass_on(
+        &self,
+        rid: u64,
+        document: Option<StoredDocument>,
+        consume: &mut Consumer<'_>,
+        outcome: &mut Result<(), Refusal>,
+    ) -> ControlFlow<()> {
+        let Some(document) = document.filter(|document| self.is_in_scope(document)) else {
+            return ControlFlow::Continue(());
+        };
+        let checked = self.pace.check_document(document.text.len());
+        keep_refusal(checked.and_then(|()| consume(rid, document)), outcome)
     }
 
     /// Whether a document belongs to this part of the scope and is not expired.

@@ -218,6 +218,64 @@ async fn a_paused_order_by_goes_on_when_its_smallest_row_is_deleted() {
     assert_eq!(found, (1..20).collect::<Vec<i64>>());
 }
 
+/// Reads the rest of a query, from a token on, and returns the numbers `v` of its rows.
+fn read_on(engine: &Engine, text: &str, rows_max: usize, mut token: Option<String>) -> Vec<i64> {
+    let mut found = Vec::new();
+    for _ in 0..1000 {
+        let Some(next) = token else { return found };
+        let page = page(engine, text, rows_max, Some(next)).unwrap();
+        let Value::Array(rows) = parse_str(&format!("[{}]", page.rows_text)).unwrap() else { panic!() };
+        found.extend(values(&rows, "v"));
+        token = page.continuation;
+    }
+    panic!("{text} does not end");
+}
+
+async fn delete(engine: &Engine, container: &Arc<Container>, n: usize) {
+    let operation = ItemOperation::Delete { id: n.to_string() };
+    engine.write_item(container, key(n), operation, Precondition::default()).await.unwrap();
+}
+
+/// Story of a bug: a client deleted all rows that a token named. The next page was paused too, and its
+/// token said that no row had been read before. So all rows before the second pause were lost.
+#[tokio::test]
+async fn a_paused_order_by_loses_no_row_when_all_rows_of_its_token_are_deleted() {
+    let (engine, container) = slow_engine(1).await;
+    for n in 0..40 {
+        let text = format!(r#"{{"id":"{n}","pk":"k{}","v":{n}}}"#, n % 7);
+        let body = NewBody::new(support::object(&text), &container).unwrap();
+        let operation = ItemOperation::Create { body };
+        engine.write_item(&container, key(n), operation, Precondition::default()).await.unwrap();
+    }
+    let text = "SELECT c.v FROM c ORDER BY c.v";
+    let first = page(&engine, text, 1, None).unwrap();
+    assert_eq!((first.rows, first.continuation.is_some()), (0, true));
+    assert!(first.work.documents > 2, "the first page reads more rows than those that are deleted");
+    // A page of one row keeps two of them.
+    delete(&engine, &container, 0).await;
+    delete(&engine, &container, 1).await;
+    assert_eq!(read_on(&engine, text, 1, first.continuation), (2..40).collect::<Vec<i64>>());
+}
+
+/// Story of a bug: the key up to which a paused page had read is shortened in the token. In a descending
+/// order it then had no valid `_rid`, and the next page refused the token.
+#[tokio::test]
+async fn a_paused_order_by_descending_goes_on_when_its_rows_with_long_keys_are_deleted() {
+    let (engine, container) = slow_engine(1).await;
+    fill(&engine, &container, 20).await;
+    let text = "SELECT c.v FROM c ORDER BY c.long DESC";
+    let first = page(&engine, text, 100, None).unwrap();
+    let read = first.work.documents as usize;
+    assert!(first.rows == 0 && first.continuation.is_some() && (1..20).contains(&read));
+    for n in 0..read {
+        delete(&engine, &container, n).await;
+    }
+    let mut expected: Vec<i64> = (read..20).map(|n| (n * 37 % 20) as i64).collect();
+    expected.sort_unstable();
+    expected.reverse();
+    assert_eq!(read_on(&engine, text, 100, first.continuation), expected);
+}
+
 /// Story of a bug: whenever one of the first rows changed, the query started over.
 #[tokio::test]
 async fn a_paused_order_by_ends_while_its_smallest_rows_change() {
@@ -282,6 +340,37 @@ async fn a_paused_order_by_the_current_time_ends() {
     assert_eq!((found, token), ((0..12).collect(), None));
 }
 
+/// Story of a bug: the clock was set back between two pages. The second page sorted by other keys, did
+/// not recognize the rows of its token, and did not return them.
+#[tokio::test]
+async fn a_paused_order_by_the_current_time_reads_again_at_another_time() {
+    let (engine, container) = slow_engine(1).await;
+    fill(&engine, &container, 12).await;
+    let text = "SELECT c.v FROM c JOIN (SELECT VALUE c.v + GetCurrentTimestamp()) AS t ORDER BY t";
+    let query = perihelion_query::parse(text).unwrap();
+    let (mut token, mut found, mut pages): (Option<String>, _, _) = (None, Vec::new(), 0);
+    // The second page and all later ones run an hour before the first one.
+    while pages == 0 || token.is_some() {
+        let now = Now::from_unix_milliseconds(1_700_000_000_000 - if pages == 0 { 0 } else { 3_600_000 });
+        let request = QueryRequest {
+            program: perihelion_query::compile(&query, &Parameters::none(), now).unwrap(),
+            scope: QueryScope::All,
+            rows_max: 100,
+            continuation: token,
+            resume: None,
+            paging: Paging::Whole,
+        };
+        let page = engine.query(&container, &request, &[]).unwrap();
+        let Value::Array(rows) = parse_str(&format!("[{}]", page.rows_text)).unwrap() else { panic!() };
+        found.extend(values(&rows, "v"));
+        token = page.continuation;
+        assert!(pages > 0 || (found.is_empty() && token.is_some()), "the first page is paused");
+        pages += 1;
+        assert!(pages < 200);
+    }
+    assert_eq!(found, (0..12).collect::<Vec<i64>>());
+}
+
 /// Story of a bug: only the first part of the rows of a document was searched for the row at which a
 /// page continues, and rows came again.
 #[tokio::test]
@@ -340,6 +429,37 @@ async fn a_read_of_many_index_entries_lets_other_reads_run() {
     assert_eq!((page.rows, page.used_index), (1, true));
     // Two documents are read for a page of one row.
     assert_eq!(checks.load(Ordering::Relaxed), 2 + 3000 / 1024);
+}
+
+/// Story of a bug: an aggregate over few effective keys read all documents of its physical partition
+/// without a check, because those outside of the keys did not count.
+#[tokio::test]
+async fn an_aggregate_without_documents_in_its_keys_lets_other_reads_run() {
+    let engine = support::engine(EngineOptions::default()).await;
+    let container = support::container(&engine, "c").await;
+    support::fill(&engine, &container, 2000, 1).await;
+    let query = perihelion_query::parse("SELECT VALUE COUNT(1) FROM c").unwrap();
+    let now = Now::from_unix_milliseconds(1_700_000_000_000);
+    let used = container.partition_key.effective_range(&key(0));
+    let parts = EffectiveRange::whole().split_evenly(64, container.partition_key.version);
+    let keys = parts.into_iter().find(|keys| !keys.overlaps(&used)).unwrap();
+    let request = QueryRequest {
+        program: perihelion_query::compile(&query, &Parameters::none(), now).unwrap(),
+        scope: QueryScope::Ranges(vec![(container.ranges[0].id, keys)]),
+        rows_max: 1,
+        continuation: None,
+        resume: None,
+        paging: Paging::Whole,
+    };
+    let checks = AtomicU64::new(0);
+    let checkpoint = |_| {
+        checks.fetch_add(1, Ordering::Relaxed);
+        Ok(Checked::GoOn)
+    };
+    let limits = PageLimits { checkpoint: &checkpoint, ..PageLimits::default() };
+    let page = engine.query_within(&container, &request, &[], limits).unwrap();
+    assert_eq!(page.rows_text, "0");
+    assert_eq!(checks.load(Ordering::Relaxed), 2000);
 }
 
 #[tokio::test]

@@ -4,9 +4,11 @@
 //! the operating system divides the processors evenly among all threads. So the number of long
 //! reads that run decides how much is left for the short requests. While short requests arrive,
 //! long reads use at most half of the processors, and rest after each slice for as long as it took.
-//! Otherwise they use all processors. Long reads that have to share take turns of [`SLICE`] each, in
-//! the order of their arrival.
+//! Otherwise they use all processors. Reads that have to share take turns of [`SLICE`] each. First
+//! slices go before long reads, and each kind in the order of arrival. While both kinds wait, one long
+//! read runs after every [`FIRST_SLICES_PER_LONG_READ`] first slices.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -24,6 +26,14 @@ const REST_MAX: Duration = Duration::from_millis(20);
 /// for each answer sends many requests in this time.
 const SHORT_REQUEST_TIME: Duration = Duration::from_millis(10);
 
+/// How many first slices go before a long read that waits. They take half as long as a slice of a
+/// long read at most, so first slices keep more than half of the time.
+const FIRST_SLICES_PER_LONG_READ: u32 = 4;
+
+/// How long a read may wait for a processor. A few dozen reads wait at most, for a slice of each other,
+/// so a wait is this long only if reads do not stop within a document, or short requests never end.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+
 /// The processors for long reads.
 #[derive(Debug)]
 pub(super) struct Cores {
@@ -38,23 +48,73 @@ pub(super) struct Cores {
 struct Queue {
     /// How many reads run.
     running: usize,
-    /// The reads that wait, by their tickets. Each of them holds a thread. The numbers of turns and
-    /// of first slices bound their number.
-    waiting: VecDeque<u64>,
+    /// The reads that wait for their first slice, by their tickets. Each of them holds a thread. The
+    /// number of first slices bounds their number.
+    first: VecDeque<u64>,
+    /// The long reads that wait, by their tickets. The number of turns bounds their number.
+    long: VecDeque<u64>,
+    /// How many first slices went before the long reads that wait.
+    first_slices_granted: u32,
     next_ticket: u64,
     /// When a long read last saw that a short request had arrived.
     short_request_at: Option<Instant>,
+}
+
+/// Which of the two queues a read waits in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    First,
+    Long,
+}
+
+impl Queue {
+    fn of(&mut self, kind: Kind) -> &mut VecDeque<u64> {
+        match kind {
+            Kind::First => &mut self.first,
+            Kind::Long => &mut self.long,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first.is_empty() && self.long.is_empty()
+    }
+
+    /// The ticket of the read that runs next.
+    fn next(&self) -> Option<u64> {
+        let (first, long) = (self.first.front(), self.long.front());
+        let is_turn_of_long = self.first_slices_granted >= FIRST_SLICES_PER_LONG_READ;
+        if is_turn_of_long { long.or(first) } else { first.or(long) }.copied()
+    }
+
+    /// Lets the next read run, which is of this kind.
+    fn grant(&mut self, kind: Kind) {
+        self.of(kind).pop_front();
+        self.running += 1;
+        self.first_slices_granted = match kind {
+            Kind::First if !self.long.is_empty() => self.first_slices_granted + 1,
+            Kind::First | Kind::Long => 0,
+        };
+    }
 }
 
 /// The right to run, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Core<'a> {
     cores: &'a Cores,
+    /// Whether the read runs. It does not after it has waited too long.
+    is_running: Cell<bool>,
 }
 
 impl Cores {
     pub(super) fn new(processors: usize) -> Cores {
-        let queue = Queue { running: 0, waiting: VecDeque::new(), next_ticket: 0, short_request_at: None };
+        let queue = Queue {
+            running: 0,
+            first: VecDeque::new(),
+            long: VecDeque::new(),
+            first_slices_granted: 0,
+            next_ticket: 0,
+            short_request_at: None,
+        };
         Cores {
             processors,
             has_short_request: AtomicBool::new(false),
@@ -70,33 +130,43 @@ impl Cores {
         }
     }
 
-    /// Blocks until a processor is free.
-    pub(super) fn wait(&self) -> Core<'_> {
-        self.wait_in(self.lock(), VecDeque::push_back);
-        Core { cores: self }
+    /// Blocks until a processor is free for a long read. `None` if that takes too long.
+    pub(super) fn wait(&self) -> Option<Core<'_>> {
+        self.wait_as(Kind::Long)
     }
 
-    /// Blocks until a processor is free, and goes before those that wait already. Only for reads
-    /// that run for one slice.
-    pub(super) fn wait_first(&self) -> Core<'_> {
-        self.wait_in(self.lock(), VecDeque::push_front);
-        Core { cores: self }
+    /// Blocks until a processor is free for a first slice. Only for reads that run for one slice. `None`
+    /// if that takes too long.
+    pub(super) fn wait_first(&self) -> Option<Core<'_>> {
+        self.wait_as(Kind::First)
     }
 
-    fn wait_in(&self, mut queue: MutexGuard<'_, Queue>, push: fn(&mut VecDeque<u64>, u64)) {
+    fn wait_as(&self, kind: Kind) -> Option<Core<'_>> {
+        let is_granted = self.wait_in(self.lock(), kind, WAIT_MAX);
+        is_granted.then(|| Core { cores: self, is_running: Cell::new(true) })
+    }
+
+    /// Blocks until a processor is free. Returns false if that takes too long.
+    fn wait_in(&self, mut queue: MutexGuard<'_, Queue>, kind: Kind, time_max: Duration) -> bool {
+        let until = Instant::now() + time_max;
         let ticket = queue.next_ticket;
         queue.next_ticket += 1;
-        push(&mut queue.waiting, ticket);
-        while queue.waiting.front() != Some(&ticket) || queue.running >= self.running_max(&mut queue) {
+        queue.of(kind).push_back(ticket);
+        while queue.next() != Some(ticket) || queue.running >= self.running_max(&mut queue) {
+            if Instant::now() >= until {
+                queue.of(kind).retain(|waiting| *waiting != ticket);
+                self.changed.notify_all();
+                return false;
+            }
             // The short requests may end without any change in the queue.
             let woken = self.changed.wait_timeout(queue, SHORT_REQUEST_TIME);
             queue = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
-        queue.waiting.pop_front();
-        queue.running += 1;
-        if !queue.waiting.is_empty() {
+        queue.grant(kind);
+        if !queue.is_empty() {
             self.changed.notify_all();
         }
+        true
     }
 
     /// How many long reads may run now.
@@ -120,17 +190,19 @@ impl Cores {
 
 impl Core<'_> {
     /// Ends a slice that took this long. Rests if short requests arrive. Then lets the next read run
-    /// if one waits, or if too many run. Returns when it is this read's turn again.
-    pub(super) fn pass(&self, slice: Duration) {
+    /// if one waits, or if too many run. Returns when it is this read's turn again, or false if that
+    /// takes too long. Then the read must end.
+    pub(super) fn pass(&self, slice: Duration) -> bool {
         self.rest(slice);
         let mut queue = self.cores.lock();
         let running_max = self.cores.running_max(&mut queue);
-        if queue.waiting.is_empty() && queue.running <= running_max {
-            return;
+        if queue.is_empty() && queue.running <= running_max {
+            return true;
         }
         queue.running -= 1;
         self.cores.changed.notify_all();
-        self.cores.wait_in(queue, VecDeque::push_back);
+        self.is_running.set(self.cores.wait_in(queue, Kind::Long, WAIT_MAX));
+        self.is_running.get()
     }
 
     /// Leaves the processor to short requests for as long as a slice took, if such requests arrive.
@@ -145,9 +217,12 @@ impl Core<'_> {
 
 impl Drop for Core<'_> {
     fn drop(&mut self) {
+        if !self.is_running.get() {
+            return;
+        }
         let mut queue = self.cores.lock();
         queue.running -= 1;
-        if !queue.waiting.is_empty() {
+        if !queue.is_empty() {
             self.cores.changed.notify_all();
         }
     }
@@ -164,19 +239,19 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let core = cores.wait();
+                    let core = cores.wait().unwrap();
                     for _ in 0..slices {
                         before_slice();
                         most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                         std::thread::sleep(Duration::from_millis(1));
                         running.fetch_sub(1, Ordering::SeqCst);
-                        core.pass(Duration::from_millis(1));
+                        assert!(core.pass(Duration::from_millis(1)));
                     }
                 });
             }
         });
         let queue = cores.lock();
-        assert_eq!((queue.running, queue.waiting.len()), (0, 0));
+        assert_eq!((queue.running, queue.is_empty()), (0, true));
         most.load(Ordering::SeqCst)
     }
 
@@ -195,10 +270,10 @@ mod tests {
     #[test]
     fn a_long_read_rests_after_each_slice_while_short_requests_arrive() {
         let cores = Cores::new(2);
-        let core = cores.wait();
+        let core = cores.wait().unwrap();
         let time_of = |slice: Duration| {
             let began_at = Instant::now();
-            core.pass(slice);
+            assert!(core.pass(slice));
             began_at.elapsed()
         };
         cores.note_short_request();
@@ -213,22 +288,78 @@ mod tests {
     fn a_read_that_passes_runs_after_those_that_waited() {
         let cores = Cores::new(1);
         let order = Mutex::new(Vec::new());
-        let first = cores.wait();
+        let first = cores.wait().unwrap();
         std::thread::scope(|scope| {
             for name in ["second", "third"] {
-                let waiting = cores.lock().waiting.len();
-                let (cores, order) = (&cores, &order);
-                scope.spawn(move || {
-                    let _core = cores.wait();
-                    order.lock().unwrap().push(name);
-                });
-                while cores.lock().waiting.len() == waiting {
-                    std::thread::yield_now();
-                }
+                queue_up(scope, &cores, Kind::Long, name, &order);
             }
-            first.pass(SLICE);
+            assert!(first.pass(SLICE));
             order.lock().unwrap().push("first");
         });
         assert_eq!(order.into_inner().unwrap(), ["second", "third", "first"]);
+    }
+
+    /// Starts a thread that waits for a processor and then notes its name. Returns when it waits.
+    fn queue_up<'s>(
+        scope: &'s std::thread::Scope<'s, '_>,
+        cores: &'s Cores,
+        kind: Kind,
+        name: &'static str,
+        order: &'s Mutex<Vec<&'static str>>,
+    ) {
+        let waiting = cores.lock().of(kind).len();
+        scope.spawn(move || {
+            let _core = cores.wait_as(kind).unwrap();
+            order.lock().unwrap().push(name);
+        });
+        while cores.lock().of(kind).len() == waiting {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Story of a bug: each first slice overtook those that waited already.
+    #[test]
+    fn first_slices_run_in_the_order_of_their_arrival() {
+        let (cores, order) = (Cores::new(1), Mutex::new(Vec::new()));
+        std::thread::scope(|scope| {
+            let running = cores.wait().unwrap();
+            queue_up(scope, &cores, Kind::Long, "long", &order);
+            for name in ["one", "two", "three"] {
+                queue_up(scope, &cores, Kind::First, name, &order);
+            }
+            drop(running);
+        });
+        assert_eq!(order.into_inner().unwrap(), ["one", "two", "three", "long"]);
+    }
+
+    /// Story of a bug: a long read did not run at all while first slices arrived.
+    #[test]
+    fn a_long_read_runs_after_a_few_first_slices() {
+        let (cores, order) = (Cores::new(1), Mutex::new(Vec::new()));
+        std::thread::scope(|scope| {
+            let running = cores.wait_first().unwrap();
+            queue_up(scope, &cores, Kind::Long, "long", &order);
+            for _ in 0..2 * FIRST_SLICES_PER_LONG_READ {
+                queue_up(scope, &cores, Kind::First, "first", &order);
+            }
+            drop(running);
+        });
+        let order = order.into_inner().unwrap();
+        assert_eq!(order.iter().position(|name| *name == "long"), Some(FIRST_SLICES_PER_LONG_READ as usize));
+    }
+
+    #[test]
+    fn a_read_waits_for_a_bounded_time_and_leaves_nothing_behind() {
+        let cores = Cores::new(1);
+        let running = cores.wait().unwrap();
+        for kind in [Kind::First, Kind::Long] {
+            assert!(!cores.wait_in(cores.lock(), kind, Duration::from_millis(5)));
+        }
+        assert!(cores.lock().is_empty());
+        drop(running);
+        // A read that lost its processor gives none back.
+        drop(Core { cores: &cores, is_running: Cell::new(false) });
+        assert_eq!(cores.lock().running, 0);
+        assert!(cores.wait().is_some());
     }
 }

@@ -16,7 +16,11 @@ const THROTTLED: u16 = 429;
 /// All metrics.
 pub(crate) fn read(service: &RegionService) -> Metrics {
     let mut metrics = Metrics::new();
-    let snapshot = service.account.counters.snapshot();
+    let catalog = service.engine.catalog();
+    let snapshot = service.account.counters.snapshot(|name| {
+        let container = catalog.container(&name.database, &name.container);
+        container.is_some_and(|container| container.range(name.range).is_some())
+    });
     write_process(&mut metrics, service);
     write_operations(&mut metrics, service, &snapshot);
     write_partitions(&mut metrics, &snapshot);

@@ -27,8 +27,11 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     let session = call.session()?;
     let read =
         |limits: PageLimits<'_>| service.engine.change_feed_within(&container, &request, &session, limits);
-    let kind =
-        ReadKind { work: WorkPerDocument::Little, is_of_one_partition: request.partition_key.is_some() };
+    let kind = ReadKind {
+        work: WorkPerDocument::Little,
+        is_of_one_partition: request.partition_key.is_some(),
+        connection: call.connection,
+    };
     let page = service.account.long_reads.run(kind, read).await?;
     service.engine.spend(bucket, page.charge);
     Ok(answer(&page, &container).with_content_path(&database, &container))

@@ -52,15 +52,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     let (database, container) = service.container(call)?;
     let mut times = Times::start();
     let statement = parse(call)?.on(&container);
-    let scope = scope(call, &container)?;
-    let scope = match scope {
-        // A filter on the whole partition key names one partition, as the header does.
-        None if !call.flag(&headers::ENABLE_CROSS_PARTITION) => match pinned_key(&container, &statement) {
-            Some(key) => Some(QueryScope::Partition(Target::resolve(&container, key)?)),
-            None => return Err(cross_partition_disabled()),
-        },
-        scope => scope,
-    };
+    let scope = statement_scope(call, &container, &statement)?;
     let continuation = call.continuation();
     let program = compile_page(service, &statement, &container.computed, continuation.as_deref())?;
     if scope.is_none() && service.account.strict_gateway {
@@ -82,7 +74,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
             .transpose()?,
     };
     let page = if request.program.is_ranked() {
-        hybrid::serve(service, &container, &statement, &request.scope, call).await?
+        hybrid::serve(service, &container, &statement, call).await?
     } else {
         run(service, &container, &request, call).await?
     };
@@ -100,6 +92,23 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
         answer = answer.with_header(headers::INDEX_UTILIZATION, utilization);
     }
     Ok(answer)
+}
+
+/// The documents that the headers, or the filter of the statement, select; `None` if the query is about
+/// all documents.
+fn statement_scope(
+    call: &Call,
+    container: &Arc<Container>,
+    statement: &Statement,
+) -> Result<Option<QueryScope>, Refusal> {
+    match scope(call, container)? {
+        // A filter on the whole partition key names one partition, as the header does.
+        None if !call.flag(&headers::ENABLE_CROSS_PARTITION) => match pinned_key(container, statement) {
+            Some(key) => Ok(Some(QueryScope::Partition(Target::resolve(container, key)?))),
+            None => Err(cross_partition_disabled()),
+        },
+        scope => Ok(scope),
+    }
 }
 
 fn paging(service: &RegionService) -> Paging {
@@ -223,7 +232,7 @@ fn compile(
 }
 
 /// Compiles the statement for a page. The date functions see the time of the first page, if
-/// the rows depend on it. A continuation token cannot choose a time in the future.
+/// the rows depend on it.
 fn compile_page(
     service: &RegionService,
     statement: &Statement,
@@ -231,11 +240,20 @@ fn compile_page(
     continuation: Option<&str>,
 ) -> Result<Program, Refusal> {
     let now = Now::from_unix_milliseconds(service.engine.clock().unix_time().as_millis() as i64);
-    let first = continuation.and_then(perihelion_engine::compile_time_of);
-    let first = first.filter(|ticks| *ticks <= now.unix_ticks());
-    let now = first.map_or(now, Now::from_unix_ticks);
+    let now = page_time(now, continuation.and_then(perihelion_engine::compile_time_of));
     perihelion_query::compile_with(&statement.query, &statement.parameters, computed, now)
         .map_err(|errors| compile_refusal(&errors))
+}
+
+/// How far in the future the time of a continuation token may be, in ticks of 100 ns: five minutes. The
+/// clock may have been set back since the first page.
+const TIME_AHEAD_MAX: i64 = 5 * 60 * 10_000_000;
+
+/// The time that a page sees: that of the first page. A token that a client made up cannot choose a time
+/// far in the future.
+fn page_time(now: Now, first_ticks: Option<i64>) -> Now {
+    let latest = now.unix_ticks().saturating_add(TIME_AHEAD_MAX);
+    first_ticks.filter(|ticks| *ticks <= latest).map_or(now, Now::from_unix_ticks)
 }
 
 fn compile_refusal(errors: &[perihelion_query::Diagnostic]) -> Refusal {
@@ -329,7 +347,8 @@ async fn run(
         true => WorkPerDocument::Little,
         false => WorkPerDocument::Unknown,
     };
-    let kind = ReadKind { work, is_of_one_partition: matches!(request.scope, QueryScope::Partition(_)) };
+    let is_of_one_partition = matches!(request.scope, QueryScope::Partition(_));
+    let kind = ReadKind { work, is_of_one_partition, connection: call.connection };
     let page = service.account.long_reads.run(kind, read).await;
     service.engine.spend(bucket, page.as_ref().map_or_else(|refusal| refusal.charge, |page| page.charge));
     page
@@ -345,5 +364,25 @@ fn page_answer(page: &QueryPage, container: &Container) -> Answer {
     match &page.continuation {
         Some(continuation) => answer.with_header(headers::CONTINUATION, continuation),
         None => answer,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_sees_the_time_of_the_first_page_also_after_the_clock_was_set_back_a_little() {
+        let now = Now::from_unix_milliseconds(1_700_000_000_000);
+        let ticks = now.unix_ticks();
+        for (first, expected) in [
+            (None, ticks),
+            (Some(ticks - 1), ticks - 1),
+            (Some(ticks + TIME_AHEAD_MAX), ticks + TIME_AHEAD_MAX),
+            (Some(ticks + TIME_AHEAD_MAX + 1), ticks),
+            (Some(i64::MAX), ticks),
+        ] {
+            assert_eq!(page_time(now, first).unix_ticks(), expected, "{first:?}");
+        }
     }
 }

@@ -43,8 +43,8 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     let answer = match (&call.method, id) {
         (&Method::GET, None) => {
             let entries = service.engine.access(&feed)?.into_iter();
-            let entries = entries.map(|body| (text(&body, "_rid").and_then(rid_bytes), body)).collect();
-            let mut page = Page::requested(call, entries, |rid| rid_bytes(rid).map(Some))?;
+            let entries = entries.map(|body| (text(&body, "_rid").and_then(creation_order), body)).collect();
+            let mut page = Page::requested(call, entries, |rid| creation_order(rid).map(Some))?;
             page.bodies = std::mem::take(&mut page.bodies).into_iter().map(with_token).collect();
             let answer = Answer::feed(&parent_rid, feed_name(&feed), &page.bodies);
             page.add_continuation_to(answer).charged(charge::FEED)
@@ -176,9 +176,16 @@ fn body_answer(status: Status, body: &Value, charge: f64) -> Answer {
     Answer::json(status, body).charged(charge).with_etag(&etag)
 }
 
-/// The bytes of a `_rid`, which sort in the order of creation.
-fn rid_bytes(rid: &str) -> Option<Vec<u8>> {
-    STANDARD.decode(rid.replace('-', "/")).ok()
+/// The bytes of the id of a user. The ids of users sort in the order of creation by them.
+const USER_BYTES: usize = 8;
+
+/// The parts of a `_rid` that sort in the order of creation: the id of the user and, for a permission,
+/// its counter, which is little-endian in the `_rid`.
+fn creation_order(rid: &str) -> Option<(Vec<u8>, Vec<u8>)> {
+    let mut user = STANDARD.decode(rid.replace('-', "/")).ok()?;
+    let mut counter = user.split_off(user.len().min(USER_BYTES));
+    counter.reverse();
+    Some((user, counter))
 }
 
 fn feed_name(feed: &AccessFeed) -> &'static str {
@@ -190,4 +197,23 @@ fn feed_name(feed: &AccessFeed) -> &'static str {
 
 fn text<'a>(body: &'a Value, name: &str) -> Option<&'a str> {
     body.get(name).and_then(Value::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use perihelion_model::resource_id::{DatabaseRid, UserRid};
+
+    use super::creation_order;
+
+    /// Story of a bug: the permission number 256 came before number 1.
+    #[test]
+    fn permissions_sort_in_the_order_of_their_creation() {
+        let user = |number: u32| UserRid { database: DatabaseRid(7), number };
+        let permissions = |number: u32| [1, 2, 255, 256, 257, 65_536].map(|n| user(number).permission(n));
+        let rids: Vec<String> = [permissions(1), permissions(256)].concat();
+        let order: Vec<_> = rids.iter().map(|rid| creation_order(rid).unwrap()).collect();
+        assert!(order.is_sorted(), "{order:?}");
+        let users = [1, 255, 256, 65_536].map(|number| creation_order(&user(number).to_text()).unwrap());
+        assert!(users.is_sorted(), "{users:?}");
+    }
 }

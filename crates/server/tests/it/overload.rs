@@ -7,7 +7,7 @@
 //! in a process of its own, whose memory can then be limited. Then they have to keep half.
 //!
 //! ```console
-//! systemd-run --scope -p MemoryMax=512M perihelion dev --http-port 8091 --merge-in-gateway
+//! systemd-run --scope -p MemoryMax=512M perihelion dev --port 8091 --merge-in-gateway
 //! PERIHELION_OVERLOAD=4096,64,16,30 PERIHELION_OVERLOAD_ADDRESS=127.0.0.1:8091 \
 //!     cargo nextest run -p perihelion-server --test it overload --no-capture
 //! ```

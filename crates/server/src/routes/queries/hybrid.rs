@@ -10,8 +10,9 @@ use perihelion_engine::{Container, Paging, QueryPage, QueryRequest, QueryScope, 
 use perihelion_model::json::{self, Style, Value};
 use perihelion_query::merge::{HybridSearch, MergeError};
 
-use super::{ALL_FEATURES, Statement, compile, compile_refusal, plan_of, run};
+use super::{ALL_FEATURES, Statement, compile, compile_refusal, plan_of, run, statement_scope};
 use crate::call::Call;
+use crate::long_reads::HeldRows;
 use crate::routes::RegionService;
 
 /// The most rows in a page of a component query: as many as may be fused.
@@ -27,7 +28,6 @@ pub(super) async fn serve(
     service: &RegionService,
     container: &Arc<Container>,
     statement: &Statement,
-    scope: &QueryScope,
     call: &Call,
 ) -> Result<QueryPage, Refusal> {
     let plan = plan_of(container, statement, Some(ALL_FEATURES))
@@ -35,7 +35,8 @@ pub(super) async fn serve(
     let refuse = |error: MergeError| Refusal::bad_request(error.to_string());
     let search = HybridSearch::from_json(&plan).map_err(refuse)?;
     let search = search.ok_or_else(|| Refusal::bad_request("ORDER BY RANK needs a plan."))?;
-    let mut runner = Runner { service, container, statement, scope, call, page: None };
+    let held = service.account.long_reads.hold_rows();
+    let mut runner = Runner { service, container, statement, call, held, page: None };
     let statistics = match search.statistics_query() {
         Some(query) => Some(runner.rows(query).await?),
         None => None,
@@ -53,10 +54,12 @@ pub(super) async fn serve(
 /// Runs the statements of the plan in the scope of the request.
 struct Runner<'a> {
     service: &'a RegionService,
+    /// The container when the search began.
     container: &'a Arc<Container>,
     statement: &'a Statement,
-    scope: &'a QueryScope,
     call: &'a Call,
+    /// The memory of the rows of all statements.
+    held: HeldRows,
     /// The last page, with the work and the charge of all pages.
     page: Option<QueryPage>,
 }
@@ -72,16 +75,19 @@ impl Runner<'_> {
             if bytes > BYTES_MAX {
                 break;
             }
+            let container = self.current_container()?;
+            let scope = statement_scope(self.call, &container, self.statement)?;
             let request = QueryRequest {
-                program: compile(self.service, &statement, &self.container.computed)?,
-                scope: self.scope.clone(),
+                program: compile(self.service, &statement, &container.computed)?,
+                scope: scope.unwrap_or(QueryScope::All),
                 rows_max: PAGE_ROWS_MAX,
                 continuation,
                 resume: None,
                 paging: Paging::Whole,
             };
-            let page = run(self.service, self.container, &request, self.call).await?;
+            let page = run(self.service, &container, &request, self.call).await?;
             bytes += page.rows_text.len();
+            self.held.add(page.rows_text.len())?;
             match json::parse_str(&format!("[{}]", page.rows_text)) {
                 Ok(Value::Array(more)) => rows.extend(more),
                 _ => {
@@ -97,6 +103,14 @@ impl Runner<'_> {
             }
         }
         Err(Refusal::bad_request("ORDER BY RANK over more than 64 MB; add TOP or narrow the filter."))
+    }
+
+    /// The container as it is now. A search may last longer than an index that it had chosen, or than a
+    /// physical partition.
+    fn current_container(&self) -> Result<Arc<Container>, Refusal> {
+        let catalog = self.service.engine.catalog();
+        let container = catalog.container_by_rid(self.container.rid.database, &self.container.rid_text);
+        container.cloned().ok_or_else(Refusal::no_such_resource)
     }
 
     /// Keeps a page, and adds the work and the charge of the pages before to its own.

@@ -1,0 +1,226 @@
+//! `FairTurns`: a number of turns, given to the connections that wait in a round.
+//!
+//! With one queue for all clients, a client that sends many reads at once would make all others wait
+//! behind them. Here each connection has a queue of its own, and the next turn goes to the first read of
+//! the connection that was not served for the longest time.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+/// A connection, by the address of its client; `None` for all requests of the same process.
+pub(crate) type Connection = Option<SocketAddr>;
+
+/// A number of turns.
+#[derive(Debug)]
+pub(super) struct FairTurns {
+    queues: Mutex<Queues>,
+}
+
+/// A connection is in `round` exactly if it has a queue, and no queue is empty. While a read waits, no
+/// turn is free.
+#[derive(Debug)]
+struct Queues {
+    free: usize,
+    /// The connections that wait, in the order of their next turns.
+    round: VecDeque<Connection>,
+    /// The reads that wait, in the order of their arrival. A read that has left is skipped when its turn
+    /// comes. The caller bounds how many reads wait.
+    waiting: HashMap<Connection, VecDeque<oneshot::Sender<FairTurn>>>,
+}
+
+/// A turn, until it is dropped.
+#[derive(Debug)]
+pub(super) struct FairTurn {
+    /// `None` if the turn was given on.
+    turns: Option<Arc<FairTurns>>,
+}
+
+impl FairTurns {
+    pub(super) fn new(turns: usize) -> Arc<FairTurns> {
+        let queues = Queues { free: turns, round: VecDeque::new(), waiting: HashMap::new() };
+        Arc::new(FairTurns { queues: Mutex::new(queues) })
+    }
+
+    /// A turn that is free.
+    pub(super) fn try_take(self: &Arc<FairTurns>) -> Option<FairTurn> {
+        let mut queues = self.lock();
+        queues.free = queues.free.checked_sub(1)?;
+        Some(self.new_turn())
+    }
+
+    /// Waits for a turn. If the future is dropped, the turn is given to another read.
+    pub(super) async fn take(self: &Arc<FairTurns>, connection: Connection) -> FairTurn {
+        loop {
+            let receiver = {
+                let mut queues = self.lock();
+                if let Some(free) = queues.free.checked_sub(1) {
+                    queues.free = free;
+                    return self.new_turn();
+                }
+                queues.add(connection)
+            };
+            // The other end is dropped only together with the queues, to which this read refers.
+            if let Ok(turn) = receiver.await {
+                return turn;
+            }
+        }
+    }
+
+    fn new_turn(self: &Arc<FairTurns>) -> FairTurn {
+        FairTurn { turns: Some(Arc::clone(self)) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    pub(super) fn free(&self) -> usize {
+        self.lock().free
+    }
+}
+
+impl Queues {
+    /// Adds a read that waits. Removes reads of its connection that have left, so that a connection
+    /// whose reads give up leaves no queue that only grows.
+    fn add(&mut self, connection: Connection) -> oneshot::Receiver<FairTurn> {
+        let (sender, receiver) = oneshot::channel();
+        let queue = self.waiting.entry(connection).or_default();
+        if queue.is_empty() {
+            self.round.push_back(connection);
+        }
+        queue.retain(|waiting| !waiting.is_closed());
+        queue.push_back(sender);
+        receiver
+    }
+
+    /// The read that gets the next turn. Its connection is then the last of the round.
+    fn next(&mut self) -> Option<oneshot::Sender<FairTurn>> {
+        let connection = self.round.pop_front()?;
+        let queue = self.waiting.get_mut(&connection)?;
+        let next = queue.pop_front();
+        if queue.is_empty() {
+            self.waiting.remove(&connection);
+        } else {
+            self.round.push_back(connection);
+        }
+        next
+    }
+}
+
+impl Drop for FairTurn {
+    fn drop(&mut self) {
+        let Some(turns) = self.turns.take() else { return };
+        loop {
+            let mut queues = turns.lock();
+            let Some(next) = queues.next() else {
+                queues.free += 1;
+                return;
+            };
+            drop(queues);
+            match next.send(turns.new_turn()) {
+                Ok(()) => return,
+                // That read has left. The turn goes to the next one, and not through another drop:
+                // thousands of reads may have left.
+                Err(mut turn) => turn.turns = None,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connection(port: u16) -> Connection {
+        Some(SocketAddr::from(([127, 0, 0, 1], port)))
+    }
+
+    /// Starts a read that waits, gets a turn, notes its name and ends. Returns when it waits.
+    async fn queue_up(
+        turns: &Arc<FairTurns>,
+        port: u16,
+        name: &'static str,
+        order: &Arc<Mutex<Vec<&'static str>>>,
+    ) -> tokio::task::JoinHandle<()> {
+        let waiting = turns.lock().waiting.get(&connection(port)).map_or(0, VecDeque::len);
+        let read = tokio::spawn({
+            let (turns, order) = (Arc::clone(turns), Arc::clone(order));
+            async move {
+                let _turn = turns.take(connection(port)).await;
+                order.lock().unwrap().push(name);
+            }
+        });
+        while turns.lock().waiting.get(&connection(port)).map_or(0, VecDeque::len) == waiting {
+            tokio::task::yield_now().await;
+        }
+        read
+    }
+
+    #[tokio::test]
+    async fn a_connection_with_many_reads_does_not_delay_another_one() {
+        let (turns, order) = (FairTurns::new(1), Arc::default());
+        let first = turns.try_take().unwrap();
+        assert!(turns.try_take().is_none());
+        let mut reads = Vec::new();
+        for (port, name) in [(1, "a1"), (1, "a2"), (1, "a3"), (2, "b1"), (3, "c1"), (2, "b2")] {
+            reads.push(queue_up(&turns, port, name, &order).await);
+        }
+        drop(first);
+        for read in reads {
+            read.await.unwrap();
+        }
+        assert_eq!(*order.lock().unwrap(), ["a1", "b1", "c1", "a2", "b2", "a3"]);
+        assert_eq!(turns.free(), 1);
+    }
+
+    #[tokio::test]
+    async fn the_turn_of_a_read_that_has_left_goes_to_the_next_one() {
+        let (turns, order) = (FairTurns::new(1), Arc::default());
+        let first = turns.try_take().unwrap();
+        let mut reads = Vec::new();
+        for (port, name) in [(1, "a1"), (1, "a2"), (2, "b1")] {
+            reads.push(queue_up(&turns, port, name, &order).await);
+        }
+        for left in [2, 0] {
+            reads[left].abort();
+            assert!((&mut reads[left]).await.unwrap_err().is_cancelled());
+        }
+        drop(first);
+        (&mut reads[1]).await.unwrap();
+        assert_eq!(*order.lock().unwrap(), ["a2"]);
+        let queues = turns.lock();
+        assert_eq!((queues.free, queues.round.len(), queues.waiting.len()), (1, 0, 0));
+    }
+
+    /// The read may leave after it was given its turn and before it has run again.
+    #[tokio::test]
+    async fn a_turn_that_is_not_taken_is_given_back() {
+        let (turns, order) = (FairTurns::new(1), Arc::default());
+        let first = turns.try_take().unwrap();
+        let read = queue_up(&turns, 1, "a1", &order).await;
+        drop(first);
+        assert_eq!(turns.free(), 0);
+        read.abort();
+        assert!(read.await.unwrap_err().is_cancelled());
+        assert_eq!(turns.free(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_connection_whose_reads_give_up_leaves_one_in_its_queue() {
+        let turns = FairTurns::new(0);
+        for _ in 0..100 {
+            let taken = std::pin::pin!(turns.take(connection(1)));
+            assert!(poll_once(taken).is_pending());
+        }
+        assert_eq!(turns.lock().waiting[&connection(1)].len(), 1);
+    }
+
+    fn poll_once(future: std::pin::Pin<&mut impl Future<Output = FairTurn>>) -> std::task::Poll<()> {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        future.poll(&mut context).map(|_| ())
+    }
+}
