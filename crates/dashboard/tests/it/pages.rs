@@ -66,6 +66,7 @@ async fn one_workflow_is_shown_with_everything() {
         "batch-1::sub",
         "Hello, Ada!",
     ]);
+    batch.has(&["<h2 id=\"cost-title\">Cost</h2>", "Cost by turn", " RU in ", "The last turn is missing"]);
     let approval = browser.get("/workflow?id=approval-1").await;
     approval.has(&[
         "Running",

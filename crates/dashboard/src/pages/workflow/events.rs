@@ -39,7 +39,7 @@ fn controls(shown: &Shown<'_>) -> Html {
         .id("type")
         .attr("name", "type")
         .attr("type", "search")
-        .attr("value", shown.query.get("type"))
+        .exact("value", shown.query.get("type"))
         .attr("placeholder", "activity, timer, failed")
         .attr("autocomplete", "off");
     let file =
