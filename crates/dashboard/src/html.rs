@@ -55,10 +55,6 @@ impl Html {
         Html("<!doctype html>".to_owned())
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }

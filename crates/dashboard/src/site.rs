@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::failure::Failure;
 use crate::html::Link;
 use crate::http::{Answer, Body, FORM_BYTES_MAX, Parameters, Request};
-use crate::live::{Hub, Look};
+use crate::live::{Hub, Look, Made};
 use crate::notices::Notice;
 use crate::pages::{self, Outcome, Page, View};
 use crate::{assets, frame};
@@ -110,20 +110,24 @@ async fn login(app: &App, request: &Request) -> Answer {
 /// A page.
 async fn show(app: Arc<App>, page: &'static Page, request: Request) -> Answer {
     let notice = request.query.number("notice").and_then(|number| app.notices.take(number));
-    if let Some(look) = app.hub.fresh(&live_key(page, &request)) {
-        let view = View { title: look.title.to_string(), html: look.html };
+    let key = live_key(page, &request);
+    if let Some((title, html)) = app.hub.fresh(&key) {
+        let view = View { title: title.to_string(), html };
         return Answer::html(StatusCode::OK, frame::page(&app, page, view, notice, true));
     }
+    let begun = app.hub.begin();
     match limit(READ_TIME_MAX, (page.view)(Arc::clone(&app), request.query)).await {
-        Ok(view) => Answer::html(StatusCode::OK, frame::page(&app, page, view, notice, true)),
+        Ok(view) => {
+            app.hub.offer(&key, begun, &view.title, &view.html);
+            Answer::html(StatusCode::OK, frame::page(&app, page, view, notice, true))
+        }
         Err(failure) => failed(&app, page, &failure, true),
     }
 }
 
 /// A page that could not be made. It goes on looking, if it is live.
 fn failed(app: &App, page: &'static Page, failure: &Failure, is_live: bool) -> Answer {
-    let view = View { title: page.name.to_owned(), html: frame::failure(failure) };
-    Answer::html(failure.status, frame::page(app, page, view, None, is_live))
+    Answer::html(failure.status, frame::failed_page(app, page, failure, is_live))
 }
 
 /// The events of a live page.
@@ -144,11 +148,11 @@ fn live_key(page: &Page, request: &Request) -> String {
 /// One look of a live page, with what it cost.
 async fn look(app: Arc<App>, page: &'static Page, query: Parameters) -> Look {
     let before = app.source.charge();
-    let view = match limit(READ_TIME_MAX, (page.view)(Arc::clone(&app), query)).await {
-        Ok(view) => view,
-        Err(failure) => View { title: page.name.to_owned(), html: frame::failure(&failure) },
+    let made = match limit(READ_TIME_MAX, (page.view)(Arc::clone(&app), query)).await {
+        Ok(view) => Made::Page { title: Arc::from(view.title), html: view.html },
+        Err(failure) => Made::Failure(frame::not_up_to_date(&failure)),
     };
-    Look { title: Arc::from(view.title), html: view.html, charge: app.source.charge() - before }
+    Look { made, charge: app.source.charge() - before }
 }
 
 /// Does what a form asks for.
@@ -188,11 +192,14 @@ async fn limit<T>(
     tokio::time::timeout(time_max, reading).await.unwrap_or_else(|error| Err(late(error)))
 }
 
-/// Runs an action to its end, also if the browser that asked for it goes away.
+/// Runs an action to its end, also if the browser that asked for it goes away. Live pages are made
+/// anew if it has changed something.
 async fn change(hub: Arc<Hub>, action: pages::Task<Outcome>) -> Result<Outcome, Failure> {
     let running = tokio::spawn(async move {
         let outcome = action.await;
-        hub.refresh();
+        if outcome.is_ok() {
+            hub.refresh();
+        }
         outcome
     });
     let broken = |error| Failure::account(format!("The action has broken off: {error}"));
@@ -237,5 +244,16 @@ mod tests {
         let asked = tokio::time::timeout(Duration::from_millis(10), change(Arc::default(), action)).await;
         assert!(asked.is_err(), "the browser has gone");
         ended.await.expect("the action has ended");
+    }
+
+    #[tokio::test]
+    async fn live_pages_are_made_anew_after_an_action_that_worked() {
+        let hub = Arc::<Hub>::default();
+        let refused = Box::pin(async { Err(Failure::wrong("no")) });
+        assert!(change(Arc::clone(&hub), refused).await.is_err());
+        assert_eq!(hub.begin().changes, 0, "nothing was changed");
+        let done = Box::pin(async { Ok(Outcome::Go { to: Link::to("/"), notice: String::new() }) });
+        assert!(change(Arc::clone(&hub), done).await.is_ok());
+        assert_eq!(hub.begin().changes, 1);
     }
 }
