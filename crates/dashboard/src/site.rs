@@ -212,11 +212,12 @@ async fn history(app: &App, query: &Parameters) -> Answer {
         let row = app.source.instance(query.get("id")).await?;
         let provider = app.source.provider().await?;
         let execution = query.number("execution").unwrap_or(row.execution_id);
-        app.details.read(&provider, &row, execution).await
+        let detail = app.details.read(&provider, &row, execution).await?;
+        Ok(serde_json::to_string_pretty(detail.record.events(&row)?).unwrap_or_default())
     };
-    match read.await {
-        Ok(detail) => Answer::json(serde_json::to_string_pretty(&detail.events).unwrap_or_default()),
-        Err(failure) => Answer::text(failure.status, &failure.message),
+    match limit(READ_TIME_MAX, read).await {
+        Ok(json) => Answer::json(json),
+        Err(failure) => Answer::text(failure.status, &failure.text()),
     }
 }
 

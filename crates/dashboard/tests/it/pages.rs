@@ -102,3 +102,19 @@ async fn a_container_that_is_missing_is_told_and_not_created() {
     assert!(!shop.browser().get("/data").await.text.contains(">nothing<"));
     shop.close().await;
 }
+
+/// Four events have this text, 36 MiB in all.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_history_that_is_too_large_is_not_shown() {
+    let shop = Shop::open().await;
+    shop.run("large", "hello", &"x".repeat(9 * 1024 * 1024)).await;
+    let browser = shop.browser();
+    let page = browser.get("/workflow?id=large").await;
+    page.has(&["Completed", "is too large to show", "`perihelion workflow history` prints it", "Delete…"]);
+    page.has(&["Not shown: it is in the history"]);
+    assert!(!page.text.contains("Timeline"));
+    let history = browser.get("/history.json?id=large").await;
+    assert_eq!(history.status, 413);
+    history.has(&["perihelion workflow history"]);
+    shop.close().await;
+}

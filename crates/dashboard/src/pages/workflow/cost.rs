@@ -19,7 +19,7 @@ pub(super) fn total(cost: &WorkflowCost) -> Html {
 }
 
 pub(super) fn section(shown: &Shown<'_>) -> Option<Html> {
-    let turns = &shown.detail.cost.turns;
+    let turns = &shown.detail.record.cost.turns;
     if turns.is_empty() {
         return None;
     }
@@ -34,7 +34,10 @@ pub(super) fn section(shown: &Shown<'_>) -> Option<Html> {
     let more = (hidden > 0).then(|| parts::note(format!("{hidden} older turns are not shown.")));
     let content = Html::default().add(note).add(table).add(more);
     let folded = tag("details").add(tag("summary").add(format!("{} turns", turns.len()))).add(content);
-    Some(parts::section("cost", "Cost", Html::default().add(total(&shown.detail.cost)).add(folded)).done())
+    Some(
+        parts::section("cost", "Cost", Html::default().add(total(&shown.detail.record.cost)).add(folded))
+            .done(),
+    )
 }
 
 fn row(turn: &TurnCost, now_ms: u64) -> Html {
