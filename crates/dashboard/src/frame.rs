@@ -122,11 +122,18 @@ fn header(app: &App, page: &Page) -> impl Content {
         .flag("hidden", true)
         .attr("aria-pressed", "false")
         .add("Live");
+    let sign_out = app.access.needs_login().then(|| {
+        let token =
+            tag("input").attr("type", "hidden").attr("name", "form").attr("value", app.access.form_token());
+        let button = tag("button").attr("type", "submit").add("Sign out");
+        tag("form").id("sign-out").attr("method", "post").attr("action", "/logout").add(token).add(button)
+    });
     tag("header")
         .class("top")
         .add(tag("a").class("brand").href(&Link::to("/workflows")).add("Perihelion"))
         .add(tag("span").class("place").attr("title", &place).add(place.as_str()))
         .add(read_only)
         .add(state)
+        .add(sign_out)
         .add(tag("nav").attr("aria-label", "Pages").add(tag("ul").add(list(entries))))
 }

@@ -44,6 +44,9 @@ async fn dispatch(app: Arc<App>, mut request: Request, body: Incoming) -> Result
     if let Err(refusal) = app.access.check(&request) {
         return Ok(Answer::text(StatusCode::FORBIDDEN, refusal.message()));
     }
+    if app.access.needs_login() && app.access.check_session(&request).is_ok() {
+        request.peer.trust();
+    }
     if request.method == Method::POST {
         let is_login = request.path == "/login";
         // A stranger may send the small login form, and nothing else.
@@ -60,6 +63,10 @@ async fn dispatch(app: Arc<App>, mut request: Request, body: Incoming) -> Result
         }
         return match request.path.as_str() {
             "/login" => Ok(login(&app, &request).await),
+            "/logout" => {
+                let cookie = app.access.sign_out(&request);
+                Ok(Answer::redirect(&Link::to("/workflows")).with_cookie(cookie))
+            }
             path => {
                 let page = pages::find(path).ok_or(StatusCode::NOT_FOUND)?;
                 Ok(act(app, page, request.form).await)
@@ -98,13 +105,18 @@ async fn get(app: Arc<App>, request: Request) -> Result<Answer, StatusCode> {
     }
 }
 
+/// Signs a person in. The wait comes before the token is looked at, so that closing the connection
+/// saves no time.
 async fn login(app: &App, request: &Request) -> Answer {
-    if let Some(cookie) = app.access.sign_in(request) {
-        return Answer::redirect(&Link::to("/workflows")).with_cookie(cookie);
+    tokio::time::sleep_until(app.access.turn_of_login(Instant::now())).await;
+    match app.access.sign_in(request, Instant::now()) {
+        Ok(cookie) => Answer::redirect(&Link::to("/workflows")).with_cookie(cookie),
+        Err(answered_at) => {
+            tracing::warn!("somebody tried to sign in to the dashboard with a wrong token");
+            tokio::time::sleep_until(answered_at).await;
+            Answer::html(StatusCode::UNAUTHORIZED, frame::login(app.access.login_form_token(), true))
+        }
     }
-    tracing::warn!("somebody tried to sign in to the dashboard with a wrong token");
-    tokio::time::sleep(app.access.wait_after_wrong_login(Instant::now())).await;
-    Answer::html(StatusCode::UNAUTHORIZED, frame::login(app.access.login_form_token(), true))
 }
 
 /// A page.
