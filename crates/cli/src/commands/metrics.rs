@@ -11,9 +11,9 @@ use http::Method;
 
 use crate::account::{self, AccountArgs, RawConnection, RawRequest};
 use crate::args::Level;
-use crate::escape::shown;
 use crate::exit::{self, Failure};
 use crate::logs;
+use crate::output::text::shown;
 use crate::process::{block_on, print};
 
 const EXAMPLES: &str = "\

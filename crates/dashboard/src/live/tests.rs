@@ -113,7 +113,7 @@ async fn a_page_that_was_just_opened_is_what_its_viewer_gets_first() {
     let running = looks.next().await;
     let begun = hub.begin();
     hub.offer("/a", begun, "", &Html::default().add("opened"));
-    let mut second = hub.watch("/a".into(), INTERVAL, || std::future::pending()).unwrap();
+    let mut second = hub.watch("/a".into(), INTERVAL, std::future::pending).unwrap();
     assert_eq!(event(&mut second).await, events::page("opened"));
     assert_eq!(event(&mut first).await, events::page("opened"), "others see it too");
     running.send(page("older", 0.0)).unwrap();
@@ -146,7 +146,7 @@ async fn a_change_sends_no_empty_page() {
     looks.next().await.send(page("a", 0.0)).unwrap();
     hub.refresh();
     assert_eq!(event(&mut viewer).await, events::page("a"));
-    let mut late = hub.watch("/a".into(), INTERVAL, || std::future::pending()).unwrap();
+    let mut late = hub.watch("/a".into(), INTERVAL, std::future::pending).unwrap();
     hub.refresh();
     assert_eq!(event(&mut late).await, events::page("a"));
 }
