@@ -152,9 +152,10 @@ fn watch(app: Arc<App>, page: &'static Page, request: Request) -> Result<Answer,
     Ok(Answer::events(events))
 }
 
-/// The name of what a live page shows.
+/// The name of what a live page shows. A notice is told once and is not a part of the page: the script
+/// watches the address without it.
 fn live_key(page: &Page, request: &Request) -> String {
-    format!("{}?{}", page.path, request.query_text)
+    format!("{}?{}", page.path, request.query.text_without("notice"))
 }
 
 /// One look of a live page, with what it cost.
@@ -268,5 +269,18 @@ mod tests {
         let done = Box::pin(async { Ok(Outcome::Go { to: Link::to("/"), notice: String::new() }) });
         assert!(change(Arc::clone(&hub), done).await.is_ok());
         assert_eq!(hub.begin().changes, 1);
+    }
+
+    /// The script takes the notice out of the address and encodes the rest in its own way.
+    #[test]
+    fn a_page_with_a_notice_is_the_same_live_page() {
+        let page = pages::find("/workflow").expect("a page");
+        let key = |query: &str| {
+            let parts = http::Request::get(format!("/workflow?{query}")).body(()).unwrap().into_parts().0;
+            live_key(page, &Request::head(parts).unwrap())
+        };
+        assert_eq!(key("id=a%20b&zoom=2&notice=7"), key("id=a+b&zoom=2"));
+        assert_ne!(key("id=a%20b&zoom=2"), key("id=a%20b"));
+        assert_ne!(key("id=a&type=b"), key("id=a%26type%3Db"));
     }
 }

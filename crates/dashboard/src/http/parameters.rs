@@ -4,6 +4,8 @@
 //! So the value of a field whose name ends with `*` is percent-encoded once more, as in `filename*`
 //! of HTTP, and the field is known by its name without the star.
 
+use crate::html::Encoded;
+
 /// The most pairs. A page has fewer than twenty; the rest of a longer text is ignored.
 const PAIRS_MAX: usize = 100;
 
@@ -33,6 +35,13 @@ impl Parameters {
 
     pub(crate) fn has(&self, name: &str) -> bool {
         !self.get(name).is_empty()
+    }
+
+    /// All parameters except this one as a text, which is the same for all addresses of the same
+    /// parameters. An empty parameter is the same as a missing one.
+    pub(crate) fn text_without(&self, name: &str) -> String {
+        let pairs = self.0.iter().filter(|(key, value)| key != name && !value.is_empty());
+        pairs.map(|(key, value)| format!("{}={}&", Encoded(key), Encoded(value))).collect()
     }
 
     /// The number that a parameter is; `None` if it is missing or is not a number.

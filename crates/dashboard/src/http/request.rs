@@ -23,9 +23,8 @@ const FORM_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) path: String,
-    /// The parameters of the address, and their text, which names what a live page shows.
+    /// The parameters of the address.
     pub(crate) query: Parameters,
-    pub(crate) query_text: String,
     pub(crate) headers: HeaderMap,
     /// The fields of the form that was sent.
     pub(crate) form: Parameters,
@@ -40,11 +39,9 @@ impl Request {
         if address_bytes > ADDRESS_BYTES_MAX {
             return Err(StatusCode::URI_TOO_LONG);
         }
-        let query_text = parts.uri.query().unwrap_or_default().to_owned();
         Ok(Request {
             path: parts.uri.path().to_owned(),
-            query: Parameters::parse(&query_text),
-            query_text,
+            query: Parameters::parse(parts.uri.query().unwrap_or_default()),
             method: parts.method,
             headers: parts.headers,
             form: Parameters::default(),
