@@ -23,6 +23,8 @@ pub(crate) struct StartedServer<'a> {
     pub(crate) ca_path: Option<&'a Path>,
     /// The address of the dashboard, if it runs.
     pub(crate) dashboard: Option<SocketAddr>,
+    /// The token that people sign in to the dashboard with, if it needs one.
+    pub(crate) dashboard_token: Option<&'a str>,
     /// The time from the start of the program until the server was ready.
     pub(crate) start_time: Duration,
 }
@@ -50,6 +52,9 @@ pub(crate) fn banner(settings: &Settings, server: &StartedServer<'_>) -> String 
     ];
     if let Some(address) = server.dashboard {
         lines.push(("Dashboard", format!("http://{address}/")));
+        // The token is behind a #, so that no server or proxy sees it.
+        let link = server.dashboard_token.map(|token| ("Sign in", format!("http://{address}/#{token}")));
+        lines.extend(link);
     }
     for (name, address) in &server.regions {
         lines.push(("Region", format!("{name}: http://{}/", self::authority(&options.host, *address))));
@@ -109,7 +114,8 @@ mod tests {
         let regions = vec![("East US".to_owned(), SocketAddr::from(([0, 0, 0, 0], 4713)))];
         let (ca_path, start_time) = (Some(Path::new("/ca.pem")), Duration::from_millis(12));
         let dashboard = Some(SocketAddr::from(([127, 0, 0, 1], 8082)));
-        let server = StartedServer { address, regions, ca_path, dashboard, start_time };
+        let dashboard_token = None;
+        let server = StartedServer { address, regions, ca_path, dashboard, dashboard_token, start_time };
         banner(&settings, &server)
     }
 

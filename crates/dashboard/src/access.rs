@@ -11,18 +11,18 @@
 //!   pages contain. With a token the origin may have another port than the `Host`, because a proxy
 //!   with TLS listens on its own port.
 //!
-//! The checks are pure functions of the request and of the secrets.
+//! The checks are pure functions of the request, of the secrets and of the time.
 
 mod secret;
+mod sessions;
 mod wrong_logins;
-
-use std::time::Duration;
 
 use http::Method;
 use tokio::time::Instant;
 
 pub(crate) use secret::Secret;
 
+use self::sessions::{SESSION_TIME, Sessions};
 use self::wrong_logins::WrongLogins;
 use crate::http::Request;
 
@@ -33,8 +33,8 @@ pub(crate) struct Access {
     is_loopback: bool,
     /// What a person types into the login form; `None` if no login is needed.
     token: Option<Secret>,
-    /// The value of the session cookie.
-    session: Secret,
+    /// The values of the session cookies.
+    sessions: Sessions,
     /// The token in every form of a page.
     form: Secret,
     /// The token in the login form. Strangers see it, so it is another one.
@@ -83,7 +83,7 @@ impl Access {
         Ok(Access {
             is_loopback,
             token,
-            session: Secret::random()?,
+            sessions: Sessions::default(),
             form: Secret::random()?,
             login_form: Secret::random()?,
             cookie_name: format!("perihelion-{port}"),
@@ -102,8 +102,15 @@ impl Access {
     }
 
     pub(crate) fn check_session(&self, request: &Request) -> Result<(), Refusal> {
-        let has_session = || request.cookie(&self.cookie_name).is_some_and(|value| self.session.is(value));
-        if self.token.is_none() || has_session() { Ok(()) } else { Err(Refusal::NoSession) }
+        let has_session = || {
+            request.cookie(&self.cookie_name).is_some_and(|value| self.sessions.has(value, Instant::now()))
+        };
+        if !self.needs_login() || has_session() { Ok(()) } else { Err(Refusal::NoSession) }
+    }
+
+    /// Whether people sign in.
+    pub(crate) fn needs_login(&self) -> bool {
+        self.token.is_some()
     }
 
     /// Checks the token of a form that was sent.
@@ -121,19 +128,33 @@ impl Access {
         self.login_form.reveal()
     }
 
-    /// The cookie for a person whose login has the right token. A browser that came by HTTPS never
-    /// sends it without TLS.
-    pub(crate) fn sign_in(&self, request: &Request) -> Option<String> {
+    /// The cookie for a person whose login has the right token; else when the login is answered. A
+    /// browser that came by HTTPS never sends the cookie without TLS.
+    pub(crate) fn sign_in(&self, request: &Request, now: Instant) -> Result<String, Instant> {
         let typed = request.form.get("token").trim();
         let is_right = self.token.as_ref().is_some_and(|token| token.is(typed));
-        let secure = if request.header("origin").starts_with("https://") { "; Secure" } else { "" };
-        let (name, session) = (&self.cookie_name, self.session.reveal());
-        is_right.then(|| format!("{name}={session}; Path=/; HttpOnly; SameSite=Strict{secure}"))
+        // Without random numbers nobody can sign in.
+        match is_right.then(|| self.sessions.begin(now)) {
+            Some(Ok(session)) => Ok(self.cookie(session.reveal(), SESSION_TIME.as_secs(), request)),
+            Some(Err(_)) | None => Err(self.wrong_logins.count(now)),
+        }
     }
 
-    /// How long the answer to a login with a wrong token waits.
-    pub(crate) fn wait_after_wrong_login(&self, now: Instant) -> Duration {
-        self.wrong_logins.wait(now)
+    /// Ends the session of a person. Returns the cookie that replaces the one of the session.
+    pub(crate) fn sign_out(&self, request: &Request) -> String {
+        self.sessions.end(request.cookie(&self.cookie_name).unwrap_or_default());
+        self.cookie("", 0, request)
+    }
+
+    fn cookie(&self, value: &str, seconds: u64, request: &Request) -> String {
+        let secure = if request.header("origin").starts_with("https://") { "; Secure" } else { "" };
+        let name = &self.cookie_name;
+        format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
+    }
+
+    /// When a login that has just come is looked at.
+    pub(crate) fn turn_of_login(&self, now: Instant) -> Instant {
+        self.wrong_logins.turn(now)
     }
 
     /// The token that forms contain.
@@ -259,10 +280,10 @@ mod tests {
     fn the_session_is_given_for_the_token_only() {
         let token = Secret::random().unwrap();
         let typed = token.reveal().to_owned();
-        let access = Access::new(false, Some(token), 8082).unwrap();
+        let (access, now) = (Access::new(false, Some(token), 8082).unwrap(), Instant::now());
         let sign_in = |typed: &str, origin: &str| {
             let form = Parameters::parse(&format!("token={typed}"));
-            access.sign_in(&Request { form, ..request(Method::POST, &[("origin", origin)]) })
+            access.sign_in(&Request { form, ..request(Method::POST, &[("origin", origin)]) }, now).ok()
         };
         let origin = "http://127.0.0.1:8082";
         assert_eq!(sign_in("wrong", origin), None);

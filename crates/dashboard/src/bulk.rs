@@ -30,9 +30,23 @@ const JOBS_MAX: usize = 20;
 /// The size of a page of the selection.
 const PAGE_SIZE: u32 = 200;
 
+/// A workflow that is to be changed. The rest of its row, which may be large, is read again before.
+#[derive(Debug)]
+struct Selected {
+    id: String,
+    status: String,
+    created_at: u64,
+}
+
 /// The jobs of this run of the dashboard, newest last.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs(Mutex<(u64, VecDeque<Arc<Job>>)>);
+
+impl Selected {
+    fn of(row: ListedInstance) -> Selected {
+        Selected { id: row.instance_id, status: row.status, created_at: row.created_at }
+    }
+}
 
 impl Jobs {
     pub(crate) fn all(&self) -> Vec<Arc<Job>> {
@@ -100,17 +114,19 @@ async fn select(
     provider: &CosmosDBProvider,
     job: &Job,
     options: &ListOptions,
-) -> Result<Vec<ListedInstance>, Failure> {
+) -> Result<Vec<Selected>, Failure> {
     let mut options = options.clone().with_page_size(PAGE_SIZE);
     let mut rows = Vec::new();
     while !job.is_stopped() {
         let page = provider.list(&options).await?;
-        let (wanted, others): (Vec<_>, Vec<_>) =
-            page.instances.into_iter().partition(|row| job.deed.objection(row).is_none());
-        rows.extend(wanted);
+        let listed = page.instances.len();
+        let wanted = page.instances.into_iter().filter(|row| job.deed.objection(row).is_none());
+        let before = rows.len();
+        rows.extend(wanted.map(Selected::of));
+        let left_out = listed - (rows.len() - before);
         let is_cut = rows.len() > SELECTED_MAX;
         rows.truncate(SELECTED_MAX);
-        job.selected(rows.len(), others.len(), is_cut);
+        job.selected(rows.len(), left_out, is_cut);
         match page.continuation {
             Some(next) if !is_cut => options = options.with_continuation(next),
             _ => break,
@@ -119,7 +135,7 @@ async fn select(
     Ok(rows)
 }
 
-async fn apply(provider: &CosmosDBProvider, job: &Arc<Job>, rows: Vec<ListedInstance>) {
+async fn apply(provider: &CosmosDBProvider, job: &Arc<Job>, rows: Vec<Selected>) {
     let mut waiting = rows.into_iter();
     let mut tasks = JoinSet::new();
     loop {
@@ -129,8 +145,8 @@ async fn apply(provider: &CosmosDBProvider, job: &Arc<Job>, rows: Vec<ListedInst
         {
             let (provider, job) = (provider.clone(), Arc::clone(job));
             tasks.spawn(async move {
-                let id = row.instance_id.clone();
-                (id, attempt(&provider, &job.deed, row).await)
+                let outcome = attempt(&provider, &job.deed, &row).await;
+                (row.id, outcome)
             });
         }
         match tasks.join_next().await {
@@ -143,8 +159,8 @@ async fn apply(provider: &CosmosDBProvider, job: &Arc<Job>, rows: Vec<ListedInst
 }
 
 /// Does the deed, unless the workflow has changed since it was selected.
-async fn attempt(provider: &CosmosDBProvider, deed: &Deed, row: ListedInstance) -> Result<String, String> {
-    let found = provider.list(&ListOptions::new().with_id(row.instance_id.as_str())).await;
+async fn attempt(provider: &CosmosDBProvider, deed: &Deed, row: &Selected) -> Result<String, String> {
+    let found = provider.list(&ListOptions::new().with_id(row.id.as_str())).await;
     let now = found.map_err(|error| error.message)?.instances.into_iter().next();
     match now {
         None => Err("skipped: it no longer exists".to_owned()),

@@ -29,8 +29,11 @@ pub struct DashboardOptions {
     /// Whether nothing can be changed.
     pub is_read_only: bool,
     /// What a person types to sign in: at least 16 letters, digits and signs. Without it a random
-    /// token is made if other machines can reach the dashboard.
+    /// token is made if one is needed or other machines can reach the dashboard.
     pub token: Option<String>,
+    /// Whether people sign in also if only this machine can reach the dashboard. Without a token a
+    /// random one is made.
+    pub needs_token: bool,
     /// Reads the server's counters, for charts.
     pub counters: Option<ReadCounters>,
 }
@@ -56,6 +59,12 @@ impl DashboardOptions {
     /// The token.
     pub fn with_token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
+        self
+    }
+
+    /// Whether people sign in also if only this machine can reach the dashboard.
+    pub fn with_token_needed(mut self, needs_token: bool) -> Self {
+        self.needs_token = needs_token;
         self
     }
 
@@ -108,7 +117,7 @@ impl Dashboard {
             Some(text) => Some(Secret::chosen(&text).ok_or_else(|| {
                 StartError("the token of the dashboard needs at least 16 letters, digits or signs".to_owned())
             })?),
-            None if is_loopback => None,
+            None if is_loopback && !options.needs_token => None,
             None => {
                 let token = Secret::random().map_err(no_random)?;
                 made_token = Some(token.clone());

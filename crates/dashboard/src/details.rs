@@ -1,8 +1,11 @@
-//! `Details`: everything about one workflow except its row: history, executions, key-values and its
-//! tree. A live page reads the row again and again, which is one small query, and the details only
-//! when the row has changed, or after some time, because a child may change without its parent.
+//! `Details`: everything about one workflow except its row. A live page reads the row again and again,
+//! which is one small query. The *record* of an execution (its history, key-values, cost and output)
+//! is read only when the row has changed, because a commit that changes it changes the row too. The
+//! *family* (executions and tree) is read again after some time also, because a child may change
+//! without its parent, and executions may be pruned.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,8 +17,11 @@ use tokio::time::Instant;
 
 use crate::failure::Failure;
 
-/// How long the details of a workflow that has not changed are kept.
-const KEPT_FOR: Duration = Duration::from_secs(20);
+/// How long the family of a workflow whose row has not changed is kept.
+const FAMILY_KEPT_FOR: Duration = Duration::from_secs(20);
+
+/// How long details are kept that nobody looks at. The longest pause of a live page is a minute.
+const UNUSED_KEPT_FOR: Duration = Duration::from_secs(300);
 
 /// The most workflows whose details are kept. People rarely look at more of them at the same time.
 const KEPT_MAX: usize = 8;
@@ -23,20 +29,51 @@ const KEPT_MAX: usize = 8;
 /// The most bytes of all details that are kept. Larger details are read for each look.
 const KEPT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// The most memory of a history that is shown. It leaves room for the rest of the details, so that
+/// what is shown is also kept.
+const HISTORY_BYTES_MAX: u64 = 32 * 1024 * 1024;
+
 /// The memory of an event without its texts.
 const EVENT_BYTES: usize = 200;
+
+/// How many details are read at the same time. Requests for the same workflow wait for each other,
+/// so that its history is read once.
+const LANES: usize = 16;
 
 /// Everything about one execution of a workflow.
 #[derive(Debug, Default)]
 pub(crate) struct Detail {
+    pub(crate) record: Arc<Record>,
     pub(crate) executions: Vec<u64>,
-    pub(crate) events: Vec<Event>,
-    pub(crate) key_values: BTreeMap<String, String>,
     pub(crate) tree: WorkflowTree,
+}
+
+/// What changes only with the row.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    /// The history; empty if it is too large to show.
+    pub(crate) events: Vec<Event>,
+    pub(crate) is_too_large: bool,
+    pub(crate) key_values: BTreeMap<String, String>,
     /// What all executions have cost.
     pub(crate) cost: WorkflowCost,
     /// The whole output, even if it is too large for the row; `None` if there is none.
     pub(crate) output: Option<String>,
+}
+
+impl Record {
+    /// The history, or why it is not shown.
+    pub(crate) fn events(&self, row: &ListedInstance) -> Result<&[Event], Failure> {
+        match self.is_too_large {
+            false => Ok(&self.events),
+            true => Err(Failure::too_large(format!(
+                "The history of {:?} is too large to show: it needs more than {} MiB of memory.",
+                row.instance_id,
+                HISTORY_BYTES_MAX / 1024 / 1024
+            ))
+            .advise("`perihelion workflow history` prints it.")),
+        }
+    }
 }
 
 /// Which detail, and of which state of the workflow.
@@ -48,16 +85,30 @@ struct Key {
 
 /// The details that were read lately.
 #[derive(Debug, Default)]
-pub(crate) struct Details(Mutex<VecDeque<Kept>>);
+pub(crate) struct Details {
+    kept: Mutex<VecDeque<Kept>>,
+    lanes: [tokio::sync::Mutex<()>; LANES],
+}
 
 /// A detail that is kept.
 #[derive(Debug)]
 struct Kept {
     key: Key,
-    read_at: Instant,
     detail: Arc<Detail>,
+    /// When its family was read.
+    read_at: Instant,
+    used_at: Instant,
     /// About how much memory it uses.
     bytes: usize,
+}
+
+/// What is known of a detail.
+#[derive(Debug)]
+enum Known {
+    All(Arc<Detail>),
+    /// The family is too old.
+    Record(Arc<Record>),
+    Nothing,
 }
 
 impl Details {
@@ -69,18 +120,22 @@ impl Details {
         execution: u64,
     ) -> Result<Arc<Detail>, Failure> {
         let key = Key { row: row.clone(), execution };
-        if let Some(known) = self.known(&key) {
-            return Ok(known);
-        }
-        let detail = Arc::new(read(provider, row, execution).await?);
-        let bytes = bytes_of(&detail);
-        self.keep(Kept { key, read_at: Instant::now(), detail: Arc::clone(&detail), bytes });
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&row.instance_id);
+        let _lane = self.lanes[(hash % LANES as u64) as usize].lock().await;
+        let record = match self.known(&key, Instant::now()) {
+            Known::All(detail) => return Ok(detail),
+            Known::Record(record) => record,
+            Known::Nothing => Arc::new(read_record(provider, row, execution).await?),
+        };
+        let detail = Arc::new(read_family(provider, row, record).await?);
+        let (now, bytes) = (Instant::now(), bytes_of(&detail));
+        self.keep(Kept { key, detail: Arc::clone(&detail), read_at: now, used_at: now, bytes });
         Ok(detail)
     }
 
     /// Keeps a detail in place of an older one, and forgets the oldest ones beyond the limits.
     fn keep(&self, new: Kept) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let id = |key: &Key| (key.row.instance_id.clone(), key.execution);
         kept.retain(|old| id(&old.key) != id(&new.key));
         if new.bytes > KEPT_BYTES_MAX {
@@ -92,19 +147,26 @@ impl Details {
         }
     }
 
-    fn known(&self, key: &Key) -> Option<Arc<Detail>> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|it| it.read_at.elapsed() < KEPT_FOR);
-        kept.iter().find(|it| it.key == *key).map(|it| Arc::clone(&it.detail))
+    fn known(&self, key: &Key, now: Instant) -> Known {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|it| now.duration_since(it.used_at) < UNUSED_KEPT_FOR);
+        let Some(found) = kept.iter_mut().find(|it| it.key == *key) else { return Known::Nothing };
+        found.used_at = now;
+        match now.duration_since(found.read_at) < FAMILY_KEPT_FOR {
+            true => Known::All(Arc::clone(&found.detail)),
+            false => Known::Record(Arc::clone(&found.detail.record)),
+        }
     }
 }
 
 /// About how much memory a detail uses: its texts, as JSON, and its events.
 fn bytes_of(detail: &Detail) -> usize {
+    let Record { events, key_values, cost, output, is_too_large: _ } = &*detail.record;
     let mut texts = Counter(0);
     // Counting cannot fail, and neither can writing these types as JSON.
-    let _ = serde_json::to_writer(&mut texts, &(&detail.events, &detail.key_values, &detail.output));
-    texts.0 + detail.events.len() * EVENT_BYTES
+    let _ = serde_json::to_writer(&mut texts, &(events, key_values, output));
+    let _ = serde_json::to_writer(&mut texts, &(cost, &detail.tree, &detail.executions));
+    texts.0 + events.len() * EVENT_BYTES
 }
 
 /// A writer that only counts.
@@ -121,55 +183,135 @@ impl Write for Counter {
     }
 }
 
-async fn read(provider: &CosmosDBProvider, row: &ListedInstance, execution: u64) -> Result<Detail, Failure> {
+async fn read_record(
+    provider: &CosmosDBProvider,
+    row: &ListedInstance,
+    execution: u64,
+) -> Result<Record, Failure> {
     let id = &row.instance_id;
     if row.status == "Pending" {
-        let tree = provider.tree(id).await?;
-        return Ok(Detail { tree, ..Detail::default() });
+        return Ok(Record::default());
     }
     let client = Client::new(Arc::new(provider.clone()));
     let is_whole = row.output.is_some() || row.output_length.is_none();
-    Ok(Detail {
-        executions: provider.list_executions(id).await?,
-        events: provider.read_history_with_execution_id(id, execution).await?,
+    let events = read_history(provider, &client, row, execution).await?;
+    Ok(Record {
+        is_too_large: events.is_none(),
+        events: events.unwrap_or_default(),
         key_values: client.get_kv_all_values(id).await?.into_iter().collect(),
-        tree: provider.tree(id).await?,
         cost: provider.cost(id).await?,
         output: if is_whole { row.output.clone() } else { provider.get_instance_info(id).await?.output },
     })
 }
 
+/// The history of an execution; `None` if it is too large. The size of the current execution is
+/// known before it is read, that of an earlier one only afterwards.
+async fn read_history(
+    provider: &CosmosDBProvider,
+    client: &Client,
+    row: &ListedInstance,
+    execution: u64,
+) -> Result<Option<Vec<Event>>, Failure> {
+    let id = &row.instance_id;
+    if execution == row.execution_id
+        && let Some(stats) = client.get_orchestration_stats(id).await?
+        && is_too_large(stats.history_size_bytes, stats.history_event_count)
+    {
+        return Ok(None);
+    }
+    let events = provider.read_history_with_execution_id(id, execution).await?;
+    let mut texts = Counter(0);
+    let _ = serde_json::to_writer(&mut texts, &events);
+    Ok((!is_too_large(texts.0 as u64, events.len() as u64)).then_some(events))
+}
+
+/// Whether a history with so many bytes of JSON and events is not shown.
+fn is_too_large(bytes: u64, events: u64) -> bool {
+    bytes.saturating_add(events.saturating_mul(EVENT_BYTES as u64)) > HISTORY_BYTES_MAX
+}
+
+async fn read_family(
+    provider: &CosmosDBProvider,
+    row: &ListedInstance,
+    record: Arc<Record>,
+) -> Result<Detail, Failure> {
+    let id = &row.instance_id;
+    let executions = match row.status.as_str() {
+        "Pending" => Vec::new(),
+        _ => provider.list_executions(id).await?,
+    };
+    Ok(Detail { record, executions, tree: provider.tree(id).await? })
+}
+
 #[cfg(test)]
 mod tests {
+    use duroxide_cdb::{TreeInstance, TurnCost};
+
     use super::*;
 
-    fn kept(id: &str, read_at: Instant, bytes: usize) -> Kept {
+    fn kept(id: &str, at: Instant, bytes: usize) -> Kept {
         let mut row = ListedInstance::default();
         row.instance_id = id.to_owned();
-        Kept { key: Key { row, execution: 1 }, read_at, detail: Arc::default(), bytes }
+        let (key, detail) = (Key { row, execution: 1 }, Arc::default());
+        Kept { key, detail, read_at: at, used_at: at, bytes }
+    }
+
+    fn ids(details: &Details) -> Vec<String> {
+        details.kept.lock().unwrap().iter().map(|it| it.key.row.instance_id.clone()).collect()
     }
 
     #[test]
-    fn details_are_bounded_by_their_bytes_and_forgotten_after_some_time() {
+    fn details_are_bounded_by_their_bytes() {
         let (details, now) = (Details::default(), Instant::now());
-        let ids = || -> Vec<String> {
-            details.0.lock().unwrap().iter().map(|it| it.key.row.instance_id.clone()).collect()
-        };
         for id in ["a", "b", "c", "b"] {
             details.keep(kept(id, now, KEPT_BYTES_MAX / 2));
         }
-        assert_eq!(ids(), ["c", "b"]);
+        assert_eq!(ids(&details), ["c", "b"]);
         details.keep(kept("huge", now, KEPT_BYTES_MAX + 1));
-        assert_eq!(ids(), ["c", "b"], "others do not make room for what is too large");
-        details.keep(kept("new", now, 1));
-        details.keep(kept("old", now.checked_sub(KEPT_FOR).expect("a time"), 1));
-        assert!(details.known(&kept("new", now, 1).key).is_some());
-        assert_eq!(ids(), ["b", "new"], "what is too old is forgotten");
+        assert_eq!(ids(&details), ["c", "b"], "others do not make room for what is too large");
+    }
+
+    /// The pause after an expensive look is a minute, and the history was kept for 20 seconds: it was
+    /// read for every look.
+    #[test]
+    fn a_history_is_kept_as_long_as_somebody_looks_and_its_row_does_not_change() {
+        let (details, begin) = (Details::default(), Instant::now());
+        let known = |key: &Key, seconds: u64| details.known(key, begin + Duration::from_secs(seconds));
+        let key = kept("a", begin, 1).key;
+        details.keep(kept("a", begin, 1));
+        assert!(matches!(known(&key, 19), Known::All(_)));
+        for minute in 1..=60 {
+            assert!(matches!(known(&key, minute * 60), Known::Record(_)), "after {minute} minutes");
+        }
+        let mut changed = key.clone();
+        changed.row.updated_at += 1;
+        assert!(matches!(known(&changed, 3600), Known::Nothing));
+        assert!(matches!(known(&key, 3600 + 299), Known::Record(_)));
+        assert!(matches!(known(&key, 3600 + 299 + 300), Known::Nothing), "nobody has looked");
+        assert!(ids(&details).is_empty());
     }
 
     #[test]
     fn a_detail_is_as_large_as_its_texts() {
-        let detail = Detail { output: Some("x".repeat(5000)), ..Detail::default() };
-        assert!((5000..5100).contains(&bytes_of(&detail)));
+        let record = Record { output: Some("x".repeat(5000)), ..Record::default() };
+        let mut detail = Detail { record: Arc::new(record), ..Detail::default() };
+        let alone = bytes_of(&detail);
+        assert!((5000..5200).contains(&alone), "{alone}");
+        let mut child = TreeInstance::default();
+        child.instance.custom_status = Some("x".repeat(3000));
+        detail.tree.instances.push(child);
+        let with_tree = bytes_of(&detail);
+        assert!((alone + 3000..alone + 3500).contains(&with_tree), "{with_tree}");
+        let mut record = Record::default();
+        record.cost.turns = vec![TurnCost::default(); 100];
+        detail.record = Arc::new(record);
+        assert!(bytes_of(&detail) > with_tree - 5000 + 100 * 20, "the turns count");
+    }
+
+    #[test]
+    fn what_is_shown_is_also_kept() {
+        assert!(!is_too_large(HISTORY_BYTES_MAX, 0) && is_too_large(HISTORY_BYTES_MAX, 1));
+        assert!(is_too_large(0, HISTORY_BYTES_MAX) && is_too_large(u64::MAX, u64::MAX));
+        assert!(HISTORY_BYTES_MAX as usize <= KEPT_BYTES_MAX / 2);
     }
 }

@@ -35,6 +35,11 @@ impl Failure {
         Failure::new(StatusCode::CONFLICT, message)
     }
 
+    /// There is too much to show.
+    pub(crate) fn too_large(message: impl Display) -> Failure {
+        Failure::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+    }
+
     /// The account does not answer, or not as expected.
     pub(crate) fn account(message: impl Display) -> Failure {
         Failure::new(StatusCode::BAD_GATEWAY, message)
@@ -52,6 +57,12 @@ impl Failure {
 
     pub(crate) fn advise(self, advice: impl Display) -> Failure {
         Failure { advice: Some(advice.to_string()), ..self }
+    }
+
+    /// The message and the advice.
+    pub(crate) fn text(&self) -> String {
+        let advice = self.advice.as_deref();
+        advice.map_or_else(|| self.message.clone(), |advice| format!("{} {advice}", self.message))
     }
 
     /// A failed request to a container or an item.

@@ -3,7 +3,7 @@
 use crate::app::App;
 use crate::assets;
 use crate::failure::Failure;
-use crate::html::{Content, Html, Link, list, tag};
+use crate::html::{Content, Html, Link, Tag, list, tag};
 use crate::notices::Notice;
 use crate::pages::{PAGES, Page, View};
 
@@ -11,16 +11,34 @@ use crate::pages::{PAGES, Page, View};
 pub(crate) fn page(app: &App, page: &Page, view: View, notice: Option<Notice>, is_live: bool) -> Html {
     let notice = notice.map(|notice| {
         let class = if notice.is_error { "notice error" } else { "notice" };
-        tag("p").class(class).attr("role", "status").add(notice.text)
+        tag("p").class(class).attr("role", "status").add(notice.text).done()
     });
-    let live = tag("div").id("live").flag("data-live", is_live && page.interval.is_some()).add(view.html);
-    let main = tag("main").id("main").attr("tabindex", "-1").add(notice).add(live);
+    let live = live_part(page, is_live).add(view.html);
+    whole(app, page, &view.title, Html::default().add(notice).add(live))
+}
+
+/// A whole page that says why its content cannot be made.
+pub(crate) fn failed_page(app: &App, page: &Page, why: &Failure, is_live: bool) -> Html {
+    let live = live_part(page, is_live).flag("data-failed", true).add(failure(why));
+    whole(app, page, page.name, live)
+}
+
+/// The part that the script keeps up to date.
+fn live_part(page: &Page, is_live: bool) -> Tag {
+    tag("div").id("live").flag("data-live", is_live && page.interval.is_some())
+}
+
+/// The frame around a content. The banner is where the script tells that the content is not up to
+/// date; it is outside of the content, so that half-filled forms stay.
+fn whole(app: &App, page: &Page, title: &str, content: impl Content) -> Html {
+    let banner = tag("div").id("live-failure");
+    let main = tag("main").id("main").attr("tabindex", "-1").add(banner).add(content);
     let body = tag("body").add(skip_link()).add(header(app, page)).add(main);
-    document(&format!("{} · Perihelion", view.title), body)
+    document(&format!("{title} · Perihelion"), body)
 }
 
 /// What a page shows instead of its content when it cannot be made.
-pub(crate) fn failure(failure: &Failure) -> Html {
+fn failure(failure: &Failure) -> Html {
     let (class, role, title) = match failure.status.is_success() {
         true => ("notice", "status", "Nothing here yet"),
         false => ("notice error", "alert", "This did not work"),
@@ -30,6 +48,16 @@ pub(crate) fn failure(failure: &Failure) -> Html {
         .attr("role", role)
         .add(tag("h1").add(title))
         .add(tag("p").add(failure.message.as_str()))
+        .add(failure.advice.as_deref().map(|advice| tag("p").add(advice)))
+        .done()
+}
+
+/// What a live page shows above its content when it could not be made again.
+pub(crate) fn not_up_to_date(failure: &Failure) -> Html {
+    tag("div")
+        .class("notice error")
+        .attr("role", "alert")
+        .add(tag("p").add(tag("strong").add("This page is not up to date. ")).add(failure.message.as_str()))
         .add(failure.advice.as_deref().map(|advice| tag("p").add(advice)))
         .done()
 }
@@ -94,11 +122,18 @@ fn header(app: &App, page: &Page) -> impl Content {
         .flag("hidden", true)
         .attr("aria-pressed", "false")
         .add("Live");
+    let sign_out = app.access.needs_login().then(|| {
+        let token =
+            tag("input").attr("type", "hidden").attr("name", "form").attr("value", app.access.form_token());
+        let button = tag("button").attr("type", "submit").add("Sign out");
+        tag("form").id("sign-out").attr("method", "post").attr("action", "/logout").add(token).add(button)
+    });
     tag("header")
         .class("top")
         .add(tag("a").class("brand").href(&Link::to("/workflows")).add("Perihelion"))
         .add(tag("span").class("place").attr("title", &place).add(place.as_str()))
         .add(read_only)
         .add(state)
+        .add(sign_out)
         .add(tag("nav").attr("aria-label", "Pages").add(tag("ul").add(list(entries))))
 }

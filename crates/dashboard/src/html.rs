@@ -2,12 +2,16 @@
 //! way to add a text escapes it: a workflow's input may be `<script>`. Names of elements and
 //! attributes are constants of the program, and a link is a [`Link`], so no text becomes markup
 //! or a `javascript:` address.
+//!
+//! Texts for people have a replacement in place of characters that a page cannot show. Texts that
+//! come back, such as the value of a field, must not be changed: they are added by [`Tag::exact`]
+//! and [`Exact`].
 
 mod link;
 
 use std::fmt::{self, Write};
 
-pub(crate) use link::Link;
+pub(crate) use link::{Encoded, Link};
 
 /// A finished piece of a page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,6 +29,11 @@ pub(crate) struct Tag {
 pub(crate) trait Content {
     fn write(&self, out: &mut String);
 }
+
+/// A text that comes back with a form: the content of a text area. A browser reads exactly this
+/// text.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Exact<'a>(pub(crate) &'a str);
 
 /// Begins an element.
 pub(crate) fn tag(name: &'static str) -> Tag {
@@ -46,10 +55,6 @@ impl Html {
         Html("<!doctype html>".to_owned())
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -65,7 +70,14 @@ impl Tag {
     /// be a `javascript:` address.
     pub(crate) fn attr(mut self, name: &'static str, value: impl fmt::Display) -> Tag {
         assert_ne!(name, "href", "a link is added by `href`");
-        self.put(name, &value.to_string());
+        self.put(name, &value.to_string(), is_not_shown);
+        self
+    }
+
+    /// An attribute that is not for people but comes back or is compared: the value of a field, or
+    /// a key. A browser reads exactly this value; only U+0000 cannot be written in HTML.
+    pub(crate) fn exact(mut self, name: &'static str, value: &str) -> Tag {
+        self.put(name, value, |_| false);
         self
     }
 
@@ -87,7 +99,7 @@ impl Tag {
     }
 
     pub(crate) fn href(mut self, link: &Link) -> Tag {
-        self.put("href", &link.to_string());
+        self.put("href", &link.to_string(), is_not_shown);
         self
     }
 
@@ -96,10 +108,10 @@ impl Tag {
         self
     }
 
-    fn put(&mut self, name: &'static str, value: &str) {
+    fn put(&mut self, name: &'static str, value: &str, is_replaced: fn(char) -> bool) {
         // Writing to a string does not fail.
         let _ = write!(self.attributes, " {name}=\"");
-        escape(&mut self.attributes, value);
+        escape(&mut self.attributes, value, is_replaced);
         self.attributes.push('"');
     }
 
@@ -129,13 +141,19 @@ impl Content for Html {
 
 impl Content for &str {
     fn write(&self, out: &mut String) {
-        escape(out, self);
+        escape(out, self, is_not_shown);
     }
 }
 
 impl Content for String {
     fn write(&self, out: &mut String) {
-        escape(out, self);
+        escape(out, self, is_not_shown);
+    }
+}
+
+impl Content for Exact<'_> {
+    fn write(&self, out: &mut String) {
+        escape(out, self.0, |_| false);
     }
 }
 
@@ -170,10 +188,20 @@ macro_rules! numbers {
 }
 numbers!(u32, u64, usize);
 
-/// Appends a text so that it is a text in an element and in a quoted attribute. Characters that
-/// HTML cannot have, and those that turn the direction of the text after them, are shown as
-/// their replacement.
-fn escape(out: &mut String, text: &str) {
+/// Whether a character must not be in a text for people: HTML cannot have it, or it turns the
+/// direction of the text after it.
+pub(crate) fn is_not_shown(character: char) -> bool {
+    match character {
+        '\n' | '\t' => false,
+        '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' => true,
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+        _ => false,
+    }
+}
+
+/// Appends a text so that it is a text in an element and in a quoted attribute. Characters that are
+/// replaced become U+FFFD.
+fn escape(out: &mut String, text: &str, is_replaced: fn(char) -> bool) {
     for character in text.chars() {
         match character {
             '&' => out.push_str("&amp;"),
@@ -181,9 +209,13 @@ fn escape(out: &mut String, text: &str) {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            '\n' | '\t' => out.push(character),
-            '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' => out.push('\u{fffd}'),
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.push('\u{fffd}'),
+            _ if is_replaced(character) => out.push('\u{fffd}'),
+            // HTML reads the references &#128; to &#159; as other characters, and the characters
+            // themselves as they are.
+            '\u{80}'..='\u{9f}' => out.push(character),
+            _ if is_not_shown(character) => {
+                let _ = write!(out, "&#{};", u32::from(character));
+            }
             _ => out.push(character),
         }
     }
@@ -199,6 +231,14 @@ mod tests {
         let html = tag("p").attr("title", hostile).add(hostile).done();
         let escaped = "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&quot;&amp;\u{fffd}\u{fffd}";
         assert_eq!(html.as_str(), format!("<p title=\"{escaped}\">{escaped}</p>"));
+    }
+
+    #[test]
+    fn a_value_that_comes_back_is_not_changed() {
+        let value = "<a>\u{202e}\u{7f}\u{80}\u{9f}é\n";
+        let html = tag("textarea").exact("value", value).add(Exact(value)).done();
+        let exact = "&lt;a&gt;&#8238;&#127;\u{80}\u{9f}é\n";
+        assert_eq!(html.as_str(), format!("<textarea value=\"{exact}\">{exact}</textarea>"));
     }
 
     #[test]

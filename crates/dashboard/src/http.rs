@@ -13,4 +13,5 @@ pub(crate) use answer::Answer;
 pub(crate) use body::Body;
 pub(crate) use listener::Listener;
 pub(crate) use parameters::Parameters;
+pub(crate) use peers::Peer;
 pub(crate) use request::{FORM_BYTES_MAX, Request};

@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::failure::Failure;
 use crate::html::Link;
 use crate::http::{Answer, Body, FORM_BYTES_MAX, Parameters, Request};
-use crate::live::{Hub, Look};
+use crate::live::{Hub, Look, Made};
 use crate::notices::Notice;
 use crate::pages::{self, Outcome, Page, View};
 use crate::{assets, frame};
@@ -44,6 +44,9 @@ async fn dispatch(app: Arc<App>, mut request: Request, body: Incoming) -> Result
     if let Err(refusal) = app.access.check(&request) {
         return Ok(Answer::text(StatusCode::FORBIDDEN, refusal.message()));
     }
+    if app.access.needs_login() && app.access.check_session(&request).is_ok() {
+        request.peer.trust();
+    }
     if request.method == Method::POST {
         let is_login = request.path == "/login";
         // A stranger may send the small login form, and nothing else.
@@ -60,6 +63,10 @@ async fn dispatch(app: Arc<App>, mut request: Request, body: Incoming) -> Result
         }
         return match request.path.as_str() {
             "/login" => Ok(login(&app, &request).await),
+            "/logout" => {
+                let cookie = app.access.sign_out(&request);
+                Ok(Answer::redirect(&Link::to("/workflows")).with_cookie(cookie))
+            }
             path => {
                 let page = pages::find(path).ok_or(StatusCode::NOT_FOUND)?;
                 Ok(act(app, page, request.form).await)
@@ -98,32 +105,41 @@ async fn get(app: Arc<App>, request: Request) -> Result<Answer, StatusCode> {
     }
 }
 
+/// Signs a person in. The wait comes before the token is looked at, so that closing the connection
+/// saves no time.
 async fn login(app: &App, request: &Request) -> Answer {
-    if let Some(cookie) = app.access.sign_in(request) {
-        return Answer::redirect(&Link::to("/workflows")).with_cookie(cookie);
+    tokio::time::sleep_until(app.access.turn_of_login(Instant::now())).await;
+    match app.access.sign_in(request, Instant::now()) {
+        Ok(cookie) => Answer::redirect(&Link::to("/workflows")).with_cookie(cookie),
+        Err(answered_at) => {
+            tracing::warn!("somebody tried to sign in to the dashboard with a wrong token");
+            tokio::time::sleep_until(answered_at).await;
+            Answer::html(StatusCode::UNAUTHORIZED, frame::login(app.access.login_form_token(), true))
+        }
     }
-    tracing::warn!("somebody tried to sign in to the dashboard with a wrong token");
-    tokio::time::sleep(app.access.wait_after_wrong_login(Instant::now())).await;
-    Answer::html(StatusCode::UNAUTHORIZED, frame::login(app.access.login_form_token(), true))
 }
 
 /// A page.
 async fn show(app: Arc<App>, page: &'static Page, request: Request) -> Answer {
     let notice = request.query.number("notice").and_then(|number| app.notices.take(number));
-    if let Some(look) = app.hub.fresh(&live_key(page, &request)) {
-        let view = View { title: look.title.to_string(), html: look.html };
+    let key = live_key(page, &request);
+    if let Some((title, html)) = app.hub.fresh(&key) {
+        let view = View { title: title.to_string(), html };
         return Answer::html(StatusCode::OK, frame::page(&app, page, view, notice, true));
     }
+    let begun = app.hub.begin();
     match limit(READ_TIME_MAX, (page.view)(Arc::clone(&app), request.query)).await {
-        Ok(view) => Answer::html(StatusCode::OK, frame::page(&app, page, view, notice, true)),
+        Ok(view) => {
+            app.hub.offer(&key, begun, &view.title, &view.html);
+            Answer::html(StatusCode::OK, frame::page(&app, page, view, notice, true))
+        }
         Err(failure) => failed(&app, page, &failure, true),
     }
 }
 
 /// A page that could not be made. It goes on looking, if it is live.
 fn failed(app: &App, page: &'static Page, failure: &Failure, is_live: bool) -> Answer {
-    let view = View { title: page.name.to_owned(), html: frame::failure(failure) };
-    Answer::html(failure.status, frame::page(app, page, view, None, is_live))
+    Answer::html(failure.status, frame::failed_page(app, page, failure, is_live))
 }
 
 /// The events of a live page.
@@ -136,19 +152,20 @@ fn watch(app: Arc<App>, page: &'static Page, request: Request) -> Result<Answer,
     Ok(Answer::events(events))
 }
 
-/// The name of what a live page shows.
+/// The name of what a live page shows. A notice is told once and is not a part of the page: the script
+/// watches the address without it.
 fn live_key(page: &Page, request: &Request) -> String {
-    format!("{}?{}", page.path, request.query_text)
+    format!("{}?{}", page.path, request.query.text_without("notice"))
 }
 
 /// One look of a live page, with what it cost.
 async fn look(app: Arc<App>, page: &'static Page, query: Parameters) -> Look {
     let before = app.source.charge();
-    let view = match limit(READ_TIME_MAX, (page.view)(Arc::clone(&app), query)).await {
-        Ok(view) => view,
-        Err(failure) => View { title: page.name.to_owned(), html: frame::failure(&failure) },
+    let made = match limit(READ_TIME_MAX, (page.view)(Arc::clone(&app), query)).await {
+        Ok(view) => Made::Page { title: Arc::from(view.title), html: view.html },
+        Err(failure) => Made::Failure(frame::not_up_to_date(&failure)),
     };
-    Look { title: Arc::from(view.title), html: view.html, charge: app.source.charge() - before }
+    Look { made, charge: app.source.charge() - before }
 }
 
 /// Does what a form asks for.
@@ -188,11 +205,14 @@ async fn limit<T>(
     tokio::time::timeout(time_max, reading).await.unwrap_or_else(|error| Err(late(error)))
 }
 
-/// Runs an action to its end, also if the browser that asked for it goes away.
+/// Runs an action to its end, also if the browser that asked for it goes away. Live pages are made
+/// anew if it has changed something.
 async fn change(hub: Arc<Hub>, action: pages::Task<Outcome>) -> Result<Outcome, Failure> {
     let running = tokio::spawn(async move {
         let outcome = action.await;
-        hub.refresh();
+        if outcome.is_ok() {
+            hub.refresh();
+        }
         outcome
     });
     let broken = |error| Failure::account(format!("The action has broken off: {error}"));
@@ -205,11 +225,12 @@ async fn history(app: &App, query: &Parameters) -> Answer {
         let row = app.source.instance(query.get("id")).await?;
         let provider = app.source.provider().await?;
         let execution = query.number("execution").unwrap_or(row.execution_id);
-        app.details.read(&provider, &row, execution).await
+        let detail = app.details.read(&provider, &row, execution).await?;
+        Ok(serde_json::to_string_pretty(detail.record.events(&row)?).unwrap_or_default())
     };
-    match read.await {
-        Ok(detail) => Answer::json(serde_json::to_string_pretty(&detail.events).unwrap_or_default()),
-        Err(failure) => Answer::text(failure.status, &failure.message),
+    match limit(READ_TIME_MAX, read).await {
+        Ok(json) => Answer::json(json),
+        Err(failure) => Answer::text(failure.status, &failure.text()),
     }
 }
 
@@ -237,5 +258,29 @@ mod tests {
         let asked = tokio::time::timeout(Duration::from_millis(10), change(Arc::default(), action)).await;
         assert!(asked.is_err(), "the browser has gone");
         ended.await.expect("the action has ended");
+    }
+
+    #[tokio::test]
+    async fn live_pages_are_made_anew_after_an_action_that_worked() {
+        let hub = Arc::<Hub>::default();
+        let refused = Box::pin(async { Err(Failure::wrong("no")) });
+        assert!(change(Arc::clone(&hub), refused).await.is_err());
+        assert_eq!(hub.begin().changes, 0, "nothing was changed");
+        let done = Box::pin(async { Ok(Outcome::Go { to: Link::to("/"), notice: String::new() }) });
+        assert!(change(Arc::clone(&hub), done).await.is_ok());
+        assert_eq!(hub.begin().changes, 1);
+    }
+
+    /// The script takes the notice out of the address and encodes the rest in its own way.
+    #[test]
+    fn a_page_with_a_notice_is_the_same_live_page() {
+        let page = pages::find("/workflow").expect("a page");
+        let key = |query: &str| {
+            let parts = http::Request::get(format!("/workflow?{query}")).body(()).unwrap().into_parts().0;
+            live_key(page, &Request::head(parts).unwrap())
+        };
+        assert_eq!(key("id=a%20b&zoom=2&notice=7"), key("id=a+b&zoom=2"));
+        assert_ne!(key("id=a%20b&zoom=2"), key("id=a%20b"));
+        assert_ne!(key("id=a&type=b"), key("id=a%26type%3Db"));
     }
 }

@@ -1,5 +1,9 @@
 //! `perihelion metrics`: prints the metrics of a server, in the text format of Prometheus.
+//!
+//! The file perihelion.toml is not read, as by `manage`: a file that came with a cloned repository
+//! must not choose the server whose text is printed.
 
+use std::io::IsTerminal;
 use std::time::Instant;
 
 use clap::Args;
@@ -9,6 +13,7 @@ use crate::account::{self, AccountArgs, RawConnection, RawRequest};
 use crate::args::Level;
 use crate::exit::{self, Failure};
 use crate::logs;
+use crate::output::text::shown;
 use crate::process::{block_on, print};
 
 const EXAMPLES: &str = "\
@@ -23,7 +28,7 @@ lists both.";
 
 /// Print the metrics of a server, as Prometheus reads them
 #[derive(Clone, Debug, Args)]
-#[command(after_help = format!("{EXAMPLES}\n\n{}\n\n{}", account::HELP, exit::HELP))]
+#[command(after_help = format!("{EXAMPLES}\n\n{}\n\n{}", account::HELP_WITHOUT_FILE, exit::HELP))]
 pub(crate) struct MetricsArgs {
     /// Only the values of metrics whose names begin so
     #[arg(value_name = "NAME")]
@@ -40,15 +45,24 @@ pub(crate) fn run(typed: MetricsArgs, _started_at: Instant) -> Result<(), Failur
     logs::start(Level::Error);
     block_on(async {
         let text = read(&typed.account).await?;
-        match &typed.prefix {
-            None => print(&text),
-            Some(prefix) => print(&chosen(&text, prefix)?),
+        let text = match &typed.prefix {
+            None => text,
+            Some(prefix) => chosen(&text, prefix)?,
+        };
+        match std::io::stdout().is_terminal() {
+            true => print(&for_terminal(&text)),
+            false => print(&text),
         }
     })
 }
 
+/// The lines without characters that act on the terminal.
+fn for_terminal(text: &str) -> String {
+    text.lines().map(|line| shown(line) + "\n").collect()
+}
+
 async fn read(typed: &AccountArgs) -> Result<String, Failure> {
-    let account = typed.resolve()?;
+    let account = typed.resolve_without_file()?;
     let connection = RawConnection::to_management(&account)?;
     let name = format!("the metrics of {}{}", account.shown(), account.shown_source());
     let response = connection.send(RawRequest::management(Method::GET, PATH, String::new())).await.map_err(
@@ -89,5 +103,10 @@ mod tests {
         assert_eq!(chosen(text, "b").unwrap(), "b 2\n");
         assert_eq!(chosen(text, "a_").unwrap(), "a_total{x=\"b\"} 1\n");
         assert_eq!(chosen(text, "c").unwrap_err().code(), 6);
+    }
+
+    #[test]
+    fn what_a_server_writes_does_not_act_on_the_terminal() {
+        assert_eq!(for_terminal("a{x=\"\u{1b}[2J\r\"} 1\nb 2\n"), "a{x=\"\\u{1b}[2J\\r\"} 1\nb 2\n");
     }
 }

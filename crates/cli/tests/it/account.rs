@@ -138,7 +138,7 @@ fn a_file_gets_no_key_of_the_environment_and_none_from_outside_its_directory() {
 }
 
 #[test]
-fn manage_and_stress_do_not_read_the_file() {
+fn manage_metrics_and_stress_do_not_read_the_file() {
     let scratch = ScratchDirectory::new();
     let file = format!("[account]\nendpoint = \"{NOBODY}\"\nkey = \"{SECRET}\"\n");
     std::fs::write(scratch.path().join("perihelion.toml"), file).expect("a file");
@@ -146,6 +146,10 @@ fn manage_and_stress_do_not_read_the_file() {
     let endpoint = format!("http://127.0.0.1:{}/", server.port());
     let mut manage = command(&scratch, &["manage", "GET", "counters"]);
     check(manage.current_dir(scratch.path()).env("COSMOS_ENDPOINT", &endpoint), 0, "");
+    let metrics =
+        command(&scratch, &["metrics"]).current_dir(scratch.path()).output().expect("the binary runs");
+    let errors = text(&metrics.stderr);
+    assert!(!errors.contains("127.0.0.1:1") && !errors.contains("perihelion.toml"), "{errors}");
     let stress = ["stress", "--orchestrations", "1", "--activities", "1", "--concurrency", "1", "-o", "json"];
     let report = check(command(&scratch, &stress).current_dir(scratch.path()), 0, "");
     assert!(!report.contains("127.0.0.1:1/"), "{report}");

@@ -34,6 +34,19 @@ fn dev_starts_a_dashboard_and_leads_the_explorer_to_it() {
 }
 
 #[test]
+fn a_server_with_a_key_of_its_own_has_a_dashboard_with_a_token() {
+    let scratch = ScratchDirectory::new();
+    let mut dev = command(&scratch, &["dev", "--port", "0"]);
+    let server = RunningServer::start(dev.env("PERIHELION_KEY", "YSBrZXkgZm9yIHRlc3RzLCBub3QgYSBzZWNyZXQ="));
+    let banner = server.banner();
+    let dashboard = address(&banner).expect("an address");
+    assert!(page(&dashboard).starts_with("HTTP/1.1 401 "), "the key does not open it to everybody");
+    let link = banner.lines().find(|line| line.trim_start().starts_with("Sign in ")).expect("a link");
+    let token = link.split(&format!("http://{dashboard}/#")).nth(1).expect("a token");
+    assert_eq!(token.len(), 64, "{link}");
+}
+
+#[test]
 fn two_servers_have_two_dashboards_and_none_if_it_is_not_wanted() {
     let scratch = ScratchDirectory::new();
     let start = |more: &[&str]| {

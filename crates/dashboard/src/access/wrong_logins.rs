@@ -1,31 +1,45 @@
-//! `WrongLogins`: makes answers to wrong tokens wait, so that tokens cannot be guessed fast. One
-//! wrong login is answered per second. The right token is never slowed down, so that a stranger
-//! cannot lock people out.
+//! `WrongLogins`: makes logins wait after a wrong one, so that tokens cannot be guessed fast. After a
+//! wrong login, one login per second is compared with the token, whether it is right or wrong. The
+//! wait comes before the comparison, and a login keeps its turn when its connection is closed: who
+//! does not wait for the answer learns nothing and gains no time.
+//!
+//! No login waits longer than [`WAIT_MAX`], so that a stranger cannot lock people out.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The time between two answers to wrong logins.
+/// The time between two logins after a wrong one.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest wait. A stranger who tries many tokens at once is limited by the number of
 /// connections.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// When the last wrong login is answered.
+/// When the next login may be compared; `None` if there was no wrong login.
 #[derive(Debug, Default)]
 pub(super) struct WrongLogins(Mutex<Option<Instant>>);
 
 impl WrongLogins {
-    /// How long the answer to a wrong login waits.
-    pub(super) fn wait(&self, now: Instant) -> Duration {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let after = last.map_or(now, |last| last.max(now)) + PAUSE;
-        let at = after.min(now + WAIT_MAX);
-        *last = Some(at);
-        at.duration_since(now)
+    /// When a login that has just come is compared. It takes the turn, if logins wait.
+    pub(super) fn turn(&self, now: Instant) -> Instant {
+        let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match *next {
+            Some(at) if at > now => {
+                *next = Some((at + PAUSE).min(now + WAIT_MAX));
+                at
+            }
+            Some(_) | None => now,
+        }
+    }
+
+    /// Counts a wrong login. Returns when it is answered.
+    pub(super) fn count(&self, now: Instant) -> Instant {
+        let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let answered_at = now + PAUSE;
+        *next = Some(next.map_or(answered_at, |next| next.max(answered_at)));
+        answered_at
     }
 }
 
@@ -34,10 +48,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wrong_logins_are_answered_once_per_second() {
+    fn after_a_wrong_login_one_login_per_second_is_compared() {
         let (logins, now) = (WrongLogins::default(), Instant::now());
-        let waits: Vec<u64> = (0..12).map(|_| logins.wait(now).as_secs()).collect();
+        assert_eq!([logins.turn(now), logins.turn(now)], [now; 2], "nobody has been wrong");
+        assert_eq!(logins.count(now), now + PAUSE);
+        let waits: Vec<u64> = (0..12).map(|_| logins.turn(now).duration_since(now).as_secs()).collect();
         assert_eq!(waits, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 10]);
-        assert_eq!(logins.wait(now + Duration::from_secs(60)), PAUSE, "a minute later");
+        let later = now + Duration::from_secs(60);
+        assert_eq!(logins.turn(later), later, "a minute later");
     }
 }

@@ -5,8 +5,13 @@
 (() => {
   const live = document.getElementById("live");
   const button = document.getElementById("live-state");
+  const banner = document.getElementById("live-failure");
   let source = null;
   let isPaused = false;
+  let retry = null;
+
+  // How long a page waits that the dashboard refused to keep up to date, as when too many are watched.
+  const RETRY_MS = 30000;
 
   // The address without the number of a notice, which is told once.
   const address = new URL(location.href);
@@ -23,6 +28,7 @@
 
   const connect = () => {
     if (source || isPaused || document.hidden) return;
+    clearTimeout(retry);
     say("Connecting", "waiting");
     source = new EventSource(address.pathname + address.search);
     source.onopen = () => say("Live", "on");
@@ -30,12 +36,24 @@
       // A stream that was refused stays closed; one that broke connects again by itself.
       const isClosed = source && source.readyState === EventSource.CLOSED;
       say(isClosed ? "Not live" : "Reconnecting", "waiting");
-      if (isClosed) disconnect();
+      if (!isClosed) return;
+      disconnect();
+      retry = setTimeout(connect, RETRY_MS);
     };
-    source.onmessage = (event) => show(event.data);
+    source.onmessage = (event) => {
+      banner.replaceChildren();
+      delete live.dataset.failed;
+      show(event.data);
+    };
+    // The page stays, with half-filled forms, under the message. A page that never had a content
+    // says why already.
+    source.addEventListener("failure", (event) => {
+      if (!("failed" in live.dataset)) banner.innerHTML = event.data;
+    });
   };
 
   const disconnect = () => {
+    clearTimeout(retry);
     if (source) source.close();
     source = null;
   };

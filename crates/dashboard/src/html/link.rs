@@ -11,6 +11,16 @@ pub(crate) struct Link {
     fragment: Option<String>,
 }
 
+/// A text, percent-encoded: letters, digits and a few signs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Encoded<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Encoded<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        encode(f, self.0)
+    }
+}
+
 impl Link {
     pub(crate) fn to(path: &'static str) -> Link {
         debug_assert!(path.is_empty() || path.starts_with('/'));

@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::Body;
-use super::peers::Peers;
+use super::peers::{Peer, Peers};
 use super::write_limit::WriteLimit;
 
 /// The most connections. A browser opens up to six; a connection beyond the limit waits.
@@ -90,8 +90,9 @@ async fn accept<F>(
                 };
                 let answer = Arc::clone(&answer);
                 connections.spawn(async move {
-                    serve_connection(WriteLimit::new(stream, WRITE_WAIT_MAX), answer).await;
-                    drop((permit, counted));
+                    let stream = WriteLimit::new(stream, WRITE_WAIT_MAX);
+                    serve_connection(stream, Peer::new(counted), answer).await;
+                    drop(permit);
                 });
             }
             Err(error) => {
@@ -104,11 +105,13 @@ async fn accept<F>(
 
 async fn serve_connection<F>(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    peer: Peer,
     answer: Arc<impl Fn(http::Request<Incoming>) -> F + Send + Sync + 'static>,
 ) where
     F: Future<Output = Response<Body>> + Send + 'static,
 {
-    let service = service_fn(move |request| {
+    let service = service_fn(move |mut request: http::Request<Incoming>| {
+        request.extensions_mut().insert(peer.clone());
         let answered = answer(request);
         async move { Ok::<_, Infallible>(answered.await) }
     });
@@ -135,7 +138,7 @@ mod tests {
         let (near, mut far) = tokio::io::duplex(4096);
         let near = WriteLimit::new(near, Duration::from_millis(200));
         let answer = |_| async { Response::new(Body::Whole(vec![b'x'; 1024].into())) };
-        let served = tokio::spawn(serve_connection(near, Arc::new(answer)));
+        let served = tokio::spawn(serve_connection(near, Peer::default(), Arc::new(answer)));
         let head = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
         let sending = async { while far.write_all(head).await.is_ok() {} };
         tokio::time::timeout(Duration::from_secs(10), sending).await.expect("the connection ends");

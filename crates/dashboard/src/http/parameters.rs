@@ -1,4 +1,10 @@
 //! `Parameters`: the query of an address, or the fields of a form. Both are percent-encoded pairs.
+//!
+//! A browser changes some characters of a hidden field before it sends the form, such as line breaks.
+//! So the value of a field whose name ends with `*` is percent-encoded once more, as in `filename*`
+//! of HTTP, and the field is known by its name without the star.
+
+use crate::html::Encoded;
 
 /// The most pairs. A page has fewer than twenty; the rest of a longer text is ignored.
 const PAIRS_MAX: usize = 100;
@@ -11,7 +17,12 @@ impl Parameters {
     pub(crate) fn parse(text: &str) -> Parameters {
         let pairs = text.split('&').filter(|pair| !pair.is_empty()).take(PAIRS_MAX).map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decode(name), decode(value))
+            let (mut name, mut value) = (decode(name), decode(value));
+            if name.ends_with('*') {
+                name.pop();
+                value = decode(&value);
+            }
+            (name, value)
         });
         Parameters(pairs.collect())
     }
@@ -24,6 +35,13 @@ impl Parameters {
 
     pub(crate) fn has(&self, name: &str) -> bool {
         !self.get(name).is_empty()
+    }
+
+    /// All parameters except this one as a text, which is the same for all addresses of the same
+    /// parameters. An empty parameter is the same as a missing one.
+    pub(crate) fn text_without(&self, name: &str) -> String {
+        let pairs = self.0.iter().filter(|(key, value)| key != name && !value.is_empty());
+        pairs.map(|(key, value)| format!("{}={}&", Encoded(key), Encoded(value))).collect()
     }
 
     /// The number that a parameter is; `None` if it is missing or is not a number.
@@ -75,5 +93,12 @@ mod tests {
         assert!(!parameters.has("d") && !parameters.has("missing"));
         assert_eq!(Parameters::parse("n=7&m=-1").number("n"), Some(7));
         assert_eq!(Parameters::parse("n=7&m=-1").number("m"), None);
+    }
+
+    #[test]
+    fn a_value_with_a_star_at_its_name_is_encoded_twice() {
+        let parameters = Parameters::parse("id*=a%250D%250A%25E2%2580%25AE%252B&key%2A=%2525&b=%2525");
+        assert_eq!(parameters.get("id"), "a\r\n\u{202e}+");
+        assert_eq!((parameters.get("key"), parameters.get("b")), ("%", "%25"));
     }
 }

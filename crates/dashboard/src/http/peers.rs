@@ -1,4 +1,6 @@
-//! `Peers`: how many connections each address has, so that one machine cannot take all of them.
+//! `Peers`: how many connections each address has, so that one machine cannot take all of them. A
+//! connection of a person who is signed in is not counted: a proxy brings the connections of
+//! everybody from one address.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -15,6 +17,21 @@ pub(super) struct Peers(Arc<Mutex<HashMap<IpAddr, usize>>>);
 /// A connection that is counted until it is dropped.
 #[derive(Debug)]
 pub(super) struct Counted(Option<(Peers, IpAddr)>);
+
+/// The other side of a connection, for the requests on it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Peer(Arc<Mutex<Option<Counted>>>);
+
+impl Peer {
+    pub(super) fn new(counted: Counted) -> Peer {
+        Peer(Arc::new(Mutex::new(Some(counted))))
+    }
+
+    /// Counts the connection no longer: somebody uses it who is signed in.
+    pub(crate) fn trust(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
 
 impl Peers {
     /// Counts a connection; `None` if its address has too many. Loopback has no limit: a proxy
@@ -70,6 +87,10 @@ mod tests {
         assert!(count("10.0.0.2").is_some(), "another address");
         held.pop();
         assert!(count("10.0.0.1").is_some(), "one has gone");
+        let trusted: Vec<Peer> =
+            (0..300).map(|_| Peer::new(count("10.0.0.1").expect("a place"))).inspect(Peer::trust).collect();
+        assert!(count("10.0.0.1").is_some(), "those who are signed in do not count");
+        drop(trusted);
         let six: Vec<_> = (0..CONNECTIONS_MAX).map(|n| count(&format!("2001:db8::{n:x}"))).collect();
         assert!(six.iter().all(Option::is_some) && count("2001:db8::ffff").is_none());
         let local: Vec<_> = (0..300).map(|_| count("127.0.0.1")).collect();

@@ -7,7 +7,7 @@ use http::{HeaderMap, Method, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 
-use super::Parameters;
+use super::{Parameters, Peer};
 
 /// The longest address. A listing's continuation is the longest part of one, a few hundred bytes.
 const ADDRESS_BYTES_MAX: usize = 16 * 1024;
@@ -23,29 +23,29 @@ const FORM_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) path: String,
-    /// The parameters of the address, and their text, which names what a live page shows.
+    /// The parameters of the address.
     pub(crate) query: Parameters,
-    pub(crate) query_text: String,
     pub(crate) headers: HeaderMap,
     /// The fields of the form that was sent.
     pub(crate) form: Parameters,
+    /// The other side of the connection.
+    pub(crate) peer: Peer,
 }
 
 impl Request {
     /// Everything except the form.
-    pub(crate) fn head(parts: http::request::Parts) -> Result<Request, StatusCode> {
+    pub(crate) fn head(mut parts: http::request::Parts) -> Result<Request, StatusCode> {
         let address_bytes = parts.uri.path_and_query().map_or(0, |address| address.as_str().len());
         if address_bytes > ADDRESS_BYTES_MAX {
             return Err(StatusCode::URI_TOO_LONG);
         }
-        let query_text = parts.uri.query().unwrap_or_default().to_owned();
         Ok(Request {
             path: parts.uri.path().to_owned(),
-            query: Parameters::parse(&query_text),
-            query_text,
+            query: Parameters::parse(parts.uri.query().unwrap_or_default()),
             method: parts.method,
             headers: parts.headers,
             form: Parameters::default(),
+            peer: parts.extensions.remove().unwrap_or_default(),
         })
     }
 

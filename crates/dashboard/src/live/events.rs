@@ -1,4 +1,4 @@
-//! The text of server-sent events: a page, a heartbeat, and a greeting.
+//! The text of server-sent events: a page, a failure, a heartbeat, and a greeting.
 
 use std::time::Duration;
 
@@ -17,9 +17,21 @@ pub(super) fn heartbeat() -> Bytes {
     Bytes::from_static(b":\n\n")
 }
 
-/// A page. Each line of it is a line of the event; a carriage return would end a line too.
+/// A page.
 pub(super) fn page(html: &str) -> Bytes {
+    event("", html)
+}
+
+/// A message that the page could not be made. It is an event of its own kind, because the browser
+/// keeps the page that it shows.
+pub(super) fn failure(html: &str) -> Bytes {
+    event("event: failure\n", html)
+}
+
+/// Each line of the content is a line of the event; a carriage return would end a line too.
+fn event(kind: &str, html: &str) -> Bytes {
     let mut text = String::with_capacity(html.len() + 64);
+    text.push_str(kind);
     for line in html.split(['\n', '\r']) {
         text.push_str("data: ");
         text.push_str(line);
@@ -36,5 +48,6 @@ mod tests {
     #[test]
     fn a_text_in_a_page_cannot_end_the_event() {
         assert_eq!(page("a\n\nevent: x\rb"), "data: a\ndata: \ndata: event: x\ndata: b\n\n");
+        assert_eq!(failure("no\n"), "event: failure\ndata: no\ndata: \n\n");
     }
 }

@@ -51,7 +51,7 @@ fn begin(app: &App, filter: &str, chosen: &str, form: &Parameters) -> Html {
         .add(tag("select").attr("name", "deed").add(list(options)));
     let filter = tag("input")
         .attr("name", "filter")
-        .attr("value", filter)
+        .exact("value", filter)
         .attr("required", "")
         .attr("placeholder", "status=failed name=order* updated<1h")
         .attr("autocomplete", "off")

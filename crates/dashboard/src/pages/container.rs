@@ -14,7 +14,7 @@ use super::parts::{self, button, field, hidden, kept_check, text};
 use super::{Outcome, Page, View};
 use crate::app::App;
 use crate::failure::Failure;
-use crate::html::{Html, Link, tag};
+use crate::html::{Exact, Html, Link, tag};
 use crate::http::Parameters;
 use crate::text::{counted, cut};
 
@@ -115,7 +115,9 @@ fn page(app: &App, place: &Place, properties: &ContainerProperties, form: &Param
         .attr("rows", 4)
         .attr("spellcheck", "false")
         .attr("required", "")
-        .add(sql);
+        // A browser leaves out the first line break.
+        .add("\n")
+        .add(Exact(sql));
     let explain = kept_check("explain", "Explain: plan, indexes, charge", form.has("explain"));
     let fields =
         place.fields().add(tag("label").class("field wide").add(tag("span").add("SQL")).add(area)).add(

@@ -11,7 +11,7 @@ use super::parts::{self, button, check, hidden, text};
 use super::{Outcome, Page, View};
 use crate::app::App;
 use crate::failure::Failure;
-use crate::html::{Html, tag};
+use crate::html::{Exact, Html, is_not_shown, tag};
 use crate::http::Parameters;
 use crate::text::{cut, pretty_item};
 
@@ -50,13 +50,27 @@ async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
     ]);
     let hidden_fields =
         place.fields().add(hidden("id", id)).add(hidden("key", key)).add(hidden("etag", &etag));
-    let json = pretty_item(&item.value);
+    let json = with_escapes(&pretty_item(&item.value));
     let content = match app.is_read_only {
         true => parts::code("Item", &json, usize::MAX),
         false => forms(&app, &hidden_fields, &json),
     };
     let html = parts::heading(&cut(id, 120), back).add(facts).add(content);
     Ok(View { title: cut(id, 80), html })
+}
+
+/// The same JSON with escapes in place of characters that a page cannot show, so that a person sees
+/// them and a save keeps them. JSON has such characters in its texts only.
+fn with_escapes(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
+    for character in json.chars() {
+        match is_not_shown(character) {
+            // All of them are in the first plane, so four digits are enough.
+            true => escaped.push_str(&format!("\\u{:04x}", u32::from(character))),
+            false => escaped.push(character),
+        }
+    }
+    escaped
 }
 
 fn editor(json: &str, is_read_only: bool) -> Html {
@@ -66,7 +80,9 @@ fn editor(json: &str, is_read_only: bool) -> Html {
         .attr("rows", json.lines().count().clamp(8, 40))
         .attr("spellcheck", "false")
         .flag("readonly", is_read_only)
-        .add(format!("\n{json}"));
+        // A browser leaves out the first line break.
+        .add("\n")
+        .add(Exact(json));
     tag("label").class("field wide").add(tag("span").add("JSON")).add(area).done()
 }
 

@@ -3,7 +3,7 @@
 use duroxide_cdb::ListedInstance;
 
 use crate::app::App;
-use crate::html::{Content, Html, Link, Tag, list, tag};
+use crate::html::{Content, Encoded, Html, Link, Tag, is_not_shown, list, tag};
 use crate::text::{TITLE_CHARS_MAX, age, cut, time};
 
 /// The most characters of an id or a name in a table. The title has more.
@@ -118,8 +118,15 @@ pub(super) fn form(app: &App, path: &'static str, action: &str, content: impl Co
         .add(content)
 }
 
+/// A field that a person does not see. It comes back unchanged, whatever characters it has: a value
+/// that a page or a browser would change is encoded, which `Parameters` reads.
 pub(super) fn hidden(name: &str, value: &str) -> Html {
-    tag("input").attr("type", "hidden").attr("name", name).attr("value", value).done()
+    let input = tag("input").attr("type", "hidden");
+    let is_changed = value.chars().any(|character| character.is_control() || is_not_shown(character));
+    match is_changed {
+        false => input.attr("name", name).attr("value", value).done(),
+        true => input.attr("name", format!("{name}*")).attr("value", Encoded(value)).done(),
+    }
 }
 
 pub(super) fn button(label: &str, class: &str) -> Tag {
@@ -129,7 +136,7 @@ pub(super) fn button(label: &str, class: &str) -> Tag {
 /// A field of one line with its label. When a live page changes, the script finds the field by its
 /// key and keeps what was typed.
 pub(super) fn field(name: &'static str, label: &str, value: &str, is_required: bool) -> Html {
-    let input = tag("input").attr("name", name).attr("value", value).attr("autocomplete", "off");
+    let input = tag("input").attr("name", name).exact("value", value).attr("autocomplete", "off");
     let label = tag("label").class("field").attr("data-key", name).add(tag("span").add(label));
     label.add(input.flag("required", is_required)).done()
 }
@@ -167,6 +174,18 @@ pub(super) fn code(label: &str, content: &str, chars_max: usize) -> Html {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::Parameters;
+
+    #[test]
+    fn a_hidden_value_comes_back_unchanged() {
+        for value in ["plain", "a\u{202e}b", "\u{0}\r\n\t\u{85}", "100% + <\u{2066}>", "a*\u{7f}"] {
+            let html = hidden("id", value);
+            let mut texts = html.as_str().split('"').skip(3);
+            let (name, sent) = (texts.next().unwrap(), texts.nth(1).unwrap());
+            assert!(!sent.contains(|it: char| it.is_control() || is_not_shown(it)), "{sent:?}");
+            assert_eq!(Parameters::parse(&format!("{name}={}", Encoded(sent))).get("id"), value);
+        }
+    }
 
     /// The script matches elements by their keys, and by their places if they have none. A tick for
     /// "Delete this workflow" once became one for "It runs. Delete it anyway".

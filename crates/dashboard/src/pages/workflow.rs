@@ -70,19 +70,23 @@ async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
     let provider = app.source.provider().await?;
     let detail = app.details.read(&provider, &row, execution).await?;
     let shown = Shown { app: &app, row: &row, detail: &detail, execution, query: &query, now_ms: now_ms() };
+    let too_large = detail.record.events(&row).err().map(|why| parts::note(why.text()));
+    let has_history = too_large.is_none();
     let html = parts::heading(&cut(&row.instance_id, 120), status(&row.status))
         .add(summary(&shown))
         .add(actions::section(&shown))
-        .add(timeline::section(&shown))
+        .add(too_large)
+        .add(has_history.then(|| timeline::section(&shown)))
         .add(values(&shown))
         .add(family::section(&shown))
         .add(cost::section(&shown))
-        .add(events::section(&shown));
+        .add(has_history.then(|| events::section(&shown)));
     Ok(View { title: cut(&row.instance_id, 80), html })
 }
 
 fn summary(shown: &Shown<'_>) -> Html {
     let Shown { row, now_ms, .. } = shown;
+    let record = &shown.detail.record;
     let took = row.completed_at.map(|at| text(duration(at.saturating_sub(row.created_at))));
     let parent = row.parent_instance_id.as_deref().map(workflow_link);
     facts(vec![
@@ -93,8 +97,8 @@ fn summary(shown: &Shown<'_>) -> Html {
         ("Parent", parent.unwrap_or_else(nothing)),
         ("Custom status", row.custom_status.as_deref().map_or_else(nothing, |custom| text(cut(custom, 200)))),
         ("Execution", executions(shown)),
-        ("Events", text(shown.detail.events.len())),
-        ("Cost", cost::total(&shown.detail.cost)),
+        ("Events", if record.is_too_large { nothing() } else { text(record.events.len()) }),
+        ("Cost", cost::total(&record.cost)),
     ])
 }
 
@@ -117,20 +121,24 @@ fn executions(shown: &Shown<'_>) -> Html {
 }
 
 fn values(shown: &Shown<'_>) -> Html {
-    let input = shown.detail.events.iter().find_map(|event| match &event.kind {
+    let input = shown.detail.record.events.iter().find_map(|event| match &event.kind {
         EventKind::OrchestrationStarted { input, .. } => Some(input.clone()),
         _ => None,
     });
-    let output = shown.detail.output.clone();
+    let output = shown.detail.record.output.clone();
     let output_name = if shown.row.status == "Failed" { "Error" } else { "Output" };
-    let panel = |name: &str, value: Option<String>| {
+    let missing = match shown.detail.record.is_too_large {
+        true => "Not shown: it is in the history, which is too large.",
+        false => "None yet.",
+    };
+    let panel = |name: &str, value: Option<String>, missing: &str| {
         let content = match value {
             Some(value) => parts::code(name, &pretty(&value, VALUE_CHARS_MAX), VALUE_CHARS_MAX),
-            None => parts::note("None yet."),
+            None => parts::note(missing),
         };
         tag("div").class("value").add(tag("h3").add(name)).add(content).done()
     };
-    let pairs = shown.detail.key_values.iter().take(KEY_VALUES_MAX).map(|(key, value)| {
+    let pairs = shown.detail.record.key_values.iter().take(KEY_VALUES_MAX).map(|(key, value)| {
         parts::row(vec![
             tag("span").class("id").add(cut(key, 120)).done(),
             tag("code").add(cut(value, 500)).done(),
@@ -139,6 +147,10 @@ fn values(shown: &Shown<'_>) -> Html {
     });
     let pairs: Vec<Html> = pairs.collect();
     let key_values = (!pairs.is_empty()).then(|| parts::table("Key-values", &["Key", "Value"], pairs));
-    let both = tag("div").class("values").add(panel("Input", input)).add(panel(output_name, output));
+    let both = tag("div").class("values").add(panel("Input", input, missing)).add(panel(
+        output_name,
+        output,
+        "None yet.",
+    ));
     parts::section("values", "Values", Html::default().add(both).add(key_values)).done()
 }

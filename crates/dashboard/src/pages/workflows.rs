@@ -88,7 +88,7 @@ fn filter_bar(filter: &str) -> Html {
         .id("filter")
         .attr("name", "filter")
         .attr("type", "search")
-        .attr("value", filter)
+        .exact("value", filter)
         .attr("placeholder", "status=failed name=order* created<2h")
         .attr("aria-describedby", "filter-help")
         .attr("autocomplete", "off")
@@ -163,7 +163,7 @@ pub(super) fn instance_row(it: &ListedInstance, now_ms: u64) -> Html {
         units.unwrap_or_else(|| parts::number(nothing())),
         custom.unwrap_or_else(nothing),
     ])
-    .attr("data-key", &it.instance_id)
+    .exact("data-key", &it.instance_id)
     .done()
 }
 

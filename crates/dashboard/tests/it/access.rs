@@ -1,5 +1,7 @@
 //! Who may use the dashboard.
 
+use std::time::Duration;
+
 use http::Method;
 use tokio::net::TcpListener;
 
@@ -19,6 +21,7 @@ async fn a_foreign_host_gets_nothing() {
         assert_eq!(rebound.get(path).await.status, 403, "{path}");
     }
     assert_eq!(browser.with("host", "localhost:1").get("/workflows").await.status, 200);
+    assert!(!browser.get("/workflows").await.text.contains("Sign out"), "there is no login");
     let embedded = browser.with("sec-fetch-site", "cross-site").with("sec-fetch-mode", "no-cors");
     assert_eq!(embedded.get("/workflows").await.status, 403);
     shop.close().await;
@@ -71,6 +74,32 @@ async fn with_a_token_nothing_is_shown_before_the_login() {
     assert_ne!(form, form_inside, "strangers do not see the token of the forms");
     let outside = format!("form={form_inside}&action=count&filter=status%3Dfailed&deed=cancel");
     assert_eq!(browser.send(Method::POST, "/bulk", outside).await.status, 401);
+    assert!(cookie.contains("Max-Age=43200"), "{cookie}");
+    inside.get("/workflows").await.has(&["Sign out"]);
+    let signed_out = inside.post("/logout", &[]).await;
+    assert_eq!((signed_out.status, signed_out.header("location")), (303, "/workflows"));
+    assert!(signed_out.header("set-cookie").contains("Max-Age=0"));
+    assert_eq!(inside.get("/workflows").await.status, 401, "the session has ended");
+    let again = sign_in(TOKEN).await;
+    assert_ne!(again.header("set-cookie"), cookie, "each login has a session of its own");
+    shop.close().await;
+}
+
+/// A program that guesses tokens once did not wait for the answers: it closed its connections.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_login_slows_down_the_next_one_also_if_nobody_waits_for_its_answer() {
+    let shop = Shop::with(|options| options.with_token(TOKEN)).await;
+    let browser = shop.browser();
+    let form = browser.get("/workflows").await.attribute("name=\"form\"", "value").expect("a form token");
+    let sign_in =
+        async |token: &str| browser.send(Method::POST, "/login", format!("form={form}&token={token}")).await;
+    let begin = std::time::Instant::now();
+    for _ in 0..3 {
+        let abandoned = tokio::time::timeout(Duration::from_millis(100), sign_in("wrong")).await;
+        assert!(abandoned.is_err(), "the answer comes later");
+    }
+    assert_eq!(sign_in(TOKEN).await.status, 303, "the right token works");
+    assert!(begin.elapsed().as_millis() >= 3000, "one second for each wrong one: {:?}", begin.elapsed());
     shop.close().await;
 }
 

@@ -47,7 +47,32 @@ impl Page {
         let element = &self.text[begin..];
         let element = &element[..element.find('>')?];
         let value = element.split(&format!("{name}=\"")).nth(1)?;
-        Some(value.split('"').next()?.replace("&amp;", "&").replace("&quot;", "\"").replace("&#39;", "'"))
+        Some(unescaped(value.split('"').next()?))
+    }
+
+    /// The hidden fields of the form that sends this action, as a browser sends them, without the
+    /// form token.
+    pub(crate) fn hidden_fields(&self, action: &str) -> Vec<(String, String)> {
+        let mark = format!("name=\"action\" value=\"{action}\"");
+        let begin = self.text.find(&mark).and_then(|at| self.text[..at].rfind("<form")).expect("the form");
+        let form = &self.text[begin..];
+        let form = &form[..form.find("</form>").expect("the end of the form")];
+        let inputs = form.split("<input type=\"hidden\" name=\"").skip(1);
+        let fields = inputs.map(|input| {
+            let mut parts = input.split('"');
+            let name = parts.next().expect("a name").to_owned();
+            (name, unescaped(parts.nth(1).expect("a value")))
+        });
+        fields.filter(|(name, _)| name != "form").collect()
+    }
+
+    /// The text in the first text area.
+    pub(crate) fn text_area(&self) -> String {
+        let area = self.text.split("<textarea").nth(1).expect("a text area");
+        let area =
+            area.split_once('>').and_then(|(_, rest)| rest.split_once("</textarea>")).expect("its end").0;
+        // A browser leaves out a line break at the begin.
+        unescaped(area.strip_prefix('\n').unwrap_or(area))
     }
 }
 
@@ -113,6 +138,13 @@ impl Browser {
         let answered = tokio::time::timeout(TIMEOUT, sender.send_request(request)).await;
         answered.expect("the dashboard answers").expect("an answer")
     }
+}
+
+/// What a browser reads for the references that the dashboard writes.
+fn unescaped(text: &str) -> String {
+    let names = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'")];
+    let plain = names.iter().fold(text.to_owned(), |text, (name, sign)| text.replace(name, sign));
+    plain.replace("&amp;", "&")
 }
 
 pub(crate) fn encode(text: &str) -> String {

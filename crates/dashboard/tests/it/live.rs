@@ -49,6 +49,22 @@ async fn a_viewer_hears_of_changes() {
     shop.close().await;
 }
 
+/// A failed look once replaced the page, and with it a form that somebody filled in.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_cannot_be_made_again_is_told_by_an_event_of_its_own() {
+    let shop = Shop::open().await;
+    shop.run("hello-1", "hello", "Ada").await;
+    let browser = shop.browser();
+    browser.get("/workflow?id=hello-1").await.has(&["<div id=\"live-failure\"></div>"]);
+    let mut events = Events::open(&browser, "/workflow?id=hello-1").await;
+    events.read_until("Hello, Ada!").await;
+    let delete = [("action", "delete"), ("id", "hello-1"), ("confirm", "yes")];
+    browser.post_and_follow("/workflow", &delete).await;
+    events.read_until("event: failure\ndata: <div class=\"notice error\"").await;
+    browser.get("/workflow?id=hello-1").await.has(&["<div id=\"live\" data-live data-failed>"]);
+    shop.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_number_of_viewers_is_bounded() {
     let shop = Shop::open().await;

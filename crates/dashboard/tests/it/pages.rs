@@ -66,6 +66,7 @@ async fn one_workflow_is_shown_with_everything() {
         "batch-1::sub",
         "Hello, Ada!",
     ]);
+    batch.has(&["<h2 id=\"cost-title\">Cost</h2>", "Cost by turn", " RU in ", "The last turn is missing"]);
     let approval = browser.get("/workflow?id=approval-1").await;
     approval.has(&[
         "Running",
@@ -99,5 +100,26 @@ async fn a_container_that_is_missing_is_told_and_not_created() {
     page.has(&["Nothing here yet", "duroxide/nothing", "does not exist", "--container"]);
     shop.browser().get("/data").await.has(&["duroxide"]);
     assert!(!shop.browser().get("/data").await.text.contains(">nothing<"));
+    shop.close().await;
+}
+
+/// The state of a workflow says how large its history is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_history_that_is_too_large_is_not_shown() {
+    let shop = Shop::open().await;
+    shop.run("large", "hello", "Ada").await;
+    let container = shop.server.client().await.database("duroxide").container("duroxide");
+    let mut state = container.read::<serde_json::Value>("large", "i").await.expect("the state").value;
+    assert!(state["eventBytes"].is_u64(), "{state}");
+    state["eventBytes"] = 33_554_432.into();
+    container.upsert("large", &state).await.expect("a write");
+    let browser = shop.browser();
+    let page = browser.get("/workflow?id=large").await;
+    page.has(&["Completed", "is too large to show", "`perihelion workflow history` prints it", "Delete…"]);
+    page.has(&["Not shown: it is in the history"]);
+    assert!(!page.text.contains("Timeline"));
+    let history = browser.get("/history.json?id=large").await;
+    assert_eq!(history.status, 413);
+    history.has(&["perihelion workflow history"]);
     shop.close().await;
 }

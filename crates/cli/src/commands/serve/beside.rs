@@ -73,11 +73,15 @@ async fn connect(url: &str, key: &str) -> Result<Client, Failure> {
     Client::with_credential(url, credential).await.map_err(Failure::runtime)
 }
 
+/// The dashboard acts with the key of the server. If that key is a secret, everybody on this machine
+/// could use it through the dashboard, so people sign in then.
 async fn dashboard(url: &str, settings: &Settings, client: Client) -> Result<Dashboard, Failure> {
     let endpoint = Endpoint::parse(url).map_err(Failure::runtime)?;
-    let management = Management::new(endpoint, settings.options.keys.primary.clone(), url.to_owned())?;
+    let key = &settings.options.keys.primary;
+    let management = Management::new(endpoint, key.clone(), url.to_owned())?;
     let options = DashboardOptions::new(WORKFLOWS, WORKFLOWS)
         .with_account(url.trim_end_matches('/'))
+        .with_token_needed(!key.is_emulator_key())
         .with_counters(counters(management));
     let socket = bind_first_free(IpAddr::from(Ipv4Addr::LOCALHOST)).await?;
     Dashboard::start(socket, client, options).map_err(Failure::runtime)

@@ -19,7 +19,7 @@ pub(super) fn total(cost: &WorkflowCost) -> Html {
 }
 
 pub(super) fn section(shown: &Shown<'_>) -> Option<Html> {
-    let turns = &shown.detail.cost.turns;
+    let turns = &shown.detail.record.cost.turns;
     if turns.is_empty() {
         return None;
     }
@@ -36,7 +36,10 @@ pub(super) fn section(shown: &Shown<'_>) -> Option<Html> {
     let cut = is_cut.then(|| parts::note("There are older turns that were not read. The total has them."));
     let content = Html::default().add(note).add(table).add(more).add(cut);
     let folded = tag("details").add(tag("summary").add(format!("{} turns", turns.len()))).add(content);
-    Some(parts::section("cost", "Cost", Html::default().add(total(&shown.detail.cost)).add(folded)).done())
+    Some(
+        parts::section("cost", "Cost", Html::default().add(total(&shown.detail.record.cost)).add(folded))
+            .done(),
+    )
 }
 
 fn row(turn: &TurnCost, now_ms: u64) -> Html {

@@ -22,7 +22,7 @@ pub(super) fn section(shown: &Shown<'_>) -> Html {
     let wanted_type = shown.query.get("type").trim().to_lowercase();
     let is_wanted =
         |event: &&Event| wanted_type.is_empty() || type_of(event).to_lowercase().contains(&wanted_type);
-    let wanted: Vec<&Event> = shown.detail.events.iter().filter(is_wanted).collect();
+    let wanted: Vec<&Event> = shown.detail.record.events.iter().filter(is_wanted).collect();
     let first =
         shown.query.number("events").map_or(0, |first| usize::try_from(first).unwrap_or(0)).min(wanted.len());
     let rows: Vec<Html> = wanted[first..].iter().take(EVENTS_MAX).map(|event| row(event)).collect();
@@ -39,7 +39,7 @@ fn controls(shown: &Shown<'_>) -> Html {
         .id("type")
         .attr("name", "type")
         .attr("type", "search")
-        .attr("value", shown.query.get("type"))
+        .exact("value", shown.query.get("type"))
         .attr("placeholder", "activity, timer, failed")
         .attr("autocomplete", "off");
     let file =

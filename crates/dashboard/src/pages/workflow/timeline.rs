@@ -15,7 +15,7 @@ const ROWS_MAX: usize = 200;
 const ZOOMS: [u64; 5] = [1, 2, 4, 8, 16];
 
 pub(super) fn section(shown: &Shown<'_>) -> Html {
-    let all = spans(&shown.detail.events);
+    let all = spans(&shown.detail.record.events);
     let is_failed_only = shown.query.has("failed");
     let wanted: Vec<Span> =
         all.iter().filter(|span| !is_failed_only || span.ending == Ending::Failed).cloned().collect();
@@ -37,7 +37,7 @@ pub(super) fn section(shown: &Shown<'_>) -> Html {
 
 /// All times of the axis. What is open reaches to now.
 fn times(shown: &Shown<'_>, spans: &[Span]) -> Vec<u64> {
-    let mut times: Vec<u64> = shown.detail.events.iter().map(|event| event.timestamp_ms).collect();
+    let mut times: Vec<u64> = shown.detail.record.events.iter().map(|event| event.timestamp_ms).collect();
     if spans.iter().any(|span| span.ending == Ending::Open) {
         times.push(shown.now_ms);
     }

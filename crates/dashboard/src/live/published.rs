@@ -1,0 +1,121 @@
+//! `Published`: what the viewers of one address see. Its events are built once, and all viewers send
+//! the same bytes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{Begun, Made, events};
+use crate::html::Html;
+
+/// How old a page may be that is shown to the next viewer.
+const FRESH: Duration = Duration::from_millis(900);
+
+/// What the viewers of one address see.
+#[derive(Debug, Default)]
+pub(super) struct Published {
+    page: Option<Page>,
+    /// The event of the failure, if the last look failed.
+    failure: Option<Bytes>,
+    /// The beginning of the last look; `None` before the first look.
+    begun: Option<Begun>,
+}
+
+/// A page, and its event.
+#[derive(Debug)]
+struct Page {
+    title: Arc<str>,
+    html: Html,
+    event: Bytes,
+}
+
+impl Published {
+    /// Takes what a look made, unless a look that began later was taken before. True if viewers do
+    /// not have it yet.
+    pub(super) fn take(&mut self, begun: Begun, made: Made) -> bool {
+        if self.begun.is_some_and(|last| last.at > begun.at) {
+            return false;
+        }
+        self.begun = Some(begun);
+        match made {
+            Made::Failure(html) => {
+                let event = events::failure(html.as_str());
+                let is_new = self.failure.as_ref() != Some(&event);
+                self.failure = Some(event);
+                is_new
+            }
+            Made::Page { title, html } => {
+                let had_failed = self.failure.take().is_some();
+                if let Some(page) = self.page.as_mut().filter(|page| page.html == html) {
+                    page.title = title;
+                    return had_failed;
+                }
+                let event = events::page(html.as_str());
+                self.page = Some(Page { title, html, event });
+                true
+            }
+        }
+    }
+
+    /// The event that a viewer gets next; `None` before the first look.
+    pub(super) fn event(&self) -> Option<Bytes> {
+        self.failure.clone().or_else(|| self.page.as_ref().map(|page| page.event.clone()))
+    }
+
+    /// The page, if it was made lately and nothing has been changed since its look began.
+    pub(super) fn fresh(&self, now: Begun) -> Option<(Arc<str>, Html)> {
+        let begun = self.begun?;
+        let is_fresh = now.at.duration_since(begun.at) < FRESH && now.changes == begun.changes;
+        let page = self.page.as_ref().filter(|_| is_fresh && self.failure.is_none())?;
+        Some((Arc::clone(&page.title), page.html.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn page(text: &str) -> Made {
+        Made::Page { title: Arc::from(""), html: Html::default().add(text) }
+    }
+
+    #[test]
+    fn of_two_looks_the_one_that_began_later_counts() {
+        let at = Instant::now();
+        let begun = |ms: u64| Begun { at: at + Duration::from_millis(ms), changes: 0 };
+        let mut published = Published::default();
+        assert_eq!(published.event(), None);
+        assert!(published.take(begun(2), page("new")));
+        assert!(!published.take(begun(1), page("old")));
+        assert_eq!(published.event(), Some(events::page("new")));
+        assert!(!published.take(begun(3), page("new")), "viewers have it");
+    }
+
+    #[test]
+    fn a_change_makes_a_page_old_and_does_not_empty_it() {
+        let at = Instant::now();
+        let begun = |changes: u64| Begun { at, changes };
+        let mut published = Published::default();
+        published.take(begun(0), page("a"));
+        assert!(published.fresh(begun(0)).is_some());
+        assert!(published.fresh(begun(1)).is_none(), "somebody has changed something");
+        assert!(published.fresh(Begun { at: at + FRESH, changes: 0 }).is_none(), "it is old");
+        assert_eq!(published.event(), Some(events::page("a")));
+    }
+
+    #[test]
+    fn a_failure_does_not_replace_the_page_and_ends_with_the_next_page() {
+        let begun = Begun { at: Instant::now(), changes: 0 };
+        let mut published = Published::default();
+        published.take(begun, page("a"));
+        let failure = || Made::Failure(Html::default().add("no"));
+        assert!(published.take(begun, failure()) && !published.take(begun, failure()));
+        assert_eq!(published.event(), Some(events::failure("no")));
+        assert!(published.fresh(begun).is_none());
+        assert!(published.take(begun, page("a")), "viewers hear that it works again");
+        assert_eq!(published.event(), Some(events::page("a")));
+    }
+}

@@ -1,0 +1,174 @@
+//! Tests of live pages with looks that a test makes itself.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::*;
+
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// What is awaited comes in this time, or not at all.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// More than the budget of an hour, so that the pause is the longest one.
+const DEAR: f64 = 1e9;
+
+fn page(text: &str, charge: f64) -> Look {
+    Look { made: Made::Page { title: "".into(), html: Html::default().add(text) }, charge }
+}
+
+fn look(counter: &Arc<AtomicUsize>, charge: f64) -> impl Fn() -> std::future::Ready<Look> + use<> {
+    let counter = Arc::clone(counter);
+    move || {
+        let number = counter.fetch_add(1, Ordering::Relaxed);
+        std::future::ready(page(&format!("page {number}"), charge))
+    }
+}
+
+/// Looks that the test ends one by one.
+struct Looks {
+    /// For each look that has begun, how it is ended.
+    begun: UnboundedReceiver<tokio::sync::oneshot::Sender<Look>>,
+}
+
+type BeginLook = UnboundedSender<tokio::sync::oneshot::Sender<Look>>;
+
+fn looks() -> (Looks, impl Fn() -> std::pin::Pin<Box<dyn Future<Output = Look> + Send>> + use<>) {
+    let (begin, begun): (BeginLook, _) = unbounded_channel();
+    let look = move || -> std::pin::Pin<Box<dyn Future<Output = Look> + Send>> {
+        let (end, ended) = tokio::sync::oneshot::channel();
+        begin.send(end).expect("the test goes on");
+        Box::pin(async move { ended.await.expect("the test ends each look") })
+    };
+    (Looks { begun }, look)
+}
+
+impl Looks {
+    /// The next look, when it has begun.
+    async fn next(&mut self) -> tokio::sync::oneshot::Sender<Look> {
+        tokio::time::timeout(LIMIT, self.begun.recv()).await.expect("a look begins").expect("a poller")
+    }
+}
+
+/// The next event of a viewer that is not a greeting.
+async fn event(viewer: &mut Receiver<Bytes>) -> Bytes {
+    loop {
+        let event = tokio::time::timeout(LIMIT, viewer.recv()).await.expect("an event").expect("a stream");
+        if event != events::greeting() {
+            return event;
+        }
+    }
+}
+
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < LIMIT, "{what}");
+        tokio::time::sleep(INTERVAL / 10).await;
+    }
+}
+
+#[tokio::test]
+async fn many_viewers_of_a_page_cost_what_one_costs() {
+    let (hub, looks) = (Arc::new(Hub::default()), Arc::new(AtomicUsize::new(0)));
+    let mut viewers: Vec<_> =
+        (0..50).map(|_| hub.watch("/a".into(), INTERVAL, look(&looks, 0.1)).unwrap()).collect();
+    for _ in 0..20 {
+        tokio::time::sleep(INTERVAL / 2).await;
+        viewers.iter_mut().for_each(|viewer| while viewer.try_recv().is_ok() {});
+    }
+    let made = looks.load(Ordering::Relaxed);
+    assert!((2..=14).contains(&made), "{made} looks in the time of ten");
+    drop(viewers);
+    until("the poller ends", || hub.pollers.lock().unwrap().is_empty()).await;
+    let after = looks.load(Ordering::Relaxed);
+    tokio::time::sleep(INTERVAL * 5).await;
+    assert_eq!(looks.load(Ordering::Relaxed), after, "nobody watches");
+}
+
+#[tokio::test]
+async fn viewers_and_pages_are_bounded() {
+    let (hub, looks) = (Arc::new(Hub::default()), Arc::new(AtomicUsize::new(0)));
+    let watch = |key: String| hub.watch(key, INTERVAL, look(&looks, 0.0));
+    let same: Vec<_> = (0..VIEWERS_MAX).map(|_| watch("/a".into()).unwrap()).collect();
+    assert!(watch("/a".into()).is_err());
+    drop(same);
+    until("the viewers leave", || hub.viewers.available_permits() == VIEWERS_MAX).await;
+    until("the poller ends", || hub.pollers.lock().unwrap().is_empty()).await;
+    let others: Vec<_> = (0..POLLERS_MAX).map(|n| watch(format!("/{n}")).unwrap()).collect();
+    assert!(watch("/more".into()).is_err());
+    drop(others);
+}
+
+/// The second viewer once got the older page of the poller over the one that was just opened.
+#[tokio::test]
+async fn a_page_that_was_just_opened_is_what_its_viewer_gets_first() {
+    let hub = Arc::new(Hub::default());
+    let (mut looks, look) = looks();
+    let mut first = hub.watch("/a".into(), INTERVAL, look).unwrap();
+    looks.next().await.send(page("old", 0.0)).unwrap();
+    assert_eq!(event(&mut first).await, events::page("old"));
+    // A look begins, and then a person opens the page.
+    let running = looks.next().await;
+    let begun = hub.begin();
+    hub.offer("/a", begun, "", &Html::default().add("opened"));
+    let mut second = hub.watch("/a".into(), INTERVAL, std::future::pending).unwrap();
+    assert_eq!(event(&mut second).await, events::page("opened"));
+    assert_eq!(event(&mut first).await, events::page("opened"), "others see it too");
+    running.send(page("older", 0.0)).unwrap();
+    looks.next().await.send(page("newest", 0.0)).unwrap();
+    assert_eq!(event(&mut second).await, events::page("newest"), "the older one is left out");
+}
+
+/// The poller once paused for up to a minute with a page of the time before the action.
+#[tokio::test]
+async fn a_change_during_a_look_causes_another_look() {
+    let hub = Arc::new(Hub::default());
+    let (mut looks, look) = looks();
+    let mut viewer = hub.watch("/a".into(), INTERVAL, look).unwrap();
+    let running = looks.next().await;
+    hub.refresh();
+    running.send(page("before", DEAR)).unwrap();
+    assert_eq!(event(&mut viewer).await, events::page("before"));
+    assert!(hub.fresh("/a").is_none(), "it is of the time before the change");
+    looks.next().await.send(page("after", 0.0)).unwrap();
+    assert_eq!(event(&mut viewer).await, events::page("after"));
+    assert!(hub.fresh("/a").is_some());
+}
+
+/// A change once emptied the page that waited to be sent.
+#[tokio::test]
+async fn a_change_sends_no_empty_page() {
+    let hub = Arc::new(Hub::default());
+    let (mut looks, look) = looks();
+    let mut viewer = hub.watch("/a".into(), INTERVAL, look).unwrap();
+    looks.next().await.send(page("a", 0.0)).unwrap();
+    hub.refresh();
+    assert_eq!(event(&mut viewer).await, events::page("a"));
+    let mut late = hub.watch("/a".into(), INTERVAL, std::future::pending).unwrap();
+    hub.refresh();
+    assert_eq!(event(&mut late).await, events::page("a"));
+}
+
+#[tokio::test]
+async fn a_page_without_viewers_gives_back_its_slot_during_its_pause() {
+    let (hub, looks) = (Arc::new(Hub::default()), Arc::new(AtomicUsize::new(0)));
+    let mut viewer = hub.watch("/a".into(), INTERVAL, look(&looks, DEAR)).unwrap();
+    event(&mut viewer).await;
+    drop(viewer);
+    until("the slot is free", || hub.pollers.lock().unwrap().is_empty()).await;
+    assert_eq!(looks.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_look_that_panics_ends_its_stream_and_gives_back_its_slot() {
+    let hub = Arc::new(Hub::default());
+    let (mut looks, look) = looks();
+    let mut viewer = hub.watch("/a".into(), INTERVAL, look).unwrap();
+    // Without an end, the look panics.
+    drop(looks.next().await);
+    until("the slot is free", || hub.pollers.lock().unwrap().is_empty()).await;
+    assert_eq!(viewer.recv().await, Some(events::greeting()));
+    assert_eq!(viewer.recv().await, None, "the browser connects again");
+}

@@ -1,0 +1,87 @@
+//! One viewer: sends what is published to its stream, until the viewer has gone.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+
+use super::events;
+use super::published::Published;
+
+/// How many events wait for a slow viewer. The newest page is enough, so it is few.
+pub(super) const EVENTS_WAITING_MAX: usize = 2;
+
+/// How long an event waits for a viewer that takes none. The stream ends then, so that a frozen
+/// browser does not keep a poller at work.
+pub(super) const EVENT_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// Where the events of one viewer go.
+pub(super) struct Viewer {
+    pub(super) sender: mpsc::Sender<Bytes>,
+    pub(super) wait_max: Duration,
+}
+
+impl Viewer {
+    /// Sends an event. False if the viewer has gone or has taken nothing for too long.
+    async fn send(&self, event: Bytes) -> bool {
+        self.sender.send_timeout(event, self.wait_max).await.is_ok()
+    }
+}
+
+/// Sends what is published to one viewer, until the viewer has gone.
+pub(super) async fn forward(
+    mut published: watch::Receiver<Published>,
+    viewer: Viewer,
+    _permit: OwnedSemaphorePermit,
+) {
+    let mut is_open = viewer.send(events::greeting()).await;
+    // The first page may be there already.
+    published.mark_changed();
+    while is_open {
+        let event = tokio::select! {
+            changed = published.changed() => match changed {
+                Ok(()) => published.borrow_and_update().event(),
+                Err(_) => return,
+            },
+            () = tokio::time::sleep(events::HEARTBEAT) => Some(events::heartbeat()),
+            () = viewer.sender.closed() => return,
+        };
+        if let Some(event) = event {
+            is_open = viewer.send(event).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::Semaphore;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::html::Html;
+    use crate::live::{Begun, Made};
+
+    const WAIT_MAX: Duration = Duration::from_millis(100);
+
+    #[tokio::test]
+    async fn the_stream_of_a_frozen_viewer_ends() {
+        let page = |number: usize| Made::Page {
+            title: Arc::from(""),
+            html: Html::default().add(number.to_string()),
+        };
+        let (pages, published) = watch::channel(Published::default());
+        let (sender, _frozen) = mpsc::channel(EVENTS_WAITING_MAX);
+        let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let viewer = Viewer { sender, wait_max: WAIT_MAX };
+        let forwarding = tokio::spawn(forward(published, viewer, permit));
+        for number in 1..50 {
+            let begun = Begun { at: Instant::now(), changes: 0 };
+            pages.send_if_modified(|published| published.take(begun, page(number)));
+            tokio::time::sleep(WAIT_MAX / 10).await;
+        }
+        assert!(forwarding.is_finished(), "the viewer has taken nothing");
+        assert_eq!(pages.receiver_count(), 0, "the poller ends too");
+    }
+}
