@@ -32,7 +32,7 @@ pub(super) fn section(shown: &Shown<'_>) -> Option<Html> {
     );
     let hidden = turns.len().saturating_sub(SHOWN_MAX);
     let more = (hidden > 0).then(|| parts::note(format!("{hidden} older turns are not shown.")));
-    let is_cut = !shown.detail.cost.is_complete;
+    let is_cut = !shown.detail.record.cost.is_complete;
     let cut = is_cut.then(|| parts::note("There are older turns that were not read. The total has them."));
     let content = Html::default().add(note).add(table).add(more).add(cut);
     let folded = tag("details").add(tag("summary").add(format!("{} turns", turns.len()))).add(content);
