@@ -25,6 +25,7 @@ mod history;
 mod html;
 mod http;
 mod live;
+mod metrics;
 mod notices;
 mod pages;
 mod samples;

@@ -84,6 +84,12 @@ impl Default for Hub {
 }
 
 impl Hub {
+    /// The number of viewers, and of different pages that they watch.
+    pub(crate) fn watched(&self) -> (usize, usize) {
+        let pages = self.pollers.lock().unwrap_or_else(PoisonError::into_inner).len();
+        (VIEWERS_MAX - self.viewers.available_permits(), pages)
+    }
+
     /// The beginning of a look. It is taken before the first request of the look is sent.
     pub(crate) fn begin(&self) -> Begun {
         Begun { at: Instant::now(), changes: *self.changes.borrow() }

@@ -17,7 +17,10 @@ use crate::http::{Answer, Body, FORM_BYTES_MAX, Parameters, Request};
 use crate::live::{Hub, Look, Made};
 use crate::notices::Notice;
 use crate::pages::{self, Outcome, Page, View};
-use crate::{assets, frame};
+use crate::{assets, frame, metrics};
+
+/// The addresses of texts for programs. Without a session they are refused, and lead to no login.
+const FILES: [&str; 2] = ["/history.json", "/metrics"];
 
 /// The largest form of the login: two tokens. Everybody who reaches the dashboard may send it.
 const LOGIN_BYTES_MAX: usize = 4 * 1024;
@@ -84,7 +87,7 @@ async fn get(app: Arc<App>, request: Request) -> Result<Answer, StatusCode> {
         return Ok(file);
     }
     if app.access.check_session(&request).is_err() {
-        let is_page = !request.wants_events() && request.path != "/history.json";
+        let is_page = !request.wants_events() && !FILES.contains(&request.path.as_str());
         return Ok(match is_page {
             true => {
                 Answer::html(StatusCode::UNAUTHORIZED, frame::login(app.access.login_form_token(), false))
@@ -96,6 +99,7 @@ async fn get(app: Arc<App>, request: Request) -> Result<Answer, StatusCode> {
         return Ok(history(&app, &request.query).await);
     }
     let page = match request.path.as_str() {
+        "/metrics" => return Ok(Answer::metrics(metrics::text(&app))),
         "/login" => return Ok(Answer::redirect(&Link::to("/workflows"))),
         path => pages::find(path).ok_or(StatusCode::NOT_FOUND)?,
     };

@@ -59,6 +59,11 @@ impl Source {
         self.provider.made().map_or(0.0, |provider| provider.metrics().request_units)
     }
 
+    /// The metrics of the provider in the text format of Prometheus; empty until it is open.
+    pub(crate) fn metrics_text(&self) -> String {
+        self.provider.made().map(|provider| provider.prometheus_text()).unwrap_or_default()
+    }
+
     /// The workflow with this id, with its output, also if it is pending.
     pub(crate) async fn instance(&self, id: &str) -> Result<ListedInstance, Failure> {
         if id.is_empty() {

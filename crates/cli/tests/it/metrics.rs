@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 
 use duroxide_cdb::ProviderMetrics;
@@ -11,19 +11,22 @@ use perihelion_testkit::ScratchDirectory;
 use regex_lite::Regex;
 use serde_json::Value;
 
+use crate::dashboard;
 use crate::program::{RunningServer, TIMEOUT, command, get, run, text};
 
 fn repository_file(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).expect("a file")
 }
 
-/// The names that a server and a provider write.
+/// The names that a server, a provider and a dashboard write.
 fn written() -> BTreeSet<String> {
     let scratch = ScratchDirectory::new();
     let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
     let endpoint = format!("http://127.0.0.1:{}/", server.port());
     let output = command(&scratch, &["metrics", "--endpoint", &endpoint]).output().expect("the binary runs");
-    let all = text(&output.stdout) + &ProviderMetrics::default().prometheus_text();
+    let dashboard = dashboard::address(&server.banner()).expect("an address");
+    let page = get(TcpStream::connect(dashboard).expect("the dashboard listens"), "/metrics");
+    let all = text(&output.stdout) + &ProviderMetrics::default().prometheus_text() + &page;
     let names = all.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
     names.map(str::to_owned).collect()
 }

@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
+use perihelion_model::metrics::PROMETHEUS_CONTENT_TYPE;
 use tokio::sync::mpsc::Receiver;
 
 use super::Body;
@@ -50,6 +51,11 @@ impl Answer {
     /// A JSON file. A browser that saves it uses the name in the address, such as `history.json`.
     pub(crate) fn json(text: String) -> Answer {
         Answer::new(StatusCode::OK, "application/json", Body::Whole(Bytes::from(text)))
+    }
+
+    /// Metrics in the text format of Prometheus.
+    pub(crate) fn metrics(text: String) -> Answer {
+        Answer::new(StatusCode::OK, PROMETHEUS_CONTENT_TYPE, Body::Whole(Bytes::from(text)))
     }
 
     /// Server-sent events.

@@ -17,7 +17,7 @@ async fn a_foreign_host_gets_nothing() {
     let shop = Shop::open().await;
     let browser = shop.browser();
     let rebound = browser.with("host", "evil.example:8082");
-    for path in ["/workflows", "/assets/dashboard.js", "/history.json?id=x"] {
+    for path in ["/workflows", "/assets/dashboard.js", "/metrics", "/history.json?id=x"] {
         assert_eq!(rebound.get(path).await.status, 403, "{path}");
     }
     assert_eq!(browser.with("host", "localhost:1").get("/workflows").await.status, 200);
@@ -52,7 +52,7 @@ async fn with_a_token_nothing_is_shown_before_the_login() {
     assert_eq!(page.status, 401);
     page.has(&["type=\"password\""]);
     assert!(!page.text.contains("Queues"), "the pages are not named");
-    for path in ["/history.json?id=x", "/workflow?id=x", "/data"] {
+    for path in ["/history.json?id=x", "/metrics", "/workflow?id=x", "/data"] {
         assert_eq!(browser.get(path).await.status, 401, "{path}");
     }
     let form = page.attribute("name=\"form\"", "value").expect("a form token");

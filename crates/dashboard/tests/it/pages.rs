@@ -85,6 +85,9 @@ async fn one_workflow_is_shown_with_everything() {
     let history = browser.get("/history.json?id=fail-1").await;
     let events: serde_json::Value = serde_json::from_str(&history.text).expect("JSON");
     assert_eq!(events.as_array().map(Vec::len), Some(4));
+    let metrics = browser.get("/metrics").await;
+    assert!(metrics.header("content-type").starts_with("text/plain; version=0.0.4"));
+    metrics.has(&["\nperihelion_dashboard_viewers 0\n", "\nduroxide_cdb_request_units_total{"]);
     shop.close().await;
 }
 
