@@ -57,7 +57,7 @@ check("beyond loopback a token is needed, and the link with it leaves no trace",
     assert.ok(addresses.every((address) => !address.split("#")[0].includes(token)), "the token is in no address");
     await page.waitForSelector("text=read-only");
     await page.goto(`${url}workflow?id=order-1`);
-    assert.equal(await page.locator("form[method=post]").count(), 0);
+    assert.equal(await page.locator("form[method=post]:not([action='/logout'])").count(), 0);
     await context.close();
   } finally {
     await program.stop();
