@@ -11,8 +11,8 @@
 //! of value, such as an open connection, it gives the task some time to run again
 //! ([`Pulse::is_given_up`]).
 //!
-//! A caller does not give up a task of its own runtime because of its pulse: where the caller runs,
-//! the task runs too ([`is_current_runtime`]).
+//! The same holds for a task of the caller's own runtime: some runtimes are run only during a call,
+//! and all their tasks are late when a call begins ([`Pulse::is_stuck_for`]).
 
 use std::future::Future;
 use std::pin::pin;
@@ -83,6 +83,15 @@ impl Pulse {
         let now_ms = self.milliseconds(now);
         let since = self.stuck_since_ms.fetch_min(now_ms, Ordering::Relaxed);
         since != NOT_STUCK && now_ms.saturating_sub(since) >= RESUME_GRACE.as_millis() as u64
+    }
+
+    /// Whether a caller should do the work of a task on `runtime` again. A task of the caller's own
+    /// runtime first gets time to run during the call. If it does not, its thread is blocked.
+    pub(crate) fn is_stuck_for(&self, runtime: runtime::Id, now: Instant) -> bool {
+        match is_current_runtime(runtime) {
+            true => self.is_given_up(now),
+            false => self.is_stuck(now),
+        }
     }
 
     /// When the task is to run again, in milliseconds since the pulse began.

@@ -319,8 +319,7 @@ impl Fetches {
     /// The fetch that is under way, unless it is stuck or was cancelled.
     fn alive(&self, now: Instant) -> Option<&FetchUnderWay> {
         self.under_way.as_ref().filter(|fetch| {
-            let is_stuck = || fetch.pulse.is_stuck(now) && !pulse::is_current_runtime(fetch.runtime);
-            fetch.result.has_changed().is_ok() && !is_stuck()
+            fetch.result.has_changed().is_ok() && !fetch.pulse.is_stuck_for(fetch.runtime, now)
         })
     }
 }
@@ -331,7 +330,7 @@ impl FetchUnderWay {
         loop {
             match timeout(pulse::BEAT, self.result.wait_for(Option::is_some)).await {
                 Ok(ended) => return ended.ok().and_then(|result| result.clone()),
-                Err(_) if self.pulse.is_stuck(Instant::now()) => return None,
+                Err(_) if self.pulse.is_stuck_for(self.runtime, Instant::now()) => return None,
                 Err(_) => {}
             }
         }

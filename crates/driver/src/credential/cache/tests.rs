@@ -354,3 +354,36 @@ async fn a_full_cache_drops_an_expired_token_and_else_the_one_longest_unused() {
     // Scope 0 was used later than scope 2.
     assert_eq!((fetches_for("0").await, fetches_for("3").await, fetches_for("2").await), (0, 0, 1));
 }
+
+/// A source whose first fetch blocks its thread until `release` is dropped.
+struct Blocking {
+    released: Mutex<std::sync::mpsc::Receiver<()>>,
+    fetches: std::sync::atomic::AtomicUsize,
+}
+
+impl TokenSource for Blocking {
+    fn token<'a>(&'a self, _: &'a str) -> TokenFuture<'a> {
+        Box::pin(async move {
+            if self.fetches.fetch_add(1, Ordering::Relaxed) == 0 {
+                // An error means that the test has ended.
+                let _ = self.released.lock().unwrap().recv();
+            }
+            Ok(AccessToken::new("token", SystemTime::now() + Duration::from_secs(3600)))
+        })
+    }
+}
+
+/// The fetch and the caller have the same runtime, and the thread of the fetch is blocked. In real
+/// time, because a thread that is blocked does not see tokio's clock.
+#[test]
+fn a_fetch_that_blocks_its_thread_is_replaced_on_the_same_runtime() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let (release, released) = std::sync::mpsc::channel();
+    let source = Arc::new(Blocking { released: Mutex::new(released), fetches: 0.into() });
+    let cache = Arc::new(TokenCache::new(Arc::clone(&source) as Arc<dyn TokenSource>));
+    let token =
+        runtime.block_on(async { tokio::spawn(async move { fetch_token(&cache).await }).await.unwrap() });
+    assert_eq!(token.as_deref(), Ok("token"));
+    assert_eq!(source.fetches.load(Ordering::Relaxed), 2);
+    drop(release);
+}
