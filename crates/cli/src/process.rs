@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::io::Write;
+use std::time::Duration;
 
 use crate::exit::Failure;
 
@@ -12,8 +13,14 @@ pub(crate) fn block_on(future: impl Future<Output = Result<(), Failure>>) -> Res
         .enable_all()
         .build()
         .map_err(|error| Failure::runtime(format!("cannot start threads: {error}")))?;
-    runtime.block_on(future)
+    let outcome = runtime.block_on(future);
+    runtime.shutdown_timeout(THREADS_END_MAX);
+    outcome
 }
+
+/// How long threads may go on after the end of a command. What a command needs has ended by then; a
+/// name that is being resolved can take a minute, and nobody waits for it.
+const THREADS_END_MAX: Duration = Duration::from_secs(1);
 
 /// Prints to standard output and flushes it. A reader that went away ends the program quietly.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {

@@ -122,12 +122,17 @@ impl Details {
         let key = Key { row: row.clone(), execution };
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&row.instance_id);
         let _lane = self.lanes[(hash % LANES as u64) as usize].lock().await;
-        let record = match self.known(&key, Instant::now()) {
+        let (record, is_kept) = match self.known(&key, Instant::now()) {
             Known::All(detail) => return Ok(detail),
-            Known::Record(record) => record,
-            Known::Nothing => Arc::new(read_record(provider, row, execution).await?),
+            Known::Record(record) => (record, true),
+            Known::Nothing => (Arc::new(read_record(provider, row, execution).await?), false),
         };
-        let detail = Arc::new(read_family(provider, row, record).await?);
+        let mut detail = read_family(provider, row, record).await?;
+        // Pruning an execution does not change the row.
+        if is_kept && execution != row.execution_id && !detail.executions.contains(&execution) {
+            detail.record = Arc::new(read_record(provider, row, execution).await?);
+        }
+        let detail = Arc::new(detail);
         let (now, bytes) = (Instant::now(), bytes_of(&detail));
         self.keep(Kept { key, detail: Arc::clone(&detail), read_at: now, used_at: now, bytes });
         Ok(detail)

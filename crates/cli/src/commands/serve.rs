@@ -18,8 +18,9 @@ use crate::process::{Signals, block_on, print};
 use crate::settings::Settings;
 
 /// How long requests in flight may take after the first signal. Docker kills a container
-/// after ten seconds by default. So two seconds are left to close the store.
-const DRAIN_GRACE: Duration = Duration::from_secs(8);
+/// after ten seconds by default. So three seconds are left for the last export of metrics, which
+/// takes one at most, and to close the store.
+const DRAIN_GRACE: Duration = Duration::from_secs(7);
 
 /// What runs beside the server in the same process.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,13 +64,15 @@ async fn run(settings: &Settings, extras: Extras, started_at: Instant) -> Result
         }
         () = export(exporter.as_mut(), &server) => Ok(()),
     };
-    beside.stop().await;
-    if let Some(exporter) = &mut exporter {
-        // What happened since the last export is not lost.
-        exporter.export(&server).await;
-    }
+    let end = async {
+        beside.stop().await;
+        if let Some(exporter) = &mut exporter {
+            exporter.export_last(&server).await;
+        }
+        server.drain(DRAIN_GRACE).await;
+    };
     tokio::select! {
-        () = server.drain(DRAIN_GRACE) => outcome,
+        () = end => outcome,
         signal = signals.next() => Err(Failure::runtime(format!("ended at once by a second signal ({signal})"))),
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use duroxide_cdb::ProviderMetrics;
 use perihelion_testkit::ScratchDirectory;
@@ -115,4 +116,19 @@ fn a_collector_that_is_not_there_holds_up_nothing() {
     let refused = run(&["dev", "--port", "0", "--otlp-endpoint", "collector"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(text(&refused.stderr).contains("write it like http://127.0.0.1:4318"));
+}
+
+#[test]
+fn a_collector_that_does_not_answer_does_not_hold_up_the_end_of_a_server() {
+    let collector = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", collector.local_addr().expect("an address"));
+    let scratch = ScratchDirectory::new();
+    let arguments = ["dev", "--port", "0", "--no-dashboard", "--otlp-endpoint", &url];
+    let server = RunningServer::start(&mut command(&scratch, &arguments));
+    let (_open, _) = collector.accept().expect("an export");
+    let begin = Instant::now();
+    server.signal("TERM");
+    let (status, errors) = server.wait_for_end();
+    assert!(status.success(), "{errors}");
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
 }

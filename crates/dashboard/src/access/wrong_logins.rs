@@ -30,7 +30,12 @@ impl WrongLogins {
                 *next = Some((at + PAUSE).min(now + WAIT_MAX));
                 at
             }
-            Some(_) | None => now,
+            // This login takes the turn, so that others that come at the same time wait for theirs.
+            Some(_) => {
+                *next = Some(now + PAUSE);
+                now
+            }
+            None => now,
         }
     }
 
@@ -55,6 +60,7 @@ mod tests {
         let waits: Vec<u64> = (0..12).map(|_| logins.turn(now).duration_since(now).as_secs()).collect();
         assert_eq!(waits, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 10]);
         let later = now + Duration::from_secs(60);
-        assert_eq!(logins.turn(later), later, "a minute later");
+        let turns = [logins.turn(later), logins.turn(later)];
+        assert_eq!(turns, [later, later + PAUSE], "a minute later, two at the same time");
     }
 }

@@ -9,6 +9,8 @@
   let source = null;
   let isPaused = false;
   let retry = null;
+  // The newest version of the page, if it waits until no text is selected.
+  let waiting = null;
 
   // How long a page waits that the dashboard refused to keep up to date, as when too many are watched.
   const RETRY_MS = 30000;
@@ -40,11 +42,7 @@
       disconnect();
       retry = setTimeout(connect, RETRY_MS);
     };
-    source.onmessage = (event) => {
-      banner.replaceChildren();
-      delete live.dataset.failed;
-      show(event.data);
-    };
+    source.onmessage = (event) => show(event.data);
     // The page stays, with half-filled forms, under the message. A page that never had a content
     // says why already.
     source.addEventListener("failure", (event) => {
@@ -63,7 +61,12 @@
   const show = (html) => {
     const selection = document.getSelection();
     const isSelecting = selection && !selection.isCollapsed && live.contains(selection.anchorNode);
+    // A version that comes while text is selected is shown when the selection ends: the server
+    // sends it only once.
+    waiting = isSelecting ? html : null;
     if (isSelecting) return;
+    banner.replaceChildren();
+    delete live.dataset.failed;
     const template = document.createElement("template");
     template.innerHTML = html;
     morphChildren(live, template.content);
@@ -128,6 +131,9 @@
     document.addEventListener("visibilitychange", () => {
       if (document.hidden) disconnect();
       else connect();
+    });
+    document.addEventListener("selectionchange", () => {
+      if (waiting !== null) show(waiting);
     });
     addEventListener("pagehide", disconnect);
     addEventListener("pageshow", connect);

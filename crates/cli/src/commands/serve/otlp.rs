@@ -24,8 +24,11 @@ use crate::exit::Failure;
 /// How often metrics are exported. Collectors expect an export every minute or more often.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long an export may take. A collector that hangs must not hold up the end of the server.
+/// How long an export may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long the last export may take. It comes out of the time in which a server has to end.
+const LAST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A collector that cannot be reached is told once in this time.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
@@ -59,13 +62,17 @@ impl Exporter {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            self.export(server).await;
+            self.export(server, TIMEOUT).await;
         }
     }
 
-    /// Exports the metrics as they are now.
-    pub(super) async fn export(&mut self, server: &Server) {
-        let Err(why) = self.send(server).await else { return };
+    /// Exports what happened since the last export, before the server ends.
+    pub(super) async fn export_last(&mut self, server: &Server) {
+        self.export(server, LAST_TIMEOUT).await;
+    }
+
+    async fn export(&mut self, server: &Server, time_max: Duration) {
+        let Err(why) = self.send(server, time_max).await else { return };
         if self.warned_at.is_none_or(|at| at.elapsed() >= WARNING_INTERVAL) {
             self.warned_at = Some(Instant::now());
             let collector = self.collector.authority().as_str();
@@ -73,7 +80,7 @@ impl Exporter {
         }
     }
 
-    async fn send(&self, server: &Server) -> Result<(), String> {
+    async fn send(&self, server: &Server, time_max: Duration) -> Result<(), String> {
         let exported = Exported {
             service: "perihelion",
             version: env!("CARGO_PKG_VERSION"),
@@ -81,8 +88,8 @@ impl Exporter {
             read_at: nanoseconds(SystemTime::now()),
         };
         let body = server.metrics().otlp_json(&exported);
-        let answered = timeout(TIMEOUT, post(&self.collector, body)).await;
-        let status = answered.map_err(|_| format!("no answer within {TIMEOUT:?}"))??;
+        let answered = timeout(time_max, post(&self.collector, body)).await;
+        let status = answered.map_err(|_| format!("no answer within {time_max:?}"))??;
         match status.is_success() {
             true => Ok(()),
             false => Err(status.to_string()),
