@@ -161,7 +161,8 @@ pub(super) fn add_declared_indexes(container: &mut Container, is_ready: bool) {
 /// are retired first.
 pub(super) fn retire_undeclared_indexes(container: &mut Container, now: u64) {
     let mut requested = requested_indexes(container);
-    requested.sort_by_key(|index| index.last_use.seconds());
+    // Queries note their uses meanwhile. A sort whose keys change may panic, so each key is read once.
+    requested.sort_by_cached_key(|index| index.last_use.seconds());
     let retired: Vec<u16> = requested.iter().rev().skip(REQUESTED_MAX).map(|index| index.id).collect();
     for index in container.indexes.iter_mut().filter(|index| retired.contains(&index.id)) {
         index.is_retired = true;
