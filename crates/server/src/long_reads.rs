@@ -198,6 +198,11 @@ impl LongReads {
         }
     }
 
+    /// The bytes that all requests and responses of the server may hold together.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.memory.total_bytes()
+    }
+
     /// The memory for rows that a request holds from one page of a query to the next; none yet.
     pub(crate) fn hold_rows(&self) -> HeldRows {
         HeldRows { memory: Arc::clone(&self.memory), bytes: 0 }
@@ -263,6 +268,10 @@ pub(crate) struct HeldRows {
 }
 
 impl HeldRows {
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Adds rows. They are refused with 429 if there is too little memory for them.
     pub(crate) fn add(&mut self, text_bytes: usize) -> Result<(), Refusal> {
         PageMemory::take(&*self.memory, text_bytes)?;
