@@ -25,6 +25,10 @@ const GATHERING_TIME_MAX: Duration = Duration::from_secs(60);
 /// for an answer this long, and a page that goes on takes the turns of others.
 const TIME_WITH_WAITS_MAX: Duration = Duration::from_secs(120);
 
+/// The most time that counts for one wait: a little more than the longest wait of the server, 35 s for a
+/// long turn and a processor. A longer one only means that the clock was set forward meanwhile.
+const WAIT_COUNTED_MAX: Duration = Duration::from_secs(40);
+
 /// The most bytes of a page, as in the service.
 pub const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
@@ -84,11 +88,20 @@ pub(crate) struct Pace<'a> {
     entries: Cell<u64>,
     /// How long the page has waited for its turn. This time is not the page's.
     waited: Cell<Duration>,
+    /// How long the page has waited, where each wait counts as at most [`WAIT_COUNTED_MAX`].
+    waited_counted: Cell<Duration>,
 }
 
 impl<'a> Pace<'a> {
     pub(crate) fn start(clock: &'a Clock, limits: PageLimits<'a>) -> Self {
-        Pace { clock, began_at: clock.unix_time(), limits, entries: Cell::new(0), waited: Cell::default() }
+        Pace {
+            clock,
+            began_at: clock.unix_time(),
+            limits,
+            entries: Cell::new(0),
+            waited: Cell::default(),
+            waited_counted: Cell::default(),
+        }
     }
 
     /// Counts an entry that is about to be read. Returns whether the page has to end before it.
@@ -138,13 +151,15 @@ impl<'a> Pace<'a> {
     fn checkpoint(&self, end: PageEnd) -> Result<(Checked, Duration), Refusal> {
         let (before, waited) = (self.clock.unix_time(), self.waited.get());
         let checked = (self.limits.checkpoint)(end)?;
-        self.waited.set(waited.saturating_add(self.clock.unix_time().saturating_sub(before)));
+        let wait = self.clock.unix_time().saturating_sub(before);
+        self.waited.set(waited.saturating_add(wait));
+        self.waited_counted.set(self.waited_counted.get().saturating_add(wait.min(WAIT_COUNTED_MAX)));
         Ok((checked, before.saturating_sub(self.began_at).saturating_sub(waited)))
     }
 
     /// The time that the page has taken, together with its waits.
     fn with_waits(&self, time: Duration) -> Duration {
-        time.saturating_add(self.waited.get())
+        time.saturating_add(self.waited_counted.get())
     }
 
     fn time(&self) -> Duration {
@@ -159,15 +174,18 @@ mod tests {
 
     use super::*;
 
+    /// A clock, and the seconds that it shows.
+    fn new_clock() -> (Clock, Arc<AtomicU64>) {
+        let seconds = Arc::new(AtomicU64::new(1_700_000_000));
+        let shown = Arc::clone(&seconds);
+        (Clock::from_fn(move || Duration::from_secs(shown.load(Ordering::Relaxed))), seconds)
+    }
+
     /// Story of a bug: the time that a page waits for its turn did not count. With many other reads a
     /// page ran for minutes, long after its client had given up.
     #[test]
     fn a_page_that_cannot_end_early_is_refused_after_a_long_wait() {
-        let seconds = Arc::new(AtomicU64::new(1_700_000_000));
-        let clock = Clock::from_fn({
-            let seconds = Arc::clone(&seconds);
-            move || Duration::from_secs(seconds.load(Ordering::Relaxed))
-        });
+        let (clock, seconds) = new_clock();
         let wait = |_| {
             seconds.fetch_add(50, Ordering::Relaxed);
             Ok(Checked::GoOn)
@@ -176,5 +194,24 @@ mod tests {
         assert_eq!(pace.check_gathering(), Ok(()));
         assert_eq!(pace.check_gathering(), Ok(()));
         assert_eq!(pace.check_gathering().unwrap_err().status, 408);
+    }
+
+    /// Story of a bug: when the clock was set forward during a wait, the page was refused although it had
+    /// hardly waited.
+    #[test]
+    fn a_clock_that_is_set_forward_during_a_wait_does_not_end_a_page() {
+        let (clock, seconds) = new_clock();
+        let is_set = Cell::new(false);
+        let wait = |_| {
+            if !is_set.replace(true) {
+                seconds.fetch_add(3600, Ordering::Relaxed);
+            }
+            Ok(Checked::GoOn)
+        };
+        let pace = Pace::start(&clock, PageLimits { checkpoint: &wait, ..PageLimits::default() });
+        for _ in 0..3 {
+            assert_eq!(pace.check_gathering(), Ok(()));
+            assert_eq!(pace.ends_before_entry(PageEnd::Cheap), Ok(false));
+        }
     }
 }

@@ -26,7 +26,6 @@ mod long_turns;
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use perihelion_engine::{Checked, PAGE_BYTES_MAX, PageEnd, PageLimits, PageMemory, Refusal, blocking};
@@ -44,7 +43,8 @@ const READS_PER_PROCESSOR: usize = 1;
 const READS_MIN: usize = 2;
 /// The most reads that wait for a turn, for each processor: about as many as get one within
 /// [`WAIT_MAX`], if each runs for 5 ms. Shorter reads mostly end in their first slice. Of more reads,
-/// those at the end would be refused after a wait in vain.
+/// those at the end would be refused after a wait in vain. Connections with few reads are not at the end,
+/// and may wait beside that many (`FairTurns::has_room`).
 const WAITING_PER_PROCESSOR: usize = 1000;
 /// How long a read may wait for its turn. Our driver ends an attempt after 6 s, so a read that waited
 /// longer would run for a client that has left.
@@ -82,8 +82,7 @@ pub(crate) enum WorkPerDocument {
 #[derive(Debug)]
 pub(crate) struct LongReads {
     turns: Arc<FairTurns>,
-    /// How many reads wait for a turn or for their first slice.
-    waiting: AtomicUsize,
+    /// How many reads may wait for a turn, and how many for their first slice.
     waiting_max: usize,
     long_turns: LongTurns,
     /// The first slices that run on blocking threads.
@@ -97,7 +96,6 @@ impl LongReads {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         LongReads {
             turns: FairTurns::new((processors * READS_PER_PROCESSOR).max(READS_MIN)),
-            waiting: AtomicUsize::new(0),
             waiting_max: processors * WAITING_PER_PROCESSOR,
             long_turns: LongTurns::new((processors / 2).max(1)),
             first_slices: FairTurns::new(processors),
@@ -198,6 +196,11 @@ impl LongReads {
         }
     }
 
+    /// The bytes that all requests and responses of the server may hold together.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.memory.total_bytes()
+    }
+
     /// The memory for rows that a request holds from one page of a query to the next; none yet.
     pub(crate) fn hold_rows(&self) -> HeldRows {
         HeldRows { memory: Arc::clone(&self.memory), bytes: 0 }
@@ -220,15 +223,14 @@ impl LongReads {
         self.cores.wait().ok_or_else(|| Refusal::throttled(RETRY_AFTER_MS))
     }
 
-    /// Waits for a turn, unless too many reads wait.
+    /// Waits for a turn, unless too many reads wait for one.
     async fn wait_for(&self, turns: &Arc<FairTurns>, connection: Connection) -> Result<FairTurn, Refusal> {
         if let Some(turn) = turns.try_take() {
             return Ok(turn);
         }
-        if self.waiting.load(Ordering::Relaxed) >= self.waiting_max {
+        if !turns.has_room(connection, self.waiting_max) {
             return Err(Refusal::throttled(RETRY_AFTER_MS));
         }
-        let _waiting = Waiting::begin(&self.waiting);
         let turn = tokio::time::timeout(WAIT_MAX, turns.take(connection)).await;
         turn.map_err(|_| Refusal::throttled(RETRY_AFTER_MS))
     }
@@ -263,6 +265,10 @@ pub(crate) struct HeldRows {
 }
 
 impl HeldRows {
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Adds rows. They are refused with 429 if there is too little memory for them.
     pub(crate) fn add(&mut self, text_bytes: usize) -> Result<(), Refusal> {
         PageMemory::take(&*self.memory, text_bytes)?;
@@ -274,24 +280,6 @@ impl HeldRows {
 impl Drop for HeldRows {
     fn drop(&mut self) {
         self.memory.give_back(self.bytes);
-    }
-}
-
-/// Counts a read as waiting until it is dropped, also when its client leaves.
-struct Waiting<'a> {
-    count: &'a AtomicUsize,
-}
-
-impl<'a> Waiting<'a> {
-    fn begin(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Waiting { count }
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -340,7 +328,7 @@ impl<'a> Turn<'a> {
     /// Lets other reads run.
     fn end_slice(&self, end: PageEnd, slice: Duration) -> Result<Checked, Refusal> {
         let mut kind = self.kind.borrow_mut();
-        let has_others = self.reads.waiting.load(Ordering::Relaxed) > 0;
+        let has_others = self.reads.turns.waiting() > 0 || self.reads.first_slices.waiting() > 0;
         let is_turn_over = has_others && self.time.get() >= TURN_TIME && matches!(*kind, TurnKind::Short(_));
         let mut core = self.core.borrow_mut();
         match end {
@@ -365,6 +353,10 @@ impl<'a> Turn<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll, Waker};
+
     use super::*;
 
     const LITTLE: ReadKind =
@@ -469,7 +461,7 @@ mod tests {
             });
             if runs > 1 {
                 // The read waits for a blocking thread.
-                while reads.waiting.load(Ordering::SeqCst) == 0 {
+                while reads.first_slices.waiting() == 0 {
                     assert!(!running.is_finished());
                     tokio::task::yield_now().await;
                 }
@@ -495,14 +487,64 @@ mod tests {
         reads.run(LITTLE, |_| Ok(())).await.unwrap();
     }
 
+    /// Begins to wait for a turn. Returns also the status of a refusal.
+    fn begin_wait(reads: &LongReads, connection: Connection) -> (PendingWait<'_>, Option<u16>) {
+        let mut wait: PendingWait<'_> = Box::pin(reads.wait_for(&reads.turns, connection));
+        match wait.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(turn) => (wait, Some(turn.map_or_else(|refusal| refusal.status, |_| 200))),
+            Poll::Pending => (wait, None),
+        }
+    }
+
+    type PendingWait<'a> = Pin<Box<dyn Future<Output = Result<FairTurn, Refusal>> + 'a>>;
+
     #[tokio::test(start_paused = true)]
     async fn no_more_reads_wait_than_there_is_room_for() {
-        let reads = LongReads::new(MemoryBudget::new(100));
+        let mut reads = LongReads::new(MemoryBudget::new(100));
+        reads.waiting_max = 1;
         let all = take_all(&reads.turns);
-        reads.waiting.store(reads.waiting_max, Ordering::Relaxed);
+        let began_at = tokio::time::Instant::now();
+        let (wait, status) = begin_wait(&reads, None);
+        assert_eq!(status, None);
         assert_eq!(run_long(&reads).await.unwrap_err().status, 429);
-        drop(all);
+        assert_eq!(began_at.elapsed(), Duration::ZERO, "the read is refused at once");
+        drop((wait, all));
         run_long(&reads).await.unwrap();
+    }
+
+    fn connection(port: u16) -> Connection {
+        Some(std::net::SocketAddr::from(([127, 0, 0, 1], port)))
+    }
+
+    /// Story of a bug: the reads of one client were as many as may wait, and the first read of another
+    /// client was refused before it was in the round.
+    #[tokio::test]
+    async fn a_client_with_many_reads_does_not_keep_another_one_from_waiting() {
+        let mut reads = LongReads::new(MemoryBudget::new(100));
+        reads.waiting_max = 10;
+        let _all = take_all(&reads.turns);
+        let mut waits = Vec::new();
+        let mut statuses = |port: u16, count: usize| -> Vec<Option<u16>> {
+            let begun = (0..count).map(|_| begin_wait(&reads, connection(port)));
+            let (pending, statuses): (Vec<_>, Vec<_>) = begun.unzip();
+            waits.extend(pending);
+            statuses
+        };
+        let refused = Some(429);
+        assert_eq!(statuses(1, 11), [[None; 10].as_slice(), &[refused]].concat());
+        // Its share is the half.
+        assert_eq!(statuses(2, 6), [None, None, None, None, None, refused]);
+        assert_eq!(statuses(1, 1), [refused]);
+        // Their shares are a third and a quarter.
+        assert_eq!(statuses(3, 4), [None, None, None, refused]);
+        assert_eq!(statuses(4, 3), [None, None, refused]);
+        // Now twice as many reads wait as there is room for without a crowd.
+        assert_eq!(statuses(5, 1), [refused]);
+        assert_eq!(reads.turns.waiting(), 20);
+        // Reads that wait for their first slice are counted by themselves.
+        assert!(reads.first_slices.has_room(connection(1), reads.waiting_max));
+        drop(waits);
+        assert_eq!(reads.turns.waiting(), 0);
     }
 
     #[tokio::test]
@@ -513,12 +555,12 @@ mod tests {
             let reads = Arc::clone(&reads);
             async move { run_long(&reads).await }
         });
-        while reads.waiting.load(Ordering::Relaxed) == 0 {
+        while reads.turns.waiting() == 0 {
             tokio::task::yield_now().await;
         }
         waiting.abort();
         assert!(waiting.await.unwrap_err().is_cancelled());
-        assert_eq!(reads.waiting.load(Ordering::Relaxed), 0);
+        assert_eq!(reads.turns.waiting(), 0);
     }
 
     /// A read that runs until `is_over`, with a checkpoint before each document.
@@ -560,7 +602,7 @@ mod tests {
             outcomes.push(read.await.unwrap());
         }
         assert_eq!(reads.turns.free(), turns, "every turn is given back");
-        assert_eq!(reads.waiting.load(Ordering::SeqCst), 0);
+        assert_eq!((reads.turns.waiting(), reads.first_slices.waiting()), (0, 0));
         outcomes
     }
 

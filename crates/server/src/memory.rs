@@ -38,6 +38,10 @@ impl MemoryBudget {
         MemoryShare { budget: Arc::clone(self), bytes: 0 }
     }
 
+    pub(crate) fn total_bytes(&self) -> usize {
+        self.total_bytes
+    }
+
     pub(crate) fn used_bytes(&self) -> usize {
         self.used_bytes.load(Ordering::Relaxed)
     }

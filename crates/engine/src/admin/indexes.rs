@@ -31,37 +31,51 @@ const RETIRED_SECONDS: u64 = 300;
 const INDEXES_MAX: usize = 1000;
 
 /// Registers an index that is still to be filled. Returns its id, or `None` when the index
-/// exists already, or when the container has [`REQUESTED_MAX`] indexes that are all in use.
+/// exists already, or when the container has [`REQUESTED_MAX`] indexes that are all in use. An index that
+/// is retired is used again if there is room for it.
 pub(crate) fn add_index(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,
     shape: IndexShape,
 ) -> Result<Option<u16>, Refusal> {
     let (container, now) = (transaction.current(container)?, transaction.now);
-    if let Some(existing) = container.index(&shape) {
-        if existing.is_retired {
-            set_retired(transaction, &container, existing, false);
-        }
+    let existing = container.index(&shape);
+    if existing.is_some_and(|index| !index.is_retired) {
         return Ok(None);
     }
-    let requested = requested_indexes(&container);
-    let retired = match requested.len() < REQUESTED_MAX {
-        true => None,
-        false => match requested.into_iter().min_by_key(|index| index.last_use.seconds()) {
-            Some(index) if index.is_ready && is_older(index, now, UNUSED_SECONDS_MIN) => Some(index),
-            _ => return Ok(None),
-        },
-    };
+    let Some(room) = room_for_index(&container, now) else { return Ok(None) };
     let id = container.index_next;
-    if id == u16::MAX || container.indexes.len() >= INDEXES_MAX {
+    let has_id = id < u16::MAX && container.indexes.len() < INDEXES_MAX;
+    if existing.is_none() && !has_id {
         return Ok(None);
     }
-    let container = match retired {
-        Some(index) => &set_retired(transaction, &container, index, true),
-        None => &container,
+    let updated = match room {
+        Room::Free => &container,
+        Room::InsteadOf(index) => &set_retired(transaction, &container, index, true),
     };
-    update_container(transaction, container, |container, _| push_index(container, shape, false));
+    if let Some(existing) = existing {
+        set_retired(transaction, updated, existing, false);
+        return Ok(None);
+    }
+    update_container(transaction, updated, |container, _| push_index(container, shape, false));
     Ok(Some(id))
+}
+
+/// Where a container has room for another index that a query asks for.
+enum Room<'a> {
+    Free,
+    /// This index is to be retired.
+    InsteadOf(&'a IndexDefinition),
+}
+
+/// Returns `None` if the container has [`REQUESTED_MAX`] indexes that are all in use.
+fn room_for_index(container: &Container, now: u64) -> Option<Room<'_>> {
+    let requested = requested_indexes(container);
+    if requested.len() < REQUESTED_MAX {
+        return Some(Room::Free);
+    }
+    let oldest = requested.into_iter().min_by_key(|index| index.last_use.seconds());
+    oldest.filter(|index| index.is_ready && is_older(index, now, UNUSED_SECONDS_MIN)).map(Room::InsteadOf)
 }
 
 /// The indexes that queries asked for and that are not retired. Indexes that are still being filled
@@ -161,7 +175,8 @@ pub(super) fn add_declared_indexes(container: &mut Container, is_ready: bool) {
 /// are retired first.
 pub(super) fn retire_undeclared_indexes(container: &mut Container, now: u64) {
     let mut requested = requested_indexes(container);
-    requested.sort_by_key(|index| index.last_use.seconds());
+    // Queries note their uses meanwhile. A sort whose keys change may panic, so each key is read once.
+    requested.sort_by_cached_key(|index| index.last_use.seconds());
     let retired: Vec<u16> = requested.iter().rev().skip(REQUESTED_MAX).map(|index| index.id).collect();
     for index in container.indexes.iter_mut().filter(|index| retired.contains(&index.id)) {
         index.is_retired = true;

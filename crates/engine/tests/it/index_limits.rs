@@ -118,12 +118,16 @@ async fn a_retired_index_that_is_needed_again_is_used_at_once() {
         build(&engine, path).await;
     }
     seconds.fetch_add(700, Ordering::Relaxed);
-    (1..REQUESTED_MAX).for_each(|path| assert!(uses_index(&engine, path)));
+    (2..REQUESTED_MAX).for_each(|path| assert!(uses_index(&engine, path)));
     build(&engine, 32).await;
     assert!(!uses_index(&engine, 0));
     create_and_delete(&engine).await;
+    // The other index that was not used makes room.
     build(&engine, 0).await;
-    assert!(uses_index(&engine, 0));
+    assert!(uses_index(&engine, 0) && !uses_index(&engine, 1));
+    // Now all indexes are in use.
+    build(&engine, 1).await;
+    assert!(!uses_index(&engine, 1) && uses_index(&engine, 0));
 }
 
 fn definition(composites: usize) -> Result<ParsedDefinition, perihelion_engine::Refusal> {

@@ -17,6 +17,10 @@ const STEPS_MAX: usize = 64;
 /// as this many steps more.
 const COPY_STEPS: usize = 2;
 
+/// A constant text counts as one step more for this many bytes: copying them takes about as long as a
+/// step. Ids have up to 1023 bytes, so comparing with an id is one step.
+const TEXT_BYTES_PER_STEP: usize = 1024;
+
 impl Program {
     /// Whether each document that is not large needs little more work than reading it: the statement
     /// has few steps, no joins, no subqueries and no calls of functions, whose work depends on what the
@@ -97,11 +101,17 @@ impl Steps {
         self.take(1)
             && match value {
                 Some(Value::Array(items)) => items.iter().all(|item| self.has_constant(Some(item))),
-                Some(Value::Object(members)) => {
-                    members.iter().all(|(_, member)| self.has_constant(Some(member)))
-                }
-                _ => true,
+                Some(Value::Object(members)) => members
+                    .iter()
+                    .all(|(name, member)| self.has_text(name) && self.has_constant(Some(member))),
+                Some(Value::String(text)) => self.has_text(text),
+                Some(Value::Null | Value::Bool(_) | Value::Number(_)) | None => true,
             }
+    }
+
+    /// The steps of a text besides that of its value.
+    fn has_text(&mut self, text: &str) -> bool {
+        self.take(text.len() / TEXT_BYTES_PER_STEP)
     }
 
     fn take(&mut self, steps: usize) -> bool {
@@ -113,6 +123,8 @@ impl Steps {
 
 #[cfg(test)]
 mod tests {
+    use perihelion_model::json::parse_str;
+
     use crate::{Now, Parameters, compile, parse};
 
     /// Story of a bug: a statement of thousands of comparisons of whole arrays counted as little work.
@@ -131,9 +143,25 @@ mod tests {
             (format!("SELECT VALUE c{} FROM c", ".a".repeat(100)), false),
             (format!("SELECT VALUE [{}] FROM c", list("1", ",", 100)), false),
             (format!("SELECT * FROM c WHERE c.a IN ({})", list("1", ",", 100)), true),
+            (format!("SELECT * FROM c WHERE c.id = '{}'", "a".repeat(1000)), true),
+            (format!("SELECT VALUE c.id || '{}' FROM c", "a".repeat(100_000)), false),
+            (format!("SELECT VALUE [c.id, {{'{}': 1}}] FROM c", "a".repeat(100_000)), false),
         ] {
             let program = compile(&parse(&sql).unwrap(), &Parameters::none(), Now::from_unix_milliseconds(0));
-            assert_eq!(program.unwrap().is_little_work(), is_little, "{sql}");
+            assert_eq!(program.unwrap().is_little_work(), is_little, "{sql:.100}");
+        }
+    }
+
+    /// Story of a bug: a parameter of any length was one step, and a statement that joined it to each id
+    /// 30 times copied many megabytes for a document on an async worker.
+    #[test]
+    fn a_long_parameter_is_much_work() {
+        for (length, is_little) in [(1000, true), (1_000_000, false)] {
+            let list = format!(r#"[{{"name":"@p","value":"{}"}}]"#, "a".repeat(length));
+            let parameters = Parameters::from_json(parse_str(&list).unwrap()).unwrap();
+            let query = parse("SELECT VALUE c.id || @p FROM c").unwrap();
+            let program = compile(&query, &parameters, Now::from_unix_milliseconds(0));
+            assert_eq!(program.unwrap().is_little_work(), is_little, "{length}");
         }
     }
 

@@ -2,10 +2,12 @@
 //!
 //! With one queue for all clients, a client that sends many reads at once would make all others wait
 //! behind them. Here each connection has a queue of its own, and the next turn goes to the first read of
-//! the connection that was not served for the longest time.
+//! the connection that was not served for the longest time. When many reads wait, only those connections may
+//! add more that have less than their share.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
@@ -13,10 +15,16 @@ use tokio::sync::oneshot;
 /// A connection, by the address of its client; `None` for all requests of the same process.
 pub(crate) type Connection = Option<SocketAddr>;
 
+/// How many times as many reads as usual may wait if no connection has more than its share: enough for a
+/// round of other connections beside those of a client that has filled the queues.
+const CROWD_FACTOR: usize = 2;
+
 /// A number of turns.
 #[derive(Debug)]
 pub(super) struct FairTurns {
     queues: Mutex<Queues>,
+    /// How many reads wait, without those that have left.
+    waiting: AtomicUsize,
 }
 
 /// A connection is in `round` exactly if it has a queue, and no queue is empty. While a read waits, no
@@ -41,7 +49,7 @@ pub(super) struct FairTurn {
 impl FairTurns {
     pub(super) fn new(turns: usize) -> Arc<FairTurns> {
         let queues = Queues { free: turns, round: VecDeque::new(), waiting: HashMap::new() };
-        Arc::new(FairTurns { queues: Mutex::new(queues) })
+        Arc::new(FairTurns { queues: Mutex::new(queues), waiting: AtomicUsize::new(0) })
     }
 
     /// A turn that is free.
@@ -49,6 +57,20 @@ impl FairTurns {
         let mut queues = self.lock();
         queues.free = queues.free.checked_sub(1)?;
         Some(self.new_turn())
+    }
+
+    /// How many reads wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Whether another read of a connection may wait. Above `waiting_max` only a connection may add reads
+    /// that has fewer than its share of them, and above [`CROWD_FACTOR`] times as many none.
+    pub(super) fn has_room(&self, connection: Connection, waiting_max: usize) -> bool {
+        let waiting = self.waiting();
+        waiting < waiting_max
+            || waiting < waiting_max.saturating_mul(CROWD_FACTOR)
+                && self.lock().has_less_than_share(connection, waiting_max)
     }
 
     /// Waits for a turn. If the future is dropped, the turn is given to another read.
@@ -62,6 +84,7 @@ impl FairTurns {
                 }
                 queues.add(connection)
             };
+            let _waiting = Waiting::begin(&self.waiting);
             // The other end is dropped only together with the queues, to which this read refers.
             if let Ok(turn) = receiver.await {
                 return turn;
@@ -97,6 +120,15 @@ impl Queues {
         receiver
     }
 
+    /// Whether a connection has fewer reads that wait than its share of `waiting_max`. A connection without
+    /// reads always has. Connections all of whose reads have left count until their turn comes, which makes
+    /// the shares smaller for a moment.
+    fn has_less_than_share(&self, connection: Connection, waiting_max: usize) -> bool {
+        let Some(queue) = self.waiting.get(&connection) else { return true };
+        let share = (waiting_max / self.round.len().max(1)).max(1);
+        queue.iter().filter(|waiting| !waiting.is_closed()).take(share).count() < share
+    }
+
     /// The read that gets the next turn. Its connection is then the last of the round.
     fn next(&mut self) -> Option<oneshot::Sender<FairTurn>> {
         let connection = self.round.pop_front()?;
@@ -108,6 +140,24 @@ impl Queues {
             self.round.push_back(connection);
         }
         next
+    }
+}
+
+/// Counts a read as waiting until it is dropped, also when its client leaves.
+struct Waiting<'a> {
+    count: &'a AtomicUsize,
+}
+
+impl<'a> Waiting<'a> {
+    fn begin(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Waiting { count }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -106,3 +106,26 @@ async fn a_hybrid_query_in_one_partition_is_one_page_and_over_all_ranges_needs_a
     assert!(answer.text().contains("hybridSearchQueryInfo"), "{}", answer.text());
     world.stop().await;
 }
+
+/// Story of a bug: on a server with nothing else to do, a search whose rows took more than half of the
+/// memory was answered with 429 each time, so that clients tried again in vain.
+#[tokio::test]
+async fn a_hybrid_query_that_is_too_large_for_the_server_is_refused_for_good() {
+    let mut options = ServerOptions::default();
+    options.limits.body_bytes_total = 4 * 1024 * 1024;
+    let world = World::with_options(options, &container("c", VECTORS)).await;
+    let filler = "a lake ".repeat(1500);
+    for n in 0..30 {
+        let body = format!(r#"{{"id":"{n}","pk":"p","t":"{filler}"}}"#);
+        assert_eq!(world.create(r#"["p"]"#, &body).await.status, 201);
+    }
+    for (scores, status) in [(2, 200), (6, 400)] {
+        let scores = vec!["FullTextScore(c.t, 'lake')"; scores].join(", ");
+        let text = format!("SELECT TOP 5 * FROM c ORDER BY RANK RRF({scores})");
+        let answer = world.send(query(&text).header("x-ms-documentdb-partitionkey", r#"["p"]"#)).await;
+        assert_eq!(answer.status, status, "{:.1000}", answer.text());
+        let is_explained = answer.text().contains("ORDER BY RANK has to compare more than 1024 KiB");
+        assert_eq!(is_explained, status == 400, "{:.1000}", answer.text());
+    }
+    world.stop().await;
+}

@@ -53,6 +53,29 @@ async fn indexes_that_the_policy_no_longer_declares_are_removed() {
     assert_eq!(container.indexes.len(), REQUESTED_MAX);
 }
 
+/// Story of a bug: queries that asked for retired indexes brought all of them back, however many there
+/// were.
+#[tokio::test]
+async fn retired_indexes_come_back_only_while_there_is_room() {
+    let (engine, container, seconds) = engine_with(40).await;
+    let container = engine.replace_container(&container, definition("p", 0), None).await.unwrap();
+    let current = || engine.catalog().container("d", "c").unwrap().clone();
+    let is_retired = |shape: &IndexShape| current().index(shape).is_some_and(|index| index.is_retired);
+    let retired: Vec<IndexShape> =
+        container.indexes.iter().filter(|index| index.is_retired).map(|index| index.shape.clone()).collect();
+    for shape in &retired {
+        engine.build_index(&container, shape.clone()).await.unwrap();
+        assert!(requested_indexes(&current()).len() <= REQUESTED_MAX);
+    }
+    // The first ones replaced indexes that no query had used. The others found all indexes in use.
+    let (replaced, others) = retired.split_at(REQUESTED_MAX);
+    assert!(!replaced.iter().any(is_retired) && !others.is_empty() && others.iter().all(is_retired));
+    seconds.fetch_add(UNUSED_SECONDS_MIN, Ordering::Relaxed);
+    engine.build_index(&container, others[0].clone()).await.unwrap();
+    assert!(!is_retired(&others[0]));
+    assert_eq!(requested_indexes(&current()).len(), REQUESTED_MAX);
+}
+
 #[tokio::test]
 async fn an_index_that_the_policy_declares_is_not_retired() {
     let (engine, container, _) = engine_with(40).await;

@@ -18,8 +18,14 @@ use crate::routes::RegionService;
 /// The most rows in a page of a component query: as many as may be fused.
 const PAGE_ROWS_MAX: usize = 50_000;
 
-/// The most bytes of the rows of one component query. A query with more cannot be ranked in memory.
+/// The most bytes of the rows of all component queries of a search. A search with more cannot be ranked in
+/// memory.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The part of the server's memory that the rows of one search may take. Queries take up to half of it
+/// together, so a component query finds a quarter for its own state beside the rows of the others. A
+/// search that needs more would be refused with 429 each time, even if no other request runs.
+const MEMORY_PART: usize = 4;
 
 /// The most pages of one component query. A page has up to 4 MB, and less if other reads wait.
 const PAGES_MAX: usize = 1000;
@@ -35,8 +41,9 @@ pub(super) async fn serve(
     let refuse = |error: MergeError| Refusal::bad_request(error.to_string());
     let search = HybridSearch::from_json(&plan).map_err(refuse)?;
     let search = search.ok_or_else(|| Refusal::bad_request("ORDER BY RANK needs a plan."))?;
-    let held = service.account.long_reads.hold_rows();
-    let mut runner = Runner { service, container, statement, call, held, page: None };
+    let reads = &service.account.long_reads;
+    let (held, bytes_max) = (reads.hold_rows(), BYTES_MAX.min(reads.memory_bytes() / MEMORY_PART));
+    let mut runner = Runner { service, container, statement, call, held, bytes_max, page: None };
     let statistics = match search.statistics_query() {
         Some(query) => Some(runner.rows(query).await?),
         None => None,
@@ -60,6 +67,8 @@ struct Runner<'a> {
     call: &'a Call,
     /// The memory of the rows of all statements.
     held: HeldRows,
+    /// The most bytes that `held` may have.
+    bytes_max: usize,
     /// The last page, with the work and the charge of all pages.
     page: Option<QueryPage>,
 }
@@ -69,12 +78,9 @@ impl Runner<'_> {
     async fn rows(&mut self, text: &str) -> Result<Vec<Value>, Refusal> {
         let query = perihelion_query::parse(text).map_err(|errors| compile_refusal(&errors))?;
         let statement = Statement { query, parameters: self.statement.parameters.clone(), resume: None };
-        let (mut rows, mut bytes) = (Vec::new(), 0);
+        let mut rows = Vec::new();
         let mut continuation = None;
         for _ in 0..PAGES_MAX {
-            if bytes > BYTES_MAX {
-                break;
-            }
             let container = self.current_container()?;
             let scope = statement_scope(self.call, &container, self.statement)?;
             let request = QueryRequest {
@@ -86,8 +92,7 @@ impl Runner<'_> {
                 paging: Paging::Whole,
             };
             let page = run(self.service, &container, &request, self.call).await?;
-            bytes += page.rows_text.len();
-            self.held.add(page.rows_text.len())?;
+            self.hold(page.rows_text.len())?;
             match json::parse_str(&format!("[{}]", page.rows_text)) {
                 Ok(Value::Array(more)) => rows.extend(more),
                 _ => {
@@ -102,7 +107,21 @@ impl Runner<'_> {
                 return Ok(rows);
             }
         }
-        Err(Refusal::bad_request("ORDER BY RANK over more than 64 MB; add TOP or narrow the filter."))
+        Err(Refusal::bad_request(format!(
+            "ORDER BY RANK needs more than {PAGES_MAX} pages of rows for one of its scores. Narrow the filter, or try again when the server has less to do."
+        )))
+    }
+
+    /// Takes memory for rows. A search that can never have enough is refused for good, and with 429 only
+    /// if other requests hold the memory.
+    fn hold(&mut self, bytes: usize) -> Result<(), Refusal> {
+        if self.held.bytes().saturating_add(bytes) > self.bytes_max {
+            return Err(Refusal::bad_request(format!(
+                "ORDER BY RANK has to compare more than {} KiB of rows, counted for all of its scores. Select fewer properties, use a lower TOP or fewer scores, or narrow the filter.",
+                self.bytes_max / 1024
+            )));
+        }
+        self.held.add(bytes)
     }
 
     /// The container as it is now. A search may last longer than an index that it had chosen, or than a
