@@ -6,10 +6,15 @@
 //! Invariants: the record is deleted last, so that any process can repeat the collection. A
 //! record of staged documents is closed, under its etag, before the collection. The commit
 //! would delete the record under the same etag, so it cannot succeed any more.
+//!
+//! An attempt to create such a record may arrive after a later attempt was applied and the commit
+//! has deleted the record. Then the record names documents that are in use. So the collection first
+//! looks whether the commit was applied.
 
 use std::sync::Arc;
 
 use perihelion_client::{Batch, Query};
+use serde_json::Value;
 
 use crate::documents::{Garbage, Versioned};
 use crate::failure::Failure;
@@ -48,7 +53,35 @@ pub(crate) async fn collect_due(store: &Store, record: Versioned<Garbage>) -> Re
             Err(failure) => return Err(failure),
         }
     }
+    if let Some(staging_id) = &garbage.staging_id
+        && is_committed(store, &garbage, staging_id).await?
+    {
+        let (instance, id) = (&garbage.instance_id, &garbage.id);
+        tracing::debug!(instance, id, "a garbage record came after its commit; its documents stay");
+        return purge::delete_documents(store, instance, std::slice::from_ref(id)).await;
+    }
     collect(store, &garbage).await
+}
+
+/// Whether the commit of a staging was applied: a bundle or an outbox is no longer staged, or a
+/// document outside of the staging refers to one of its documents, whose ids contain the staging id.
+/// Reads the whole partition of the instance, page by page. That is rare: a staging has no record any
+/// more when its commit was applied at the first attempt.
+async fn is_committed(store: &Store, garbage: &Garbage, staging_id: &str) -> Result<bool, Failure> {
+    let query = Query::new("SELECT * FROM c WHERE c.id != @record")
+        .with_parameter("@record", garbage.id.as_str())
+        .in_partition(&*garbage.instance_id);
+    let mut feed = store.container.query::<Value>(query);
+    while let Some(page) = feed.next_page().await? {
+        let shows_commit = |document: &Value| match document["mark"] == staging_id {
+            true => document["type"] == "bundle" || document["type"] == "outbox",
+            false => document.to_string().contains(staging_id),
+        };
+        if page.items.iter().any(shows_commit) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Deletes the documents of a record, then the record.
@@ -71,7 +104,7 @@ async fn find_unlisted(store: &Store, garbage: &Garbage) -> Result<Vec<String>, 
         "SELECT VALUE c.id FROM c WHERE ARRAY_CONTAINS(@value, c.of)",
         "SELECT VALUE c.id FROM c WHERE c.hx = @value",
     );
-    let find_ids = async |text: &str, value: serde_json::Value| {
+    let find_ids = async |text: &str, value: Value| {
         let query = Query::new(text).with_parameter("@value", value).in_partition(&*garbage.instance_id);
         store.rows::<String>(query).await
     };

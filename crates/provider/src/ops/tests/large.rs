@@ -305,6 +305,35 @@ async fn committed_documents_are_never_collected_as_garbage() {
     assert!(other.read("a").await.unwrap() == history);
 }
 
+/// Found by seed 8735 of `sim faults`. The first attempt to create the garbage record of a staging was
+/// six seconds under way. Meanwhile a second attempt was applied, and the commit deleted the record.
+/// Then the first attempt arrived. A day later the history of the workflow would have been deleted.
+#[tokio::test]
+async fn a_garbage_record_that_arrives_after_its_commit_deletes_nothing() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let (token, _) = fetch_instance(&provider).await;
+    let history: Vec<Event> = (1..=2).map(|id| event("a", id, "x".repeat(1_000_000))).collect();
+    let activities = vec![activity_item("a", 3, "w".repeat(400_000))];
+    ack(&provider, &token, history.clone(), activities, vec![]).await.unwrap();
+    provider.core.background.wait_until_idle().await;
+
+    let marks = rows(&provider, "a", "SELECT DISTINCT VALUE c.mark FROM c WHERE IS_DEFINED(c.mark)").await;
+    let [Value::String(staging_id)] = marks.as_slice() else { panic!("one staging, not {marks:?}") };
+    let late = Garbage::blank("a", staging_id, provider.core.clock.stamp());
+    let late = Garbage { staging_id: Some(staging_id.clone()), ..late };
+    let store = &provider.core.store;
+    let etag = store.create("a", &late.id, &late).await.unwrap();
+    garbage::collect_due(store, Versioned { value: late, etag }).await.unwrap();
+    let other = world.provider().await;
+    assert!(other.read("a").await.unwrap() == history);
+    let fetched = other.fetch_work_item(LOCK, Duration::from_secs(5), None, &TagFilter::default()).await;
+    let (item, ..) = fetched.unwrap().expect("the activity");
+    assert!(item == activity_item("a", 3, "w".repeat(400_000)));
+    assert_eq!(rows(&other, "a", "SELECT VALUE c.id FROM c WHERE c.type = 'litter'").await.len(), 0);
+}
+
 /// The answer to an enqueue is lost, and hundreds of other messages are consumed before the
 /// enqueue is repeated. The event is delivered once, even if the instance is deleted and
 /// started again in between.
