@@ -156,7 +156,7 @@ fn ended(event: &Event, spans: &[Span], index: &mut Index) -> Option<(usize, End
     place.map(|place| (place, ending))
 }
 
-/// An execution that has ended leaves nothing open: what was open then was given up.
+/// Ends the open spans of an execution that has ended: nobody waits for them any more.
 fn close(spans: &mut [Span], events: &[Event]) {
     let is_last = |event: &&Event| {
         matches!(

@@ -35,7 +35,7 @@ const VIEWERS_MAX: usize = 128;
 /// The most pollers: pages with different addresses that are watched at the same time.
 const POLLERS_MAX: usize = 48;
 
-/// One look: what it made, and what it cost in request units.
+/// The result of one look at the account, and its cost in request units.
 #[derive(Debug, Clone)]
 pub(crate) struct Look {
     pub(crate) made: Made,

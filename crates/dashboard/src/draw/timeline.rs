@@ -99,7 +99,7 @@ impl Timeline<'_> {
     }
 }
 
-/// The row's label: what it is, its name, how long it took.
+/// The label of a row: the kind of its span, its name, and its duration.
 fn label(span: &Span) -> Html {
     let mark = match span.ending {
         Ending::Failed => "✕ ",

@@ -1,5 +1,4 @@
-//! One workflow: what it is, its timeline, its events, its values, its family, and what can be done
-//! to it. `timeline`, `events`, `family`, `cost` and `actions` are
+//! The page of one workflow: its facts, timeline, events, values, family and actions. `timeline`, `events`, `family`, `cost` and `actions` are
 //! its sections.
 
 mod actions;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use perihelion_client::{Batch, Query};
 use serde_json::Value;
 
-use crate::documents::{Garbage, Versioned};
+use crate::documents::{DocumentType, Garbage, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::repair::purge;
@@ -63,6 +63,9 @@ pub(crate) async fn collect_due(store: &Store, record: Versioned<Garbage>) -> Re
     collect(store, &garbage).await
 }
 
+/// The types that a commit gives to staged documents.
+const COMMITTED: [DocumentType; 2] = [DocumentType::Bundle, DocumentType::Outbox];
+
 /// Whether the commit of a staging was applied: a bundle or an outbox is no longer staged, or a
 /// document outside of the staging refers to one of its documents, whose ids contain the staging id.
 /// Reads the whole partition of the instance, page by page. That is rare: a staging has no record any
@@ -74,7 +77,7 @@ async fn is_committed(store: &Store, garbage: &Garbage, staging_id: &str) -> Res
     let mut feed = store.container.query::<Value>(query);
     while let Some(page) = feed.next_page().await? {
         let shows_commit = |document: &Value| match document["mark"] == staging_id {
-            true => document["type"] == "bundle" || document["type"] == "outbox",
+            true => COMMITTED.iter().any(|it| document["type"] == it.as_str()),
             false => document.to_string().contains(staging_id),
         };
         if page.items.iter().any(shows_commit) {
