@@ -68,6 +68,7 @@ impl Engine {
         key: &PartitionKey,
         operation: &mut ItemOperation,
     ) -> Result<Prepared, Refusal> {
+        let container = &self.newest(container);
         let view = self.store.view()?;
         let mut preparation = Preparation::new(&*view, self.clock().seconds());
         if let Ok(target) = Target::resolve(container, key.clone()) {
@@ -82,6 +83,7 @@ impl Engine {
         container: &Arc<Container>,
         batch: &mut Batch,
     ) -> Result<Prepared, Refusal> {
+        let container = &self.newest(container);
         let view = self.store.view()?;
         let mut preparation = Preparation::new(&*view, self.clock().seconds());
         for item in &mut batch.operations {
@@ -105,11 +107,19 @@ impl Engine {
         let mut preparation = Preparation::new(&*view, self.clock().seconds());
         for one in &mut write.operations {
             let (Ok(container), Ok(operation)) = (&one.container, &mut one.operation) else { continue };
-            if let Ok(target) = Target::resolve(container, one.partition_key.clone()) {
+            if let Ok(target) = Target::resolve(&self.newest(container), one.partition_key.clone()) {
                 preparation.add(&target, operation)?;
             }
         }
         preparation.finish(DOCUMENT_BYTES_MAX)
+    }
+
+    /// The container as the catalog has it now. The caller's may be older: since it was looked up, the
+    /// container may have got its first index, and then the writer needs the contents of documents.
+    /// The writer refuses a container that was deleted meanwhile.
+    fn newest(&self, container: &Arc<Container>) -> Arc<Container> {
+        let catalog = self.catalog();
+        Arc::clone(catalog.container_by_number(container.number()).unwrap_or(container))
     }
 }
 
