@@ -71,8 +71,8 @@ pub struct Queue {
 
 impl Queue {
     pub fn document(self, key: &str, number: u64) -> String {
-        let visible_at = QUEUE_START_MS + number * STRIDE % self.size;
-        document(&Fields { id: &format!("q-{number}"), key, number, visible_at })
+        let visible_at = QUEUE_START_MS + self.position(number);
+        document(&Fields { id: &self.id(number), key, number, visible_at })
     }
 
     /// The body of the query for the due items of one type, oldest first.
@@ -88,15 +88,32 @@ impl Queue {
         )
     }
 
+    /// The body of a query about the item at a position of the order by time. Its parameter `@at`
+    /// is the time of that item.
+    pub fn query_at(self, statement: &str, position: u64) -> String {
+        let at = QUEUE_START_MS + position;
+        format!(r#"{{"query":"{statement}","parameters":[{{"name":"@at","value":{at}}}]}}"#)
+    }
+
+    /// The id of the item with this number.
+    pub fn id(self, number: u64) -> String {
+        format!("q-{number}")
+    }
+
+    /// The position of the item with this number in the order by time.
+    pub fn position(self, number: u64) -> u64 {
+        number * STRIDE % self.size
+    }
+
     /// The ids of the first page of the correct result.
     pub fn first_page(self) -> Vec<String> {
         let mut due: Vec<(u64, u64)> = (0..self.size)
             .filter(|number| number % 4 == 1)
-            .map(|number| (number * STRIDE % self.size, number))
+            .map(|number| (self.position(number), number))
             .filter(|(position, _)| *position <= self.size / DUE_FRACTION)
             .collect();
         due.sort_unstable();
-        due.into_iter().take(PAGE_SIZE).map(|(_, number)| format!("q-{number}")).collect()
+        due.into_iter().take(PAGE_SIZE).map(|(_, number)| self.id(number)).collect()
     }
 }
 

@@ -15,6 +15,7 @@ use anyhow::Context;
 use crate::output;
 use crate::targets::{Launcher, Target, Vercel, server_program};
 use phases::Footprints;
+pub use phases::{QUEUE_KEY, load_queue};
 use plan::Plan;
 use report::Report;
 
@@ -64,7 +65,7 @@ pub struct Options {
 pub async fn run(options: Options) -> anyhow::Result<()> {
     let plan = Plan::new(&options);
     let launcher = prepare(&options, &plan).await?;
-    let fdatasync_ms = disk::fdatasync_ms(&launcher.scratch)?;
+    let disk = disk::measure_disk(&launcher.scratch)?;
     let mut footprints = Footprints::new();
     let mut rows = Vec::new();
     if options.only.contains(&Part::Footprint) {
@@ -80,7 +81,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         rows.extend(phases::measure_queries(&launcher, &plan, &mut footprints).await?);
     }
     let binary_bytes = launcher.ours.as_deref().map(fs::metadata).transpose()?.map(|file| file.len());
-    let report = Report { plan, rows, footprints, binary_bytes, fdatasync_ms };
+    let report = Report { plan, rows, footprints, binary_bytes, disk };
     println!("{report}");
     output::write_json(options.json.as_deref(), || report.json())?;
     fs::remove_dir_all(&launcher.scratch).context("removing the servers' data")

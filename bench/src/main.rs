@@ -7,6 +7,7 @@ mod counters;
 mod documents;
 mod emulators;
 mod goal;
+mod growth;
 mod load;
 mod output;
 mod providers;
@@ -39,6 +40,8 @@ enum Command {
     /// Distributed transactions of our server against the same writes as one batch for each
     /// partition, and those of our client against those of azure_data_cosmos on its emulator.
     Transactions(transactions::Options),
+    /// Our durable server with 10,000 to 1,000,000 documents: queries, memory and disk.
+    Growth(growth::Options),
 }
 
 /// Runs on one thread, because the servers need the other cores. An interrupted run returns
@@ -60,5 +63,6 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Clients(options) => clients::run(options).await,
         Command::Providers(options) => providers::run(options).await,
         Command::Transactions(options) => transactions::run(options).await,
+        Command::Growth(options) => growth::run(options).await,
     }
 }

@@ -6,22 +6,28 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::statistics::median;
+use perihelion_bench_client::Histogram;
 
-/// The number of appends: enough for a steady median, and quick on any disk worth measuring.
-const APPENDS: usize = 200;
+/// The number of appends: enough for a steady 99th percentile, and a few seconds on a slow disk.
+const APPENDS: usize = 1_000;
 
-/// The median time of an append with its flush, in milliseconds.
-pub fn fdatasync_ms(directory: &Path) -> anyhow::Result<f64> {
+/// The times of bare appends with their flushes, in milliseconds.
+pub struct DiskSpeed {
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+}
+
+/// Appends to a file in a directory and measures each append with its flush.
+pub fn measure_disk(directory: &Path) -> anyhow::Result<DiskSpeed> {
     let path = directory.join("fdatasync");
     let mut file = File::create(&path)?;
-    let mut times = Vec::with_capacity(APPENDS);
+    let mut times = Histogram::new();
     for _ in 0..APPENDS {
         let started = Instant::now();
         file.write_all(&[7; 4096])?;
         file.sync_data()?;
-        times.push(started.elapsed().as_secs_f64() * 1_000.0);
+        times.record(started.elapsed());
     }
     fs::remove_file(path)?;
-    Ok(median(&times))
+    Ok(DiskSpeed { p50_ms: times.quantile_ms(0.5), p99_ms: times.quantile_ms(0.99) })
 }

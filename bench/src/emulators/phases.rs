@@ -274,10 +274,10 @@ async fn stop_all(servers: BTreeMap<Target, Server>) -> anyhow::Result<()> {
 }
 
 /// The partition key of all documents of a queue.
-const QUEUE_KEY: &str = "queue";
+pub const QUEUE_KEY: &str = "queue";
 
 /// Loads a queue and returns the time it took, in seconds.
-async fn load_queue(server: &Server, container: &str, queue: Queue) -> anyhow::Result<f64> {
+pub async fn load_queue(server: &Server, container: &str, queue: Queue) -> anyhow::Result<f64> {
     /// The number of clients that load: enough to keep a server busy.
     const LOADERS: u64 = 4;
     /// A server that cannot load 100,000 documents in this time fails.
