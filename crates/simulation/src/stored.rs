@@ -26,6 +26,9 @@ pub const GARBAGE_TYPE: &str = "litter";
 /// record of documents that a commit no longer needs has no such member.
 pub const GARBAGE_STAGING: &str = "staging";
 
+/// The member of a garbage record with the time from which the documents it lists may be deleted.
+pub const DUE_AT: &str = "madeAt";
+
 /// The member of a document that was staged before its commit: the id of the staging.
 pub const STAGED_UNDER: &str = "mark";
 

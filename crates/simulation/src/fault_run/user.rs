@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use duroxide::providers::Provider;
 use duroxide_cdb::CrossInstance;
-use perihelion_client::Query;
+use perihelion_client::{Patch, Query};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::checkers::Evidence;
 use crate::fault_run::storm::Storm;
 use crate::process::User;
 use crate::scenarios::{Endings, Scenario};
-use crate::stored::STATE_ID;
+use crate::stored::{DUE_AT, GARBAGE_STAGING, GARBAGE_TYPE, STATE_ID};
 use crate::virtual_clock;
 use crate::world::Program;
 
@@ -148,7 +148,8 @@ async fn collect(user: &User, has_retention: bool, found: &mut Evidence) {
     (found.documents, found.leftover) = loop {
         let (documents, leftover) = match read_all(user).await {
             Ok(documents) => {
-                let leftover = leftover_documents(&documents);
+                let mut leftover = leftover_documents(&documents);
+                leftover.extend(make_stagings_due(user, &documents).await);
                 (documents, leftover)
             }
             Err(problem) => (Vec::new(), vec![problem]),
@@ -163,6 +164,28 @@ async fn collect(user: &User, has_retention: bool, found: &mut Evidence) {
     found.histories = read_histories(user).await;
     tokio::time::sleep(IDLE_TIME).await;
     found.is_finished = true;
+}
+
+/// Makes every garbage record of a staging due at once, and returns the records. A record is due a
+/// day after its staging began, which is longer than a run. The reconcilers then have to delete
+/// the documents of a staging that was given up, and to leave the documents of a commit alone.
+async fn make_stagings_due(user: &User, documents: &[Value]) -> Vec<String> {
+    let mut records = Vec::new();
+    for record in documents.iter().filter(|document| is_record_of_staging(document)) {
+        let (instance, id) = (&record["instanceId"], &record["id"]);
+        let is_due = record[DUE_AT].as_u64() == Some(0);
+        if let (false, Some(instance), Some(id)) = (is_due, instance.as_str(), id.as_str()) {
+            let due = Patch::new().set(&format!("/{DUE_AT}"), 0).expect("a path");
+            // A reconciler may have deleted the record since it was read.
+            let _ = user.container().patch(instance, id, &due).await;
+        }
+        records.push(format!("the garbage record {id} of {instance}"));
+    }
+    records
+}
+
+fn is_record_of_staging(document: &Value) -> bool {
+    document["type"] == GARBAGE_TYPE && document[GARBAGE_STAGING].is_string()
 }
 
 async fn read_all(user: &User) -> Result<Vec<Value>, String> {
