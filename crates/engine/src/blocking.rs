@@ -1,8 +1,8 @@
 //! Runs long work on a thread of the runtime.
 //!
-//! A query may scan many documents, and a transaction may have to look at many. On a multi-threaded
-//! runtime `block_in_place` makes tokio move the thread's other tasks to another thread. A
-//! single-threaded runtime (as in the simulation) has no other thread, so the work just runs.
+//! A query may scan many documents, and a transaction may read many. On a multi-threaded runtime
+//! `block_in_place` makes tokio move the thread's other tasks to another thread. A single-threaded
+//! runtime (as in the simulation) has no other thread, so the work just runs.
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 

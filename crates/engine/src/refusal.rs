@@ -65,7 +65,7 @@ const RESOURCE_EXISTS: &str = "Resource with specified id, name, or unique index
 const PRECONDITION: &str =
     "Operation cannot be performed because one of the specified precondition is not met.";
 
-/// The least ceiling of autoscale.
+/// The least ceiling of an autoscale throughput.
 pub(crate) const AUTOSCALE_MIN: u64 = 1_000;
 
 /// How long a client should wait when the disk is full.

@@ -8,9 +8,9 @@ use crate::refusal::Refusal;
 use crate::region::RegionId;
 use crate::state::ContainerState;
 
-/// Refuses a request whose session token shows that the client has seen writes that are not here:
-/// the token is ahead of the state in one of `ranges`, or it belongs to another container. The
-/// other container had the same name and was deleted, or this store does not have it.
+/// Refuses a request if its session token covers writes that are not here. Either the token is
+/// ahead of the state in one of `ranges`, or it belongs to another container: a deleted container
+/// with the same name, or a container of another store.
 ///
 /// The token of a range that was split is compared with the children of the range, which
 /// continue its LSN. Tokens of other ranges are ignored.

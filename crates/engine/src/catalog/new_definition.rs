@@ -1,6 +1,6 @@
-//! Checks of a container definition that a client sends: key paths, bounding boxes of
-//! spatial indexes, the number of composite indexes, the change feed policy. Definitions in the store are not checked again,
-//! so that a container of an earlier build still opens.
+//! Checks of a container definition that a client sends: key paths, bounding boxes of spatial
+//! indexes, the number of composite indexes, the change feed policy. Definitions in the store are
+//! not checked again, so that a container of an earlier build still opens.
 
 use perihelion_model::json::{Object, Value};
 use perihelion_model::partition_key::LEVELS_MAX;

@@ -50,7 +50,7 @@ pub(crate) fn read(
     Ok(results)
 }
 
-/// A view, and what was read from it for earlier documents.
+/// A view, with the container states and the catalog that earlier reads of the transaction loaded.
 struct Snapshot<'v> {
     view: &'v dyn View,
     states: Vec<(ContainerNumber, ContainerState)>,

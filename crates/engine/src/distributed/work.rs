@@ -36,7 +36,7 @@ impl Default for ConditionWork {
 }
 
 impl ConditionWork {
-    /// Makes the condition of an operation share the work of its transaction.
+    /// Makes the condition of a patch take its work from the work that is left for the transaction.
     pub fn bound(&self, operation: ItemOperation) -> ItemOperation {
         match operation {
             ItemOperation::Patch { id, patch } => {
@@ -47,8 +47,8 @@ impl ConditionWork {
     }
 }
 
-/// Refuses a transaction none of whose containers exists. Such a transaction has no partition
-/// that could be charged for it, so its answer is not recorded.
+/// Refuses a transaction if none of its containers exists. No partition could be charged for such a
+/// transaction, so its answer is not recorded.
 pub(crate) fn check_containers(operations: &[DistributedOperation]) -> Result<(), Refusal> {
     let mut missing = None;
     for operation in operations {
@@ -61,7 +61,7 @@ pub(crate) fn check_containers(operations: &[DistributedOperation]) -> Result<()
 }
 
 /// Whether the operations might change more bytes of documents than one transaction may, if every
-/// document had the largest size. Only then the documents have to be looked at. A create changes
+/// document had the largest size. Only then are the sizes of the documents read. A create changes
 /// no document, unless it takes the place of an expired one.
 pub(crate) fn may_change_many_bytes(operations: &[DistributedOperation]) -> bool {
     let changes = |operation: &&DistributedOperation| match (&operation.container, &operation.operation) {

@@ -37,12 +37,12 @@ pub enum ItemOperation {
         /// The new document.
         body: NewBody,
     },
-    /// Stores a document: a new one, or over the existing one with the same id.
+    /// Creates a document, or replaces the existing document with the same id.
     Upsert {
         /// The new document.
         body: NewBody,
     },
-    /// Stores a document over an existing one with the same id.
+    /// Replaces the existing document with this id. A body with another id renames it.
     Replace {
         /// The id of the existing document.
         id: String,
@@ -104,7 +104,7 @@ pub struct ItemOutcome {
 pub struct Usage {
     /// The number of documents.
     pub documents: u64,
-    /// The bytes of their texts.
+    /// The bytes of the documents' texts.
     pub bytes: u64,
 }
 

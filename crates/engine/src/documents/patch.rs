@@ -25,9 +25,11 @@ use crate::refusal::Refusal;
 /// The most work of the conditions of one request that are evaluated before the writer, in
 /// units of about 100 ns: about a second.
 pub(crate) const JUDGED_WORK_MAX: u64 = 10_000_000;
-/// The work that a task may do without making room for others: a few milliseconds.
+/// The work that a condition may do before other tasks of its thread are moved to another thread: a
+/// few milliseconds.
 const PROMPT_WORK_MAX: u64 = 20_000;
-/// What is taken from the work for a condition whose work cannot be counted.
+/// The work that counts for a condition whose work cannot be counted, because its statement runs in
+/// stages.
 const STAGED_WORK: u64 = 1_000_000;
 
 /// A client's patch.
@@ -38,7 +40,7 @@ pub struct NewPatch {
     /// patch when the document is found, as in the service.
     condition: Option<Arc<Result<PatchCondition, Vec<Diagnostic>>>>,
     /// The work that is left for the conditions of several patches together; `None` for a patch
-    /// of its own.
+    /// that shares its work with no other patch.
     work_left: Option<Arc<AtomicU64>>,
     /// The outcome for the version that was committed when the condition was evaluated; `None`
     /// if the document did not exist.
@@ -72,7 +74,7 @@ impl DocumentVersion {
 #[derive(Debug)]
 pub(crate) enum Undecided {
     Condition(ConditionError),
-    /// The condition is costly, and the document has changed since it was evaluated.
+    /// The condition is costly, and the document has changed since the condition was evaluated.
     Contended,
 }
 

@@ -1,5 +1,5 @@
-//! `SmallestRows`: while the documents of a query with ORDER BY are read, it keeps the rows of the
-//! next page.
+//! `SmallestRows` keeps the rows of the next page while the documents of a query with ORDER BY are
+//! read.
 
 use std::collections::BTreeMap;
 
@@ -70,7 +70,7 @@ impl SmallestRows {
         self.rows.last_key_value().map(|(last, _)| last)
     }
 
-    /// Adds a row that is not after the end. A row may come twice, if a scan goes on a little
+    /// Adds a row that is not after the end. A row may come twice, if a scan continues a little
     /// before the place where it ended.
     pub(super) fn insert(&mut self, key: SortKey, row: HeldRow) {
         if self.rows.contains_key(&key) {

@@ -1,14 +1,15 @@
-//! The rows of a program that are all in memory: groups with ORDER BY or DISTINCT, DISTINCT
-//! with ORDER BY, and programs in stages.
+//! Programs whose rows are all held in memory: groups with ORDER BY or DISTINCT, DISTINCT with
+//! ORDER BY, and programs in stages.
 //!
 //! A program in stages is evaluated from the inside out: the rows of the inner program, after
 //! its ORDER BY, OFFSET, LIMIT and TOP, are the documents of the outer program. At most two
 //! stages are in memory at a time, each within [`ROWS_IN_MEMORY_MAX`] and the memory that a page
 //! may hold.
 //!
-//! Each row has a place, by which pages continue: its order keys, followed by those of the
-//! row of the inner stage that it was made from, and a position. The position is that of the
-//! group, of the distinct value, or of the row of the inner stage.
+//! Each row has a place, after which the next page can continue. The place consists of order keys
+//! and a position. The order keys are those of the row, followed by those of the inner stage's row
+//! that it was made from. The position is that of the group, of the distinct value, or of the inner
+//! stage's row.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -109,7 +110,7 @@ struct Collector<'p> {
     /// The groups of a grouped program; such a program has no `rows` until the end.
     groups: Option<Accumulator<'p>>,
     rows: Vec<StageRow>,
-    /// From the canonical key of a distinct row to its index.
+    /// The index in `rows` of each distinct row, by the canonical key of the row.
     indexes: HashMap<Vec<u8>, usize>,
     /// The approximate size of the rows.
     bytes: usize,

@@ -168,8 +168,8 @@ struct Writer {
 }
 
 impl DiskStore {
-    /// Opens the data directory, or creates it. A directory that is refused is
-    /// left as it was, to the byte.
+    /// Opens the data directory, or creates it. If the directory is refused, not a single byte of
+    /// it is changed.
     pub fn open(directory: &Path) -> Result<DiskStore, StoreError> {
         DiskStore::open_with(directory, DiskOptions::new())
     }

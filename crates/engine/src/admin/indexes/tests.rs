@@ -17,7 +17,8 @@ fn object(text: &str) -> Object {
     }
 }
 
-/// The definition of a container with composite indexes. Those of another `name` have other paths.
+/// The definition of a container with composite indexes. Their paths begin with `name`, so
+/// definitions with different names declare different indexes.
 fn definition(name: &str, composites: usize) -> ParsedDefinition {
     let composites: Vec<String> =
         (0..composites).map(|n| format!(r#"[{{"path":"/{name}{n}"}},{{"path":"/q"}}]"#)).collect();

@@ -9,7 +9,7 @@ use super::write::{ItemWrite, Written};
 use crate::charge;
 use crate::documents::ITEM_BYTES_MAX;
 use crate::documents::body::{NewBody, SystemMembers};
-use crate::documents::content::{Content, Contents};
+use crate::documents::content::{Content, KeySource};
 use crate::documents::stored::StoredDocument;
 use crate::documents::version_log::FeedOperation;
 use crate::refusal::Refusal;
@@ -77,11 +77,11 @@ impl ItemWrite<'_, '_> {
         if stored.text.len() > ITEM_BYTES_MAX {
             return Err(Refusal::too_large());
         }
-        let contents = self.needs_value().then_some(Contents::New(&content, &system));
-        if let Some(contents) = contents {
-            self.claim_unique_keys(rid, old, contents)?;
+        let key_source = self.needs_value().then_some(KeySource::New(&content, &system));
+        if let Some(key_source) = key_source {
+            self.claim_unique_keys(rid, old, key_source)?;
         }
-        self.put_document(rid, old, &stored, contents)?;
+        self.put_document(rid, old, &stored, key_source)?;
         if let Some(id) = id {
             let (created_lsn, text) = (stored.created_lsn, stored.text.clone());
             let operation = ChangeOperation::Put { created_lsn, ttl, terms, text };

@@ -210,7 +210,7 @@ fn start(
     Ok(DiskStore { core, writer: Mutex::new(Some(writer)) })
 }
 
-/// Whose data file this is.
+/// Whether a data file is empty or belongs to this program.
 enum Identity {
     /// An empty file.
     New,
