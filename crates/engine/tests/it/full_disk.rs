@@ -97,7 +97,7 @@ fn a_refused_commit_is_not_in_the_log_twice() {
         let refused = (1..18).find(|key| !commit(&store, *key, 100_000));
         disk.set_room(None);
         let Some(refused) = refused else { continue };
-        // Too large for the rest of the file.
+        // This commit is too large for the rest of the file.
         assert!(commit(&store, 100, 1_200_000));
         switches += 1;
         // The process is killed: everything that it wrote is there, and it closed nothing.

@@ -63,7 +63,7 @@ fn page(engine: &Engine, text: &str, rows: usize, token: Option<String>) -> Resu
     engine.query(&container, &request, &[])
 }
 
-/// What the pages of a query had together.
+/// The rows and counts of all pages of a query.
 #[derive(Default)]
 struct Pages {
     rows: Vec<Value>,
@@ -110,7 +110,7 @@ async fn a_scan_without_a_matching_row_ends_its_pages_and_reads_every_document_o
 }
 
 #[tokio::test]
-async fn a_scan_in_short_pages_returns_every_row_once_also_across_a_split() {
+async fn a_scan_in_short_pages_returns_every_row_once_even_across_a_split() {
     for text in [
         "SELECT c.v FROM c",
         "SELECT c.v FROM c WHERE c.w = 1",
@@ -251,7 +251,7 @@ async fn a_paused_order_by_loses_no_row_when_all_rows_of_its_token_are_deleted()
     let first = page(&engine, text, 1, None).unwrap();
     assert_eq!((first.rows, first.continuation.is_some()), (0, true));
     assert!(first.work.documents > 2, "the first page reads more rows than those that are deleted");
-    // A page of one row keeps two of them.
+    // The token of a page of one row names two rows. Both are deleted.
     delete(&engine, &container, 0).await;
     delete(&engine, &container, 1).await;
     assert_eq!(read_on(&engine, text, 1, first.continuation), (2..40).collect::<Vec<i64>>());
