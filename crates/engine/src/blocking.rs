@@ -6,8 +6,8 @@
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Runs `work` on this thread, and lets other tasks run meanwhile if the runtime
-/// has several threads.
+/// Runs `work` on this thread. If the runtime has several threads, other tasks run at the same
+/// time.
 pub fn run<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),

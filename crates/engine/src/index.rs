@@ -73,18 +73,18 @@ impl Eq for LastUse {}
 /// The scope and columns of an index that exists, is declared, or is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexShape {
-    /// What the entries are grouped by, before the columns.
+    /// The group of an entry, which comes before the columns in its key.
     pub scope: IndexScope,
     /// The paths, in order.
     pub columns: Vec<Column>,
 }
 
-/// What the entries of an index are grouped by.
+/// How the entries of an index are grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexScope {
-    /// The logical partition.
+    /// By logical partition.
     Partition,
-    /// The segment: a physical partition, or all ranges into which it was split.
+    /// By segment: a physical partition, or all ranges into which it was split.
     Segment,
 }
 

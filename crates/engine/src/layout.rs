@@ -61,7 +61,7 @@ pub(crate) fn upgrade(store: &dyn Store) -> Result<(), StoreError> {
 
 /// The account's record with the current layout, and the records of the containers. In these,
 /// indexes whose entries contain names of partitions are marked as not ready, so that maintenance
-/// fills them anew.
+/// fills them again.
 fn records_with_layout(catalog: &Catalog) -> Writes {
     let text = |record: &Value| Some(Bytes::from(json::to_text(record, Style::Point)));
     let mut writes = vec![(keys::account(), text(&catalog.account.to_record()))];

@@ -1,9 +1,9 @@
 //! `Pace`: ends a page of a query or of a change feed after some time.
 //!
-//! The service gives a page 5 seconds and then answers with what it has found, even if that is
-//! nothing, and a continuation. Here a page also ends early if its owner says so, because other
-//! reads wait for their turn. Every page reads at least one entry, so that a query ends however
-//! short its pages are.
+//! The service gives a page 5 seconds. Then it answers with the rows that it has found, even if
+//! there are none, and a continuation. Here a page also ends early if the owner of the engine says
+//! so, because other reads wait for their turn. Every page reads at least one entry, so that a
+//! query ends however short its pages are.
 
 use std::cell::Cell;
 use std::time::Duration;

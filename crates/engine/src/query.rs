@@ -123,9 +123,9 @@ pub struct QueryPage {
     pub missing_index: Option<IndexShape>,
 }
 
-/// The time with which the statement of a continuation has to be compiled, in ticks (100 ns)
-/// since 1970; `None` if any time will do. With another time, the date functions would make
-/// the rows of this page differ from those of the pages before.
+/// The time with which the statement of a continuation has to be compiled, in ticks (100 ns) since
+/// 1970; `None` if the time does not matter. With another time, the date functions would make the
+/// rows of this page differ from those of the pages before.
 pub fn compile_time_of(continuation: &str) -> Option<i64> {
     continuation::ticks_of(continuation)
 }
@@ -172,8 +172,8 @@ pub(crate) fn execute(
     })
 }
 
-/// A page reports a missing index if more than this many of the documents that it read gave no
-/// row. Then the index is worth what it costs every write.
+/// A page reports a missing index if more than this many of the documents that it read gave no row.
+/// Then the index is worth its cost in every write.
 const MISSES_BEFORE_INDEX: u64 = 200;
 
 /// The missing index of the plan, if too many documents gave no row.

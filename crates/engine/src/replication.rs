@@ -46,7 +46,7 @@ pub struct Role {
     /// Whether the region accepts writes from clients. Otherwise they are refused
     /// with `WRITE_FORBIDDEN`.
     pub accepts_writes: bool,
-    /// Whether the region removes expired documents. One region does so for all regions. That
+    /// Whether the region removes expired documents. One region removes them for all regions. That
     /// region must accept writes, because removing a document is a write.
     pub removes_expired: bool,
     /// Ranges for which the region does the opposite. If `accepts_writes`, the region refuses

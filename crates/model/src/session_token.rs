@@ -35,8 +35,8 @@ pub struct Progress {
 pub struct RegionProgress {
     /// The id of the region.
     pub region: u32,
-    /// The log sequence number (LSN) of the region's last applied write. The service
-    /// writes `-1` for a region of which no write was applied yet.
+    /// The log sequence number (LSN) of the region's last applied write. The service writes `-1` if
+    /// no write of the region was applied yet.
     pub lsn: i64,
 }
 

@@ -177,7 +177,8 @@ pub(super) fn add_declared_indexes(container: &mut Container, is_ready: bool) {
 /// left. The least recently used ones are retired first.
 pub(super) fn retire_undeclared_indexes(container: &mut Container, now: u64) {
     let mut requested = requested_indexes(container);
-    // Queries note their uses meanwhile. A sort whose keys change may panic, so each key is read once.
+    // Queries update `last_use` during the sort. A sort whose keys change may panic, so each key is
+    // read once.
     requested.sort_by_cached_key(|index| index.last_use.seconds());
     let retired: Vec<u16> = requested.iter().rev().skip(REQUESTED_MAX).map(|index| index.id).collect();
     for index in container.indexes.iter_mut().filter(|index| retired.contains(&index.id)) {

@@ -40,7 +40,7 @@ pub(crate) fn read(
             return Err(Refusal::gateway(
                 status::TOO_LARGE,
                 format!(
-                    "The documents of the transaction have more than {READ_BYTES_MAX} bytes. Divide it into several."
+                    "The documents of the transaction have more than {READ_BYTES_MAX} bytes. Divide the transaction into several."
                 ),
             )
             .with_charge(charge));

@@ -62,7 +62,7 @@ pub(crate) fn check_containers(operations: &[DistributedOperation]) -> Result<()
 
 /// Whether the operations might change more bytes of documents than one transaction may, if every
 /// document had the largest size. Only then are the sizes of the documents read. A create changes
-/// no document, unless it takes the place of an expired one.
+/// no document, unless it replaces an expired document.
 pub(crate) fn may_change_many_bytes(operations: &[DistributedOperation]) -> bool {
     let changes = |operation: &&DistributedOperation| match (&operation.container, &operation.operation) {
         (Ok(container), Ok(ItemOperation::Create { .. })) => container.default_ttl.is_some(),
@@ -100,7 +100,7 @@ pub(crate) fn check_document_bytes(
             return Err(Refusal::gateway(
                 status::TOO_LARGE,
                 format!(
-                    "The transaction changes more than {DOCUMENT_BYTES_MAX} bytes of documents. Divide it into several."
+                    "The transaction changes more than {DOCUMENT_BYTES_MAX} bytes of documents. Divide it into several transactions."
                 ),
             )
             .with_charge(charge));

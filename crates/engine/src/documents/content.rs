@@ -1,8 +1,8 @@
 //! The content of a new version of a document, made before it reaches the writer.
 //!
-//! All writes wait for the one writer, so everything whose work depends on the size of a document
-//! is done before: parsing, applying a patch, printing, counting indexed values, encoding unique
-//! keys. The writer adds the members that only it knows, such as `_etag` and `_ts`.
+//! All writes wait for the one writer. So all work that depends on the size of a document is done
+//! before: parsing, applying a patch, printing, counting indexed values, encoding unique keys. The
+//! writer adds the members that only it knows, such as `_etag` and `_ts`.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,9 +1,8 @@
 //! Item operations: create, read, upsert, replace, patch, delete.
 //!
-//! Each operation is a function on a transaction. It either writes to the transaction and
-//! returns an outcome, or refuses. The caller runs the function in an attempt
-//! ([`Transaction::attempt`]), which undoes what a refused operation wrote. Batches use
-//! the same functions.
+//! Each operation is a function on a transaction. It either writes to the transaction and returns
+//! an outcome, or refuses. The caller runs the function in an attempt ([`Transaction::attempt`]),
+//! which undoes the writes of a refused operation. Batches use the same functions.
 
 mod secondary_keys;
 mod stamps;

@@ -159,7 +159,8 @@ impl NewPatch {
     }
 
     /// Whether the document meets the condition, for the writer. `document` is `None` if this
-    /// version was judged before. `work_left` is what the writer may still do for this job.
+    /// version was judged before. `work_left` is the work that the writer may still do for this
+    /// job.
     pub(crate) fn matches(
         &self,
         version: DocumentVersion,
@@ -188,7 +189,8 @@ impl NewPatch {
     }
 }
 
-/// Evaluates a condition within `work_left`. Other tasks run meanwhile if it takes long.
+/// Evaluates a condition within `work_left`. If the evaluation takes long, other tasks run at the
+/// same time.
 fn evaluate(
     condition: &PatchCondition,
     document: &Value,

@@ -206,7 +206,7 @@ impl<'a> Preparation<'a> {
             return Err(Refusal::gateway(
                 status::TOO_LARGE,
                 format!(
-                    "The request changes documents that have more than {STORED_BYTES_MAX} bytes in all. Divide it into several."
+                    "The request changes documents that have more than {STORED_BYTES_MAX} bytes in all. Divide it into several requests."
                 ),
             ));
         }
@@ -252,12 +252,12 @@ impl<'a> Preparation<'a> {
         let refuse = |what: String| Err(Refusal::gateway(status::TOO_LARGE, what));
         if self.patched_bytes > DOCUMENT_BYTES_MAX {
             return refuse(format!(
-                "The batch patches more than {DOCUMENT_BYTES_MAX} bytes of documents. Divide it into several."
+                "The batch patches more than {DOCUMENT_BYTES_MAX} bytes of documents. Divide it into several batches."
             ));
         }
         if self.chained_bytes > chained_bytes_max {
             return refuse(format!(
-                "The request changes documents again that it has changed before, in all more than {chained_bytes_max} bytes. Divide it into several."
+                "The request changes some documents more than once, and these have more than {chained_bytes_max} bytes in all. Divide it into several requests."
             ));
         }
         let parsed_bytes_max = PARSED_BYTES_MAX + self.chained_bytes * PARSES_PER_OPERATION;

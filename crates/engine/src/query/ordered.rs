@@ -8,7 +8,7 @@
 //! If the time of a page is over before all ranges were read, the page has no rows. Its
 //! continuation names the place where the next page goes on reading, and the smallest rows so far
 //! ([`BestRow`]). The page that reads the last document returns only rows up to the last of the
-//! [`BestRow`]s: an earlier page may have read and dropped rows after that one. A row that was
+//! [`BestRow`]s: an earlier page may have read and dropped rows after that row. A row that was
 //! deleted or changed between the pages is left out. If that leaves no row to return, the next page
 //! begins after the last [`BestRow`].
 

@@ -190,7 +190,7 @@ impl<'p> Collector<'p> {
 
     fn finish(mut self) -> Result<Vec<StageRow>, Refusal> {
         if let Some(groups) = self.groups.take() {
-            // The rows take the place of the groups.
+            // The groups are replaced by their rows.
             let groups = groups.finish_window().map_err(evaluation_refusal)?;
             if !groups.is_whole {
                 return Err(too_many_rows());

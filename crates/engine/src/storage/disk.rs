@@ -1,10 +1,9 @@
 //! The disk store: a redb file with a log in front of it.
 //!
-//! A commit is appended to the log as one record, with one sync, and added to the
-//! overlay, a map in memory over the data file. From time to time a checkpoint writes the
-//! overlay to the data file, and the log starts again. A very large commit goes to the
-//! data file directly. docs/storage.md explains this design, and what a crash at each
-//! step leaves.
+//! A commit is appended to the log as one record, with one sync, and added to the overlay, a map in
+//! memory over the data file. From time to time a checkpoint writes the overlay to the data file,
+//! and the log starts again. A very large commit goes to the data file directly. docs/storage.md
+//! explains this design, and the state that a crash at each step leaves.
 //!
 //! Always true:
 //! - `commit` returns `Ok` only after its writes were synced;

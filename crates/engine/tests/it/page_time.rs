@@ -349,7 +349,7 @@ async fn a_paused_order_by_the_current_time_reads_again_at_another_time() {
     let text = "SELECT c.v FROM c JOIN (SELECT VALUE c.v + GetCurrentTimestamp()) AS t ORDER BY t";
     let query = perihelion_query::parse(text).unwrap();
     let (mut token, mut found, mut pages): (Option<String>, _, _) = (None, Vec::new(), 0);
-    // The second page and all later ones run an hour before the first one.
+    // All pages after the first page run at a time that is an hour before the first page.
     while pages == 0 || token.is_some() {
         let now = Now::from_unix_milliseconds(1_700_000_000_000 - if pages == 0 { 0 } else { 3_600_000 });
         let request = QueryRequest {

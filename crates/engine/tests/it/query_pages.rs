@@ -1,9 +1,9 @@
 //! Pages of queries while documents change and ranges split between two pages.
 //!
-//! DISTINCT, GROUP BY and statements in stages once continued by the number of the row in an
-//! answer that every page computed anew: a delete between two pages made rows vanish, and an
-//! insert or a split made rows come twice. ORDER BY tokens held whole strings, so that
-//! clients refused the headers.
+//! DISTINCT, GROUP BY and statements in stages had a bug: every page computed the whole answer
+//! again and continued by the number of a row. A delete between two pages made rows vanish, and an
+//! insert or a split made rows come twice. ORDER BY had another bug: its tokens held whole strings,
+//! and clients refused headers of that length.
 
 use std::sync::Arc;
 

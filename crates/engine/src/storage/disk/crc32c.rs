@@ -7,7 +7,7 @@
 /// The polynomial, with its bits reversed.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 
-/// `TABLES[n][byte]` is what the byte contributes to the checksum when `n` bytes follow it.
+/// `TABLES[n][byte]` is the contribution of the byte to the checksum when `n` bytes follow it.
 static TABLES: [[u32; 256]; 8] = tables();
 
 const fn tables() -> [[u32; 256]; 8] {

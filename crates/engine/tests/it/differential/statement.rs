@@ -31,7 +31,7 @@ pub(super) enum Item {
     Aggregate(&'static str, Expr),
 }
 
-/// What a statement selects.
+/// The select list of a statement.
 #[derive(Debug, Clone)]
 pub(super) enum Projection {
     Star,
