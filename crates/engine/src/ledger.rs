@@ -1,5 +1,5 @@
-//! The ledger of distributed transactions: for each idempotency token the whole answer, so that
-//! a request that is sent again gets the answer of the first.
+//! The ledger of distributed transactions: for each idempotency token the whole answer, so that a
+//! request that is sent again gets the first answer.
 //!
 //! An entry is written in the commit of its transaction; an aborted transaction commits only its
 //! entry. So a transaction has exactly one answer, even if the process crashes at any point. With

@@ -147,7 +147,7 @@ impl<'a> Pace<'a> {
         ))
     }
 
-    /// Lets other reads run if they wait for this one. Also returns the time that the page has
+    /// Lets other reads run if they wait for this read. Also returns the time that the page has
     /// taken, without its waits.
     fn checkpoint(&self, end: PageEnd) -> Result<(Checked, Duration), Refusal> {
         let (before, waited) = (self.clock.unix_time(), self.waited.get());

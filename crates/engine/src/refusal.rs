@@ -19,8 +19,8 @@ pub struct Refusal {
     pub sub_status: Option<u32>,
     /// The layer of the service that refuses.
     pub layer: Layer,
-    /// A sentence: the service's own, if the service has one for this case. For query errors
-    /// it is the JSON that the body embeds.
+    /// A sentence. If the service has a sentence for this case, it is the same. For query errors
+    /// the message is the JSON that the body embeds.
     pub message: String,
     /// Request units.
     pub charge: f64,

@@ -6,8 +6,8 @@
 //! printed value parses to the same value. For all targets, an input must not cause a panic or take
 //! longer than [`SLOW`], and the memory of the process must stay below [`MEMORY_MAX`].
 //!
-//! The fuzzer does not use code coverage, which would need a nightly compiler. Its inputs come from
-//! examples and from a dictionary for each language. So it can run in every test run.
+//! Inputs come from examples and from a dictionary for each language. The fuzzer does not use code
+//! coverage, because that would need a nightly compiler. So it can run in every test run.
 
 mod mutate;
 mod run;

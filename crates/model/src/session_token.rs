@@ -127,8 +127,8 @@ impl Progress {
             })
     }
 
-    /// Adds what `other` includes. The set of regions becomes the set of the later version,
-    /// as in the SDKs. If the versions are the same, it becomes the union of both sets.
+    /// Adds the progress of `other`. The set of regions becomes the set of the later version, as in
+    /// the SDKs. If the versions are the same, it becomes the union of both sets.
     pub fn merge(&mut self, other: &Progress) {
         if other.version > self.version {
             let earlier = std::mem::replace(self, other.clone());

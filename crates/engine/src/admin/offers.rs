@@ -20,7 +20,7 @@ const AUTOSCALE_STEP: u64 = 1_000;
 /// The most throughput of an offer. In the service a support request can raise it.
 const THROUGHPUT_MAX: u64 = 1_000_000;
 
-/// The throughput of a container that was created without one, in a database without an
+/// The throughput of a container that was created without a throughput, in a database without an
 /// offer.
 pub(super) const THROUGHPUT_DEFAULT: Throughput = Throughput::Manual(400);
 

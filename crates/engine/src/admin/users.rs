@@ -116,7 +116,7 @@ impl AccessFeed {
 }
 
 /// Writes a user or a permission. An entry that exists must have the etag `if_match`. Returns the
-/// body, and whether it is new.
+/// body, and whether the entry is new.
 pub(crate) fn put_access(
     transaction: &mut Transaction<'_>,
     feed: &AccessFeed,

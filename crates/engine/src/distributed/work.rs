@@ -17,8 +17,8 @@ use crate::storage::View;
 /// each operation. The writer may have to parse them all, which takes about 100 ms.
 pub const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The most work of all patch conditions of one transaction, in units of about 100 ns. The
-/// conditions run inside the writer, and all other writes wait for them.
+/// The most work of all patch conditions of one transaction, in units of about 100 ns: about 100
+/// ms. The conditions are evaluated before the transaction reaches the writer.
 pub const CONDITION_WORK_MAX: u64 = 1_000_000;
 
 /// The most bytes of the documents that one read transaction returns: as many as a page of a

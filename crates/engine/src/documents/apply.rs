@@ -37,8 +37,8 @@ pub(crate) fn applied_position(record: Option<Bytes>) -> u64 {
     record.and_then(|record| keys::last_u64(&record)).unwrap_or(0)
 }
 
-/// Applies the entries that are not applied yet, in order, up to the first one that
-/// must wait for writes of a third region.
+/// Applies the entries that are not applied yet, in order, up to the first entry that must wait for
+/// writes of a third region.
 pub(crate) fn apply(
     transaction: &mut Transaction<'_>,
     source: RegionId,

@@ -3,9 +3,9 @@
 //! of work.
 //!
 //! The evaluation sees the committed version of the document, and its verdict holds for this
-//! version only. When the writer finds another version, because of a concurrent write or an
-//! earlier operation of the same batch, it evaluates the condition again, with little work
-//! (`transaction::CONDITION_WORK_MAX`).
+//! version only. When the writer finds another version, because of a concurrent write or an earlier
+//! operation of the same batch, it evaluates the condition again, with little work
+//! (`transaction::WRITER_CONDITION_WORK_MAX`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,8 +22,8 @@ use crate::catalog::Container;
 use crate::prepared::DocumentVersion;
 use crate::refusal::Refusal;
 
-/// The most work of the conditions of one request that are evaluated before the writer, in
-/// units of about 100 ns: about a second.
+/// The most work of the conditions of one request before the request reaches the writer, in units
+/// of about 100 ns: about a second.
 pub(crate) const JUDGED_WORK_MAX: u64 = 10_000_000;
 /// The work that a condition may do before other tasks of its thread are moved to another thread: a
 /// few milliseconds.

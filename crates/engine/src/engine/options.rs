@@ -53,8 +53,8 @@ impl EngineOptions {
         self
     }
 
-    /// Sets the throughput of a container that was created without one; `None` turns throttling
-    /// off.
+    /// Sets the throughput of a container that was created without a throughput; `None` turns
+    /// throttling off.
     pub fn with_throughput(mut self, throughput: Option<u32>) -> Self {
         self.throughput = throughput;
         self

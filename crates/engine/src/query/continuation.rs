@@ -132,7 +132,7 @@ pub(super) struct Watermark {
     pub(super) row: u64,
 }
 
-/// The most watermarks in a token. Each nested split of a range during a query adds one.
+/// The most watermarks in a token. Each nested split of a range during a query adds a watermark.
 const WATERMARKS_MAX: usize = 32;
 
 impl Continuation {

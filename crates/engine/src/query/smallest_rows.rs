@@ -21,7 +21,7 @@ pub(super) struct SortKey {
 
 impl SortKey {
     /// This key if its order keys have at most this many bytes. Otherwise a key before it: the
-    /// first one with the same beginning.
+    /// first key with the same beginning.
     pub(super) fn shortened(&self, bytes_max: usize) -> SortKey {
         match self.order.get(..bytes_max) {
             Some(start) if start.len() < self.order.len() => {

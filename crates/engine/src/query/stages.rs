@@ -158,8 +158,7 @@ impl<'p> Collector<'p> {
         Ok(())
     }
 
-    /// Adds a row, unless it is undefined. Of equal rows of a DISTINCT the first one in the
-    /// order stays.
+    /// Adds a row, unless it is undefined. Of equal rows, DISTINCT keeps the first in the order.
     fn push(&mut self, row: Row, order: Vec<u8>, position: Option<Vec<u8>>) -> Result<(), Refusal> {
         let Some(output) = row.output else { return Ok(()) };
         let position = position.filter(|_| !self.program.is_distinct());
@@ -201,8 +200,8 @@ impl<'p> Collector<'p> {
             }
         }
         if self.program.is_distinct() && !self.program.order().is_empty() {
-            // A client that merges the distinct rows of ranges takes equal arrays, and equal
-            // objects, for one row only if they follow each other.
+            // A client that merges the distinct rows of ranges recognizes equal arrays and equal
+            // objects only if they follow each other.
             sort_by_place(&mut self.rows);
         } else {
             self.rows.sort_by(|one, other| one.order.cmp(&other.order));

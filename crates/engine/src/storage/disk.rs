@@ -159,7 +159,7 @@ struct Writer {
     /// The instance number of the data file; `None` for a file of format 1, which has no log.
     instance: Option<u64>,
     /// Whether the marker of the data file (`open.rs`) has the current format. The first commit
-    /// raises an earlier one.
+    /// raises an earlier format.
     is_current: bool,
     /// The instance number that the first commit gives to a file of format 1.
     new_instance: u64,

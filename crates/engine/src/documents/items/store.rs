@@ -134,10 +134,10 @@ impl ItemWrite<'_, '_> {
         self.append_to_outbox(stamp, version, id.to_owned(), rid, operation)
     }
 
-    /// The timestamp of a write. With one region (`id` is `None`) the timestamp is the time
-    /// now. With several regions it is not before the timestamp of the version or tombstone
-    /// that the write replaces, so that every region takes the write for the later one. Also
-    /// removes the tombstone that the write replaces.
+    /// The timestamp of a write. With one region (`id` is `None`) the timestamp is the time now.
+    /// With several regions it is not before the timestamp of the version or tombstone that the
+    /// write replaces, so that every region treats the write as the later one. Also removes the
+    /// tombstone that the write replaces.
     fn write_time(&mut self, id: Option<&str>, old: Option<&StoredDocument>) -> Result<u64, Refusal> {
         let (now, Some(id)) = (self.transaction.now, id) else { return Ok(self.transaction.now) };
         let now = now.max(old.map_or(0, |old| old.timestamp));
