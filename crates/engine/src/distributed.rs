@@ -47,8 +47,8 @@ pub struct DistributedWrite {
 /// One operation of a write transaction.
 #[derive(Debug, Clone)]
 pub struct DistributedOperation {
-    /// The container, or the refusal if it does not exist. A missing container fails its operation, and so
-    /// aborts the transaction.
+    /// The container, or the refusal if it does not exist. A missing container fails its
+    /// operation, and so aborts the transaction.
     pub container: Result<Arc<Container>, Refusal>,
     /// The partition key.
     pub partition_key: PartitionKey,

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accounts_of_different_times_have_different_numbers_and_later_ones_have_greater_lsns() {
+    fn accounts_created_at_different_times_differ_in_their_numbers_and_later_accounts_have_greater_lsns() {
         let at = |milliseconds| AccountCounters::of_new_account(Duration::from_millis(milliseconds));
         let now = 1_794_873_623_000;
         let (first, second) = (at(now), at(now + 1));

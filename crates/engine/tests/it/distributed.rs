@@ -202,7 +202,7 @@ async fn preconditions_session_tokens_and_missing_containers_abort_a_transaction
 }
 
 #[tokio::test]
-async fn an_operation_that_fails_only_because_of_an_earlier_one_is_not_blamed() {
+async fn an_operation_that_fails_only_because_of_an_earlier_failure_is_reported_as_rolled_back() {
     let Fixture { engine, first, .. } = Fixture::new(LedgerLimits::default()).await;
     statuses(&engine, 1, vec![create(&first, "a", "1")]).await;
     let mut stale = upsert(&first, "a", "1", 2);

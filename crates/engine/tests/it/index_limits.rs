@@ -66,7 +66,7 @@ fn uses_index(engine: &Engine, path: usize) -> bool {
 
 /// Story of a bug: once a container had 32 indexes, no other index was ever built.
 #[tokio::test]
-async fn an_index_that_is_not_used_makes_room_for_another_one() {
+async fn an_unused_index_makes_room_for_another_index() {
     let (engine, seconds) = engine_with_clock().await;
     let container = support::container(&engine, "c").await;
     fill(&engine, &container).await;

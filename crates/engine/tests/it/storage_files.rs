@@ -51,7 +51,7 @@ pub(crate) fn check_refused(directory: &Path, kind: StoreErrorKind, words: &str)
 }
 
 #[test]
-fn a_new_directory_is_private_and_keeps_what_is_committed() {
+fn a_new_directory_is_private_and_keeps_its_commits() {
     let scratch = ScratchDirectory::new();
     let directory = scratch.join("deep/data");
     let store = DiskStore::open(&directory).expect("created");
@@ -131,7 +131,7 @@ fn a_truncated_file_is_refused() {
 }
 
 #[test]
-fn a_path_that_cannot_hold_data_is_refused_with_its_name() {
+fn the_refusal_of_a_path_that_cannot_hold_data_names_the_path() {
     let scratch = ScratchDirectory::new();
     let file = scratch.join("file");
     fs::write(&file, "not a directory").expect("written");

@@ -63,7 +63,7 @@ mod tests {
 
     /// From RFC 3720, appendix B.4, and the usual check value.
     #[test]
-    fn the_checksums_of_the_rfc_come_out() {
+    fn checksums_equal_the_examples_of_the_rfc() {
         let rising: Vec<u8> = (0..32).collect();
         assert_eq!(crc32c(b""), 0);
         assert_eq!(crc32c(b"123456789"), 0xE306_9283);
