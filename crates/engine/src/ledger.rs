@@ -22,7 +22,7 @@ use crate::refusal::{Layer, Refusal};
 use crate::storage::{StoreError, View};
 use crate::transaction::Transaction;
 
-/// How long and how many answers are kept.
+/// How many answers are kept, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LedgerLimits {
     /// An answer is kept at least this long. After that a repeated request is a new transaction.

@@ -21,9 +21,10 @@ use crate::keys::{self, OwnedKeyRange};
 use crate::refusal::{Layer, Refusal};
 use crate::transaction::Transaction;
 
-/// The most users of a database: a deleted database removes them in one commit.
+/// The most users of a database. Deleting the database removes all of them in one commit.
 const USERS_MAX: usize = 10_000;
-/// The most permissions of a user: the permission of a token is found among them.
+/// The most permissions of a user. A request with a token scans them to find the permission of the
+/// token.
 const PERMISSIONS_MAX: usize = 1_000;
 
 /// The most bytes of the stored text of a user, which is little more than an id of up to 255

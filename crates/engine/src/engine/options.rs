@@ -24,7 +24,7 @@ pub struct EngineOptions {
     pub replica: Option<Replica>,
     /// How many writes may wait in the outbox before writes are refused.
     pub outbox_max: u64,
-    /// How long and how many answers of distributed transactions are kept.
+    /// How many answers of distributed transactions are kept, and for how long.
     pub ledger: LedgerLimits,
 }
 
@@ -78,7 +78,7 @@ impl EngineOptions {
         self
     }
 
-    /// Sets how long and how many answers of distributed transactions are kept.
+    /// Sets how many answers of distributed transactions are kept, and for how long.
     pub fn with_ledger(mut self, limits: LedgerLimits) -> Self {
         self.ledger = limits;
         self

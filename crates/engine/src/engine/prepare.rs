@@ -43,7 +43,8 @@ const CHAINED_BYTES_MAX: usize = ITEM_BYTES_MAX;
 /// several times as much memory, until the writer has run the request.
 const STORED_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// A larger document is parsed on a blocking thread: it takes milliseconds.
+/// To parse a larger document takes milliseconds, so it is parsed with [`blocking::run`], which
+/// lets other tasks run.
 const PROMPT_BYTES_MAX: usize = 256 * 1024;
 
 /// The preparation of one job of the writer.

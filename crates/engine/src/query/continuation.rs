@@ -251,7 +251,7 @@ fn parse(text: &str, container: &Container) -> Option<Continuation> {
         fields.insert(name, value);
     }
     let number = |name: &str| fields.get(name)?.parse::<u64>().ok();
-    // `Some(None)` for a field that is absent, `None` for one that is malformed.
+    // `Some(None)` for a missing field, `None` for a malformed field.
     let bytes = |name: &str| {
         fields.get(name).map(|text| STANDARD.decode(text).ok()).map_or(Some(None), |bytes| bytes.map(Some))
     };

@@ -111,7 +111,7 @@ impl ItemWrite<'_, '_> {
         self.send_delete(stamp, id, rid, old, operation)
     }
 
-    /// Gives a document of an account with one region another id.
+    /// Changes the id of a document. Only for an account with one region.
     pub(super) fn move_id(&mut self, from: &str, to: &str, rid: u64) {
         self.unlink_id(from);
         self.link_document(to, rid);
