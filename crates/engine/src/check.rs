@@ -31,7 +31,7 @@ pub struct CheckReport {
     pub containers: u64,
     /// The documents that were checked.
     pub documents: u64,
-    /// The bytes of their texts.
+    /// The bytes of the texts of these documents.
     pub bytes: u64,
     /// The index entries that were counted.
     pub index_entries: u64,
@@ -50,8 +50,8 @@ impl CheckReport {
     }
 }
 
-/// Checks the data that a store holds. An error means that the store could not be read; a
-/// problem in what was read is in the report.
+/// Checks the data that a store holds. An error means that the store could not be read. Problems in
+/// the data are in the report.
 pub fn check(store: &impl Store) -> Result<CheckReport, StoreError> {
     let view = store.view()?;
     let catalog = Catalog::load(&*view)?;
@@ -141,7 +141,7 @@ impl<'a> ContainerCheck<'a> {
         if target.effective_key != document.effective_key || target.range.segment != segment {
             self.problem(|| {
                 format!(
-                    "document {id:?} ({rid}) is in segment {segment}, but its partition key leads elsewhere"
+                    "document {id:?} ({rid}) is in segment {segment}, but its partition key belongs elsewhere"
                 )
             });
             return Ok(());
@@ -155,13 +155,15 @@ impl<'a> ContainerCheck<'a> {
                 found => found.is_some(),
             };
             if !is_right {
-                self.problem(|| format!("document {id:?} ({rid}): its {what} is missing or leads elsewhere"));
+                self.problem(|| {
+                    format!("document {id:?} ({rid}): its {what} is missing or points to another document")
+                });
             }
         }
         Ok(())
     }
 
-    /// The id of a document, and where it belongs.
+    /// The id of a document, and the partition that it belongs to.
     fn target_of(&self, value: &Value) -> Option<(String, Target)> {
         let Value::Object(object) = value else { return None };
         let id = object.get("id").and_then(Value::as_str)?.to_owned();

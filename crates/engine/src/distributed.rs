@@ -11,9 +11,8 @@
 //! - With several regions all its changes are one outbox entry, which another region applies in
 //!   one commit.
 //! - Its answer is recorded in the same commit ([`crate::ledger`]).
-//! - Its work inside the writer is bounded: by the size of the request, by the bytes of the
-//!   documents that it changes ([`DOCUMENT_BYTES_MAX`]), and by the work of its patch conditions
-//!   ([`CONDITION_WORK_MAX`]).
+//! - Its work is bounded: by the size of the request, by the bytes of the documents that it changes
+//!   ([`DOCUMENT_BYTES_MAX`]), and by the work of its patch conditions ([`CONDITION_WORK_MAX`]).
 
 mod read;
 mod work;
@@ -48,8 +47,8 @@ pub struct DistributedWrite {
 /// One operation of a write transaction.
 #[derive(Debug, Clone)]
 pub struct DistributedOperation {
-    /// The container, or why there is none. A missing container fails its operation, and so
-    /// aborts the transaction.
+    /// The container, or the refusal if it does not exist. A missing container fails its
+    /// operation, and so aborts the transaction.
     pub container: Result<Arc<Container>, Refusal>,
     /// The partition key.
     pub partition_key: PartitionKey,
@@ -67,7 +66,7 @@ pub struct DistributedOperation {
 /// One read of a read transaction.
 #[derive(Debug, Clone)]
 pub struct DistributedRead {
-    /// The container, or why there is none.
+    /// The container, or the refusal if it does not exist.
     pub container: Result<Arc<Container>, Refusal>,
     /// The partition key.
     pub partition_key: PartitionKey,
@@ -75,16 +74,16 @@ pub struct DistributedRead {
     pub id: String,
     /// The precondition on the document's etag.
     pub precondition: Precondition,
-    /// The session tokens, or the refusal of a malformed one. The read fails unless this region has
-    /// applied the writes that they cover.
+    /// The session tokens, or the refusal of a malformed token. The read fails unless this region
+    /// has applied the writes that they cover.
     pub session: Result<Vec<SessionToken>, Refusal>,
 }
 
 /// The outcome of a write transaction, before it is recorded.
 #[derive(Debug, Clone)]
 pub struct DistributedOutcome {
-    /// The result of each operation. When one has failed, nothing was written: the operations
-    /// that would have succeeded are refused with `OPERATION_ROLLED_BACK`.
+    /// The result of each operation. When an operation has failed, nothing was written: the
+    /// operations that would have succeeded are refused with `OPERATION_ROLLED_BACK`.
     pub results: Vec<Result<ItemOutcome, Refusal>>,
     /// Whether the transaction was committed.
     pub is_committed: bool,

@@ -310,7 +310,7 @@ impl Engine {
     }
 
     /// Builds an index now and returns when the index is ready. Returns `Ok` at once, without
-    /// building anything, if the container is gone, if it has as many indexes as it may have,
+    /// building anything, if the container was deleted, if it has as many indexes as it may have,
     /// or if the index exists already. In the last case the index may not be ready yet.
     pub async fn build_index(&self, container: &Arc<Container>, shape: IndexShape) -> Result<(), Refusal> {
         maintenance::build_index(&self.store, container.number(), shape).await

@@ -11,9 +11,9 @@
 //! A query uses only an index that is ready. While an index is not ready, writes maintain
 //! it, and maintenance adds the entries of older documents. Both may write the same entry.
 //!
-//! A container has a bounded number of indexes that queries asked for. When another one is needed,
-//! the one that was not used for the longest time is *retired*. A while later, when no query can
-//! use it any more, its entries are removed (`admin::indexes`).
+//! A container has a bounded number of indexes that queries asked for. When a query needs another
+//! index, the least recently used index is *retired*. Its entries are removed later, when no query
+//! can use it any more (`admin::indexes`).
 
 mod encoding;
 
@@ -35,15 +35,16 @@ pub(crate) struct IndexDefinition {
     pub shape: IndexShape,
     /// Whether the index has an entry for every document.
     pub is_ready: bool,
-    /// Whether queries no longer use the index, so that it can be removed. Writes still maintain it,
-    /// for queries that have chosen it before.
+    /// Whether queries no longer use the index, so that it can be removed. Writes still maintain
+    /// it, for running queries that chose it before.
     pub is_retired: bool,
     /// When a query last used the index, or when it was retired.
     pub last_use: LastUse,
 }
 
-/// When a query last used an index, in seconds since 1970; 0 if none did since the store was opened.
-/// All versions of a definition share it. It is not part of the definition.
+/// When a query last used an index, in seconds since 1970; 0 if none did since the store was
+/// opened. All versions of a definition share one `LastUse`. It is not part of the definition, so
+/// all values are equal.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LastUse(Arc<AtomicU64>);
 
@@ -72,18 +73,18 @@ impl Eq for LastUse {}
 /// The scope and columns of an index that exists, is declared, or is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexShape {
-    /// What the entries are grouped by, before the columns.
+    /// The group of an entry, which comes before the columns in its key.
     pub scope: IndexScope,
     /// The paths, in order.
     pub columns: Vec<Column>,
 }
 
-/// What the entries of an index are grouped by.
+/// How the entries of an index are grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexScope {
-    /// The logical partition.
+    /// By logical partition.
     Partition,
-    /// The segment: a physical partition, or all ranges into which it was split.
+    /// By segment: a physical partition, or all ranges into which it was split.
     Segment,
 }
 
@@ -124,7 +125,7 @@ impl IndexDefinition {
         self.entry_key_by(container, group, |path| find(document, path).map(Cow::Borrowed), rid)
     }
 
-    /// The key of the entry of a document whose values `find_value` finds.
+    /// The key of one document's entry. `find_value` returns the document's value at a path.
     pub(crate) fn entry_key_by<'v>(
         &self,
         container: ContainerNumber,

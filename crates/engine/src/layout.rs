@@ -1,17 +1,16 @@
 //! The layout of the keys in a store, and the upgrade of a store with an earlier layout.
 //!
-//! The account's record says the layout; a record without a layout has layout 1. In layout 1
-//! the name of a logical partition was the hash of its key, so partitions with the same hash
-//! were one. In layout 2 the name is the key itself (`keys/logical_partition.rs`).
-//! Every kind of key that contains the name of a partition has another first byte than in
-//! layout 1.
+//! The account's record says the layout; a record without a layout has layout 1. In layout 1 the
+//! name of a logical partition was the hash of its key, so two keys with the same hash had one
+//! partition. In layout 2 the name is the key itself (`keys/logical_partition.rs`). Every kind of
+//! key that contains the name of a partition has another first byte than in layout 1.
 //!
-//! The upgrade runs when a store is opened, before anything else reads it, in commits of a
-//! bounded size. It first adds the keys of layout 2 and then, in one commit, sets the layout.
-//! Until then nothing uses the new keys, so an upgrade that was cut off begins again. The old
-//! keys are removed last; a later start removes what is left of them. Tombstones are not
-//! upgraded, because they do not say the partition key; they stay until their time is over,
-//! without effect.
+//! The upgrade runs when a store is opened, before anything else reads it, in commits of a bounded
+//! size. It first adds the keys of layout 2 and then, in one commit, sets the layout. Nothing uses
+//! the new keys before that commit, so an interrupted upgrade begins again. The old keys are
+//! removed last; if the process ends before, the next start removes the rest. Tombstones are not
+//! upgraded, because they do not contain the partition key. They have no effect, and are removed
+//! when they are old enough.
 
 use std::ops::ControlFlow;
 
@@ -62,7 +61,7 @@ pub(crate) fn upgrade(store: &dyn Store) -> Result<(), StoreError> {
 
 /// The account's record with the current layout, and the records of the containers. In these,
 /// indexes whose entries contain names of partitions are marked as not ready, so that maintenance
-/// fills them anew.
+/// fills them again.
 fn records_with_layout(catalog: &Catalog) -> Writes {
     let text = |record: &Value| Some(Bytes::from(json::to_text(record, Style::Point)));
     let mut writes = vec![(keys::account(), text(&catalog.account.to_record()))];

@@ -1,13 +1,13 @@
-//! The ledger of distributed transactions: for each idempotency token the whole answer, so that
-//! a request that is sent again gets the answer of the first.
+//! The ledger of distributed transactions: for each idempotency token the whole answer, so that a
+//! request that is sent again gets the first answer.
 //!
-//! An entry is written in the commit of its transaction; an aborted transaction commits only
-//! its entry. So a transaction has exactly one answer, wherever the process ends. With several
-//! regions the entry is part of the transaction's outbox entry, so a region has the answer
+//! An entry is written in the commit of its transaction; an aborted transaction commits only its
+//! entry. So a transaction has exactly one answer, even if the process crashes at any point. With
+//! several regions the entry is part of the transaction's outbox entry, so a region has the answer
 //! exactly when it has the writes. Maintenance removes entries by age, in each region by its own
 //! clock. The ledger is bounded: when it is full, new transactions are refused, and no entry is
-//! forgotten early. Answers of aborted transactions may take only a share of the room, because
-//! an abort can cost its sender almost nothing.
+//! removed early. Answers of aborted transactions may take only a share of the room, because an
+//! abort can cost its sender almost nothing.
 //!
 //! What always holds: an entry has exactly one age key, which sorts the entries by their time.
 
@@ -22,7 +22,7 @@ use crate::refusal::{Layer, Refusal};
 use crate::storage::{StoreError, View};
 use crate::transaction::Transaction;
 
-/// How long and how many answers are kept.
+/// How many answers are kept, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LedgerLimits {
     /// An answer is kept at least this long. After that a repeated request is a new transaction.
@@ -200,8 +200,8 @@ pub(crate) fn recorded_answer(
     ))
 }
 
-/// How long a client should wait before it asks a full ledger again. Maintenance removes entries
-/// every second.
+/// How long a client should wait before it tries again when the ledger is full. Maintenance removes
+/// entries every second.
 const FULL_RETRY_AFTER_MS: u64 = 1000;
 
 /// Refuses a transaction when the ledger is full.
@@ -273,7 +273,7 @@ pub(crate) fn expired(
 pub(crate) fn remove(transaction: &mut Transaction<'_>, age_keys: Vec<Vec<u8>>) -> Result<(), Refusal> {
     let mut used = decode_use(transaction.get(&keys::ledger_use())?);
     for key in age_keys {
-        // If the age key is gone, the entry was removed or replaced in between.
+        // If the age key does not exist any more, the entry was removed or replaced in between.
         let Some(size) = transaction.get(&key)? else { continue };
         if let (Some(token), Some(size)) = (keys::parse_ledger_age(&key), EntrySize::decode(size)) {
             transaction.remove(keys::ledger_entry(token));

@@ -34,8 +34,8 @@ const ENTRIES_PER_JOB_MAX: usize = 1000;
 /// A job ends when it has worked on this many bytes of documents. To parse them takes less
 /// than ten milliseconds.
 const BYTES_PER_JOB_MAX: usize = 1024 * 1024;
-/// The most missing indexes that are remembered. A further one is not remembered: the next
-/// query that would use it reports it again.
+/// The most missing indexes that are remembered. A further missing index is not remembered: the
+/// next query that would use it reports it again.
 const MISSING_INDEXES_MAX: usize = 16;
 
 /// The name of a value that is written to find out whether the disk has room.

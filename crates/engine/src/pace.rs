@@ -1,9 +1,9 @@
 //! `Pace`: ends a page of a query or of a change feed after some time.
 //!
-//! The service gives a page 5 seconds and then answers with what it has found, even if that is
-//! nothing, and a continuation. Here a page also ends early if its owner says so, because other
-//! reads wait for their turn. Every page reads at least one entry, so that a query ends however
-//! short its pages are.
+//! The service gives a page 5 seconds. Then it answers with the rows that it has found, even if
+//! there are none, and a continuation. Here a page also ends early if the owner of the engine says
+//! so, because other reads wait for their turn. Every page reads at least one entry, so that a
+//! query ends however short its pages are.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use crate::clock::Clock;
 use crate::page_memory::{HeldMemory, PageMemory, Unlimited};
 use crate::refusal::{Layer, Refusal};
 
-/// The time of a page, as the service documents it.
+/// The longest time of a page, as the service documents it.
 const PAGE_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// The time of a page that needs all documents before it can return a row: aggregates, DISTINCT,
-/// GROUP BY and statements in stages. Clients wait for an answer about this long.
+/// The longest time of a page that needs all documents before it can return a row: aggregates,
+/// DISTINCT, GROUP BY and statements in stages. Clients wait for an answer about this long.
 const GATHERING_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// The longest time of a page together with the time that it waits for other reads. No client waits
-/// for an answer this long, and a page that goes on takes the turns of others.
+/// for an answer this long, and other reads would wait for the page.
 const TIME_WITH_WAITS_MAX: Duration = Duration::from_secs(120);
 
-/// The most time that counts for one wait: a little more than the longest wait of the server, 35 s for a
-/// long turn and a processor. A longer one only means that the clock was set forward meanwhile.
+/// One wait counts as at most this time. The longest wait in the server is 35 s, for a long turn
+/// and a processor. A much longer wait only means that the clock was set forward during the wait.
 const WAIT_COUNTED_MAX: Duration = Duration::from_secs(40);
 
 /// The most bytes of a page, as in the service.
@@ -58,7 +58,7 @@ pub enum PageEnd {
     Costly,
 }
 
-/// What a checkpoint says.
+/// The result of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checked {
     /// The page goes on.
@@ -86,7 +86,7 @@ pub(crate) struct Pace<'a> {
     limits: PageLimits<'a>,
     /// How many entries the page has read.
     entries: Cell<u64>,
-    /// How long the page has waited for its turn. This time is not the page's.
+    /// How long the page has waited for its turn. This time does not count as time of the page.
     waited: Cell<Duration>,
     /// How long the page has waited, where each wait counts as at most [`WAIT_COUNTED_MAX`].
     waited_counted: Cell<Duration>,
@@ -118,7 +118,7 @@ impl<'a> Pace<'a> {
         (self.limits.on_document)(bytes)
     }
 
-    /// The memory of the page, which holds nothing yet.
+    /// Starts to count the memory that the page holds.
     pub(crate) fn held_memory(&self) -> HeldMemory<'a> {
         HeldMemory::new(self.limits.memory)
     }
@@ -147,7 +147,8 @@ impl<'a> Pace<'a> {
         ))
     }
 
-    /// Lets other reads run if they wait for this one. Returns also the time that the page has taken.
+    /// Lets other reads run if they wait for this read. Also returns the time that the page has
+    /// taken, without its waits.
     fn checkpoint(&self, end: PageEnd) -> Result<(Checked, Duration), Refusal> {
         let (before, waited) = (self.clock.unix_time(), self.waited.get());
         let checked = (self.limits.checkpoint)(end)?;

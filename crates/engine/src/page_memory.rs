@@ -1,9 +1,10 @@
 //! `PageMemory`: the memory for the rows and groups that a page holds while it is made.
 //!
-//! The owner of the engine gives all pages one budget, which they share with whatever else the
-//! process holds. A page takes from it what it holds, and gives it back when it ends, however it
-//! ends. A page that finds the budget used up is refused with the owner's refusal, and may be
-//! asked for again. A page that needs more than one page may hold is refused for good.
+//! The owner of the engine gives all pages one budget of memory, which other parts of the process
+//! use too. A page takes the bytes that it holds from the budget, and gives them back when it ends,
+//! even after an error. If the budget is used up, the page is refused with the owner's refusal, and
+//! the client may ask for the page again. If the page needs more than [`PAGE_MEMORY_MAX`], it is
+//! always refused.
 
 use crate::refusal::Refusal;
 
@@ -11,11 +12,11 @@ use crate::refusal::Refusal;
 /// that exceeds it with 400.
 const PAGE_MEMORY_MAX: usize = 64 * 1024 * 1024;
 
-/// Bytes are taken in steps of this size, so that pages rarely touch what they share.
+/// Bytes are taken in steps of this size, so that pages rarely change the shared budget.
 const STEP_BYTES: usize = 64 * 1024;
 
-/// How many bytes a value takes in memory for each byte of its text, at most: an array of small
-/// numbers takes about this many.
+/// The most bytes that a value takes in memory for each byte of its text. An array of small numbers
+/// takes about this many.
 const BYTES_PER_TEXT_BYTE: usize = 3;
 
 /// A budget that pages share.

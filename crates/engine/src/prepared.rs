@@ -1,8 +1,8 @@
 //! Documents that were parsed before a write reached the writer.
 //!
 //! All writes wait for the one writer, and to parse a large document takes milliseconds. So the
-//! documents that a write changes are looked up and parsed on a snapshot before. The writer uses
-//! them if they are still the current versions.
+//! documents that a write changes are looked up and parsed on a snapshot before the write reaches
+//! the writer. The writer uses the parsed documents if they are still the current versions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use perihelion_model::json::Value;
 
 use crate::keys::ContainerNumber;
 
-/// One committed version of one document of a container. No two have equal numbers.
+/// One committed version of one document of a container. No two versions have the same four
+/// numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DocumentVersion {
     pub(crate) rid: u64,
@@ -25,11 +26,12 @@ pub(crate) struct DocumentVersion {
 pub(crate) struct KnownDocument {
     pub(crate) version: DocumentVersion,
     pub(crate) value: Value,
-    /// The values of its unique keys, one for each constraint; `None` if they are not known.
+    /// The values of the document's unique keys, one for each constraint; `None` if they are not
+    /// known.
     pub(crate) unique_values: Option<Vec<Option<Vec<u8>>>>,
 }
 
-/// The documents that one job of the writer changes, as far as they are known.
+/// The documents that one job of the writer changes, as far as they were parsed before.
 #[derive(Debug, Default)]
 pub(crate) struct PreparedDocuments {
     documents: HashMap<(ContainerNumber, u64), Arc<KnownDocument>>,

@@ -5,11 +5,11 @@
 //! - `access` chooses the keys to read: all documents, the documents of a partition, or an
 //!   index;
 //! - `sources` scans these keys;
-//! - `rows` turns documents into rows in the right order, with `stream` without ORDER BY, with
-//!   `ordered` for ORDER BY, with `gather` when a row does not belong to one document, and with
-//!   `output` for the text of the rows;
-//! - `continuation` says where the next page starts, with `pause` if the page did not end after
-//!   a row.
+//! - `rows` turns documents into rows in the right order. It uses `stream` without ORDER BY,
+//!   `ordered` with ORDER BY, and `gather` when a row does not belong to one document. `output`
+//!   prints the rows;
+//! - `continuation` says where the next page starts. It contains a `pause` if the page did not end
+//!   after a row.
 //!
 //! A query that reads many documents for few rows reports the index that would have helped.
 
@@ -60,13 +60,13 @@ pub struct QueryRequest {
     pub paging: Paging,
 }
 
-/// Where a page of a query without order ends, if the rows fit.
+/// Where a page of a query without ORDER BY ends, if its rows fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Paging {
-    /// Where the rows end.
+    /// After the last row of the query.
     Whole,
-    /// Where a page of the service ends: with its physical partition, also if that has no rows.
-    /// A page that is full has a continuation, also if no row is left. So pages may be empty.
+    /// At the end of a physical partition, as in the service, even if the partition has no rows. A
+    /// full page has a continuation, even if no row is left. So pages may be empty.
     AsService,
 }
 
@@ -123,9 +123,9 @@ pub struct QueryPage {
     pub missing_index: Option<IndexShape>,
 }
 
-/// The time with which the statement of a continuation has to be compiled, in ticks (100 ns)
-/// since 1970; `None` if any time will do. With another time, the date functions would make
-/// the rows of this page differ from those of the pages before.
+/// The time with which the statement of a continuation has to be compiled, in ticks (100 ns) since
+/// 1970; `None` if the time does not matter. With another time, the date functions would make the
+/// rows of this page differ from those of the pages before.
 pub fn compile_time_of(continuation: &str) -> Option<i64> {
     continuation::ticks_of(continuation)
 }
@@ -172,8 +172,8 @@ pub(crate) fn execute(
     })
 }
 
-/// A page reports a missing index if more than this many of the documents that it read gave no
-/// row. Then the index is worth what it costs every write.
+/// A page reports a missing index if more than this many of the documents that it read gave no row.
+/// Then the index is worth its cost in every write.
 const MISSES_BEFORE_INDEX: u64 = 200;
 
 /// The missing index of the plan, if too many documents gave no row.

@@ -19,8 +19,8 @@ pub struct Refusal {
     pub sub_status: Option<u32>,
     /// The layer of the service that refuses.
     pub layer: Layer,
-    /// A sentence: the service's own, if the service has one for this case. For query errors
-    /// it is the JSON that the body embeds.
+    /// A sentence. If the service has a sentence for this case, it is the same. For query errors
+    /// the message is the JSON that the body embeds.
     pub message: String,
     /// Request units.
     pub charge: f64,
@@ -65,7 +65,7 @@ const RESOURCE_EXISTS: &str = "Resource with specified id, name, or unique index
 const PRECONDITION: &str =
     "Operation cannot be performed because one of the specified precondition is not met.";
 
-/// The least ceiling of autoscale.
+/// The least ceiling of an autoscale throughput.
 pub(crate) const AUTOSCALE_MIN: u64 = 1_000;
 
 /// How long a client should wait when the disk is full.

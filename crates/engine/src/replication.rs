@@ -4,10 +4,11 @@
 //!
 //! Each region is an engine with a store of its own. A write adds its changes to the *outbox* of
 //! its region, in its own commit. The server's replicators read outbox entries from one engine and
-//! apply them to another (`documents::apply`). One outbox entry holds the changes of one write, so
-//! a batch or a distributed transaction is applied in one commit as it was made in one. The target
-//! region stores the number of the last applied entry in the commit that applies the entries. So no
-//! entry is applied twice and no acknowledged write is lost, wherever a process ends.
+//! apply them to another (`documents::apply`). One outbox entry holds the changes of one write. So
+//! the changes of a batch or of a distributed transaction are applied in one commit, as they were
+//! made in one commit. The target region stores the number of the last applied entry in the commit
+//! that applies the entries. So no entry is applied twice and no acknowledged write is lost, even
+//! if a process crashes at any point.
 //!
 //! Two things are always true. A region applies an entry only after every write that the
 //! writing region had applied in that range before (`Change::applied_lsns`), so no region
@@ -39,19 +40,19 @@ use crate::storage::{StoreError, View};
 /// off for so long that the outbox is full, this region refuses writes.
 pub(crate) const OUTBOX_MAX: u64 = 1_000_000;
 
-/// What a region does besides applying the writes of other regions.
+/// The tasks of a region besides applying the writes of other regions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Role {
     /// Whether the region accepts writes from clients. Otherwise they are refused
     /// with `WRITE_FORBIDDEN`.
     pub accepts_writes: bool,
-    /// Whether the region removes expired documents. One region does so for all regions. That
+    /// Whether the region removes expired documents. One region removes them for all regions. That
     /// region must accept writes, because removing a document is a write.
     pub removes_expired: bool,
-    /// Ranges for which the region does the opposite. A region that accepts writes refuses
-    /// those of these ranges, and does not remove their expired documents. Any other region
-    /// accepts writes of these ranges, and removes their expired documents. After a split,
-    /// the children of a range count as the range.
+    /// Ranges for which the region does the opposite. If `accepts_writes`, the region refuses
+    /// writes of these ranges and does not remove their expired documents. Otherwise it accepts
+    /// writes of these ranges and removes their expired documents. After a split, the children of a
+    /// range count as the range.
     pub exceptions: Vec<RangeKey>,
 }
 
@@ -78,7 +79,7 @@ impl Role {
         Role { accepts_writes: false, removes_expired: false, exceptions: Vec::new() };
 
     /// Whether the region accepts writes of a range.
-    fn takes(&self, container: &Container, range: RangeId) -> bool {
+    fn accepts_writes_of(&self, container: &Container, range: RangeId) -> bool {
         self.accepts_writes != self.exceptions.iter().any(|exception| exception.covers(container, range))
     }
 }
@@ -174,11 +175,11 @@ impl WriteGate {
 
     /// Refuses a write of a range whose writes the region does not accept.
     pub(crate) fn check_range(&self, container: &Container, range: RangeId) -> Result<(), Refusal> {
-        if self.takes(container, range) { Ok(()) } else { Err(Refusal::write_forbidden()) }
+        if self.accepts_writes_of(container, range) { Ok(()) } else { Err(Refusal::write_forbidden()) }
     }
 
     /// Whether the region accepts writes of a range.
-    pub(crate) fn takes(&self, container: &Container, range: RangeId) -> bool {
-        self.0.as_ref().is_none_or(|replication| replication.role().takes(container, range))
+    pub(crate) fn accepts_writes_of(&self, container: &Container, range: RangeId) -> bool {
+        self.0.as_ref().is_none_or(|replication| replication.role().accepts_writes_of(container, range))
     }
 }

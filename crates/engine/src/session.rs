@@ -8,9 +8,9 @@ use crate::refusal::Refusal;
 use crate::region::RegionId;
 use crate::state::ContainerState;
 
-/// Refuses a request whose session token shows that the client has seen writes that are not here:
-/// the token is ahead of the state in one of `ranges`, or it belongs to another container. The
-/// other container had the same name and was deleted, or this store does not have it.
+/// Refuses a request if its session token covers writes that are not here. Either the token is
+/// ahead of the state in one of `ranges`, or it belongs to another container: a deleted container
+/// with the same name, or a container of another store.
 ///
 /// The token of a range that was split is compared with the children of the range, which
 /// continue its LSN. Tokens of other ranges are ignored.
@@ -49,8 +49,8 @@ fn has_applied(container: &Container, state: &ContainerState, range: RangeId, pr
     })
 }
 
-/// Whether an LSN may be one of this container. All containers have different LSNs. The LSNs
-/// up to 1 stand for no writes.
+/// Whether an LSN may belong to this container. All containers have different LSNs. The LSNs up to
+/// 1 stand for no writes.
 fn is_own(container: &Container, lsn: u64) -> bool {
     lsn >= container.lsn_first || lsn <= 1
 }

@@ -27,8 +27,8 @@ use crate::storage::{Direction, StoreError, View, Write};
 type Overlay = BTreeMap<Vec<u8>, Option<Bytes>>;
 
 /// The most work of the conditions of patches that the writer evaluates in one job, in units of
-/// about 100 ns: about half a millisecond. All other writes wait for it.
-const CONDITION_WORK_MAX: u64 = 5_000;
+/// about 100 ns: about half a millisecond. All other writes wait for this work.
+const WRITER_CONDITION_WORK_MAX: u64 = 5_000;
 
 /// The view and the writes of a group of jobs.
 pub(crate) struct Transaction<'v> {
@@ -78,7 +78,7 @@ impl<'v> Transaction<'v> {
     }
 
     /// Gives the running job the documents that were parsed before. From now on the job may parse
-    /// only few others.
+    /// only a few other documents.
     pub(crate) fn use_prepared(&mut self, prepared: Arc<PreparedDocuments>, parsed_bytes_max: usize) {
         self.prepared = prepared;
         self.parsed_bytes_left = parsed_bytes_max;
@@ -129,8 +129,8 @@ impl<'v> Transaction<'v> {
         self.entries_within(key_range, limit, usize::MAX)
     }
 
-    /// Up to `limit` entries of a range of keys, this transaction's writes included. An entry
-    /// with which the values exceed `bytes_max` is the last one.
+    /// Up to `limit` entries of a range of keys, this transaction's writes included. The entry at
+    /// which the values exceed `bytes_max` is the last entry.
     pub(crate) fn entries_within(
         &self,
         key_range: &OwnedKeyRange,
@@ -187,7 +187,7 @@ impl<'v> Transaction<'v> {
         &mut self,
         job: impl FnOnce(&mut Self) -> Result<T, Refusal>,
     ) -> Result<Result<T, Refusal>, JobPanicked> {
-        self.condition_work_left = CONDITION_WORK_MAX;
+        self.condition_work_left = WRITER_CONDITION_WORK_MAX;
         self.use_prepared(Arc::default(), usize::MAX);
         let (depth, catalog) = (self.layers.len(), Arc::clone(&self.catalog));
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.attempt(job)));

@@ -13,9 +13,9 @@
 //!
 //! A job that panics is undone and refused; the other jobs of its group are not affected.
 //!
-//! After a commit that failed, the state of the disk is unknown. So the writer refuses
-//! every later job, and `StoreHandle::failure` says so. A commit for which the disk has no room
-//! is different: it left nothing, and the next one may succeed.
+//! After a commit that failed, the state of the disk is unknown. So the writer refuses every later
+//! job, and `StoreHandle::failure` says so. A commit for which the disk has no room is different:
+//! it leaves nothing on the disk, and the next commit may succeed.
 
 mod handle;
 
@@ -165,7 +165,7 @@ fn box_job<T: Send + 'static>(
     Box::new(move |transaction| {
         let outcome = transaction.run_job(job).unwrap_or_else(|_panic| Err(Refusal::failed_job()));
         Box::new(move |committed| {
-            // The receiver is gone if the client has disconnected. The write remains.
+            // If the client has disconnected, the receiver was dropped. The write remains.
             let _ = sender.send(committed.and(outcome));
         })
     })

@@ -72,7 +72,7 @@ fn insert(input: &mut Vec<u8>, at: usize, piece: &[u8]) {
     input.splice(at..at, piece.iter().copied());
 }
 
-/// The place of a piece, mostly a short one.
+/// The place of a random piece. Most pieces are short.
 fn piece(random: &mut Random, length: usize) -> std::ops::Range<usize> {
     let start = random.below(length as u64 + 1) as usize;
     let longest = if random.one_in(4) { length } else { 16 };

@@ -14,7 +14,7 @@ use crate::targets::Target;
 /// rest of this time is a margin for a busy machine and a build without optimisation.
 pub const SLOW: Duration = Duration::from_secs(10);
 
-/// An input that does not end at all ends the process after this time.
+/// If an input is still running after this time, the process exits.
 const HANGING: Duration = Duration::from_secs(60);
 
 /// The most memory of the whole process, in bytes.
@@ -23,10 +23,10 @@ pub const MEMORY_MAX: u64 = 1 << 30;
 /// The memory is checked each time this many inputs have run.
 const MEMORY_INTERVAL: u64 = 256;
 
-/// The stack of the thread that runs inputs: that of a worker thread of a server.
+/// The stack of the thread that runs inputs, as large as that of a server's worker thread.
 const STACK_BYTES: usize = 2 * 1024 * 1024;
 
-/// What to run.
+/// The target, the seed and the inputs of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     /// The target.

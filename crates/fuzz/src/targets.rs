@@ -8,7 +8,7 @@ mod values;
 use perihelion_model::json::{self, Value};
 use perihelion_query::{Now, Parameters, compile, parse, plan};
 
-/// What is fuzzed.
+/// A part of the program that is fuzzed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// Statements: parsed, printed, planned, compiled and run on documents.
@@ -176,11 +176,11 @@ fn statements() -> Vec<Vec<u8>> {
         let value = json::parse_str(&perihelion_testkit::conformance::read(file)).expect("the file is JSON");
         collect_statements(&value, &mut texts);
     }
-    assert!(texts.len() > 100, "the recorded statements are gone");
+    assert!(texts.len() > 100, "the recorded statements are missing");
     texts
 }
 
-/// Texts that are longer make every input slow and find nothing more.
+/// Longer texts would make every input slow and would not find more failures.
 const STATEMENT_BYTES_MAX: usize = 500;
 
 fn collect_statements(value: &Value, out: &mut Vec<Vec<u8>>) {

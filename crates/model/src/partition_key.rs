@@ -161,8 +161,8 @@ impl PartitionKeyDefinition {
         key.values.len() < self.paths.len()
     }
 
-    /// The effective partition key of a key. For a prefix of a key, the beginning that all
-    /// effective keys with this prefix have.
+    /// The effective partition key of a key. For a prefix of a key, the bytes with which all
+    /// effective keys of this prefix begin.
     pub fn effective(&self, key: &PartitionKey) -> EffectiveKey {
         match (self.kind, self.version) {
             (KeyKind::Hash, HashVersion::V1) => effective_v1(&key.values),
@@ -229,9 +229,9 @@ impl PartitionKey {
         out
     }
 
-    /// A hash of sixteen bytes per level, the same for both versions of the service's
-    /// hash. Different keys may have the same hash, even on purpose: never take two keys with
-    /// the same hash for one.
+    /// A hash of sixteen bytes per level, the same for both versions of the service's hash.
+    /// Different keys may have the same hash, and an attacker can find such keys. So equal hashes
+    /// do not mean equal keys.
     pub fn logical_hash(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(16 * self.values.len());
         for value in &self.values {

@@ -35,8 +35,8 @@ pub struct Progress {
 pub struct RegionProgress {
     /// The id of the region.
     pub region: u32,
-    /// The log sequence number (LSN) of the region's last applied write. The service
-    /// writes `-1` for a region of which no write was applied yet.
+    /// The log sequence number (LSN) of the region's last applied write. The service writes `-1` if
+    /// no write of the region was applied yet.
     pub lsn: i64,
 }
 
@@ -127,8 +127,8 @@ impl Progress {
             })
     }
 
-    /// Adds what `other` includes. The set of regions becomes the set of the later version,
-    /// as in the SDKs. If the versions are the same, it becomes the union of both sets.
+    /// Adds the progress of `other`. The set of regions becomes the set of the later version, as in
+    /// the SDKs. If the versions are the same, it becomes the union of both sets.
     pub fn merge(&mut self, other: &Progress) {
         if other.version > self.version {
             let earlier = std::mem::replace(self, other.clone());

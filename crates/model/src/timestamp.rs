@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_back() {
+    fn printed_times_parse_to_the_same_times() {
         for ms in [0, 1, 999, 1_700_000_000_123, 1_709_164_800_000, LAST_MS] {
             assert_eq!(parse_ms(&format_ms(ms)), Some(ms), "{}", format_ms(ms));
         }
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_may_be_left_out_and_nonsense_is_refused() {
+    fn parts_of_a_time_may_be_left_out_and_malformed_times_are_refused() {
         for (text, same) in [
             ("2025-11-17", "2025-11-17T00:00:00.000Z"),
             ("2025-11-17T04:05Z", "2025-11-17T04:05:00.000Z"),

@@ -21,8 +21,9 @@ use crate::refusal::Refusal;
 use crate::state::ContainerState;
 use crate::transaction::Transaction;
 
-/// Creates a container with at least `partitions` physical partitions. A container without a
-/// throughput uses that of its database, or has an offer with the default throughput.
+/// Creates a container with at least `partitions` physical partitions. If `throughput` is `None`,
+/// the container uses the throughput of its database. If the database has no offer either, the
+/// container gets an offer with the default throughput.
 pub(crate) fn create_container(
     transaction: &mut Transaction<'_>,
     database: &str,

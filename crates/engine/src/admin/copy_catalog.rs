@@ -1,9 +1,8 @@
-//! Copying the catalog of another region. Databases, containers, their ranges,
-//! offers, scripts, users and permissions belong to the account, so every region has the
-//! same ones.
-//! Indexes and counters belong to a region. Copying the catalog keeps the indexes and
-//! counters of this region, adds the indexes that a new indexing policy declares, and
-//! divides the counters of a range that was split.
+//! Copying the catalog of another region. Databases, containers, their ranges, offers, scripts,
+//! users and permissions belong to the account, so they are the same in every region. Indexes and
+//! counters belong to a region. Copying the catalog keeps the indexes and counters of this region,
+//! adds the indexes that a new indexing policy declares, and divides the counters of a range that
+//! was split.
 
 use std::sync::Arc;
 

@@ -1,13 +1,14 @@
 //! Registering, retiring and removing the indexes of a container.
 //!
-//! The composite indexes of the policy exist always. Besides them a container has at most
-//! [`REQUESTED_MAX`] indexes that queries asked for, or that the policy declared before. When another
-//! one is needed, the one that was not used for the longest time is retired: queries use it no longer,
-//! but writes still maintain it, because a query may have chosen it from an older snapshot of the
-//! catalog. After [`RETIRED_SECONDS`] it is removed, and maintenance removes its entries.
+//! A container always has the composite indexes that its policy declares. It also has at most
+//! [`REQUESTED_MAX`] other indexes: queries asked for them, or an earlier policy declared them.
+//! When a query needs another index, the least recently used of these is retired. New queries do
+//! not use a retired index, but writes still maintain it, because a running query may have chosen
+//! it from an older snapshot of the catalog. After [`RETIRED_SECONDS`] the index is removed, and
+//! maintenance removes its entries.
 //!
-//! The id of an index is never used again, because a query with an old snapshot would take the entries
-//! of one index for those of another.
+//! An id is never used for a second index. Otherwise a query with an old snapshot could read the
+//! entries of the wrong index.
 
 use std::sync::Arc;
 
@@ -24,15 +25,15 @@ const REQUESTED_MAX: usize = 32;
 /// An index that was used within this time is not retired. Otherwise queries of many kinds would
 /// make maintenance build indexes all the time.
 const UNUSED_SECONDS_MIN: u64 = 600;
-/// How long a retired index is still maintained: longer than a query waits for its turn and runs.
+/// How long a retired index is still maintained: longer than a query can wait for its turn and run.
 const RETIRED_SECONDS: u64 = 300;
-/// The most indexes of a container, with those that are retired. A policy declares up to 200, so it
-/// can be changed completely a few times within [`RETIRED_SECONDS`].
+/// The most indexes of a container, including the retired ones. A policy declares up to 200
+/// indexes, so it can be changed completely a few times within [`RETIRED_SECONDS`].
 const INDEXES_MAX: usize = 1000;
 
-/// Registers an index that is still to be filled. Returns its id, or `None` when the index
-/// exists already, or when the container has [`REQUESTED_MAX`] indexes that are all in use. An index that
-/// is retired is used again if there is room for it.
+/// Registers an index that is still to be filled. Returns its id, or `None` when the index exists
+/// already, or when the container has [`REQUESTED_MAX`] indexes that are all in use. If the index
+/// exists but is retired, queries use it again, provided that there is room for it.
 pub(crate) fn add_index(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,
@@ -61,10 +62,10 @@ pub(crate) fn add_index(
     Ok(Some(id))
 }
 
-/// Where a container has room for another index that a query asks for.
+/// How a container makes room for another index that a query asks for.
 enum Room<'a> {
     Free,
-    /// This index is to be retired.
+    /// The container is full. This index is retired to make room.
     InsteadOf(&'a IndexDefinition),
 }
 
@@ -75,7 +76,9 @@ fn room_for_index(container: &Container, now: u64) -> Option<Room<'_>> {
         return Some(Room::Free);
     }
     let oldest = requested.into_iter().min_by_key(|index| index.last_use.seconds());
-    oldest.filter(|index| index.is_ready && is_older(index, now, UNUSED_SECONDS_MIN)).map(Room::InsteadOf)
+    oldest
+        .filter(|index| index.is_ready && is_unused_for(index, now, UNUSED_SECONDS_MIN))
+        .map(Room::InsteadOf)
 }
 
 /// The indexes that queries asked for and that are not retired. Indexes that are still being filled
@@ -86,8 +89,8 @@ fn requested_indexes(container: &Container) -> Vec<&IndexDefinition> {
     container.indexes.iter().filter(is_requested).collect()
 }
 
-/// Whether an index was not used for this long.
-fn is_older(index: &IndexDefinition, now: u64, seconds: u64) -> bool {
+/// Whether an index was not used for at least this many seconds.
+fn is_unused_for(index: &IndexDefinition, now: u64, seconds: u64) -> bool {
     now.saturating_sub(index.last_use.seconds()) >= seconds
 }
 
@@ -113,7 +116,7 @@ pub(crate) fn has_removable_indexes(container: &Container, now: u64) -> bool {
 
 /// An index that was retired before it was complete is not filled any more, and can be removed too.
 fn is_removable(index: &IndexDefinition, now: u64) -> bool {
-    index.is_retired && is_older(index, now, RETIRED_SECONDS)
+    index.is_retired && is_unused_for(index, now, RETIRED_SECONDS)
 }
 
 /// Removes the retired indexes that no query can use any more. Their entries are still to be
@@ -130,7 +133,7 @@ pub(crate) fn remove_retired_indexes(
     Ok(())
 }
 
-/// Forgets a removed index, all of whose entries are removed.
+/// Ends the purge of a removed index, after all its entries were removed.
 pub(crate) fn finish_purge(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,
@@ -170,12 +173,12 @@ pub(super) fn add_declared_indexes(container: &mut Container, is_ready: bool) {
     }
 }
 
-/// Retires the indexes that a former policy declared, as far as the container has more than
-/// [`REQUESTED_MAX`] indexes besides those of its policy. Those that were not used for the longest time
-/// are retired first.
+/// Retires indexes that the policy does not declare until at most [`REQUESTED_MAX`] of them are
+/// left. The least recently used ones are retired first.
 pub(super) fn retire_undeclared_indexes(container: &mut Container, now: u64) {
     let mut requested = requested_indexes(container);
-    // Queries note their uses meanwhile. A sort whose keys change may panic, so each key is read once.
+    // Queries update `last_use` during the sort. A sort whose keys change may panic, so each key is
+    // read once.
     requested.sort_by_cached_key(|index| index.last_use.seconds());
     let retired: Vec<u16> = requested.iter().rev().skip(REQUESTED_MAX).map(|index| index.id).collect();
     for index in container.indexes.iter_mut().filter(|index| retired.contains(&index.id)) {
@@ -184,7 +187,7 @@ pub(super) fn retire_undeclared_indexes(container: &mut Container, now: u64) {
     }
 }
 
-/// Refuses a definition whose composite indexes the container has no room or no ids for.
+/// Refuses a definition if the container has no room or no ids left for its composite indexes.
 pub(super) fn check_declared_indexes(container: &Container, definition: &Object) -> Result<(), Refusal> {
     let declared = declared_in(definition);
     let added = declared.iter().filter(|shape| container.index(shape).is_none()).count();
@@ -213,7 +216,7 @@ fn declared_in(definition: &Object) -> Vec<IndexShape> {
     index::declared(definition.get("indexingPolicy").unwrap_or(&Value::Null))
 }
 
-/// Adds an index under the next id. Without an id nothing is added, and queries scan.
+/// Adds an index under the next id. If no id is left, no index is added, and queries scan.
 fn push_index(container: &mut Container, shape: IndexShape, is_ready: bool) {
     let Some(next) = container.index_next.checked_add(1) else { return };
     container.indexes.push(IndexDefinition::new(container.index_next, shape, is_ready));

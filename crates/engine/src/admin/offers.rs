@@ -11,23 +11,23 @@ use crate::keys::{self, RangeId};
 use crate::refusal::{AUTOSCALE_MIN, Refusal};
 use crate::transaction::Transaction;
 
-/// The least manual throughput of an offer, and the number that it must be a multiple of.
+/// The least manual throughput of an offer.
 const MANUAL_MIN: u64 = 400;
+/// A manual throughput must be a multiple of this.
 const MANUAL_STEP: u64 = 100;
-/// The steps of the ceiling of autoscale.
+/// The ceiling of an autoscale throughput must be a multiple of this.
 const AUTOSCALE_STEP: u64 = 1_000;
 /// The most throughput of an offer. In the service a support request can raise it.
 const THROUGHPUT_MAX: u64 = 1_000_000;
 
-/// The throughput of a container that was created without one, in a database without an
+/// The throughput of a container that was created without a throughput, in a database without an
 /// offer.
 pub(super) const THROUGHPUT_DEFAULT: Throughput = Throughput::Manual(400);
 
 /// The most request units per second of one physical partition.
 const PARTITION_UNITS_MAX: u64 = 10_000;
-/// How many request units per second of a new container's throughput one physical partition
-/// gets, if one partition is not enough. The service starts with more partitions than the
-/// throughput needs.
+/// The request units per second of each physical partition of a new container, if one partition is
+/// not enough. The service starts with more partitions than the throughput needs.
 const NEW_PARTITION_UNITS: u64 = 6_000;
 
 /// The throughput of a new offer.
@@ -50,7 +50,7 @@ pub(super) fn partitions_of_new(throughput: Throughput) -> u32 {
     partitions_for(units, share)
 }
 
-/// The number of partitions with `share` request units each that have these units together.
+/// The number of partitions that are needed for these request units, if each has `share` of them.
 fn partitions_for(units: u64, share: u64) -> u32 {
     u32::try_from(units.div_ceil(share)).unwrap_or(u32::MAX).max(1)
 }
@@ -78,8 +78,8 @@ pub(crate) fn replace_offer(
     }))
 }
 
-/// Splits the widest ranges of a container until it has as many as a throughput needs. The
-/// offer of a database splits nothing.
+/// Splits the widest ranges of a container until it has as many ranges as the throughput needs. A
+/// new throughput of a database splits nothing.
 fn split_for(
     transaction: &mut Transaction<'_>,
     resource_rid: &str,
@@ -102,8 +102,8 @@ fn split_for(
 
 /// The range that was split least often; of several, the first.
 fn widest_range(container: &Container) -> RangeId {
-    let narrowed = |range: &&PartitionRange| range.parents.len();
-    container.ranges.iter().min_by_key(narrowed).map_or(0, |range| range.id)
+    let times_split = |range: &&PartitionRange| range.parents.len();
+    container.ranges.iter().min_by_key(times_split).map_or(0, |range| range.id)
 }
 
 /// Adds the offer of a new database or container. `resource` is the `_self` of the database

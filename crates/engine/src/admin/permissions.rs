@@ -1,9 +1,10 @@
-//! What a permission names: a container, or a document or script in it, by a link.
+//! The resource that a permission names by a link: a container, or a document or script in a
+//! container.
 //!
 //! The link may consist of names, and a container that is deleted and created again has the same
 //! name. So the server stores the `_rid` of the container with the permission, in a member that
-//! clients neither see nor set. A permission whose container did not exist when it was written
-//! opens nothing.
+//! clients neither see nor set. If the container did not exist when the permission was written, the
+//! permission grants no access.
 
 use std::sync::Arc;
 
@@ -43,8 +44,8 @@ pub(super) fn check(body: &Object) -> Result<(), Refusal> {
     if is_mode && has_resource && is_key { Ok(()) } else { Err(Refusal::invalid_input()) }
 }
 
-/// The container that the link of a permission is about; `None` if it does not exist. A link into
-/// another database than that of the user is refused.
+/// The container that the link of a permission names; `None` if it does not exist. A link into a
+/// database other than the user's is refused.
 pub(super) fn container_of<'a>(
     catalog: &'a Catalog,
     database: DatabaseRid,
@@ -63,7 +64,7 @@ pub(super) fn container_of<'a>(
     })
 }
 
-/// The body of a permission as clients see it. Other bodies stay as they are.
+/// The body of a permission as clients see it. The body of a user is returned unchanged.
 pub(super) fn without_container(body: Value) -> Value {
     match body {
         Value::Object(mut body) => {

@@ -1,8 +1,8 @@
-//! Users of a database and their permissions. A permission names a container or a part of
-//! it, and a client that has its token may use that and nothing else.
+//! Users of a database and their permissions. A permission names a container or a part of it. A
+//! client with the token of the permission may use only that container or part.
 //!
-//! Both are records and not part of the catalog. A user is stored by its id, a permission by
-//! the number of its user and its own id, so that a user can be renamed.
+//! Users and permissions are records and not part of the catalog. A user is stored by its id, a
+//! permission by the number of its user and its own id, so that a user can be renamed.
 
 mod read;
 
@@ -21,19 +21,21 @@ use crate::keys::{self, OwnedKeyRange};
 use crate::refusal::{Layer, Refusal};
 use crate::transaction::Transaction;
 
-/// The most users of a database: a deleted database removes them in one commit.
+/// The most users of a database. Deleting the database removes all of them in one commit.
 const USERS_MAX: usize = 10_000;
-/// The most permissions of a user: the permission of a token is found among them.
+/// The most permissions of a user. A request with a token scans them to find the permission of the
+/// token.
 const PERMISSIONS_MAX: usize = 1_000;
 
-/// The longest user, as the text that is stored. It has little more than its id of 255
+/// The most bytes of the stored text of a user, which is little more than an id of up to 255
 /// characters.
 const USER_BYTES_MAX: usize = 4 * 1024;
-/// The longest permission, as the text that is stored. Its link of three ids has up to 3 KiB, its
+/// The most bytes of the stored text of a permission. Its link of three ids has up to 3 KiB, its
 /// own id 1 KiB and its partition key 2 KiB.
 const PERMISSION_BYTES_MAX: usize = 8 * 1024;
 
-/// The members that the server sets. A client may send those of the body that it read.
+/// The members that the server sets. A client may send them back with a body that it read; they are
+/// ignored.
 const SYSTEM_MEMBERS: [&str; 7] =
     ["_rid", "_self", "_etag", "_ts", "_permissions", "_token", CONTAINER_MEMBER];
 
@@ -115,7 +117,7 @@ impl AccessFeed {
 }
 
 /// Writes a user or a permission. An entry that exists must have the etag `if_match`. Returns the
-/// body, and whether it is new.
+/// body, and whether the entry is new.
 pub(crate) fn put_access(
     transaction: &mut Transaction<'_>,
     feed: &AccessFeed,
@@ -188,7 +190,7 @@ fn check_etag(old: &Value, if_match: Option<&str>) -> Result<(), Refusal> {
     }
 }
 
-/// Adds the members of the server. An entry that is replaced keeps its `_rid`.
+/// Adds the members that the server sets. An entry that is replaced keeps its `_rid`.
 fn add_system_members(
     transaction: &mut Transaction<'_>,
     feed: &AccessFeed,

@@ -46,18 +46,20 @@ impl Default for AccountCounters {
 }
 
 /// The beginning of 2020, in milliseconds since 1970. Numbers that are made from the time count
-/// from here. With an earlier clock (in tests) the time does not count.
+/// from here. If the clock shows an earlier time, as in tests, the numbers do not depend on the
+/// time.
 const EPOCH: u64 = 1_577_836_800_000;
-/// The LSNs of a millisecond, as a power of two. A range takes far fewer writes, and the LSNs
-/// stay below 2^53, the largest number that all clients read exactly, until 2089.
+/// Each millisecond has 2 to the power of this many LSNs. A range takes far fewer writes in a
+/// millisecond. Until 2089 the LSNs stay below 2^53, the largest number that all clients read
+/// exactly.
 const LSNS_PER_MILLISECOND_BITS: u32 = 12;
 /// The first numbers of databases and containers are below this.
 const NUMBER_FIRST_MAX: u32 = 1 << 30;
 
 impl AccountCounters {
-    /// The counters of a new account. The first numbers are made from the time, so that the
-    /// `_rid`s differ from those of the account that was here before, of which clients may
-    /// still know some.
+    /// The counters of a new account. The first numbers are made from the time, so that the `_rid`s
+    /// differ from those of an earlier account at this address. Clients may still remember some of
+    /// the earlier `_rid`s.
     pub(crate) fn of_new_account(unix_time: Duration) -> Self {
         let milliseconds = unix_time.as_millis() as u64;
         if milliseconds < EPOCH {
@@ -72,8 +74,8 @@ impl AccountCounters {
     }
 
     /// The first LSN of a container that is created now. It is above all LSNs of earlier
-    /// containers, also of those that the store before this one had: so a session token of
-    /// another container is recognized, and a change feed that is continued from it starts over.
+    /// containers, even of containers in an earlier store. So the engine recognizes a session token
+    /// of another container, and a change feed that continues with such a token starts over.
     pub(crate) fn lsn_first(&self, now_milliseconds: u64) -> u64 {
         let of_time = now_milliseconds.saturating_sub(EPOCH) << LSNS_PER_MILLISECOND_BITS;
         of_time.max(self.lsn_floor).max(1)
@@ -105,7 +107,7 @@ impl AccountCounters {
     }
 }
 
-/// A number that looks random, for a number (the finaliser of SplitMix64).
+/// Turns a number into a number that looks random (the finaliser of SplitMix64).
 fn scramble(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -118,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accounts_of_different_times_have_different_numbers_and_later_ones_have_greater_lsns() {
+    fn accounts_created_at_different_times_differ_in_their_numbers_and_later_accounts_have_greater_lsns() {
         let at = |milliseconds| AccountCounters::of_new_account(Duration::from_millis(milliseconds));
         let now = 1_794_873_623_000;
         let (first, second) = (at(now), at(now + 1));

@@ -138,8 +138,8 @@ impl Container {
         self.ranges.iter().any(|range| range.parents.contains(&id))
     }
 
-    /// Whether a document has this partition key, or begins with these levels of one. Keys are
-    /// compared as they are: different keys may have the same hash.
+    /// Whether a document has this partition key, or a partition key that begins with these levels.
+    /// Keys are compared as they are: different keys may have the same hash.
     pub(crate) fn has_key(&self, document: &Value, key: &PartitionKey) -> bool {
         let Value::Object(members) = document else { return false };
         self.partition_key.extract(members).values.starts_with(&key.values)

@@ -221,7 +221,7 @@ fn parse_computed_properties(body: &Object) -> Result<ComputedProperties, Refusa
         pairs.iter().map(|(name, query)| (name.as_str(), query.as_str())).collect();
     let computed = ComputedProperties::parse(&pairs).map_err(|what| invalid(&what))?;
     // A computed property must not hide a part of the partition key: a filter on that name would
-    // choose the partitions to read by the documents' own values, and not by the computed ones.
+    // choose the partitions to read by the documents' own values, and not by the computed values.
     let key_paths = body.get("partitionKey").and_then(|key| key.get("paths")).and_then(Value::as_array);
     let steps = key_paths
         .into_iter()

@@ -1,6 +1,6 @@
-//! Checks of a container definition that a client sends: key paths, bounding boxes of
-//! spatial indexes, the number of composite indexes, the change feed policy. Definitions in the store are not checked again,
-//! so that a container of an earlier build still opens.
+//! Checks of a container definition that a client sends: key paths, bounding boxes of spatial
+//! indexes, the number of composite indexes, the change feed policy. Definitions in the store are
+//! not checked again, so that a container of an earlier build still opens.
 
 use perihelion_model::json::{Object, Value};
 use perihelion_model::partition_key::LEVELS_MAX;
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_key_paths_are_counted() {
+    fn the_refusal_of_too_many_key_paths_says_how_many_there_are() {
         let four = r#"{"partitionKey":{"paths":["/a","/b","/c","/d"],"kind":"MultiHash"}}"#;
         let text = check_text(four).unwrap_err();
         assert_eq!(text, "Too many partition key paths (4) specified. A maximum of 3 is allowed.");

@@ -17,7 +17,7 @@ pub struct Offer {
     pub throughput: Throughput,
     /// The highest throughput that was ever set.
     pub throughput_max_ever: u64,
-    /// Whether the throughput is the default: the container was created without one, in a
+    /// Whether the throughput is the default: the container was created without a throughput, in a
     /// database without an offer. Such an offer does not throttle.
     pub is_default: bool,
     /// The `_etag`.

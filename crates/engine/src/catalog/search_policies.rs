@@ -2,9 +2,9 @@
 //! full-text indexes.
 //!
 //! They are stored as the client sent them. A request that creates or replaces a container is
-//! refused where the service refuses it, with its texts. Records in the store are not checked,
-//! because an earlier version stored the policies unchecked. Distances and scores are computed
-//! from the documents: queries do not use these indexes.
+//! refused where the service refuses it, with the service's texts. Records in the store are not
+//! checked, because an earlier version stored the policies unchecked. Distances and scores are
+//! computed from the documents: queries do not use these indexes.
 
 use perihelion_model::json::{Object, Value};
 use perihelion_query::{DistanceFunction, VectorEmbedding};

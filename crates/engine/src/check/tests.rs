@@ -90,11 +90,11 @@ async fn each_kind_of_damage_is_named() {
         assert!(texts.iter().any(|text| text.contains(what)), "{kind:#x}: {texts:?}");
     }
     // A document record that is cut to a third, and one that lacks its last byte.
-    for length in [3, 1] {
+    for divisor in [3, 1] {
         let store = filled_store().await;
         let (key, value) = first(&store, 0x10);
-        let cut = value.slice(..value.len() / length - 1);
+        let cut = value.slice(..value.len() / divisor - 1);
         store.commit(&mut [Write { key: &key, value: Some(&cut) }].into_iter()).unwrap();
-        assert!(check(&*store).unwrap().problems > 0, "{length}");
+        assert!(check(&*store).unwrap().problems > 0, "{divisor}");
     }
 }

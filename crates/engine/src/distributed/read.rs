@@ -40,7 +40,7 @@ pub(crate) fn read(
             return Err(Refusal::gateway(
                 status::TOO_LARGE,
                 format!(
-                    "The documents of the transaction have more than {READ_BYTES_MAX} bytes. Divide it into several."
+                    "The documents of the transaction have more than {READ_BYTES_MAX} bytes. Divide the transaction into several."
                 ),
             )
             .with_charge(charge));
@@ -50,7 +50,7 @@ pub(crate) fn read(
     Ok(results)
 }
 
-/// A view, and what was read from it for earlier documents.
+/// A view, with the container states and the catalog that earlier reads of the transaction loaded.
 struct Snapshot<'v> {
     view: &'v dyn View,
     states: Vec<(ContainerNumber, ContainerState)>,

@@ -17,8 +17,8 @@ use crate::storage::View;
 /// each operation. The writer may have to parse them all, which takes about 100 ms.
 pub const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The most work of all patch conditions of one transaction, in units of about 100 ns. The
-/// conditions run inside the writer, and all other writes wait for them.
+/// The most work of all patch conditions of one transaction, in units of about 100 ns: about 100
+/// ms. The conditions are evaluated before the transaction reaches the writer.
 pub const CONDITION_WORK_MAX: u64 = 1_000_000;
 
 /// The most bytes of the documents that one read transaction returns: as many as a page of a
@@ -36,7 +36,7 @@ impl Default for ConditionWork {
 }
 
 impl ConditionWork {
-    /// Makes the condition of an operation share the work of its transaction.
+    /// Makes the condition of a patch take its work from the work that is left for the transaction.
     pub fn bound(&self, operation: ItemOperation) -> ItemOperation {
         match operation {
             ItemOperation::Patch { id, patch } => {
@@ -47,8 +47,8 @@ impl ConditionWork {
     }
 }
 
-/// Refuses a transaction none of whose containers exists. Such a transaction has no partition
-/// that could be charged for it, so its answer is not recorded.
+/// Refuses a transaction if none of its containers exists. No partition could be charged for such a
+/// transaction, so its answer is not recorded.
 pub(crate) fn check_containers(operations: &[DistributedOperation]) -> Result<(), Refusal> {
     let mut missing = None;
     for operation in operations {
@@ -61,8 +61,8 @@ pub(crate) fn check_containers(operations: &[DistributedOperation]) -> Result<()
 }
 
 /// Whether the operations might change more bytes of documents than one transaction may, if every
-/// document had the largest size. Only then the documents have to be looked at. A create changes
-/// no document, unless it takes the place of an expired one.
+/// document had the largest size. Only then are the sizes of the documents read. A create changes
+/// no document, unless it replaces an expired document.
 pub(crate) fn may_change_many_bytes(operations: &[DistributedOperation]) -> bool {
     let changes = |operation: &&DistributedOperation| match (&operation.container, &operation.operation) {
         (Ok(container), Ok(ItemOperation::Create { .. })) => container.default_ttl.is_some(),
@@ -100,7 +100,7 @@ pub(crate) fn check_document_bytes(
             return Err(Refusal::gateway(
                 status::TOO_LARGE,
                 format!(
-                    "The transaction changes more than {DOCUMENT_BYTES_MAX} bytes of documents. Divide it into several."
+                    "The transaction changes more than {DOCUMENT_BYTES_MAX} bytes of documents. Divide it into several transactions."
                 ),
             )
             .with_charge(charge));

@@ -56,7 +56,8 @@ fn perform(
 ) -> Result<(DistributedOutcome, OutboxCursor), Refusal> {
     let mut run = Run::default();
     // The transaction's own writes must not satisfy its session tokens.
-    let sessions: Vec<_> = operations.iter().map(|operation| session_of(transaction, operation)).collect();
+    let sessions: Vec<_> =
+        operations.iter().map(|operation| check_operation_session(transaction, operation)).collect();
     let attempt = transaction.attempt(|transaction| {
         for (operation, session) in operations.into_iter().zip(sessions) {
             run.try_operation(transaction, gate, operation, session)?;
@@ -101,8 +102,9 @@ struct Run {
 }
 
 impl Run {
-    /// Performs one operation and adds its result. `session` is a refusal if this region is not
-    /// as far as the operation's session token. A returned refusal refuses the whole request.
+    /// Performs one operation and adds its result. `session` is a refusal if this region has not
+    /// applied the writes that the operation's session token covers. A returned refusal refuses the
+    /// whole request.
     fn try_operation(
         &mut self,
         transaction: &mut Transaction<'_>,
@@ -176,7 +178,10 @@ fn resolve(
 }
 
 /// Checks the session token of an operation. An operation without a partition fails later.
-fn session_of(transaction: &Transaction<'_>, operation: &DistributedOperation) -> Result<(), Refusal> {
+fn check_operation_session(
+    transaction: &Transaction<'_>,
+    operation: &DistributedOperation,
+) -> Result<(), Refusal> {
     if operation.session.is_empty() {
         return Ok(());
     }

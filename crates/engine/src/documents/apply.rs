@@ -1,6 +1,5 @@
-//! Applying the changes of another region. A document is stored with the `_rid`,
-//! `_etag` and `_ts` that it has there, unless this region has the same version or a
-//! later one.
+//! Applying the changes of another region. A document is stored with the `_rid`, `_etag` and `_ts`
+//! that it has in the other region, unless this region has the same version or a later one.
 
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use perihelion_model::json::{self, Value};
 use perihelion_model::partition_key::EffectiveKey;
 use perihelion_wire::status;
 
-use super::content::Contents;
+use super::content::KeySource;
 use super::items::{self, ItemWrite, Precondition, Target, WriteStamps};
 use super::stored::StoredDocument;
 use super::version_log::FeedOperation;
@@ -38,8 +37,8 @@ pub(crate) fn applied_position(record: Option<Bytes>) -> u64 {
     record.and_then(|record| keys::last_u64(&record)).unwrap_or(0)
 }
 
-/// Applies the entries that are not applied yet, in order, up to the first one that
-/// must wait for writes of a third region.
+/// Applies the entries that are not applied yet, in order, up to the first entry that must wait for
+/// writes of a third region.
 pub(crate) fn apply(
     transaction: &mut Transaction<'_>,
     source: RegionId,
@@ -126,10 +125,10 @@ fn apply_entry(
     Ok(())
 }
 
-/// The logical partition of a change. A change that an earlier version of this program recorded
-/// does not name it. Then it is computed from the document: from the text in the change, or, for
-/// a delete, from the document that this region has. `None` if this region does not have that
-/// document; then there is nothing to delete.
+/// The logical partition of a change. Changes that an earlier version of this program recorded do
+/// not name their partition. For these it is computed from the document: from the text in the
+/// change, or, for a delete, from the document that this region has. `None` if this region does not
+/// have the document, so that there is nothing to delete.
 fn partition_of(
     transaction: &Transaction<'_>,
     container: &Arc<Container>,
@@ -255,14 +254,14 @@ fn put(
         write.link_document(id, rid);
     }
     let value = write.needs_value().then(|| stored.value());
-    let contents = value.as_ref().map(|value| Contents::Stored(value, None));
-    if let Some(contents) = contents {
+    let key_source = value.as_ref().map(|value| KeySource::Stored(value, None));
+    if let Some(key_source) = key_source {
         // Unique keys are checked within a region only. When two regions write
         // documents with the same unique key, both documents stay, so that all
         // regions have the same documents.
-        write.take_unique_keys(rid, old.as_ref(), contents)?;
+        write.overwrite_unique_keys(rid, old.as_ref(), key_source)?;
     }
-    write.put_document(rid, old.as_ref(), &stored, contents)
+    write.put_document(rid, old.as_ref(), &stored, key_source)
 }
 
 /// Removes the document if it is here, and writes a tombstone in any case.

@@ -85,7 +85,8 @@ impl BatchOutcome {
         self.results.iter().any(Result::is_err)
     }
 
-    /// The sub-status of the whole answer: that of the first failed operation that has one.
+    /// The sub-status of the whole answer: that of the first failed operation that has a
+    /// sub-status.
     pub fn sub_status(&self) -> Option<u32> {
         self.results.iter().filter_map(|result| result.as_ref().err()).find_map(|refusal| refusal.sub_status)
     }

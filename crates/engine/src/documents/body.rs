@@ -25,8 +25,8 @@ pub struct NewBody {
     pub(super) terms: u32,
     /// The document's own `ttl`: 0 for none, `None` when it is not valid.
     pub(super) ttl: Option<i32>,
-    /// The user's members. They are shared, so that a caller can hold on to them: to drop a large
-    /// value takes time, which the writer should not spend.
+    /// The user's members. They are shared, so that the caller can keep them until the writer is
+    /// done. Otherwise the writer would free them, and to free a large value takes time.
     pub(super) members: Arc<Value>,
     pub(super) unique_values: Arc<UniqueValues>,
 }

@@ -1,10 +1,9 @@
 //! The change feed: the documents of a range in the order of their last write,
 //! or, in full-fidelity mode, every version and delete.
 //!
-//! The continuation is the LSN of the last write that was read, or of the newest write
-//! when the feed was read to its end. A page whose time is over ends early, even without an
-//! item. A page never ends within one LSN, so the changes
-//! of an atomic batch are on one page.
+//! The continuation is the LSN of the last write that was read, or of the newest write when the
+//! feed was read to its end. A page whose time is over ends early, even without an item. A page
+//! never ends within one LSN, so the changes of an atomic batch are on one page.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -30,9 +29,9 @@ pub enum FeedStart {
     Now,
     /// After the write with this LSN.
     After(u64),
-    /// At the beginning, but without the documents that were last written before this
-    /// time, in seconds since 1970. Only for [`FeedMode::LatestVersion`]: the server refuses
-    /// it with the other mode, which would leave out nothing.
+    /// At the beginning, but without the documents that were last written before this time, in
+    /// seconds since 1970. Only for [`FeedMode::LatestVersion`]: the other mode cannot filter by
+    /// time, so the server refuses it with this start.
     Since(u64),
 }
 
@@ -53,7 +52,7 @@ pub struct FeedRequest {
     /// The effective keys to read. Keys outside of the partition are left out.
     pub keys: EffectiveRange,
     /// The partition key to read, or its first levels; `None` for all keys. `keys` contains its
-    /// effective keys, but other keys may have the same.
+    /// effective keys, but other partition keys may have the same effective keys.
     pub partition_key: Option<PartitionKey>,
     /// Where the read starts.
     pub start: FeedStart,
@@ -72,7 +71,7 @@ pub struct FeedPage {
     /// write when the feed was read to its end.
     pub continuation: u64,
     /// Whether the feed was read to its end. If not, the next page may have items, even if this
-    /// one has none.
+    /// page has none.
     pub is_at_end: bool,
     /// The range's position.
     pub position: Position,

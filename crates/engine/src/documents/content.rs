@@ -1,8 +1,8 @@
 //! The content of a new version of a document, made before it reaches the writer.
 //!
-//! All writes wait for the one writer, so everything whose work depends on the size of a document
-//! is done before: parsing, applying a patch, printing, counting indexed values, encoding unique
-//! keys. The writer adds the members that only it knows, such as `_etag` and `_ts`.
+//! All writes wait for the one writer. So all work that depends on the size of a document is done
+//! before: parsing, applying a patch, printing, counting indexed values, encoding unique keys. The
+//! writer adds the members that only it knows, such as `_etag` and `_ts`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -27,7 +27,8 @@ pub(crate) enum Content {
 pub(crate) struct PatchedContent {
     /// The members, with the system members of the version before.
     members: Value,
-    /// The text between the system members, and the member that follows each part.
+    /// The text between the system members, in parts. Each part comes with the name of the system
+    /// member whose value follows it.
     parts: Vec<(String, Option<&'static str>)>,
     terms: u32,
     ttl: Option<i32>,
@@ -175,25 +176,25 @@ impl Content {
     }
 }
 
-/// The contents of a version of a document, from which its index entries and unique keys are made.
+/// A version of a document, from which its index entries and unique keys are made.
 #[derive(Clone, Copy)]
-pub(crate) enum Contents<'a> {
+pub(crate) enum KeySource<'a> {
     /// A new version: its content, and the system members that it gets.
     New(&'a Content, &'a SystemMembers),
     /// A stored version.
     Stored(&'a Value, Option<&'a UniqueValues>),
 }
 
-impl<'a> Contents<'a> {
+impl<'a> KeySource<'a> {
     pub(crate) fn of_known(known: &'a KnownDocument) -> Self {
-        Contents::Stored(&known.value, known.unique_values.as_ref())
+        KeySource::Stored(&known.value, known.unique_values.as_ref())
     }
 
     /// The value at a path of member names.
     pub(crate) fn find(self, path: &[String]) -> Option<Cow<'a, Value>> {
         match self {
-            Contents::Stored(value, _) => find(value, path).map(Cow::Borrowed),
-            Contents::New(content, system) => match path {
+            KeySource::Stored(value, _) => find(value, path).map(Cow::Borrowed),
+            KeySource::New(content, system) => match path {
                 [name] if is_system_member(name) => system.get(name).map(Cow::Owned),
                 [name, ..] if is_system_member(name) => None,
                 path => find(content.members(), path).map(Cow::Borrowed),
@@ -204,8 +205,8 @@ impl<'a> Contents<'a> {
     /// The values of a unique key.
     pub(crate) fn unique_values(self, constraint: usize, paths: &[KeyPath]) -> Cow<'a, [u8]> {
         let known = match self {
-            Contents::New(content, _) => Some(content.unique_values()),
-            Contents::Stored(_, known) => known,
+            KeySource::New(content, _) => Some(content.unique_values()),
+            KeySource::Stored(_, known) => known,
         };
         match known.and_then(|known| known.get(constraint)?.as_deref()) {
             Some(values) => Cow::Borrowed(values),
@@ -220,7 +221,7 @@ mod tests {
     use perihelion_model::json::parse_str;
 
     #[test]
-    fn a_document_in_parts_is_the_document() {
+    fn a_document_printed_in_parts_equals_the_document_printed_whole() {
         for text in [
             r#"{"id":"a","_rid":"r","_self":"s","_etag":"e","_attachments":"attachments/","_ts":1}"#,
             r#"{"_ts":1,"x\"y":[1,{"_ts":2}],"_rid":"r","_self":"s","_etag":"e","_attachments":"a","id":"b"}"#,

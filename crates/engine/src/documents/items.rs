@@ -1,9 +1,8 @@
 //! Item operations: create, read, upsert, replace, patch, delete.
 //!
-//! Each operation is a function on a transaction. It either writes to the transaction and
-//! returns an outcome, or refuses. The caller runs the function in an attempt
-//! ([`Transaction::attempt`]), which undoes what a refused operation wrote. Batches use
-//! the same functions.
+//! Each operation is a function on a transaction. It either writes to the transaction and returns
+//! an outcome, or refuses. The caller runs the function in an attempt ([`Transaction::attempt`]),
+//! which undoes the writes of a refused operation. Batches use the same functions.
 
 mod secondary_keys;
 mod stamps;
@@ -37,12 +36,12 @@ pub enum ItemOperation {
         /// The new document.
         body: NewBody,
     },
-    /// Stores a document: a new one, or over the existing one with the same id.
+    /// Creates a document, or replaces the existing document with the same id.
     Upsert {
         /// The new document.
         body: NewBody,
     },
-    /// Stores a document over an existing one with the same id.
+    /// Replaces the existing document with this id. A body with another id renames it.
     Replace {
         /// The id of the existing document.
         id: String,
@@ -104,7 +103,7 @@ pub struct ItemOutcome {
 pub struct Usage {
     /// The number of documents.
     pub documents: u64,
-    /// The bytes of their texts.
+    /// The bytes of the documents' texts.
     pub bytes: u64,
 }
 

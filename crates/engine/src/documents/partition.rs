@@ -24,8 +24,8 @@ pub(crate) struct PartitionRest {
     until: Option<u64>,
 }
 
-/// Deletes some of the documents of a logical partition that are not expired, as one write.
-/// Returns how many, and what is left; `None` at the end.
+/// Deletes some of the documents of a logical partition that are not expired, as one write. Returns
+/// the number of deleted documents, and the part that is still to be deleted; `None` at the end.
 pub(crate) fn delete_partition(
     transaction: &mut Transaction<'_>,
     target: &Target,

@@ -3,9 +3,9 @@
 //! of work.
 //!
 //! The evaluation sees the committed version of the document, and its verdict holds for this
-//! version only. When the writer finds another version, because of a concurrent write or an
-//! earlier operation of the same batch, it evaluates the condition again, with little work
-//! (`transaction::CONDITION_WORK_MAX`).
+//! version only. When the writer finds another version, because of a concurrent write or an earlier
+//! operation of the same batch, it evaluates the condition again, with little work
+//! (`transaction::WRITER_CONDITION_WORK_MAX`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,12 +22,14 @@ use crate::catalog::Container;
 use crate::prepared::DocumentVersion;
 use crate::refusal::Refusal;
 
-/// The most work of the conditions of one request that are evaluated before the writer, in
-/// units of about 100 ns: about a second.
+/// The most work of the conditions of one request before the request reaches the writer, in units
+/// of about 100 ns: about a second.
 pub(crate) const JUDGED_WORK_MAX: u64 = 10_000_000;
-/// The work that a task may do without making room for others: a few milliseconds.
+/// The work that a condition may do before other tasks of its thread are moved to another thread: a
+/// few milliseconds.
 const PROMPT_WORK_MAX: u64 = 20_000;
-/// What is taken from the work for a condition whose work cannot be counted.
+/// The work that counts for a condition whose work cannot be counted, because its statement runs in
+/// stages.
 const STAGED_WORK: u64 = 1_000_000;
 
 /// A client's patch.
@@ -38,7 +40,7 @@ pub struct NewPatch {
     /// patch when the document is found, as in the service.
     condition: Option<Arc<Result<PatchCondition, Vec<Diagnostic>>>>,
     /// The work that is left for the conditions of several patches together; `None` for a patch
-    /// of its own.
+    /// that shares its work with no other patch.
     work_left: Option<Arc<AtomicU64>>,
     /// The outcome for the version that was committed when the condition was evaluated; `None`
     /// if the document did not exist.
@@ -72,7 +74,7 @@ impl DocumentVersion {
 #[derive(Debug)]
 pub(crate) enum Undecided {
     Condition(ConditionError),
-    /// The condition is costly, and the document has changed since it was evaluated.
+    /// The condition is costly, and the document has changed since the condition was evaluated.
     Contended,
 }
 
@@ -157,7 +159,8 @@ impl NewPatch {
     }
 
     /// Whether the document meets the condition, for the writer. `document` is `None` if this
-    /// version was judged before. `work_left` is what the writer may still do for this job.
+    /// version was judged before. `work_left` is the work that the writer may still do for this
+    /// job.
     pub(crate) fn matches(
         &self,
         version: DocumentVersion,
@@ -186,7 +189,8 @@ impl NewPatch {
     }
 }
 
-/// Evaluates a condition within `work_left`. Other tasks run meanwhile if it takes long.
+/// Evaluates a condition within `work_left`. If the evaluation takes long, other tasks run at the
+/// same time.
 fn evaluate(
     condition: &PatchCondition,
     document: &Value,

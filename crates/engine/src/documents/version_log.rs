@@ -24,7 +24,7 @@ pub(crate) fn pruned_versions_key(container: ContainerNumber, segment: SegmentId
     keys::named_value(&format!("pruned-versions/{container}/{segment}"))
 }
 
-/// Refuses to read on after an LSN if versions after it have been removed.
+/// Refuses a continuation if versions after its LSN have been removed.
 pub(crate) fn check_retention(
     view: &dyn View,
     container: &Container,

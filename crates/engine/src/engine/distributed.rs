@@ -15,22 +15,23 @@ impl Engine {
     /// answer is recorded in the commit of the transaction. A request whose token has an answer
     /// gets that answer, and `print` is not called.
     ///
-    /// A refusal is of the whole request: nothing was written or recorded, and the token may be
-    /// used again. Its charge is for what was read. The exception is a failed store: then the
-    /// outcome is unknown, as with every write.
+    /// An error refuses the whole request: nothing was written or recorded, and the token may be
+    /// used again. The charge of the refusal is for the documents that were read. The exception is
+    /// a failed store: then the outcome is unknown, as with every write.
     pub async fn commit_distributed(
         &self,
         mut write: DistributedWrite,
         print: impl FnOnce(&DistributedOutcome) -> RecordedAnswer + Send + 'static,
     ) -> Result<DistributedAnswer, Refusal> {
         if let Err(refusal) = self.check_distributed(&write) {
-            // A request with the same token may have been committed since the caller asked for
-            // its answer, and may be the reason why this one would be refused.
+            // Since the caller asked for the recorded answer, an earlier request with the same
+            // token may have been committed. Its writes may be the reason for this refusal.
             let answer = self.recorded_answer(write.token, &write.fingerprint)?.ok_or(refusal)?;
             return Ok(DistributedAnswer { answer, is_replay: true, charges: Vec::new() });
         }
         let prepared = self.prepare_distributed(&mut write)?;
-        // What was prepared is dropped here and not by the writer, because that takes time.
+        // These clones share the large values, so the values are freed here and not by the writer.
+        // Freeing them takes time, and all writes wait for the writer.
         let _kept = (prepared.clone(), write.clone());
         let (gate, limits) = (self.store.write_gate(), self.options.ledger);
         self.store
@@ -42,7 +43,8 @@ impl Engine {
             .await
     }
 
-    /// Refuses a transaction that the writer need not see.
+    /// Refuses a transaction without any existing container, or with too many bytes of documents,
+    /// before it reaches the writer.
     fn check_distributed(&self, write: &DistributedWrite) -> Result<(), Refusal> {
         distributed::check_containers(&write.operations)?;
         if !distributed::may_change_many_bytes(&write.operations) {
@@ -68,7 +70,7 @@ impl Engine {
     }
 
     /// Reads documents of any containers from one snapshot. The outer refusal is for the whole
-    /// transaction, and its charge is for what was read.
+    /// transaction, and its charge is for the documents that were read.
     pub fn read_distributed(
         &self,
         reads: &[DistributedRead],

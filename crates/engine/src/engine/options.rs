@@ -24,7 +24,7 @@ pub struct EngineOptions {
     pub replica: Option<Replica>,
     /// How many writes may wait in the outbox before writes are refused.
     pub outbox_max: u64,
-    /// How long and how many answers of distributed transactions are kept.
+    /// How many answers of distributed transactions are kept, and for how long.
     pub ledger: LedgerLimits,
 }
 
@@ -53,8 +53,8 @@ impl EngineOptions {
         self
     }
 
-    /// Sets the throughput of a container that was created without one; `None` turns throttling
-    /// off.
+    /// Sets the throughput of a container that was created without a throughput; `None` turns
+    /// throttling off.
     pub fn with_throughput(mut self, throughput: Option<u32>) -> Self {
         self.throughput = throughput;
         self
@@ -78,7 +78,7 @@ impl EngineOptions {
         self
     }
 
-    /// Sets how long and how many answers of distributed transactions are kept.
+    /// Sets how many answers of distributed transactions are kept, and for how long.
     pub fn with_ledger(mut self, limits: LedgerLimits) -> Self {
         self.ledger = limits;
         self

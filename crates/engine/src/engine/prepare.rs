@@ -1,10 +1,11 @@
 //! Preparing writes on a snapshot before they reach the writer: the documents that they change are
 //! parsed, conditions of patches are evaluated, and patches are applied.
 //!
-//! All writes wait for the one writer. What is prepared holds for the versions of the snapshot.
-//! When the writer finds another version, because of a concurrent write, it does the work itself if
-//! it is little, or refuses with 449. A write of one item or a batch is then prepared again. When
-//! an earlier operation of the same request changes a document, the writer has to do the work.
+//! All writes wait for the one writer. A preparation is valid only for the versions in the
+//! snapshot. When the writer finds another version, because of a concurrent write, the writer does
+//! the work itself if it is little, or refuses with 449. After a 449, a write of one item or a
+//! batch is prepared again. When an earlier operation of the same request changes a document, the
+//! writer has to do the work.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,11 +27,11 @@ use crate::refusal::Refusal;
 use crate::storage::View;
 use crate::transaction::Transaction;
 
-/// How often a write is prepared, if its documents change meanwhile.
+/// The most times that a write is prepared, if its documents keep changing.
 pub(super) const PREPARATIONS_MAX: u32 = 8;
 
-/// The bytes of documents that the writer may parse for one request because of concurrent writes:
-/// less than a millisecond.
+/// The bytes of documents that the writer may parse for one request because of concurrent writes.
+/// To parse them takes less than a millisecond.
 const PARSED_BYTES_MAX: usize = 64 * 1024;
 
 /// The bytes of documents that the writer may parse for one item or batch because its earlier
@@ -38,14 +39,15 @@ const PARSED_BYTES_MAX: usize = 64 * 1024;
 /// [`DOCUMENT_BYTES_MAX`].
 const CHAINED_BYTES_MAX: usize = ITEM_BYTES_MAX;
 
-/// The bytes of stored documents that are parsed for one request. They are in memory, as values that
-/// take several times as much, until the writer has run the request.
+/// The most bytes of stored documents that are parsed for one request. The parsed values take
+/// several times as much memory, until the writer has run the request.
 const STORED_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// A larger document is parsed on a blocking thread: it takes milliseconds.
+/// To parse a larger document takes milliseconds, so it is parsed with [`blocking::run`], which
+/// lets other tasks run.
 const PROMPT_BYTES_MAX: usize = 256 * 1024;
 
-/// What is prepared for one job of the writer.
+/// The preparation of one job of the writer.
 #[derive(Debug, Clone)]
 pub(super) struct Prepared {
     documents: Arc<PreparedDocuments>,
@@ -53,7 +55,7 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Gives the job what was prepared for it.
+    /// Gives the job its prepared documents.
     pub(super) fn give_to(&self, transaction: &mut Transaction<'_>) {
         transaction.use_prepared(Arc::clone(&self.documents), self.parsed_bytes_max);
     }
@@ -105,9 +107,9 @@ impl Engine {
     pub(super) fn prepare_distributed(&self, write: &mut DistributedWrite) -> Result<Prepared, Refusal> {
         let view = self.store.view()?;
         let mut preparation = Preparation::new(&*view, self.clock().seconds());
-        for one in &mut write.operations {
-            let (Ok(container), Ok(operation)) = (&one.container, &mut one.operation) else { continue };
-            if let Ok(target) = Target::resolve(&self.newest(container), one.partition_key.clone()) {
+        for item in &mut write.operations {
+            let (Ok(container), Ok(operation)) = (&item.container, &mut item.operation) else { continue };
+            if let Ok(target) = Target::resolve(&self.newest(container), item.partition_key.clone()) {
                 preparation.add(&target, operation)?;
             }
         }
@@ -131,7 +133,8 @@ struct Preparation<'a> {
     /// The work that is left for conditions.
     work_left: u64,
     documents: PreparedDocuments,
-    /// The documents that the operations so far change, and about how many bytes they then have.
+    /// The documents that the operations so far change, and about how many bytes each has after its
+    /// change.
     changed: BTreeMap<(ContainerNumber, LogicalPartition, String), usize>,
     /// The bytes of the stored documents that were parsed.
     stored_bytes: usize,
@@ -214,7 +217,7 @@ impl<'a> Preparation<'a> {
             return Err(Refusal::gateway(
                 status::TOO_LARGE,
                 format!(
-                    "The request changes documents that have more than {STORED_BYTES_MAX} bytes in all. Divide it into several."
+                    "The request changes documents that have more than {STORED_BYTES_MAX} bytes in all. Divide it into several requests."
                 ),
             ));
         }
@@ -260,12 +263,12 @@ impl<'a> Preparation<'a> {
         let refuse = |what: String| Err(Refusal::gateway(status::TOO_LARGE, what));
         if self.patched_bytes > DOCUMENT_BYTES_MAX {
             return refuse(format!(
-                "The batch patches more than {DOCUMENT_BYTES_MAX} bytes of documents. Divide it into several."
+                "The batch patches more than {DOCUMENT_BYTES_MAX} bytes of documents. Divide it into several batches."
             ));
         }
         if self.chained_bytes > chained_bytes_max {
             return refuse(format!(
-                "The request changes documents again that it has changed before, in all more than {chained_bytes_max} bytes. Divide it into several."
+                "The request changes some documents more than once, and these have more than {chained_bytes_max} bytes in all. Divide it into several requests."
             ));
         }
         let parsed_bytes_max = PARSED_BYTES_MAX + self.chained_bytes * PARSES_PER_OPERATION;

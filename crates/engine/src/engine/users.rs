@@ -9,7 +9,7 @@ use crate::refusal::Refusal;
 
 impl Engine {
     /// Writes a user or a permission. An entry that exists must have the etag `if_match`. Returns
-    /// the body, and whether it is new.
+    /// the body, and whether the entry is new.
     pub async fn put_access(
         &self,
         feed: AccessFeed,

@@ -26,8 +26,8 @@ pub(crate) fn encode(out: &mut Vec<u8>, value: Option<&Value>, is_descending: bo
 }
 
 /// Appends a value so that different values have different bytes, and the bytes of a value are
-/// never a prefix of the bytes of another value. Arrays and objects are encoded with their contents, and
-/// the order of an object's members does not matter.
+/// never a prefix of the bytes of another value. Arrays and objects are encoded with their
+/// contents, and the order of an object's members does not matter.
 pub(crate) fn encode_whole(out: &mut Vec<u8>, value: &Value) {
     encode(out, Some(value), false);
     match value {

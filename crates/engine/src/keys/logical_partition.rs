@@ -1,11 +1,10 @@
 //! The name of a logical partition: its partition key, level by level, in an exact encoding.
 //!
-//! A hash would be shorter, but the service's hash (MurmurHash3) is not made to resist an
-//! attacker: two keys with the same hash are found in a moment, and the documents of one tenant
-//! would then be mixed with those of another. No two keys have the same name, and the name of a
-//! level is never the beginning of the name of another level. So the name of a partition begins
-//! with the name of some first levels exactly if the partition has these levels in its
-//! hierarchical key.
+//! A hash would be shorter, but the service's hash (MurmurHash3) is not made to resist an attacker:
+//! two keys with the same hash are found in a moment, and the documents of one tenant would then be
+//! mixed with those of another. No two keys have the same name, and the name of a level is never
+//! the beginning of the name of another level. So the name of a partition begins with the name of
+//! some levels exactly when the hierarchical key of the partition begins with these levels.
 
 use perihelion_model::partition_key::{KeyValue, PartitionKey};
 
@@ -21,7 +20,7 @@ const FALSE: u8 = 2;
 const TRUE: u8 = 3;
 const NUMBER: u8 = 5;
 const SHORT_STRING: u8 = 0x10;
-/// Most keys are shorter, and so have a name that is one byte longer than their text.
+/// Most keys are not longer than this, so their names are only one byte longer than their texts.
 const SHORT_STRING_BYTES_MAX: usize = 127;
 /// A longer string: four bytes with its length follow.
 const LONG_STRING: u8 = 0xF0;

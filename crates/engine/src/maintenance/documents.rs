@@ -20,10 +20,10 @@ pub(super) trait Visit:
 }
 impl<V: Fn(&mut Transaction<'_>, &Container, SegmentId, Vec<u8>, Bytes) -> Result<(), Refusal>> Visit for V {}
 
-/// Visits every document of a container, except documents that are created behind the
-/// cursor meanwhile. Does nothing if the container is gone. Returns a refusal if the
-/// container is deleted meanwhile. The list of segments does not change meanwhile, because
-/// documents never leave their segment and a split creates no segment.
+/// Visits every document of a container, except documents that are created behind the cursor during
+/// the visit. Does nothing if the container does not exist. Returns a refusal if the container is
+/// deleted during the visit. The list of segments does not change, because documents never leave
+/// their segment and a split creates no segment.
 pub(super) async fn for_each_document(
     store: &StoreHandle,
     number: ContainerNumber,

@@ -61,7 +61,7 @@ fn expire(transaction: &mut Transaction<'_>, gate: &WriteGate, key: Vec<u8>) -> 
         && let Some(id) = value.get("id").and_then(Value::as_str)
     {
         let target = Target::resolve(&container, container.partition_key.extract(&value))?;
-        if !gate.takes(&container, target.range.id) {
+        if !gate.accepts_writes_of(&container, target.range.id) {
             return Ok(());
         }
         expire_item(transaction, &target, id)?;

@@ -1,5 +1,4 @@
-//! Building indexes (registering, filling and marking them ready), and removing those that are
-//! retired.
+//! Building indexes (registering, filling and marking them ready), and removing retired indexes.
 
 use std::sync::Arc;
 
@@ -16,8 +15,7 @@ use crate::keys::{self, ContainerNumber, LogicalPartition, OwnedKeyRange};
 use crate::refusal::Refusal;
 use crate::writer::StoreHandle;
 
-/// Fills the indexes that were registered but not finished. Those that were retired meanwhile will be
-/// removed.
+/// Fills the indexes that were registered but not finished, unless they are retired.
 pub(super) async fn finish_indexes(store: &StoreHandle) -> Result<(), Refusal> {
     let catalog = store.catalog();
     for container in catalog.containers() {
@@ -44,7 +42,7 @@ pub(super) async fn remove_retired_indexes(store: &StoreHandle) -> Result<(), Re
     Ok(())
 }
 
-/// Removes the entries of a removed index, to which no job adds any more.
+/// Removes the entries of a removed index. No job adds entries to it any more.
 async fn purge_index(store: &StoreHandle, container: &Arc<Container>, id: u16) -> Result<(), Refusal> {
     let entries = OwnedKeyRange::prefix(&keys::index_prefix(container.number(), id));
     loop {
@@ -63,8 +61,8 @@ async fn purge_index(store: &StoreHandle, container: &Arc<Container>, id: u16) -
     }
 }
 
-/// Registers an index, fills it and marks it ready. Does nothing if the container is
-/// gone, or if [`admin::add_index`] does not register the index.
+/// Registers an index, fills it and marks it ready. Does nothing if the container does not exist,
+/// or if [`admin::add_index`] does not register the index.
 pub(crate) async fn build_index(
     store: &StoreHandle,
     number: ContainerNumber,

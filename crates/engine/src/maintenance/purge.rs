@@ -1,5 +1,5 @@
-//! Removing what deleted containers leave in the store, old tombstones, and old entries of the
-//! transaction ledger.
+//! Removing the keys of deleted containers, old tombstones, and old entries of the transaction
+//! ledger.
 
 use std::time::Duration;
 

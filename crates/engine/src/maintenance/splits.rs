@@ -7,9 +7,9 @@ use crate::catalog::Container;
 use crate::keys::RangeId;
 use crate::writer::StoreHandle;
 
-/// The physical partitions larger than `bytes_max`, in the order of their containers'
-/// numbers. A container whose counters cannot be read is skipped. The failure is logged,
-/// unless the container was deleted meanwhile.
+/// The physical partitions larger than `bytes_max`, in the order of their containers' numbers. A
+/// container whose counters cannot be read is skipped. The failure is logged, unless the container
+/// was deleted in between.
 pub(crate) fn oversized_partitions(store: &StoreHandle, bytes_max: u64) -> Vec<(Arc<Container>, RangeId)> {
     let limit = i64::try_from(bytes_max).unwrap_or(i64::MAX);
     let mut found = Vec::new();
@@ -17,7 +17,7 @@ pub(crate) fn oversized_partitions(store: &StoreHandle, bytes_max: u64) -> Vec<(
         let state = match store.state(container) {
             Ok(state) => state,
             Err(refusal) => {
-                // A container that has left the catalog was deleted meanwhile.
+                // A container that is no longer in the catalog was deleted in between.
                 if store.catalog().container_by_number(container.number()).is_some() {
                     tracing::warn!(
                         container = %container.name,

@@ -12,8 +12,8 @@ use crate::writer::StoreHandle;
 
 /// Removes the versions that are older than the retention, in small jobs.
 ///
-/// Ranges that came from a split share a segment and count their LSNs separately, so one LSN does
-/// not say what was removed of each. The versions of such segments stay.
+/// Ranges that came from a split share a segment and count their LSNs separately, so one LSN cannot
+/// say which versions of each range were removed. The versions of such segments stay.
 pub(super) async fn prune_versions(store: &StoreHandle) -> Result<(), Refusal> {
     let catalog = store.catalog();
     for container in catalog.containers().filter(|container| container.logs_versions) {
@@ -34,8 +34,8 @@ async fn prune_next(
     number: ContainerNumber,
     segment: SegmentId,
 ) -> Result<bool, Refusal> {
-    let last_time = store.clock().seconds().saturating_sub(VERSIONS_RETENTION_SECONDS);
-    let old = old_versions(&*store.view()?, number, segment, last_time)?;
+    let kept_since = store.clock().seconds().saturating_sub(VERSIONS_RETENTION_SECONDS);
+    let old = old_versions(&*store.view()?, number, segment, kept_since)?;
     let Some((last_lsn, _)) = old.last().and_then(|key| keys::last_u64_pair(key)) else { return Ok(false) };
     store
         .write(move |transaction| {
@@ -49,18 +49,18 @@ async fn prune_next(
     Ok(true)
 }
 
-/// The keys of the oldest versions that were logged before `last_time`, for one job.
+/// The keys of the oldest versions that were logged before `kept_since`, for one job.
 fn old_versions(
     view: &dyn View,
     number: ContainerNumber,
     segment: SegmentId,
-    last_time: u64,
+    kept_since: u64,
 ) -> Result<Vec<Vec<u8>>, StoreError> {
     let key_range = OwnedKeyRange::prefix(&keys::logged_version_prefix(number, segment));
     let (mut found, mut bytes) = (Vec::new(), 0);
     view.scan(key_range.as_range(), Direction::Forward, &mut |key, record| {
         // A record whose time cannot be read is removed with its neighbours.
-        let is_old = time_of_version(record).is_none_or(|time| time < last_time);
+        let is_old = time_of_version(record).is_none_or(|time| time < kept_since);
         if is_old {
             bytes += record.len();
             found.push(key.to_vec());

@@ -373,8 +373,7 @@ fn tighter(one: Bound<Vec<u8>>, other: Bound<Vec<u8>>, is_lower: bool) -> Bound<
     }
 }
 
-/// The same bound for a descending column, in which the bytes of the encoded values are
-/// inverted.
+/// Converts a bound for a descending column, in which the bytes of the encoded values are inverted.
 fn invert(bound: Bound<Vec<u8>>) -> Bound<Vec<u8>> {
     let inverted = |key: Vec<u8>| key.into_iter().map(|byte| !byte).collect();
     match bound {

@@ -23,7 +23,7 @@ use crate::refusal::Refusal;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Continuation {
     /// The last row that was returned, or skipped by OFFSET; `None` while there is no such row. A
-    /// page that pauses can end without one.
+    /// page that pauses can end without such a row.
     pub(super) after: Option<RowCursor>,
     /// The progress in ranges that were split before the query had read them to
     /// the end. The children of such a range continue from its watermark.
@@ -38,9 +38,9 @@ pub(super) struct Continuation {
     pub(super) pages: u64,
     /// The number of rows so far. The service's own token has it too.
     pub(super) rows: u64,
-    /// The time that the date functions saw on the first page, in ticks since 1970, if rows
-    /// are gathered or sorted by an expression. With another time the rows of a later page would be
-    /// other rows, or have another order.
+    /// The time that the date functions saw on the first page, in ticks since 1970, if rows are
+    /// gathered or sorted by an expression. With another time a later page would have other rows,
+    /// or another order.
     pub(super) ticks: Option<u64>,
 }
 
@@ -54,11 +54,11 @@ pub(super) struct RowCursor {
     /// The number of the row among the rows of its document, from 0 on. If the rows are
     /// gathered, how many rows with this `order` and `position` were returned.
     pub(super) row: u64,
-    /// The encoded order keys of an ordered query. If they are long, only their beginning:
-    /// see [`RowCursor::bound`].
+    /// The encoded order keys of an ordered query. If they are long, only their beginning: see
+    /// [`RowCursor::shorten`].
     pub(super) order: Option<Vec<u8>>,
-    /// The position of a gathered row: bytes that depend only on the value of the row. Gathered rows
-    /// are sorted by them (`value_position.rs`). It is not a range and an LSN.
+    /// The position of a gathered row: bytes that depend only on the value of the row. Gathered
+    /// rows are sorted by them (`value_position.rs`). It is not the position of a range in its log.
     pub(super) position: Option<Vec<u8>>,
     /// The row after this one, if `order` is only the beginning of the order keys.
     pub(super) next: Option<NextRow>,
@@ -103,7 +103,7 @@ impl RowCursor {
     /// the next row. If the two rows differ in the first bytes, these bytes are enough to say
     /// where the next page starts. If they do not, the cursor names the next row as well, and
     /// the next page finds the rest of the keys in the document.
-    pub(super) fn bound(&mut self, next: &[u8], next_row: impl FnOnce(&[u8]) -> NextRow) {
+    pub(super) fn shorten(&mut self, next: &[u8], next_row: impl FnOnce(&[u8]) -> NextRow) {
         let Some(order) = self.order.as_mut().filter(|order| order.len() > ORDER_BYTES_MAX) else { return };
         let start = order[..ORDER_BYTES_MAX].to_vec();
         if next.starts_with(&start) {
@@ -132,7 +132,7 @@ pub(super) struct Watermark {
     pub(super) row: u64,
 }
 
-/// The most watermarks in a token. Each nested split of a range during a query adds one.
+/// The most watermarks in a token. Each nested split of a range during a query adds a watermark.
 const WATERMARKS_MAX: usize = 32;
 
 impl Continuation {
@@ -219,8 +219,8 @@ impl Continuation {
     }
 }
 
-/// The time that the statement of a continuation has to be compiled with, in ticks (100 ns)
-/// since 1970; `None` if any time will do, or if the text is not a token.
+/// The time that the statement of a continuation has to be compiled with, in ticks (100 ns) since
+/// 1970; `None` if the time does not matter, or if the text is not a token.
 pub(super) fn ticks_of(text: &str) -> Option<i64> {
     let (_, rest) = text.get(..TOKEN_BYTES_MAX.min(text.len()))?.split_once("#NOW:")?;
     let digits = rest.split(|character: char| !character.is_ascii_digit()).next()?;
@@ -251,7 +251,7 @@ fn parse(text: &str, container: &Container) -> Option<Continuation> {
         fields.insert(name, value);
     }
     let number = |name: &str| fields.get(name)?.parse::<u64>().ok();
-    // `Some(None)` for a field that is absent, `None` for one that is malformed.
+    // `Some(None)` for a missing field, `None` for a malformed field.
     let bytes = |name: &str| {
         fields.get(name).map(|text| STANDARD.decode(text).ok()).map_or(Some(None), |bytes| bytes.map(Some))
     };

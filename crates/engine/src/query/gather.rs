@@ -1,14 +1,14 @@
 //! Queries whose rows do not belong to one document each: DISTINCT, aggregates, GROUP BY and
-//! statements in stages (subqueries in FROM). Also queries that read no document.
+//! statements in stages (subqueries in FROM). Queries that read no document are handled here too.
 //!
-//! If all rows fit on the first page, they come in the order in which they appeared. Else
-//! they come in the order of their [positions](super::value_position), and each page
-//! continues after the position of the last row. A position depends on the value of the row
-//! and on nothing else. So writes and splits between two pages neither repeat a row nor lose
-//! one, unless they change the row itself.
+//! If all rows fit on the first page, they come in the order in which they appeared. Otherwise they
+//! come in the order of their [positions](super::value_position), and each page continues after the
+//! position of the last row. A position depends on the value of the row and on nothing else. So
+//! writes and splits between two pages neither repeat a row nor lose one, unless they change the
+//! row itself.
 //!
-//! - DISTINCT and GROUP BY without ORDER BY keep only the rows or groups of one page, those
-//!   with the smallest positions, however many there are.
+//! - DISTINCT and GROUP BY without ORDER BY keep only the rows or groups of one page in memory:
+//!   those with the smallest positions.
 //! - The other queries have all their rows in memory (`stages`).
 
 use std::collections::BTreeMap;

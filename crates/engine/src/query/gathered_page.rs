@@ -53,7 +53,7 @@ fn page_from(mut page: Page, rows: &[GatheredRow], first: usize, has_others: boo
         page.set_cursor(last.cursor(copies));
     }
     if let Some(next) = rows.get(end) {
-        page.bound_cursor(&next.order, |last| NextRow::Value {
+        page.shorten_cursor(&next.order, |last| NextRow::Value {
             position: next.position.clone(),
             hash: hash_of(&next.order),
             last_hash: hash_of(last),
@@ -68,8 +68,8 @@ fn first_row(rows: &[GatheredRow], cursor: &RowCursor) -> usize {
     let position = position.unwrap_or_default();
     let returned = usize::try_from(cursor.row).unwrap_or(usize::MAX);
     if let Some(NextRow::Value { position: next, hash, last_hash }) = &cursor.next {
-        // The cursor has only the beginning of the order keys. So the last row is searched
-        // for, or else the next one.
+        // The cursor has only the beginning of the order keys. So the last row is searched for or,
+        // if it does not exist any more, the next row.
         let find = |wanted: &[u8], hash: u64| {
             let is_found = |row: &GatheredRow| {
                 row.position == wanted && row.order.starts_with(order) && hash_of(&row.order) == hash
@@ -95,7 +95,8 @@ impl GatheredRow {
         self.order == other.order && self.position == other.position
     }
 
-    /// The cursor of this row, the last of this many equal rows.
+    /// The cursor of this row. `copies` is the number of equal rows up to this row, itself
+    /// included.
     fn cursor(&self, copies: usize) -> RowCursor {
         RowCursor {
             range: 0,

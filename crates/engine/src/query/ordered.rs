@@ -2,15 +2,15 @@
 //! page, from an index or by a scan of all documents, and the rows of all ranges are merged.
 //!
 //! A cursor has the order keys of the last row and its `_rid`. Long keys are shortened
-//! ([`RowCursor::bound`](super::continuation::RowCursor::bound)); the rest is then read from the
-//! next document, or from the last one.
+//! ([`RowCursor::shorten`](super::continuation::RowCursor::shorten)); the rest is then read from
+//! the next document, or from the last one.
 //!
 //! If the time of a page is over before all ranges were read, the page has no rows. Its
-//! continuation names the place where the next page goes on reading, and the smallest rows so
-//! far ([`BestRow`]). The page that reads the last document returns only rows up to the last of the
-//! [`BestRow`]s: an earlier page may have read rows after it and not kept them. A row that was
-//! deleted or changed meanwhile is left out. If that leaves no row to return, the next page begins
-//! after the last [`BestRow`].
+//! continuation names the place where the next page goes on reading, and the smallest rows so far
+//! ([`BestRow`]). The page that reads the last document returns only rows up to the last of the
+//! [`BestRow`]s: an earlier page may have read and dropped rows after that row. A row that was
+//! deleted or changed between the pages is left out. If that leaves no row to return, the next page
+//! begins after the last [`BestRow`].
 
 use std::ops::ControlFlow;
 
@@ -67,7 +67,7 @@ pub(super) fn merge(context: &Context<'_>, mut continuation: Continuation) -> Re
     let (start, sure) = (page.state.after.clone(), sure_up_to.clone());
     let mut page = finish(context, page, smallest, sure_up_to);
     if let Some(state) = page.continuation.as_mut().filter(|state| state.after == start) {
-        // All rows up to this key are gone.
+        // All rows up to this key were deleted or changed.
         let past = sure.filter(|sure| after.as_ref().is_none_or(|after| sure > after));
         let range = ranges.first().map_or(0, |range| range.id);
         state.after = past.map(|key| context.cursor(range, key)).or(start);
@@ -92,11 +92,11 @@ fn finish(
         let is_kept = smallest.is_full && rows.peek().is_none() && page.has_advanced();
         let is_unsure = sure_up_to.as_ref().is_some_and(|last| key > *last);
         if is_unsure {
-            page.bound_last_cursor();
+            page.shorten_last_cursor();
             return page.finish(true);
         }
         if is_kept || !page.try_push(&row.output, context.cursor(row.range, key.clone())) {
-            page.bound_cursor(&key.order, |last| NextRow::Document {
+            page.shorten_cursor(&key.order, |last| NextRow::Document {
                 rid: context.rid_order(key.rid),
                 row: key.row,
                 hash: hash_of(&key.order),
@@ -107,7 +107,7 @@ fn finish(
     }
     if has_others {
         // The row after the last one in memory is not known.
-        page.bound_last_cursor();
+        page.shorten_last_cursor();
     }
     page.finish(has_others)
 }
@@ -154,8 +154,9 @@ impl Context<'_> {
 
     /// The cursor of the row with a sort key.
     fn cursor(&self, range: RangeId, key: SortKey) -> RowCursor {
-        // In a descending order, a shortened key would have the largest number as its `_rid` counter.
-        // A token cannot have that; any counter that no row exceeds will do.
+        // In a descending order, a shortened key would have the largest number as its `_rid`
+        // counter. A token cannot contain that number, so the largest counter of a document is
+        // used.
         let (rid, row) = (self.rid_order(key.rid).min(DOCUMENT_COUNTER_MAX), key.row);
         RowCursor { range, rid, row, order: Some(key.order), position: None, next: None }
     }
@@ -241,11 +242,14 @@ impl Context<'_> {
         order
     }
 
-    /// The pause at which this page goes on, if it can. Adds the smallest rows of the pages
-    /// before to `smallest`, except those that have changed. Returns also the key up to which these
-    /// are all rows that were read before the pause; `None` if no row was read. Everything is read
-    /// again if only one of this page and the page before uses an index that gives the order, if
-    /// rows were read but no such key is known, or if the order keys are of another time.
+    /// Takes the pause from the continuation: the place where this page goes on. Adds the smallest
+    /// rows of the earlier pages to `smallest`, except rows that have changed. Also returns a key:
+    /// of the rows that were read before the pause, all rows up to this key are in `smallest`. The
+    /// key is `None` if no row was read.
+    ///
+    /// Returns no pause, so that everything is read again, in three cases. Only one of this page
+    /// and the page before uses an index that gives the order. Rows were read, but no such key is
+    /// known. The order keys were computed with another time.
     fn take_pause(
         &self,
         continuation: &mut Continuation,
@@ -274,9 +278,9 @@ impl Context<'_> {
         Ok((Some(pause), sure_up_to))
     }
 
-    /// The smallest rows so far, for the continuation, and the key up to which these are all rows
-    /// that were read. Rows after `sure_up_to` are left out: an earlier page may have read a
-    /// smaller one that it did not keep.
+    /// The smallest rows so far, for the continuation, and a key: all rows that were read up to
+    /// this key are among these rows. Rows after `sure_up_to` are left out: an earlier page may
+    /// have dropped a smaller row.
     fn best_rows(
         &self,
         smallest: &SmallestRows,
@@ -291,15 +295,16 @@ impl Context<'_> {
             best.push(BestRow { rid: self.rid_order(key.rid), place, hash: hash_of(&key.order) });
             last = Some(key);
         }
-        // If no row is left over, every row in memory up to `sure_up_to` is among them. Rows that did
-        // not fit into memory are after the last one there.
+        // If no row is left over, `best` has every row in memory up to `sure_up_to`. Rows that did
+        // not fit into memory are after the last row in memory.
         let reaches_sure = !smallest.is_full || smallest.last().is_some_and(|last| !is_sure(last));
         let is_whole = rows.next().is_none() && reaches_sure;
         (best, sure_up_to.filter(|_| is_whole).or(last).cloned())
     }
 
     /// Adds the rows of a range to `smallest`. Leaves out the rows up to the last row of the last
-    /// page. Returns how many documents were read, and where the time was over.
+    /// page. Returns how many documents were read, and the place where the time of the page was
+    /// over.
     fn collect_smallest(
         &self,
         range: &ScanRange<'_>,
@@ -329,16 +334,16 @@ impl Context<'_> {
         Ok((documents, pause.or(paused_within)))
     }
 
-    /// Visits the documents of a range by the index that gives the order, or by `_rid`. Returns
-    /// where the time was over.
+    /// Visits the documents of a range by the index that gives the order, or by `_rid`. Returns the
+    /// place where the time of the page was over.
     fn scan_in_order(
         &self,
         range: &ScanRange<'_>,
         from: &RangeScan<'_>,
         consume: &mut sources::Consumer<'_>,
     ) -> Result<Option<Pause>, Refusal> {
-        // Some clients read only the first page of a query that sorts by a score or a distance. So it
-        // has to have all rows, however long that takes.
+        // Some clients read only the first page of a query that sorts by a score or a distance. So
+        // the first page has to read all rows, however long that takes.
         let scan = match self.request.program.sorts_by_score() {
             true => self.scan(range),
             false => self.paced_scan(range, PageEnd::Costly),
@@ -412,7 +417,7 @@ impl Context<'_> {
     }
 }
 
-/// In how many parts the rows of one document are read at most, if an index gives the order. Each
+/// The most parts in which the rows of one document are read, if an index gives the order. Each
 /// part is the work that one evaluation may do, about a second.
 const PARTS_MAX: u32 = 8;
 
@@ -421,6 +426,6 @@ enum RowsRead {
     All {
         has_row_after_page: bool,
     },
-    /// Those before this place. Then the time was over.
+    /// The rows before this place. There the time of the page was over.
     Until(RowPlace),
 }

@@ -1,8 +1,9 @@
-//! `Pause`: where a page ended that could not go on, as part of the continuation.
+//! `Pause`: the place where a page ended, if it did not end after a row. It is part of the
+//! continuation.
 //!
 //! A page usually ends after a row, and the next page starts after that row. A page may also end
-//! within the rows of one document, which joins can make many, or when its time is over. Then the
-//! continuation names the first place that was not read.
+//! when its time is over, or within the rows of one document: joins can make many rows from one
+//! document. Then the continuation names the first place that was not read.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -53,7 +54,7 @@ const BEST_ROWS_MAX: usize = 6;
 /// How many of the smallest rows the token of a query with joins has. Such rows have longer places.
 const BEST_JOINED_ROWS_MAX: usize = 2;
 
-/// The most elements of a place in a token: more than a statement may have joins.
+/// The most elements of a place in a token. A statement may not have this many joins.
 const ELEMENTS_MAX: usize = 32;
 
 impl Pause {
@@ -106,8 +107,8 @@ impl Pause {
 }
 
 impl BestRow {
-    /// How many rows a token has at most, if the first one has this place. All rows of one query
-    /// have places of the same length.
+    /// The most rows in a token, if the first row has this place. All rows of one query have places
+    /// of the same length.
     pub(super) fn count_max(place: &RowPlace) -> usize {
         if place.elements.is_empty() { BEST_ROWS_MAX } else { BEST_JOINED_ROWS_MAX }
     }
@@ -182,7 +183,7 @@ mod tests {
     /// Story of a bug: a token that a client had made up had 170 rows, and for each of them a document
     /// with many joined rows was evaluated.
     #[test]
-    fn a_token_has_few_of_the_smallest_rows() {
+    fn a_token_with_too_many_best_rows_is_refused() {
         let rows = |count: usize| vec!["1.1.1."; count].join(",");
         let parse = |rows: &str| parse_fields(&format!("#PAU:1.2.3.#BST:{rows}"));
         assert_eq!(parse(&rows(BEST_ROWS_MAX)).map(|pause| pause.best.len()), Some(BEST_ROWS_MAX));

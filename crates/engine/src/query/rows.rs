@@ -33,7 +33,7 @@ pub(super) struct Context<'a> {
 
 /// The rows of a page and the work they took.
 pub(super) struct PageRows {
-    /// The rows as JSON text, commas between them.
+    /// The rows as JSON text, with commas between them.
     pub(super) text: String,
     pub(super) rows: usize,
     /// The members of the rows, as the charge counts them.
@@ -104,7 +104,8 @@ impl Page {
         is_added
     }
 
-    /// Like [`Page::try_push`], but leaves the cursor where it is.
+    /// Adds the next row, or skips it for OFFSET, without moving the cursor. Returns false, and
+    /// does nothing, if the page is full or TOP or LIMIT is reached.
     pub(super) fn try_add(&mut self, row: &Output) -> bool {
         if self.is_exhausted() || self.rows >= self.rows_max {
             return false;
@@ -134,10 +135,10 @@ impl Page {
         self.has_advanced
     }
 
-    /// Keeps the cursor short; see [`RowCursor::bound`].
-    pub(super) fn bound_cursor(&mut self, next: &[u8], next_row: impl FnOnce(&[u8]) -> NextRow) {
+    /// Shortens the cursor; see [`RowCursor::shorten`].
+    pub(super) fn shorten_cursor(&mut self, next: &[u8], next_row: impl FnOnce(&[u8]) -> NextRow) {
         if let Some(cursor) = &mut self.state.after {
-            cursor.bound(next, next_row);
+            cursor.shorten(next, next_row);
         }
     }
 
@@ -155,12 +156,12 @@ impl Page {
         fits
     }
 
-    /// Keeps the cursor short if the next row is not known. The cursor then names a next row that
+    /// Shortens the cursor if the next row is not known. The cursor then names a next row that
     /// cannot exist, so the next page looks for the last row instead.
-    pub(super) fn bound_last_cursor(&mut self) {
+    pub(super) fn shorten_last_cursor(&mut self) {
         let Some(cursor) = &mut self.state.after else { return };
         let order = cursor.order.clone().unwrap_or_default();
-        cursor.bound(&order, |last| {
+        cursor.shorten(&order, |last| {
             let last_hash = hash_of(last);
             NextRow::Document { rid: u64::MAX, row: 0, hash: !last_hash, last_hash }
         });
@@ -215,10 +216,10 @@ impl Context<'_> {
     }
 
     /// Calls `visit` with the rows of a document, from a place on, until `visit` returns false.
-    /// Each row comes with its number and the elements of its place. Returns the place of the first row that was not taken, because
-    /// `visit` returned false or because the rows before it took a lot of work; `None` if no row
-    /// is left. If the program selects every document, a document is parsed only if it must be
-    /// printed again.
+    /// Each row comes with its number and the elements of its place. Returns the place of the first
+    /// row that was not taken, because `visit` returned false or because the rows before it took a
+    /// lot of work; `None` if no row is left. If the program selects every document, a document is
+    /// parsed only if it must be printed again.
     pub(super) fn each_row_of(
         &self,
         document: &StoredDocument,

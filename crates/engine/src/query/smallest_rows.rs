@@ -1,5 +1,5 @@
-//! `SmallestRows`: while the documents of a query with ORDER BY are read, it keeps the rows of the
-//! next page.
+//! `SmallestRows` keeps the rows of the next page while the documents of a query with ORDER BY are
+//! read.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(super) struct SortKey {
 
 impl SortKey {
     /// This key if its order keys have at most this many bytes. Otherwise a key before it: the
-    /// first one with the same beginning.
+    /// first key with the same beginning.
     pub(super) fn shortened(&self, bytes_max: usize) -> SortKey {
         match self.order.get(..bytes_max) {
             Some(start) if start.len() < self.order.len() => {
@@ -70,7 +70,7 @@ impl SmallestRows {
         self.rows.last_key_value().map(|(last, _)| last)
     }
 
-    /// Adds a row that is not after the end. A row may come twice, if a scan goes on a little
+    /// Adds a row that is not after the end. A row may come twice, if a scan continues a little
     /// before the place where it ended.
     pub(super) fn insert(&mut self, key: SortKey, row: HeldRow) {
         if self.rows.contains_key(&key) {

@@ -86,7 +86,7 @@ pub(super) struct Scan<'a> {
 pub(super) enum ScanEnd<P> {
     /// Every document was visited.
     Complete,
-    /// The consumer ended it.
+    /// The consumer ended the scan.
     Stopped,
     /// The time of the page was over before this entry.
     Paused(P),
@@ -99,7 +99,8 @@ pub(super) type IndexPlace = (u64, Vec<u8>);
 /// are not in `_rid` order; with more of them, their documents are visited in several parts.
 const RIDS_IN_MEMORY_MAX: usize = 64 * 1024;
 
-/// How many keys are read between two checks whether other reads wait. That takes about 0.1 ms.
+/// How many keys are read between two checks whether other reads wait. To read them takes about 0.1
+/// ms.
 const KEYS_PER_CHECK: usize = 1024;
 
 impl Scan<'_> {
@@ -135,9 +136,9 @@ impl Scan<'_> {
         }
     }
 
-    /// Visits the documents that an index selects, in the order of the index. `start` is
-    /// the encoded key, without the prefix, at which the scan begins. The scan does not pause
-    /// among entries whose keys begin as its start does, so that the next page begins later.
+    /// Visits the documents that an index selects, in the order of the index. `start` is the
+    /// encoded key, without the prefix, at which the scan begins. The scan does not pause at an
+    /// entry whose key begins like `start`, so that each page gets further.
     pub(super) fn visit_by_index(
         &self,
         used: &IndexUse,
@@ -167,8 +168,9 @@ impl Scan<'_> {
         outcome.map(|()| end)
     }
 
-    /// Counts an entry that is about to be visited. Whether the scan ends before it: the time of
-    /// the page is over, or the page is refused. A refusal is stored in `outcome`.
+    /// Counts an entry that is about to be visited. Returns whether the scan ends before the entry,
+    /// because the time of the page is over or the page is refused. A refusal is stored in
+    /// `outcome`.
     fn ends_before_entry(&self, outcome: &mut Result<(), Refusal>) -> bool {
         // Entries outside of the scope count too. A scan of few keys may read past many of them.
         let ends = match self.page_end {
@@ -182,7 +184,7 @@ impl Scan<'_> {
     }
 
     /// Passes on only the documents whose key begins with the levels of the scope, if it has
-    /// levels. The entries of an index are not grouped by them, and different keys may have
+    /// levels. The entries of an index are not grouped by these levels, and different keys may have
     /// the same hash.
     fn with_levels<'c>(
         &'c self,
@@ -237,8 +239,8 @@ impl Scan<'_> {
         outcome.map(|()| end)
     }
 
-    /// Visits the documents whose `_rid` counters, `first` or later ones, are the last bytes of
-    /// the keys in these ranges, in the order of the counters.
+    /// Visits the documents of the keys in these ranges, in the order of their `_rid` counters,
+    /// from the counter `first` on. Each key ends with the counter of its document.
     fn visit_in_parts(
         &self,
         key_ranges: &[OwnedKeyRange],

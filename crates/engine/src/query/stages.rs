@@ -1,14 +1,15 @@
-//! The rows of a program that are all in memory: groups with ORDER BY or DISTINCT, DISTINCT
-//! with ORDER BY, and programs in stages.
+//! Programs whose rows are all held in memory: groups with ORDER BY or DISTINCT, DISTINCT with
+//! ORDER BY, and programs in stages.
 //!
 //! A program in stages is evaluated from the inside out: the rows of the inner program, after
 //! its ORDER BY, OFFSET, LIMIT and TOP, are the documents of the outer program. At most two
 //! stages are in memory at a time, each within [`ROWS_IN_MEMORY_MAX`] and the memory that a page
 //! may hold.
 //!
-//! Each row has a place, by which pages continue: its order keys, followed by those of the
-//! row of the inner stage that it was made from, and a position. The position is that of the
-//! group, of the distinct value, or of the row of the inner stage.
+//! Each row has a place, after which the next page can continue. The place consists of order keys
+//! and a position. The order keys are those of the row, followed by those of the inner stage's row
+//! that it was made from. The position is that of the group, of the distinct value, or of the inner
+//! stage's row.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -109,7 +110,7 @@ struct Collector<'p> {
     /// The groups of a grouped program; such a program has no `rows` until the end.
     groups: Option<Accumulator<'p>>,
     rows: Vec<StageRow>,
-    /// From the canonical key of a distinct row to its index.
+    /// The index in `rows` of each distinct row, by the canonical key of the row.
     indexes: HashMap<Vec<u8>, usize>,
     /// The approximate size of the rows.
     bytes: usize,
@@ -157,8 +158,7 @@ impl<'p> Collector<'p> {
         Ok(())
     }
 
-    /// Adds a row, unless it is undefined. Of equal rows of a DISTINCT the first one in the
-    /// order stays.
+    /// Adds a row, unless it is undefined. Of equal rows, DISTINCT keeps the first in the order.
     fn push(&mut self, row: Row, order: Vec<u8>, position: Option<Vec<u8>>) -> Result<(), Refusal> {
         let Some(output) = row.output else { return Ok(()) };
         let position = position.filter(|_| !self.program.is_distinct());
@@ -189,7 +189,7 @@ impl<'p> Collector<'p> {
 
     fn finish(mut self) -> Result<Vec<StageRow>, Refusal> {
         if let Some(groups) = self.groups.take() {
-            // The rows take the place of the groups.
+            // The groups are replaced by their rows.
             let groups = groups.finish_window().map_err(evaluation_refusal)?;
             if !groups.is_whole {
                 return Err(too_many_rows());
@@ -200,8 +200,8 @@ impl<'p> Collector<'p> {
             }
         }
         if self.program.is_distinct() && !self.program.order().is_empty() {
-            // A client that merges the distinct rows of ranges takes equal arrays, and equal
-            // objects, for one row only if they follow each other.
+            // A client that merges the distinct rows of ranges recognizes equal arrays and equal
+            // objects only if they follow each other.
             sort_by_place(&mut self.rows);
         } else {
             self.rows.sort_by(|one, other| one.order.cmp(&other.order));

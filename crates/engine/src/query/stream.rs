@@ -101,7 +101,7 @@ fn first_rid_after((rid, row): (u64, u64)) -> u64 {
     if row == u64::MAX { rid.saturating_add(1) } else { rid }
 }
 
-/// The watermarks of a continuation, and a watermark for what the last page read.
+/// The watermarks of a continuation, and a watermark for the end of the last page.
 fn watermarks(continuation: &Continuation, pause: Option<&Pause>) -> Vec<Watermark> {
     let last = match pause {
         // The documents before the pause were read whole.

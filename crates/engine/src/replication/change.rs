@@ -8,8 +8,8 @@ use perihelion_wire::transaction::IdempotencyToken;
 use crate::keys::{ContainerNumber, LogicalPartition, RangeId};
 use crate::region::REGIONS_MAX;
 
-/// The version of a document. Versions are ordered: of two writes, the one with
-/// the greater version is the later one in every region.
+/// The version of a document. Versions are ordered: of two writes, every region treats the write
+/// with the greater version as the later write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version {
     /// Seconds since 1970.

@@ -1,10 +1,9 @@
 //! The disk store: a redb file with a log in front of it.
 //!
-//! A commit is appended to the log as one record, with one sync, and added to the
-//! overlay, a map in memory over the data file. From time to time a checkpoint writes the
-//! overlay to the data file, and the log starts again. A very large commit goes to the
-//! data file directly. docs/storage.md explains this design, and what a crash at each
-//! step leaves.
+//! A commit is appended to the log as one record, with one sync, and added to the overlay, a map in
+//! memory over the data file. From time to time a checkpoint writes the overlay to the data file,
+//! and the log starts again. A very large commit goes to the data file directly. docs/storage.md
+//! explains this design, and the state that a crash at each step leaves.
 //!
 //! Always true:
 //! - `commit` returns `Ok` only after its writes were synced;
@@ -160,7 +159,7 @@ struct Writer {
     /// The instance number of the data file; `None` for a file of format 1, which has no log.
     instance: Option<u64>,
     /// Whether the marker of the data file (`open.rs`) has the current format. The first commit
-    /// raises an earlier one.
+    /// raises an earlier format.
     is_current: bool,
     /// The instance number that the first commit gives to a file of format 1.
     new_instance: u64,
@@ -168,8 +167,8 @@ struct Writer {
 }
 
 impl DiskStore {
-    /// Opens the data directory, or creates it. A directory that is refused is
-    /// left as it was, to the byte.
+    /// Opens the data directory, or creates it. If the directory is refused, not a single byte of
+    /// it is changed.
     pub fn open(directory: &Path) -> Result<DiskStore, StoreError> {
         DiskStore::open_with(directory, DiskOptions::new())
     }

@@ -4,10 +4,10 @@ use perihelion_engine::{ApiVersion, EngineOptions, ParsedDefinition};
 
 use crate::support::{self, container, object};
 
-/// The etag was once checked before the change reached the writer, so that several changes
-/// under the same etag could succeed.
+/// Story of a bug: the etag was checked before the change reached the writer, so that several
+/// changes under the same etag could succeed.
 #[tokio::test]
-async fn of_several_changes_of_a_container_under_one_etag_one_succeeds() {
+async fn only_one_of_several_changes_of_a_container_under_one_etag_succeeds() {
     let engine = support::engine(EngineOptions::default()).await;
     let seen = container(&engine, "c").await;
     let replace = || {

@@ -238,7 +238,7 @@ fn compare(statement: &Statement, expected: &[naive::ResultRow], rows: &[Value])
     if rows.len() != count {
         return Err(describe());
     }
-    // How often each row may come, and its keys.
+    // For each row, how often it may still come, and its keys.
     let mut left: HashMap<String, (usize, &[Option<Value>])> = HashMap::new();
     for row in expected {
         left.entry(naive::canonical(Some(&row.value))).or_insert((0, &row.keys)).0 += 1;
@@ -258,18 +258,19 @@ fn compare(statement: &Statement, expected: &[naive::ResultRow], rows: &[Value])
     Ok(())
 }
 
-/// Looks for a smaller case with a difference, on engines of its own; describes the smallest.
+/// Looks for a smaller case with a difference, on new engines. Returns a description of the
+/// smallest case.
 async fn shrink(documents: Vec<Value>, case: Case, seed: u64, difference: String) -> String {
     let (mut documents, mut case, mut difference) = (documents, case, difference);
-    let mut is_alone = false;
+    let mut fails_on_new_engines = false;
     loop {
         let mut smaller: Vec<(Vec<Value>, Case)> = vec![(documents.clone(), case.clone())];
-        if is_alone {
+        if fails_on_new_engines {
             smaller = simpler(&documents, &case);
         }
         let mut found = None;
         for (documents, case) in smaller {
-            if let Err(difference) = run_alone(&documents, &case, seed).await {
+            if let Err(difference) = run_on_new_engines(&documents, &case, seed).await {
                 found = Some((documents, case, difference));
                 break;
             }
@@ -278,10 +279,10 @@ async fn shrink(documents: Vec<Value>, case: Case, seed: u64, difference: String
             Some(found) => (documents, case, difference) = found,
             None => break,
         }
-        is_alone = true;
+        fails_on_new_engines = true;
     }
     let lines: Vec<String> = documents.iter().map(|document| to_text(document, Style::Query)).collect();
-    let how = if is_alone { "on new engines" } else { "only after the statements before it" };
+    let how = if fails_on_new_engines { "on new engines" } else { "only after the statements before it" };
     format!(
         "{}\n{difference}\n{case:?}\n(found {how}) documents:\n{}",
         case.statement.text(),
@@ -317,7 +318,7 @@ fn simpler(documents: &[Value], case: &Case) -> Vec<(Vec<Value>, Case)> {
     found
 }
 
-async fn run_alone(documents: &[Value], case: &Case, seed: u64) -> Result<(), String> {
+async fn run_on_new_engines(documents: &[Value], case: &Case, seed: u64) -> Result<(), String> {
     let engines = Engines::open(seed).await;
     let mut known = BTreeMap::new();
     for document in documents {

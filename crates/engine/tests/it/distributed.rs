@@ -118,15 +118,15 @@ fn n_in(text: &[u8]) -> i64 {
 }
 
 /// An engine in memory with two containers of four partitions, whose clock is set by the test.
-struct World {
+struct Fixture {
     engine: Arc<Engine>,
     seconds: Arc<AtomicU64>,
     first: Arc<Container>,
     second: Arc<Container>,
 }
 
-impl World {
-    async fn new(ledger: LedgerLimits) -> World {
+impl Fixture {
+    async fn new(ledger: LedgerLimits) -> Fixture {
         let seconds = Arc::new(AtomicU64::new(1_000_000));
         let clock_seconds = Arc::clone(&seconds);
         let clock = Clock::from_fn(move || Duration::from_secs(clock_seconds.load(Ordering::SeqCst)));
@@ -134,13 +134,13 @@ impl World {
         let engine = Engine::open(MemoryStore::new(), options).unwrap();
         engine.create_database(object(r#"{"id":"d"}"#), None).await.unwrap();
         let (first, second) = (container(&engine, "first").await, container(&engine, "second").await);
-        World { engine: Arc::new(engine), seconds, first, second }
+        Fixture { engine: Arc::new(engine), seconds, first, second }
     }
 }
 
 #[tokio::test]
 async fn a_transaction_writes_all_its_documents_or_none_of_them() {
-    let World { engine, first, second, .. } = World::new(LedgerLimits::default()).await;
+    let Fixture { engine, first, second, .. } = Fixture::new(LedgerLimits::default()).await;
     let all = vec![
         create(&first, "a", "1"),
         create(&first, "b", "1"),
@@ -178,7 +178,7 @@ async fn a_transaction_writes_all_its_documents_or_none_of_them() {
 
 #[tokio::test]
 async fn preconditions_session_tokens_and_missing_containers_abort_a_transaction() {
-    let World { engine, first, second, .. } = World::new(LedgerLimits::default()).await;
+    let Fixture { engine, first, second, .. } = Fixture::new(LedgerLimits::default()).await;
     statuses(&engine, 1, vec![create(&first, "a", "1")]).await;
     let mut stale = upsert(&first, "a", "1", 2);
     stale.precondition.if_match = Some("\"stale\"".to_owned());
@@ -202,8 +202,8 @@ async fn preconditions_session_tokens_and_missing_containers_abort_a_transaction
 }
 
 #[tokio::test]
-async fn an_operation_that_fails_only_because_of_an_earlier_one_is_not_blamed() {
-    let World { engine, first, .. } = World::new(LedgerLimits::default()).await;
+async fn an_operation_that_fails_only_because_of_an_earlier_failure_is_reported_as_rolled_back() {
+    let Fixture { engine, first, .. } = Fixture::new(LedgerLimits::default()).await;
     statuses(&engine, 1, vec![create(&first, "a", "1")]).await;
     let mut stale = upsert(&first, "a", "1", 2);
     stale.precondition.if_match = Some("\"stale\"".to_owned());
@@ -226,8 +226,8 @@ async fn an_operation_that_fails_only_because_of_an_earlier_one_is_not_blamed() 
 }
 
 #[tokio::test]
-async fn a_token_has_one_answer_also_when_two_requests_run_at_once() {
-    let World { engine, first, .. } = World::new(LedgerLimits::default()).await;
+async fn a_token_has_one_answer_even_when_two_requests_run_at_once() {
+    let Fixture { engine, first, .. } = Fixture::new(LedgerLimits::default()).await;
     let increment =
         || vec![patch(&first, "a", "1", r#"{"operations":[{"op":"incr","path":"/n","value":1}]}"#)];
     statuses(&engine, 1, vec![create(&first, "a", "1")]).await;
@@ -236,7 +236,7 @@ async fn a_token_has_one_answer_also_when_two_requests_run_at_once() {
     assert_eq!(one.answer, two.answer);
     assert_eq!([one.is_replay, two.is_replay].iter().filter(|is_replay| **is_replay).count(), 1);
     assert_eq!(n_of(&engine, &first, "a", "1"), Some(1));
-    // An aborted transaction has its answer for ever, even if it would succeed now.
+    // An aborted transaction keeps its answer, even if it would succeed now.
     let aborted = send(&engine, 3, 0, vec![delete(&first, "b", "1")]).await.unwrap();
     statuses(&engine, 4, vec![create(&first, "b", "1")]).await;
     let again = send(&engine, 3, 0, vec![delete(&first, "b", "1")]).await.unwrap();
@@ -251,7 +251,7 @@ async fn a_token_has_one_answer_also_when_two_requests_run_at_once() {
 #[tokio::test]
 async fn the_ledger_refuses_when_full_and_forgets_only_by_age() {
     let limits = LedgerLimits { age: Duration::from_secs(100), entries_max: 3, ..LedgerLimits::default() };
-    let World { engine, seconds, first, .. } = World::new(limits).await;
+    let Fixture { engine, seconds, first, .. } = Fixture::new(limits).await;
     for token in 1..=3 {
         statuses(&engine, token, vec![upsert(&first, "a", "1", token as i64)]).await;
     }
@@ -270,7 +270,7 @@ async fn the_ledger_refuses_when_full_and_forgets_only_by_age() {
     let again = send(&engine, 1, 0, vec![upsert(&first, "a", "1", 1)]).await.unwrap();
     assert!(!again.is_replay, "the answer is forgotten, so the transaction runs again");
     let bytes = LedgerLimits { bytes_max: 1, ..LedgerLimits::default() };
-    let World { engine, first, .. } = World::new(bytes).await;
+    let Fixture { engine, first, .. } = Fixture::new(bytes).await;
     statuses(&engine, 1, vec![upsert(&first, "a", "1", 1)]).await;
     assert_eq!(send(&engine, 2, 0, vec![upsert(&first, "a", "1", 1)]).await.unwrap_err().status, 429);
 }
@@ -278,7 +278,7 @@ async fn the_ledger_refuses_when_full_and_forgets_only_by_age() {
 #[tokio::test]
 async fn maintenance_removes_many_old_answers_in_bounded_steps() {
     let limits = LedgerLimits { age: Duration::from_secs(10), ..LedgerLimits::default() };
-    let World { engine, seconds, first, .. } = World::new(limits).await;
+    let Fixture { engine, seconds, first, .. } = Fixture::new(limits).await;
     for token in 0..2_500 {
         statuses(&engine, token, vec![upsert(&first, "a", "1", 1)]).await;
     }
@@ -290,7 +290,7 @@ async fn maintenance_removes_many_old_answers_in_bounded_steps() {
 
 #[tokio::test]
 async fn a_page_of_a_change_feed_has_all_writes_of_a_transaction_in_a_range_or_none() {
-    let World { engine, first, second, .. } = World::new(LedgerLimits::default()).await;
+    let Fixture { engine, first, second, .. } = Fixture::new(LedgerLimits::default()).await;
     let keys = ["a", "b", "c", "d", "e", "f", "g", "h"];
     for token in 0..5 {
         let operations = keys.iter().flat_map(|pk| {
@@ -335,7 +335,7 @@ async fn a_page_of_a_change_feed_has_all_writes_of_a_transaction_in_a_range_or_n
 
 #[tokio::test]
 async fn a_read_transaction_sees_one_snapshot_while_transactions_commit() {
-    let World { engine, first, second, .. } = World::new(LedgerLimits::default()).await;
+    let Fixture { engine, first, second, .. } = Fixture::new(LedgerLimits::default()).await;
     let write =
         |n: i64| vec![upsert(&first, "a", "1", n), upsert(&first, "b", "1", n), upsert(&second, "c", "1", n)];
     statuses(&engine, 0, write(0)).await;

@@ -100,7 +100,7 @@ async fn power_cuts_leave_a_transaction_and_its_recorded_answer_whole_or_not_at_
             assert!(has_answer(1));
             applied_unacknowledged += u64::from(committed.is_err() && is_applied);
             lost += u64::from(!is_applied);
-            // What was lost can be sent again with its token, and has its effect once.
+            // A lost transaction can be sent again with its token, and is applied only once.
             assert_eq!(
                 send(&engine, 2, 0, write(&containers(&engine), 2)).await.unwrap().is_replay,
                 is_applied

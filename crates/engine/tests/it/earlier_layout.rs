@@ -133,7 +133,7 @@ async fn a_store_of_layout_1_is_upgraded_when_it_is_opened() {
     assert_eq!(rows(&engine, "h", r#"["x"]"#, "SELECT * FROM c").0, 2);
     assert!(can_read(&engine, "v", &format!(r#"["{}"]"#, "k".repeat(150)), "0"));
 
-    // The indexes of logical partitions are filled anew, and the deleted container is purged.
+    // The indexes of logical partitions are filled again, and the deleted container is purged.
     engine.maintain().await.unwrap();
     assert_eq!(rows(&engine, "c", r#"["a"]"#, "SELECT * FROM c WHERE c.n = 1"), (1, true));
     assert_eq!(rows(&engine, "c", r#"["a"]"#, "SELECT * FROM c ORDER BY c.n, c.m DESC"), (3, true));

@@ -73,7 +73,7 @@ struct Tally {
 /// One write: an operation, or several as an atomic batch.
 type Write = Vec<Operation>;
 
-/// What the engine was doing when the power failed.
+/// The work of the engine when the power failed.
 enum CutDuring {
     /// Opening the store, or creating the container.
     Opening,
@@ -81,7 +81,7 @@ enum CutDuring {
     Writing,
 }
 
-/// One disk through many power cuts, and the model of what it must hold.
+/// One disk through many power cuts, and the model of its content.
 struct History {
     disk: SimDisk,
     workload: Workload,
@@ -133,7 +133,7 @@ impl History {
         Engine::open(store, options).map_err(|error| error.to_string())
     }
 
-    /// Creates the container and its indexes, as far as they do not exist.
+    /// Creates the container and its indexes, unless they exist.
     async fn set_up(&mut self, engine: &Engine) -> Result<(), Refusal> {
         if self.is_set_up {
             return Ok(());

@@ -77,7 +77,7 @@ async fn a_full_disk_refuses_writes_and_takes_them_again_when_it_has_room() {
 /// The next commit had the same number and went to the other file, because it did not fit into
 /// the first. After a crash the log had this number twice, and the store did not open any more.
 #[test]
-fn a_refused_commit_is_not_in_the_log_twice() {
+fn the_number_of_a_refused_commit_is_not_in_the_log_twice() {
     let mut switches = 0;
     for room in (0..16).map(|step| step * 64 * 1024) {
         let disk = SimDisk::new(room as u64);
@@ -97,7 +97,7 @@ fn a_refused_commit_is_not_in_the_log_twice() {
         let refused = (1..18).find(|key| !commit(&store, *key, 100_000));
         disk.set_room(None);
         let Some(refused) = refused else { continue };
-        // Too large for the rest of the file.
+        // This commit is too large for the rest of the file.
         assert!(commit(&store, 100, 1_200_000));
         switches += 1;
         // The process is killed: everything that it wrote is there, and it closed nothing.

@@ -1,4 +1,4 @@
-//! How many indexes a container has, and which of them make room for others.
+//! Tests of the number of indexes of a container, and of the indexes that make room for others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,7 +57,7 @@ fn query(engine: &Engine, text: &str) -> QueryPage {
     engine.query(&container, &request, &[]).unwrap()
 }
 
-/// Whether a query by this path uses an index. It finds its document in any case.
+/// Whether a query by this path uses an index. The query must find its document in any case.
 fn uses_index(engine: &Engine, path: usize) -> bool {
     let page = query(engine, &format!("SELECT VALUE c.id FROM c WHERE c.p{path} = 7"));
     assert_eq!(page.rows_text, "\"7\"");
@@ -66,7 +66,7 @@ fn uses_index(engine: &Engine, path: usize) -> bool {
 
 /// Story of a bug: once a container had 32 indexes, no other index was ever built.
 #[tokio::test]
-async fn an_index_that_is_not_used_makes_room_for_another_one() {
+async fn an_unused_index_makes_room_for_another_index() {
     let (engine, seconds) = engine_with_clock().await;
     let container = support::container(&engine, "c").await;
     fill(&engine, &container).await;
@@ -152,7 +152,7 @@ async fn every_composite_index_of_the_policy_exists() {
         let page = query(&engine, &text);
         assert_eq!((page.rows_text.as_str(), page.used_index), ("\"7\"", true), "{path}");
     }
-    // They leave room for the indexes that queries ask for.
+    // The declared indexes leave room for the indexes that queries ask for.
     let columns = vec![Column { path: vec!["id".to_owned()], is_descending: false }];
     let container = engine.catalog().container("d", "c").unwrap().clone();
     engine.build_index(&container, IndexShape { scope: IndexScope::Segment, columns }).await.unwrap();

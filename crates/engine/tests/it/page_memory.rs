@@ -1,5 +1,5 @@
 //! Tests of the memory that queries hold while a page is made: it is counted, bounded, and given
-//! back however the page ends.
+//! back even if the page is refused.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use perihelion_query::{Now, Parameters};
 
 use crate::support;
 
-/// A budget that remembers how much was taken at most.
+/// A budget that remembers the most bytes that were taken at one time.
 struct Budget {
     left: Cell<usize>,
     total: usize,
@@ -83,7 +83,8 @@ fn page(
     engine.query_within(container, &request, &[], limits)
 }
 
-const HOLDING: [&str; 7] = [
+/// Queries that hold rows or groups in memory.
+const HOLDING_QUERIES: [&str; 7] = [
     "SELECT DISTINCT c.text FROM c",
     "SELECT DISTINCT c.text FROM c ORDER BY c.text",
     "SELECT c.text, COUNT(1) AS n FROM c GROUP BY c.text",
@@ -94,9 +95,9 @@ const HOLDING: [&str; 7] = [
 ];
 
 #[tokio::test]
-async fn what_a_page_holds_is_counted_and_given_back() {
+async fn the_memory_that_a_page_holds_is_counted_and_given_back() {
     let (engine, container) = filled_engine().await;
-    for text in HOLDING {
+    for text in HOLDING_QUERIES {
         let budget = Budget::new(64 * 1024 * 1024);
         page(&engine, &container, text, &budget).unwrap();
         assert!(budget.most_taken() > 1_000_000, "{text}: {}", budget.most_taken());
@@ -109,9 +110,9 @@ async fn what_a_page_holds_is_counted_and_given_back() {
 }
 
 #[tokio::test]
-async fn a_page_that_finds_too_little_memory_is_refused_and_gives_back_what_it_has() {
+async fn a_page_that_finds_too_little_memory_is_refused_and_gives_its_memory_back() {
     let (engine, container) = filled_engine().await;
-    for text in HOLDING {
+    for text in HOLDING_QUERIES {
         let budget = Budget::new(500_000);
         let refused = page(&engine, &container, text, &budget).unwrap_err();
         assert_eq!(refused.status, 429, "{text}: {}", refused.message);
@@ -120,7 +121,7 @@ async fn a_page_that_finds_too_little_memory_is_refused_and_gives_back_what_it_h
 }
 
 #[tokio::test]
-async fn a_page_that_needs_more_than_one_page_may_hold_is_refused_for_good() {
+async fn a_page_that_needs_more_than_one_page_may_hold_is_always_refused() {
     let (engine, container) = filled_engine().await;
     // A million rows with a long text each, all different.
     let text = "SELECT VALUE COUNT(1) FROM (SELECT DISTINCT c.text, x, y FROM c JOIN x IN c.items JOIN y IN c.items) AS d";

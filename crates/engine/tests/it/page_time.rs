@@ -63,7 +63,7 @@ fn page(engine: &Engine, text: &str, rows: usize, token: Option<String>) -> Resu
     engine.query(&container, &request, &[])
 }
 
-/// What the pages of a query had together.
+/// The rows and counts of all pages of a query.
 #[derive(Default)]
 struct Pages {
     rows: Vec<Value>,
@@ -110,7 +110,7 @@ async fn a_scan_without_a_matching_row_ends_its_pages_and_reads_every_document_o
 }
 
 #[tokio::test]
-async fn a_scan_in_short_pages_returns_every_row_once_also_across_a_split() {
+async fn a_scan_in_short_pages_returns_every_row_once_even_across_a_split() {
     for text in [
         "SELECT c.v FROM c",
         "SELECT c.v FROM c WHERE c.w = 1",
@@ -251,7 +251,7 @@ async fn a_paused_order_by_loses_no_row_when_all_rows_of_its_token_are_deleted()
     let first = page(&engine, text, 1, None).unwrap();
     assert_eq!((first.rows, first.continuation.is_some()), (0, true));
     assert!(first.work.documents > 2, "the first page reads more rows than those that are deleted");
-    // A page of one row keeps two of them.
+    // The token of a page of one row names two rows. Both are deleted.
     delete(&engine, &container, 0).await;
     delete(&engine, &container, 1).await;
     assert_eq!(read_on(&engine, text, 1, first.continuation), (2..40).collect::<Vec<i64>>());
@@ -349,7 +349,7 @@ async fn a_paused_order_by_the_current_time_reads_again_at_another_time() {
     let text = "SELECT c.v FROM c JOIN (SELECT VALUE c.v + GetCurrentTimestamp()) AS t ORDER BY t";
     let query = perihelion_query::parse(text).unwrap();
     let (mut token, mut found, mut pages): (Option<String>, _, _) = (None, Vec::new(), 0);
-    // The second page and all later ones run an hour before the first one.
+    // All pages after the first page run at a time that is an hour before the first page.
     while pages == 0 || token.is_some() {
         let now = Now::from_unix_milliseconds(1_700_000_000_000 - if pages == 0 { 0 } else { 3_600_000 });
         let request = QueryRequest {

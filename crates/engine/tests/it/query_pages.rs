@@ -1,9 +1,9 @@
 //! Pages of queries while documents change and ranges split between two pages.
 //!
-//! DISTINCT, GROUP BY and statements in stages once continued by the number of the row in an
-//! answer that every page computed anew: a delete between two pages made rows vanish, and an
-//! insert or a split made rows come twice. ORDER BY tokens held whole strings, so that
-//! clients refused the headers.
+//! DISTINCT, GROUP BY and statements in stages had a bug: every page computed the whole answer
+//! again and continued by the number of a row. A delete between two pages made rows vanish, and an
+//! insert or a split made rows come twice. ORDER BY had another bug: its tokens held whole strings,
+//! and clients refused headers of that length.
 
 use std::sync::Arc;
 
@@ -198,7 +198,7 @@ fn all(engine: &Engine, text: &str, rows_max: usize) -> Vec<Value> {
 
 /// The rows have equal values, and keys that a token has no room for.
 #[tokio::test]
-async fn equal_groups_sorted_by_long_keys_end() {
+async fn the_pages_of_equal_groups_sorted_by_long_keys_end() {
     let (engine, container) = engine(1).await;
     for n in 0..5 {
         create(&engine, &container, n, &format!(r#""s":"{}{n}""#, "x".repeat(300))).await;
@@ -306,13 +306,13 @@ async fn a_forged_token_cannot_read_a_document_of_another_partition() {
     assert_eq!(own.rows_text, "\"2\"");
 }
 
-/// The next page once forgot how far a range had been read before it was split, if the page
-/// ended in one half of the range, nothing was left in the other half, and the row that did
-/// not fit was in a later range. The rows of the other half then came again.
+/// Story of a bug: a page forgot how far a range had been read before it was split. This happened
+/// if the page ended in one half of the range, nothing was left in the other half, and the row that
+/// did not fit was in a later range. The rows of the other half then came again.
 #[tokio::test]
 async fn a_split_range_is_not_read_again_after_a_page_that_ended_before_a_later_range() {
     let (engine, container) = engine(2).await;
-    // The same ranges, split already, say which half a key belongs to.
+    // In a second engine the range is split already. It shows to which half a key belongs.
     let (split_engine, whole) = self::engine(2).await;
     let [low, high] = split_engine.split(&whole, whole.ranges[0].id).await.unwrap();
     let split = split_engine.catalog().container("d", "c").unwrap().clone();
@@ -359,7 +359,7 @@ async fn an_order_by_token_stays_short_and_continues_however_long_the_strings_ar
             let ids = fill_long(&engine, &container).await;
             let first = page(&engine, text, page_rows, None);
             let mut found = rows(&first);
-            // The row that was returned last is gone when the next page is read.
+            // The row that was returned last is deleted before the next page is read.
             let last = found.last().unwrap();
             let last: usize = last.get("id").unwrap_or(last).as_str().unwrap().parse().unwrap();
             if copies == 1 {

@@ -161,7 +161,7 @@ impl Regions {
     }
 }
 
-/// A change once named its partition by the hash of the key.
+/// Story of a bug: a change named its partition by the hash of the key.
 #[tokio::test]
 async fn keys_with_the_same_hash_are_replicated_as_different_partitions() {
     let regions = Regions::new(2, DEFINITION).await;
@@ -271,7 +271,10 @@ async fn an_entry_waits_for_the_writes_its_region_had_seen() {
     regions.upsert(0, "a", "1", 1).await.unwrap();
     assert!(regions.replicate(0, 1, u64::MAX).await);
     regions.delete(1, "a", "1").await.unwrap();
-    assert!(!regions.replicate(1, 2, u64::MAX).await, "region 2 has not seen what was deleted");
+    assert!(
+        !regions.replicate(1, 2, u64::MAX).await,
+        "region 2 has not applied the write of the deleted document"
+    );
     assert!(regions.replicate(0, 2, u64::MAX).await);
     assert!(regions.replicate(1, 2, u64::MAX).await);
     regions.replicate_all().await;
@@ -293,9 +296,9 @@ async fn a_region_that_refuses_writes_still_applies_other_regions_writes() {
     assert!(regions.upsert(1, "a", "1", 2).await.is_ok());
 }
 
-/// The writes of one range are accepted in region 1 and those of all other ranges in region
-/// 0. A range that was split from it is accepted in region 1, too. Expired documents of the
-/// range are removed by region 1.
+/// Region 1 accepts the writes of one range, and region 0 those of all other ranges. When the range
+/// is split, region 1 accepts the writes of its children. Region 1 also removes the expired
+/// documents of the range.
 #[tokio::test]
 async fn the_writes_of_one_range_can_be_accepted_in_another_region() {
     let regions = Regions::new(2, DEFINITION).await;
@@ -462,7 +465,7 @@ async fn writes_of_a_range_that_was_split_count_as_applied_in_both_children() {
 }
 
 #[tokio::test]
-async fn one_region_removes_expired_documents_for_all() {
+async fn one_region_removes_expired_documents_for_all_regions() {
     let regions = Regions::new(2, DEFINITION).await;
     regions.engines[1].set_role(Role::READ_ONLY).await.unwrap();
     let body = NewBody::new(object(r#"{"id":"1","pk":"a","ttl":5}"#), &regions.container(0)).unwrap();
@@ -554,7 +557,7 @@ async fn a_renamed_document_is_renamed_in_every_region() {
     assert_eq!(regions.documents(0).len(), 2);
 }
 
-/// The defect: a renamed document kept its `_rid`. So both new documents had the same `_rid`, and
+/// Story of a bug: a renamed document kept its `_rid`. So both new documents had the same `_rid`, and
 /// each region stored one of them over the other.
 #[tokio::test]
 async fn regions_that_rename_one_document_differently_agree_on_both() {

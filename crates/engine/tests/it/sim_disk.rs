@@ -46,7 +46,7 @@ struct State {
 struct Content {
     /// The synced content.
     durable: Vec<u8>,
-    /// What reads see.
+    /// The content that reads see.
     live: Vec<u8>,
     /// The changes from `durable` to `live`, oldest first.
     unsynced: Vec<Change>,

@@ -1,5 +1,5 @@
-//! Tests of data directories: what is created, what survives a crash, and which directories
-//! are refused. A refused directory must be left as it was, to the byte.
+//! Tests of data directories: what is created, what survives a crash, and which directories are
+//! refused. Not a single byte of a refused directory may change.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -51,7 +51,7 @@ pub(crate) fn check_refused(directory: &Path, kind: StoreErrorKind, words: &str)
 }
 
 #[test]
-fn a_new_directory_is_private_and_keeps_what_is_committed() {
+fn a_new_directory_is_private_and_keeps_its_commits() {
     let scratch = ScratchDirectory::new();
     let directory = scratch.join("deep/data");
     let store = DiskStore::open(&directory).expect("created");
@@ -131,7 +131,7 @@ fn a_truncated_file_is_refused() {
 }
 
 #[test]
-fn a_path_that_cannot_hold_data_is_refused_with_its_name() {
+fn the_refusal_of_a_path_that_cannot_hold_data_names_the_path() {
     let scratch = ScratchDirectory::new();
     let file = scratch.join("file");
     fs::write(&file, "not a directory").expect("written");
@@ -323,9 +323,9 @@ fn after_a_failed_sync_nothing_is_committed_and_no_sync_is_tried_again() {
 const CHILD_DIRECTORY_VARIABLE: &str = "PERIHELION_STORAGE_CHILD";
 
 #[test]
-#[ignore = "not a test: the child process of the test below"]
+#[ignore = "not a test: the child process that the test of a killed process starts"]
 fn child_that_commits_until_it_is_killed() {
-    let directory = std::env::var(CHILD_DIRECTORY_VARIABLE).expect("started by the test below");
+    let directory = std::env::var(CHILD_DIRECTORY_VARIABLE).expect("started by the test of a killed process");
     // The limits are small, so that there are checkpoints between two kills.
     let log = LogLimits { file_bytes: 8192, file_writes: 1000, removals: 100, record_bytes: 4096 };
     let options = DiskOptions::new().with_log(log);
@@ -380,7 +380,7 @@ fn a_killed_process_loses_nothing_it_acknowledged_and_leaves_no_lock() {
                 acknowledged = done;
             }
         }
-        let store = DiskStore::open(scratch.path()).expect("the lock died with the process");
+        let store = DiskStore::open(scratch.path()).expect("the lock ended with the process");
         let (a, b) = (get(&store, b"a").expect("a"), get(&store, b"b").expect("b"));
         assert_eq!(a, b, "a commit was applied in part");
         let last = number(&a);

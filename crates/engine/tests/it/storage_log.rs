@@ -62,7 +62,7 @@ fn edit_file(file: &Path, edit: impl FnOnce(&mut Vec<u8>)) {
 }
 
 #[test]
-fn a_closed_directory_is_the_data_file_alone() {
+fn a_closed_directory_has_only_the_data_file() {
     let scratch = ScratchDirectory::new();
     let names = || {
         let entries = fs::read_dir(scratch.path()).expect("a directory");
@@ -273,6 +273,6 @@ fn a_commit_too_large_for_the_log_bypasses_it() {
     disk.cut_power_after(0);
     drop(store);
     disk.restore_power();
-    assert!(disk.names().contains(&LOGS[0].to_string()), "the log outlived the cut");
+    assert!(disk.names().contains(&LOGS[0].to_string()), "the log survived the cut");
     check(&DiskStore::with_backend(disk).expect("opened"));
 }

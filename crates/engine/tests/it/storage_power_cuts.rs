@@ -263,8 +263,8 @@ fn a_cut_at_any_operation_of_a_small_store_keeps_acknowledged_commits() {
     panic!("the sequence takes more than 10,000 operations");
 }
 
-/// This test found a bug: redb lays a file out before it writes the magic number. It always
-/// refuses a file that was cut between the two. Almost all cuts of the random histories
+/// This test found a bug: redb lays a file out before it writes the magic number. After a cut
+/// between these two steps, redb always refuses the file. Almost all cuts of the random histories
 /// strike later.
 #[test]
 fn a_cut_at_any_moment_of_creation_leaves_a_store_that_opens() {

@@ -1,4 +1,4 @@
-//! Tests of the version log: old versions are removed, and a reader that is too late learns of it.
+//! Tests of the version log: old versions are removed, and a reader that is too late is refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,7 +59,7 @@ async fn versions_are_removed_after_seven_days_and_a_late_reader_is_refused() {
 
     now.fetch_add(2 * DAY, Ordering::SeqCst);
     engine.maintain().await.unwrap();
-    assert_eq!(read(FeedStart::After(first)).unwrap_err().status, 400, "two versions are gone");
+    assert_eq!(read(FeedStart::After(first)).unwrap_err().status, 400, "two versions were removed");
     assert_eq!(read(FeedStart::After(second.continuation)).unwrap().items.len(), 1);
 }
 

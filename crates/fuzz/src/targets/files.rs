@@ -1,8 +1,8 @@
 //! The files of a data directory. An input is one file with its name in the first line; the
 //! other files are those of a store after a crash.
 //!
-//! What always holds: opening ends with a store or with an error, a refused directory is left as
-//! it was, and what was read from an opened store can be read again after a restart.
+//! What always holds: opening ends with a store or with an error, a refused directory is not
+//! changed, and the values that were read from an opened store can be read again after a restart.
 
 use std::collections::BTreeMap;
 use std::fs;

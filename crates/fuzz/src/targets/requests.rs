@@ -120,7 +120,11 @@ fn check(runtime: &Runtime, account: &Embedded, request: Parsed) {
         next.headers.insert("x-ms-continuation", token.clone());
         let answer = send(runtime, account, &next);
         let status = answer.status().as_u16();
-        assert!(status < 400, "{status} for an own continuation token: {:?}", answer.body());
+        assert!(
+            status < 400,
+            "{status} for a continuation token that the account returned: {:?}",
+            answer.body()
+        );
     }
 }
 

@@ -61,7 +61,8 @@ pub(super) fn run_json(input: &[u8]) {
 
 fn check_binary(value: &Value) {
     let buffer = encode(value);
-    let again = decode(&buffer).unwrap_or_else(|error| panic!("own binary JSON: {error}"));
+    let again =
+        decode(&buffer).unwrap_or_else(|error| panic!("encoded binary JSON does not decode: {error}"));
     assert_eq!(json::to_text(&again, Style::Point), json::to_text(value, Style::Point));
 }
 
@@ -70,7 +71,7 @@ pub(super) fn binary_examples() -> Vec<Vec<u8>> {
     let vectors = file.get("vectors").and_then(Value::as_array).expect("vectors");
     let buffers = vectors.iter().filter_map(|vector| vector.get("hex").and_then(Value::as_str)).map(from_hex);
     let buffers: Vec<_> = buffers.collect();
-    assert!(buffers.len() > 100, "the recorded buffers are gone");
+    assert!(buffers.len() > 100, "the recorded buffers are missing");
     buffers
 }
 

@@ -5,7 +5,7 @@
 use super::{Metric, MetricKind, Metrics, Sample, SampleValue};
 use crate::json::{Number, Style, Value, object, to_text};
 
-/// Which process exports, and when. Times are nanoseconds since 1970.
+/// The process that exports metrics, and the times of the export in nanoseconds since 1970.
 #[derive(Debug, Clone, Copy)]
 pub struct Exported<'a> {
     /// The attribute `service.name`.
@@ -90,7 +90,7 @@ fn long(number: u64) -> Value {
     Value::String(number.to_string())
 }
 
-/// A number. JSON has no infinity; nothing here is infinite.
+/// A number. JSON has no infinity, and no metric is infinite.
 fn double(number: f64) -> Value {
     Number::from_f64(number).map_or(Value::Null, Value::Number)
 }

@@ -33,7 +33,7 @@ fn write_sample(text: &mut String, name: &str, sample: &Sample) {
     match &sample.value {
         SampleValue::Number(value) => write_line(text, name, "", labels, None, &value.to_string()),
         SampleValue::Histogram { buckets, sum } => {
-            // The format has the number of all values up to a bound.
+            // In this format a bucket counts all values up to its bound.
             let mut count = 0;
             for (bound, values) in buckets {
                 count += values;

@@ -187,9 +187,9 @@ impl EffectiveRange {
         }
     }
 
-    /// Divides the range into parts of equal width, up to rounding: the ranges of a new
-    /// container with several physical partitions. The bounds are the ones that the service
-    /// has: multiples of the highest hash divided by the number of parts, rounded down.
+    /// Divides the range into parts of equal width, up to rounding: the ranges of a new container
+    /// with several physical partitions. The bounds are those of the service: multiples of the
+    /// highest hash divided by the number of parts, rounded down.
     pub fn split_evenly(&self, parts: u32, version: HashVersion) -> Vec<EffectiveRange> {
         let bounds: Vec<EffectiveKey> =
             (1..parts).map(|part| self.bound_of_part(part, parts, version)).collect();

@@ -17,7 +17,8 @@ fn object(text: &str) -> Object {
     }
 }
 
-/// The definition of a container with composite indexes. Those of another `name` have other paths.
+/// The definition of a container with composite indexes. Their paths begin with `name`, so
+/// definitions with different names declare different indexes.
 fn definition(name: &str, composites: usize) -> ParsedDefinition {
     let composites: Vec<String> =
         (0..composites).map(|n| format!(r#"[{{"path":"/{name}{n}"}},{{"path":"/q"}}]"#)).collect();
@@ -67,7 +68,8 @@ async fn retired_indexes_come_back_only_while_there_is_room() {
         engine.build_index(&container, shape.clone()).await.unwrap();
         assert!(requested_indexes(&current()).len() <= REQUESTED_MAX);
     }
-    // The first ones replaced indexes that no query had used. The others found all indexes in use.
+    // The first `REQUESTED_MAX` indexes replaced indexes that no query had used. For the others
+    // there was no room, because all indexes were in use.
     let (replaced, others) = retired.split_at(REQUESTED_MAX);
     assert!(!replaced.iter().any(is_retired) && !others.is_empty() && others.iter().all(is_retired));
     seconds.fetch_add(UNUSED_SECONDS_MIN, Ordering::Relaxed);
@@ -85,8 +87,8 @@ async fn an_index_that_the_policy_declares_is_not_retired() {
     assert!(declared.len() == 60 && declared.iter().all(is_used));
 }
 
-/// Story of a bug: after 65,535 indexes all further ones had the same id, and each lost entries when
-/// another one was removed.
+/// Story of a bug: after 65,535 indexes all further indexes had the same id, and each of them lost
+/// entries when another was removed.
 #[tokio::test]
 async fn no_two_indexes_have_the_same_id() {
     let (_, container, _) = engine_with(0).await;

@@ -28,7 +28,7 @@ pub(crate) fn access_entry(view: &dyn View, feed: &AccessFeed, id: &str) -> Resu
     Ok(read_body(view.get(&feed.key(id))?).map(permissions::without_container))
 }
 
-/// The record of the entry with this `_rid`. The scan ends there.
+/// The record of the entry with this `_rid`. The scan ends at this entry.
 pub(crate) fn record_by_rid(view: &dyn View, feed: &AccessFeed, rid: &str) -> Result<Option<Value>, Refusal> {
     let mut found = None;
     view.scan(feed.key_range().as_range(), Direction::Forward, &mut |_, record| {
@@ -38,8 +38,8 @@ pub(crate) fn record_by_rid(view: &dyn View, feed: &AccessFeed, rid: &str) -> Re
     Ok(found)
 }
 
-/// The permissions of a user: a feed for the other functions. `name_or_rid` is the `_rid` of
-/// the user if the path of the request consists of `_rid`s.
+/// The feed of a user's permissions. `name_or_rid` is the `_rid` of the user if the path of the
+/// request consists of `_rid`s.
 pub(crate) fn user_of(
     view: &dyn View,
     database: DatabaseRid,

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::WriteStamp;
 use super::write::ItemWrite;
 use crate::charge;
-use crate::documents::content::Contents;
+use crate::documents::content::KeySource;
 use crate::documents::stored::StoredDocument;
 use crate::documents::version_log::{self, FeedOperation};
 use crate::keys;
@@ -41,20 +41,19 @@ impl ItemWrite<'_, '_> {
         self.transaction.remove(keys::id(self.target.container.number(), &self.target.partition, id));
     }
 
-    /// Writes a version of a document and updates index entries, feed entry, expiry
-    /// entry, counters and version log. `contents` are those of the new version, if
-    /// [`ItemWrite::needs_value`]. The caller writes the id, the partition member and the
-    /// unique keys.
+    /// Writes a version of a document and updates index entries, feed entry, expiry entry, counters
+    /// and version log. `key_source` is the new version, if [`ItemWrite::needs_value`]. The caller
+    /// writes the id, the partition member and the unique keys.
     pub(crate) fn put_document(
         &mut self,
         rid: u64,
         old: Option<&StoredDocument>,
         stored: &StoredDocument,
-        contents: Option<Contents<'_>>,
+        key_source: Option<KeySource<'_>>,
     ) -> Result<(), Refusal> {
-        if contents.is_some() {
+        if key_source.is_some() {
             let old = old.map(|old| self.known_or_parsed(rid, old)).transpose()?;
-            self.replace_index_entries(rid, old.as_deref().map(Contents::of_known), contents);
+            self.replace_index_entries(rid, old.as_deref().map(KeySource::of_known), key_source);
         }
         self.replace_feed_and_expiry_entries(rid, old, Some(stored));
         self.update_counters(old, Some(stored));
@@ -66,8 +65,8 @@ impl ItemWrite<'_, '_> {
         Ok(())
     }
 
-    /// The contents of a stored version: as they were parsed before the write reached the writer,
-    /// or, if this is another version, parsed now.
+    /// A stored version, parsed. If it was parsed before the write reached the writer, that result
+    /// is used; otherwise the version is parsed now.
     fn known_or_parsed(&mut self, rid: u64, old: &StoredDocument) -> Result<Arc<KnownDocument>, Refusal> {
         let version = DocumentVersion::of(rid, old);
         let number = self.target.container.number();
@@ -92,8 +91,8 @@ impl ItemWrite<'_, '_> {
         let number = self.target.container.number();
         if self.needs_value() {
             let known = self.known_or_parsed(rid, old)?;
-            self.release_unique_keys(rid, Contents::of_known(&known))?;
-            self.replace_index_entries(rid, Some(Contents::of_known(&known)), None);
+            self.release_unique_keys(rid, KeySource::of_known(&known))?;
+            self.replace_index_entries(rid, Some(KeySource::of_known(&known)), None);
         }
         self.replace_feed_and_expiry_entries(rid, Some(old), None);
         self.update_counters(Some(old), None);
@@ -105,12 +104,12 @@ impl ItemWrite<'_, '_> {
     }
 
     /// The store's keys for the unique keys of a document, one for each constraint.
-    fn unique_keys_of(&self, contents: Contents<'_>) -> Vec<Vec<u8>> {
+    fn unique_keys_of(&self, key_source: KeySource<'_>) -> Vec<Vec<u8>> {
         let container = &self.target.container;
         let constraints = container.unique_keys.iter().enumerate();
         constraints
             .map(|(constraint, paths)| {
-                let values = contents.unique_values(constraint, paths);
+                let values = key_source.unique_values(constraint, paths);
                 keys::unique_key(container.number(), &self.target.partition, constraint as u16, &values)
             })
             .collect()
@@ -122,13 +121,13 @@ impl ItemWrite<'_, '_> {
         &mut self,
         rid: u64,
         old: Option<&StoredDocument>,
-        new: Contents<'_>,
+        new: KeySource<'_>,
     ) -> Result<(), Refusal> {
         self.release_old_unique_keys(rid, old)?;
         for key in self.unique_keys_of(new) {
             if let Some(owner) = self.owner_of_unique_key(&key)?
                 && owner != rid
-                && !self.is_gone_or_expired(owner)?
+                && !self.is_missing_or_expired(owner)?
             {
                 return Err(Refusal::document_exists().with_charge(charge::UNIQUE_CONFLICT));
             }
@@ -139,11 +138,11 @@ impl ItemWrite<'_, '_> {
 
     /// Replaces the unique keys of a document by those of its new version, even if
     /// another document has one of the new keys.
-    pub(crate) fn take_unique_keys(
+    pub(crate) fn overwrite_unique_keys(
         &mut self,
         rid: u64,
         old: Option<&StoredDocument>,
-        new: Contents<'_>,
+        new: KeySource<'_>,
     ) -> Result<(), Refusal> {
         self.release_old_unique_keys(rid, old)?;
         for key in self.unique_keys_of(new) {
@@ -157,14 +156,14 @@ impl ItemWrite<'_, '_> {
         match old {
             Some(old) if !self.target.container.unique_keys.is_empty() => {
                 let known = self.known_or_parsed(rid, old)?;
-                self.release_unique_keys(rid, Contents::of_known(&known))
+                self.release_unique_keys(rid, KeySource::of_known(&known))
             }
             _ => Ok(()),
         }
     }
 
     /// Releases the unique keys that this document owns.
-    fn release_unique_keys(&mut self, rid: u64, old: Contents<'_>) -> Result<(), Refusal> {
+    fn release_unique_keys(&mut self, rid: u64, old: KeySource<'_>) -> Result<(), Refusal> {
         for key in self.unique_keys_of(old) {
             if self.owner_of_unique_key(&key)? == Some(rid) {
                 self.transaction.remove(key);
@@ -178,7 +177,7 @@ impl ItemWrite<'_, '_> {
         Ok(self.transaction.get(key)?.and_then(|owner| keys::last_u64(&owner)))
     }
 
-    fn is_gone_or_expired(&self, rid: u64) -> Result<bool, Refusal> {
+    fn is_missing_or_expired(&self, rid: u64) -> Result<bool, Refusal> {
         let key = keys::document(self.target.container.number(), self.target.range.segment, rid);
         let record = self.transaction.get(&key)?;
         Ok(record
@@ -188,12 +187,12 @@ impl ItemWrite<'_, '_> {
     }
 
     /// Replaces the index entries of the old version by those of the new version.
-    fn replace_index_entries(&mut self, rid: u64, old: Option<Contents<'_>>, new: Option<Contents<'_>>) {
+    fn replace_index_entries(&mut self, rid: u64, old: Option<KeySource<'_>>, new: Option<KeySource<'_>>) {
         let container = &self.target.container;
         for index in &container.indexes {
             let group = self.target.index_group();
-            let entry = |contents: Contents<'_>| {
-                index.entry_key_by(container.number(), group, |path| contents.find(path), rid)
+            let entry = |key_source: KeySource<'_>| {
+                index.entry_key_by(container.number(), group, |path| key_source.find(path), rid)
             };
             let (old_entry, new_entry) = (old.map(entry), new.map(entry));
             if old_entry == new_entry {

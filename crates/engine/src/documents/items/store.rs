@@ -9,7 +9,7 @@ use super::write::{ItemWrite, Written};
 use crate::charge;
 use crate::documents::ITEM_BYTES_MAX;
 use crate::documents::body::{NewBody, SystemMembers};
-use crate::documents::content::{Content, Contents};
+use crate::documents::content::{Content, KeySource};
 use crate::documents::stored::StoredDocument;
 use crate::documents::version_log::FeedOperation;
 use crate::refusal::Refusal;
@@ -77,11 +77,11 @@ impl ItemWrite<'_, '_> {
         if stored.text.len() > ITEM_BYTES_MAX {
             return Err(Refusal::too_large());
         }
-        let contents = self.needs_value().then_some(Contents::New(&content, &system));
-        if let Some(contents) = contents {
-            self.claim_unique_keys(rid, old, contents)?;
+        let key_source = self.needs_value().then_some(KeySource::New(&content, &system));
+        if let Some(key_source) = key_source {
+            self.claim_unique_keys(rid, old, key_source)?;
         }
-        self.put_document(rid, old, &stored, contents)?;
+        self.put_document(rid, old, &stored, key_source)?;
         if let Some(id) = id {
             let (created_lsn, text) = (stored.created_lsn, stored.text.clone());
             let operation = ChangeOperation::Put { created_lsn, ttl, terms, text };
@@ -111,7 +111,7 @@ impl ItemWrite<'_, '_> {
         self.send_delete(stamp, id, rid, old, operation)
     }
 
-    /// Gives a document of an account with one region another id.
+    /// Changes the id of a document. Only for an account with one region.
     pub(super) fn move_id(&mut self, from: &str, to: &str, rid: u64) {
         self.unlink_id(from);
         self.link_document(to, rid);
@@ -134,10 +134,10 @@ impl ItemWrite<'_, '_> {
         self.append_to_outbox(stamp, version, id.to_owned(), rid, operation)
     }
 
-    /// The timestamp of a write. With one region (`id` is `None`) the timestamp is the time
-    /// now. With several regions it is not before the timestamp of the version or tombstone
-    /// that the write replaces, so that every region takes the write for the later one. Also
-    /// removes the tombstone that the write replaces.
+    /// The timestamp of a write. With one region (`id` is `None`) the timestamp is the time now.
+    /// With several regions it is not before the timestamp of the version or tombstone that the
+    /// write replaces, so that every region treats the write as the later one. Also removes the
+    /// tombstone that the write replaces.
     fn write_time(&mut self, id: Option<&str>, old: Option<&StoredDocument>) -> Result<u64, Refusal> {
         let (now, Some(id)) = (self.transaction.now, id) else { return Ok(self.transaction.now) };
         let now = now.max(old.map_or(0, |old| old.timestamp));

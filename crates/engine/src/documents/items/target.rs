@@ -1,5 +1,4 @@
-//! The target of an item operation: the logical and physical partition that a
-//! partition key leads to.
+//! The target of an item operation: the logical and the physical partition of a partition key.
 
 use std::sync::Arc;
 

@@ -60,8 +60,8 @@ impl ItemWrite<'_, '_> {
         }
     }
 
-    /// Stores a document over the one with the id `id`. A body with another id renames the
-    /// document, which keeps its `_rid`.
+    /// Replaces the document with the id `id`. A body with another id renames the document. In an
+    /// account with one region a renamed document keeps its `_rid`.
     pub(super) fn replace(&mut self, id: &str, body: NewBody) -> Result<Written, Refusal> {
         self.check_key(&body)?;
         let (rid, old) = self.find_existing(id)?;
@@ -160,7 +160,7 @@ impl ItemWrite<'_, '_> {
         Ok(())
     }
 
-    /// Checks that the partition key in a body is the one of the request.
+    /// Checks that the partition key in a body is the partition key of the request.
     fn check_key(&self, body: &NewBody) -> Result<(), Refusal> {
         if body.key == self.target.key {
             return Ok(());

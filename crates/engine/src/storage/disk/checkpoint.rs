@@ -163,7 +163,7 @@ fn run_thread(core: &Core, queue: &Receiver<Checkpoint>, report: &SyncSender<Res
             core.close_to_writes(&failure.detail);
         }
         if report.send(outcome).is_err() {
-            return; // The store is gone.
+            return; // The store was dropped.
         }
     }
 }

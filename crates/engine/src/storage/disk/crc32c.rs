@@ -7,7 +7,7 @@
 /// The polynomial, with its bits reversed.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 
-/// `TABLES[n][byte]` is what the byte contributes to the checksum when `n` bytes follow it.
+/// `TABLES[n][byte]` is the contribution of the byte to the checksum when `n` bytes follow it.
 static TABLES: [[u32; 256]; 8] = tables();
 
 const fn tables() -> [[u32; 256]; 8] {
@@ -63,7 +63,7 @@ mod tests {
 
     /// From RFC 3720, appendix B.4, and the usual check value.
     #[test]
-    fn the_checksums_of_the_rfc_come_out() {
+    fn checksums_equal_the_examples_of_the_rfc() {
         let rising: Vec<u8> = (0..32).collect();
         assert_eq!(crc32c(b""), 0);
         assert_eq!(crc32c(b"123456789"), 0xE306_9283);

@@ -8,8 +8,8 @@
 //! operations on the disk, in the order and with the syncs that redb chose. From then on
 //! every call goes to the disk. A file that is not accepted was never written to.
 //!
-//! A power cut during `apply` leaves what a cut during redb's own opening would
-//! leave, because the disk sees the same operations.
+//! A power cut during `apply` leaves the same state as a power cut while redb opens the file
+//! itself, because the disk sees the same operations.
 //!
 //! After a failure of the store, [`DeferredWrites::forbid_writes`] stops all
 //! later writes.

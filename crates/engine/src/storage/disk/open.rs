@@ -69,8 +69,8 @@ pub(super) fn open_path(path: &Path, options: &DiskOptions) -> Result<DiskStore,
     open_directory(Box::new(real), Location(file.display().to_string()), options)
 }
 
-/// Verifies the pages of the data file in a directory. What redb would write is held in memory
-/// and dropped.
+/// Verifies the pages of the data file in a directory. Writes of redb are held in memory and
+/// dropped.
 pub(super) fn check_files(path: &Path) -> Result<(), StoreError> {
     let file = path.join(FILE_NAME);
     let location = Location(file.display().to_string());
@@ -210,7 +210,7 @@ fn start(
     Ok(DiskStore { core, writer: Mutex::new(Some(writer)) })
 }
 
-/// Whose data file this is.
+/// Whether a data file is empty or belongs to this program.
 enum Identity {
     /// An empty file.
     New,

@@ -74,7 +74,7 @@ fn the_tree_keeps_its_shape_and_its_entries_under_any_inserts_and_removes() {
 }
 
 #[test]
-fn keys_in_order_fill_their_nodes() {
+fn keys_inserted_in_order_fill_their_nodes() {
     let mut map = SnapshotMap::default();
     let count = 100_000u64;
     for key in 0..count {

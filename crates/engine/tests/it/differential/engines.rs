@@ -76,7 +76,7 @@ impl Engines {
     }
 
     /// Splits one range of every engine that has fewer than [`RANGES_MAX`] ranges. An engine with
-    /// indexes splits the same range as the one without.
+    /// indexes splits the same range as the engine without indexes.
     pub(super) async fn split(&self, number: usize) -> Result<(), String> {
         for engine in &self.engines {
             let container = container(engine);

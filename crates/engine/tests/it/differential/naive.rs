@@ -17,14 +17,14 @@ pub(super) struct ResultRow {
 
 /// All rows of a statement, sorted if it has ORDER BY, without OFFSET, LIMIT and TOP.
 pub(super) fn run(statement: &Statement, documents: &[Value]) -> Vec<ResultRow> {
-    let mut rows: Vec<Bound<'_>> = Vec::new();
+    let mut rows: Vec<FromRow<'_>> = Vec::new();
     for document in documents {
         let elements: Vec<Option<&Value>> = match (statement.has_join, document.get("tags")) {
             (false, _) => vec![None],
             (true, Some(Value::Array(items))) => items.iter().map(Some).collect(),
             (true, _) => Vec::new(),
         };
-        rows.extend(elements.into_iter().map(|element| Bound { document, element }));
+        rows.extend(elements.into_iter().map(|element| FromRow { document, element }));
     }
     rows.retain(|row| statement.filter.as_ref().is_none_or(|filter| row.eval(filter) == Some(true.into())));
     let mut result = if statement.is_grouped() { grouped(statement, &rows) } else { plain(statement, &rows) };
@@ -51,13 +51,13 @@ pub(super) fn run(statement: &Statement, documents: &[Value]) -> Vec<ResultRow> 
 
 /// One row of FROM.
 #[derive(Clone, Copy)]
-struct Bound<'d> {
+struct FromRow<'d> {
     document: &'d Value,
     element: Option<&'d Value>,
 }
 
-fn plain(statement: &Statement, rows: &[Bound<'_>]) -> Vec<ResultRow> {
-    let project = |row: &Bound<'_>| {
+fn plain(statement: &Statement, rows: &[FromRow<'_>]) -> Vec<ResultRow> {
+    let project = |row: &FromRow<'_>| {
         let value = match &statement.projection {
             Projection::Star => Some(row.document.clone()),
             Projection::Value(item) => row.item(item),
@@ -69,8 +69,8 @@ fn plain(statement: &Statement, rows: &[Bound<'_>]) -> Vec<ResultRow> {
     rows.iter().filter_map(project).collect()
 }
 
-fn grouped(statement: &Statement, rows: &[Bound<'_>]) -> Vec<ResultRow> {
-    let mut groups: BTreeMap<Vec<String>, Vec<Bound<'_>>> = BTreeMap::new();
+fn grouped(statement: &Statement, rows: &[FromRow<'_>]) -> Vec<ResultRow> {
+    let mut groups: BTreeMap<Vec<String>, Vec<FromRow<'_>>> = BTreeMap::new();
     if statement.group.is_empty() {
         groups.insert(Vec::new(), Vec::new());
     }
@@ -78,7 +78,7 @@ fn grouped(statement: &Statement, rows: &[Bound<'_>]) -> Vec<ResultRow> {
         let key = statement.group.iter().map(|key| canonical(row.eval(key).as_ref())).collect();
         groups.entry(key).or_default().push(*row);
     }
-    let project = |rows: &Vec<Bound<'_>>| {
+    let project = |rows: &Vec<FromRow<'_>>| {
         let item = |item: &Item| match item {
             Item::Expr(_) => rows.first().and_then(|row| row.item(item)),
             Item::Aggregate(function, argument) => {
@@ -123,7 +123,7 @@ fn aggregate(function: &str, values: Vec<Value>) -> Option<Value> {
     }
 }
 
-impl Bound<'_> {
+impl FromRow<'_> {
     fn item(&self, item: &Item) -> Option<Value> {
         match item {
             Item::Expr(expr) => self.eval(expr),
@@ -255,7 +255,7 @@ fn number(value: f64) -> Value {
     Value::Number(Number::Double(value))
 }
 
-/// A text that two values share exactly if they are equal.
+/// A text that is the same for two values exactly when they are equal.
 pub(super) fn canonical(value: Option<&Value>) -> String {
     match value {
         None => "undefined".to_owned(),

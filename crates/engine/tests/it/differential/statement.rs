@@ -31,7 +31,7 @@ pub(super) enum Item {
     Aggregate(&'static str, Expr),
 }
 
-/// What a statement selects.
+/// The select list of a statement.
 #[derive(Debug, Clone)]
 pub(super) enum Projection {
     Star,
@@ -40,7 +40,7 @@ pub(super) enum Projection {
     List(Vec<Item>),
 }
 
-/// A statement that selects from the result of the statement within.
+/// An outer statement, which selects from the rows of the inner statement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Stage {
     /// `SELECT VALUE COUNT(1) FROM (…) AS x`
@@ -60,7 +60,7 @@ pub(super) struct Statement {
     pub(super) has_join: bool,
     pub(super) filter: Option<Expr>,
     pub(super) group: Vec<Expr>,
-    /// The keys; `true` for a descending one.
+    /// The keys, each with `true` if it is descending.
     pub(super) order: Vec<(Expr, bool)>,
     /// OFFSET and LIMIT.
     pub(super) window: Option<(usize, usize)>,

@@ -6,11 +6,11 @@ use super::*;
 
 #[tokio::test]
 async fn the_conditions_of_a_transaction_share_a_bound_of_work() {
-    let World { engine, first, .. } = World::new(LedgerLimits::default()).await;
+    let Fixture { engine, first, .. } = Fixture::new(LedgerLimits::default()).await;
     let items = vec!["1"; 300].join(",");
     let large = NewBody::new(object(&format!(r#"{{"id":"1","pk":"a","items":[{items}]}}"#)), &first).unwrap();
     statuses(&engine, 1, vec![on(&first, "a", "1", ItemOperation::Create { body: large })]).await;
-    // 90,000 rows each, so that a hundred of them would visit nine million.
+    // Each condition visits 90,000 rows, so a hundred conditions would visit nine million.
     let costly = r#"{"operations":[{"op":"set","path":"/n","value":1}],"condition":"from c where exists(select value 1 from x in c.items join y in c.items where x + y = 3)"}"#;
     let (work, mut operations) = (ConditionWork::default(), Vec::new());
     for _ in 0..100 {
@@ -42,7 +42,7 @@ async fn the_conditions_of_a_transaction_share_a_bound_of_work() {
 
 #[tokio::test]
 async fn a_transaction_that_changes_too_many_bytes_of_documents_is_refused_before_the_writer() {
-    let World { engine, first, .. } = World::new(LedgerLimits::default()).await;
+    let Fixture { engine, first, .. } = Fixture::new(LedgerLimits::default()).await;
     let pad = "x".repeat(1_500_000);
     for n in 0..12 {
         let body =
@@ -78,7 +78,7 @@ async fn fill(engine: &Engine, first: &Arc<Container>, bytes: usize) {
 
 #[tokio::test]
 async fn a_replay_is_answered_even_if_its_documents_have_grown_past_the_bound() {
-    let World { engine, first, .. } = World::new(LedgerLimits::default()).await;
+    let Fixture { engine, first, .. } = Fixture::new(LedgerLimits::default()).await;
     fill(&engine, &first, 10).await;
     let operations = || {
         let add = r#"{"operations":[{"op":"incr","path":"/n","value":1}]}"#;
@@ -95,7 +95,7 @@ async fn a_replay_is_answered_even_if_its_documents_have_grown_past_the_bound() 
 
 #[tokio::test]
 async fn a_document_that_a_patch_makes_large_counts_for_the_operations_after_it() {
-    let World { engine, first, .. } = World::new(LedgerLimits::default()).await;
+    let Fixture { engine, first, .. } = Fixture::new(LedgerLimits::default()).await;
     statuses(&engine, 1, vec![create(&first, "a", "1")]).await;
     let grow =
         format!(r#"{{"operations":[{{"op":"set","path":"/pad","value":"{}"}}]}}"#, "x".repeat(1_900_000));
@@ -112,7 +112,7 @@ async fn a_document_that_a_patch_makes_large_counts_for_the_operations_after_it(
 #[tokio::test]
 async fn aborted_transactions_take_at_most_half_of_the_ledger() {
     let limits = LedgerLimits { entries_max: 10, age: Duration::from_secs(100), ..LedgerLimits::default() };
-    let World { engine, seconds, first, .. } = World::new(limits).await;
+    let Fixture { engine, seconds, first, .. } = Fixture::new(limits).await;
     // A transaction without any container is refused and not recorded.
     for token in 1..=10 {
         let mut nowhere = create(&first, "a", "1");

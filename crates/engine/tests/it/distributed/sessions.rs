@@ -1,10 +1,10 @@
-//! Session tokens of operations, and reads that meet a split.
+//! Tests of the session tokens of operations, and of reads that run after a split.
 
 use super::*;
 
 #[tokio::test]
 async fn a_session_token_is_not_satisfied_by_the_transaction_s_own_writes() {
-    let World { engine, first, .. } = World::new(LedgerLimits::default()).await;
+    let Fixture { engine, first, .. } = Fixture::new(LedgerLimits::default()).await;
     statuses(&engine, 1, vec![create(&first, "a", "1")]).await;
     let target = Target::resolve(&first, key("a")).unwrap();
     let position = engine.read_item(&target, "1", &Precondition::default(), &[]).unwrap().position;
@@ -21,7 +21,7 @@ async fn a_session_token_is_not_satisfied_by_the_transaction_s_own_writes() {
 
 #[tokio::test]
 async fn a_read_transaction_that_was_prepared_before_a_split_reads_the_children() {
-    let World { engine, first, .. } = World::new(LedgerLimits::default()).await;
+    let Fixture { engine, first, .. } = Fixture::new(LedgerLimits::default()).await;
     statuses(&engine, 1, vec![upsert(&first, "a", "1", 7)]).await;
     let range = Target::resolve(&first, key("a")).unwrap().range.id;
     let mut read = read_of(&first, "a", "1");

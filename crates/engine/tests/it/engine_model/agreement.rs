@@ -21,7 +21,11 @@ pub(crate) const DATABASE: &str = "d";
 pub(crate) const CONTAINER: &str = "c";
 
 pub(crate) fn container(engine: &Engine) -> Result<Arc<Container>, String> {
-    engine.catalog().container(DATABASE, CONTAINER).cloned().ok_or_else(|| "the container is gone".to_owned())
+    engine
+        .catalog()
+        .container(DATABASE, CONTAINER)
+        .cloned()
+        .ok_or_else(|| "the container does not exist".to_owned())
 }
 
 pub(crate) fn target(container: &Arc<Container>, partition: &str) -> Result<Target, String> {

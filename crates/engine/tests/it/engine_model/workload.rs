@@ -46,7 +46,8 @@ impl Workload {
 
     /// A random operation on the document with this key.
     pub(crate) fn operation_on(&mut self, model: &Model, key: Key) -> Operation {
-        // Most operations can succeed. One in six assumes the opposite of what is stored.
+        // Most operations can succeed. One in six assumes that the document exists although it does
+        // not, or the opposite.
         let assumes_existing = model.documents.contains_key(&key) != self.random.one_in(6);
         let verb = match (assumes_existing, self.random.below(10)) {
             (false, 0..6) => Verb::Create(self.body(&key)),

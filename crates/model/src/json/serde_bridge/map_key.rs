@@ -18,8 +18,8 @@ impl<'de> IntoDeserializer<'de> for MapKey {
     }
 }
 
-/// Whether a name is a JSON number, or `true` or `false`. Rust parses more than JSON
-/// has: `+5`, `05`, `inf`.
+/// Whether a name is a JSON number, or `true` or `false`. Rust also parses numbers that JSON does
+/// not allow: `+5`, `05`, `inf`.
 fn is_json_scalar(name: &str) -> bool {
     matches!(parse_str(name), Ok(Value::Number(_) | Value::Bool(_)))
 }

@@ -75,7 +75,7 @@ struct Flattened {
 struct Meters(u32);
 
 #[test]
-fn structs_are_read_as_from_text() {
+fn structs_are_read_directly_as_they_are_read_from_text() {
     check::<Order>(r#"{"id":"1","total":12.5,"count":2,"tags":["a","b"],"_ts":5,"unknown":{"a":[1]}}"#);
     check::<Order>(r#"{"id":"1","total":3,"count":2.0,"note":null,"tags":[],"_ts":-5}"#);
     check::<Order>(r#"["1",3,2,"n",["x"],7]"#);
@@ -114,7 +114,7 @@ fn numbers_are_exact_and_integers_where_the_service_prints_integers() {
 }
 
 #[test]
-fn enums_are_read_as_from_text() {
+fn enums_are_read_directly_as_they_are_read_from_text() {
     for text in [
         r#""Empty""#,
         r#"{"Empty":null}"#,
@@ -135,7 +135,7 @@ fn enums_are_read_as_from_text() {
 }
 
 #[test]
-fn containers_and_keys_are_read_as_from_text() {
+fn containers_and_keys_are_read_directly_as_they_are_read_from_text() {
     check::<Vec<Option<bool>>>("[true,null,false]");
     check::<(String, i32)>(r#"["a",1]"#);
     check_refused::<(String, i32)>(r#"["a",1,2]"#);
