@@ -48,7 +48,7 @@ impl Answer {
         Answer::text(status, Bytes::new())
     }
 
-    /// Sets the charge: the answer comes from the backend.
+    /// Sets the charge, which only answers of the backend have.
     pub(crate) fn charged(mut self, charge: f64) -> Self {
         self.charge = Some(charge);
         self

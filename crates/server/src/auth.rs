@@ -92,8 +92,9 @@ impl Authenticator {
         self.keys.first().map(|key| ResourceToken::print(permission, expires_at, key))
     }
 
-    /// Accepts a management request that is signed with the account's key, in every mode: a
-    /// weak `--auth` opens the data to everyone, not the control of the server.
+    /// Accepts a management request that is signed with the account's key. The mode of `--auth`
+    /// changes nothing here: a weak mode gives everyone access to the data, not to the management
+    /// interface.
     pub(crate) fn check_management(
         &self,
         method: &Method,

@@ -78,9 +78,9 @@ pub(crate) trait Handler: Send + Sync + 'static {
     /// The response to a request that never reaches [`Handler::handle`].
     fn reject(&self, rejection: Rejection) -> Response<Bytes>;
 
-    /// The response to a request whose head alone shows that it is refused, so that nobody can fill
-    /// the memory with bodies without the right to send them. `None` if the body has to be read.
-    /// It is called before a large body is read, and before the second piece of a small one.
+    /// The response to a request whose head alone shows that it is refused; `None` if the body has
+    /// to be read. So a client without access cannot fill the memory with bodies. The method is
+    /// called before a large body is read, and before the second piece of a small body is read.
     fn refuse_head(&self, _head: &http::request::Parts, _peer: Peer) -> Option<Response<Bytes>> {
         None
     }

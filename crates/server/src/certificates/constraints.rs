@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn private_names_and_addresses_are_told_from_public_ones() {
+    fn private_and_public_names_are_distinguished() {
         for name in [
             "localhost",
             "db.internal",

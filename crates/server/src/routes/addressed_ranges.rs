@@ -1,7 +1,7 @@
 //! The ranges (physical partitions) that a request is addressed to, for fault rules of
 //! one range and for ranges whose writes another region takes.
 //!
-//! The headers name them: by a partition key, the id of a range, or effective keys. A partition
+//! The headers name the ranges: by a partition key, the id of a range, or effective keys. A partition
 //! key takes precedence over the other two, and the id of a range over effective keys. A query or a
 //! feed without any of these headers reads all ranges. Operations that the gateway answers
 //! by itself, such as query plans and the list of ranges, are addressed to no range.

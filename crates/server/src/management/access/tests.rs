@@ -55,7 +55,7 @@ fn a_request_that_a_proxy_or_a_web_page_forwards_is_not_local() {
 }
 
 #[test]
-fn a_signature_is_enough_from_everywhere_and_a_wrong_one_never_is() {
+fn a_valid_signature_is_accepted_from_everywhere_and_a_wrong_signature_never() {
     let signed = |key: &str, verb: &str, link: &str, seconds: u64| {
         let date = date::format(seconds);
         let key = MasterKey::from_base64(key).unwrap();
