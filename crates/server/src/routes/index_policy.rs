@@ -11,7 +11,7 @@ use perihelion_engine::{Container, QueryScope, Refusal};
 use perihelion_model::json::{self, Style, Value, object};
 use perihelion_query::{Direction, OrderKey, Program, Step};
 
-/// A path that a query sorts by, and whether it sorts downwards.
+/// A path that a query sorts by, and whether it sorts in descending order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Column {
     path: Vec<String>,
@@ -51,7 +51,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// The charge of a query that the backend refuses, the same as that of a query without FROM.
+/// The charge of a query that the backend refuses. A query without FROM has the same charge.
 const REFUSAL_CHARGE: f64 = 2.25;
 
 /// The value of `x-ms-cosmos-index-utilization`: JSON in base64.
@@ -125,7 +125,7 @@ fn composite_index(columns: &[Column]) -> Value {
     ])
 }
 
-/// A path as policies write it. A name with other characters than letters, digits and `_` is
+/// A path as policies write it. A name with characters other than letters, digits and `_` is
 /// quoted.
 fn path_text(path: &[String]) -> String {
     let is_plain = |name: &str| name.chars().all(|c| c.is_alphanumeric() || c == '_');
