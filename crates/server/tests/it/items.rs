@@ -88,9 +88,9 @@ async fn resources_can_be_addressed_by_rid() {
     world.stop().await;
 }
 
-/// A document was once looked up by its `_rid` before its id. A delete of the id `R`, where `R`
-/// was the `_rid` of a document with the id `victim` in another partition, deleted the
-/// `victim` of the caller's partition.
+/// Story of a bug: a document was looked up by its `_rid` before its id. Say that `R` is the `_rid`
+/// of the document `victim` in partition `a`. A delete of the id `R` in partition `b` deleted the
+/// document `victim` of partition `b`.
 #[tokio::test]
 async fn an_id_that_is_another_documents_rid_is_an_id() {
     let world = World::new(PLAIN_CONTAINER).await;

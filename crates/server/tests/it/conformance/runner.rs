@@ -15,7 +15,7 @@ use super::variables::Variables;
 /// The number of creates in one seeding batch: the most that the service accepts.
 const SEED_BATCH: i64 = 100;
 
-/// How often a throttled request of the set-up is sent at most. A batch of the seeding
+/// The most times that a throttled request of the set-up is sent. A batch of the seeding
 /// costs about 700 RU, so at 400 RU/s the next batch waits for nearly two seconds.
 const THROTTLED_RETRIES_MAX: usize = 120;
 
