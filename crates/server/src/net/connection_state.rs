@@ -109,7 +109,8 @@ impl ConnectionState {
     ) -> bool {
         let responses = lock(&self.responses);
         responses.pending.values().any(|response| {
-            let time = Duration::from_secs_f64(response.bytes_until_sent as f64 / bytes_per_second.max(1) as f64);
+            let time =
+                Duration::from_secs_f64(response.bytes_until_sent as f64 / bytes_per_second.max(1) as f64);
             now.saturating_duration_since(response.since) > timeout + time
         })
     }

@@ -150,7 +150,8 @@ fn token_seconds(call: &Call) -> Result<u64, Refusal> {
     let Some(text) = call.header(&headers::RESOURCE_TOKEN_EXPIRY_SECONDS) else {
         return Ok(TOKEN_SECONDS_DEFAULT);
     };
-    let seconds = text.trim().parse().ok().filter(|seconds| (TOKEN_SECONDS_MIN..=TOKEN_SECONDS_MAX).contains(seconds));
+    let seconds =
+        text.trim().parse().ok().filter(|seconds| (TOKEN_SECONDS_MIN..=TOKEN_SECONDS_MAX).contains(seconds));
     seconds.ok_or_else(|| {
         Refusal::gateway(
             status::BAD_REQUEST,

@@ -160,7 +160,7 @@ async fn a_partition_key_of_more_than_two_kilobytes_is_refused() {
     world.stop().await;
 }
 
-/// Unique keys once treated any two arrays as equal, and any two objects.
+/// Story of a bug: unique keys treated any two arrays as equal, and any two objects.
 #[tokio::test]
 async fn a_unique_key_compares_arrays_and_objects_by_their_contents() {
     let container = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]}}"#;

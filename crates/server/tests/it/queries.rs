@@ -95,7 +95,7 @@ async fn an_ordered_poll_reads_only_what_it_returns_once_it_is_indexed() {
         let (again, documents_read) = read_all_pages(&world, text, 4).await;
         assert_eq!(first, again, "{text}");
         let mut sorted: Vec<i64> = first.iter().map(|value| value.as_i64().unwrap()).collect();
-        // The first query scans all documents. The second one may use the index of the
+        // The first query scans all documents. The second query may use the index of the
         // first.
         assert!(sorted.len() > 10 && !(100..3000).contains(&scanned));
         let returned = sorted.clone();

@@ -22,7 +22,7 @@ fn locations(account: &HttpResponse, kind: &str) -> Vec<(String, String)> {
     let account = account.json().unwrap();
     let list = account.get(kind).and_then(Value::as_array).unwrap().to_vec();
     let text = |location: &Value, name: &str| location.get(name).unwrap().as_str().unwrap().to_owned();
-    list.iter().map(|at| (text(at, "name"), text(at, "databaseAccountEndpoint"))).collect()
+    list.iter().map(|place| (text(place, "name"), text(place, "databaseAccountEndpoint"))).collect()
 }
 
 fn names(locations: &[(String, String)]) -> Vec<&str> {

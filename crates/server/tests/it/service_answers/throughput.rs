@@ -123,8 +123,9 @@ async fn a_throughput_below_the_minimum_is_refused_with_the_services_text() {
     world.stop().await;
 }
 
-/// A maximum must be a multiple of 1,000, and the request of a migration names none. So the server
-/// rounds the manual throughput up: a client could not correct a maximum that is refused.
+/// An autoscale maximum must be a multiple of 1,000. The request of a migration does not name a
+/// maximum, so a client could not correct one that is refused. The server rounds the manual
+/// throughput up instead.
 #[tokio::test]
 async fn a_manual_offer_becomes_an_autoscale_offer_with_whole_thousands() {
     let world = World::new(PLAIN_CONTAINER).await;

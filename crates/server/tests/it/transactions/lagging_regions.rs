@@ -33,7 +33,10 @@ async fn n_in(world: &MultiRegion, region: usize, container: &str) -> i64 {
     assert_eq!(feed.status, 200, "{}", feed.text());
     let values: Vec<Option<i64>> =
         documents(&feed).iter().map(|document| document.get("n").and_then(Value::as_i64)).collect();
-    assert!(values.len() == KEYS.len() && values.iter().all(|n| *n == values[0]), "half: {values:?}");
+    assert!(
+        values.len() == KEYS.len() && values.iter().all(|n| *n == values[0]),
+        "a part of a transaction is visible: {values:?}"
+    );
     values[0].expect("a number")
 }
 
