@@ -25,9 +25,9 @@ const WRONG_SIGNATURE: &str = "The input authorization token can't serve the req
 /// What the sender of an accepted request may do.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Everything.
+    /// The sender may do everything.
     Account,
-    /// What the permission with this `_rid` says.
+    /// The sender may do what the permission with this `_rid` allows.
     Permission(String),
 }
 

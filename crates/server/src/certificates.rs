@@ -371,9 +371,9 @@ fn unix_seconds(time: SystemTime) -> u64 {
 }
 
 /// Loads the CA of a directory, or creates a CA when it is missing, damaged, would expire before a
-/// new leaf, or may not sign one of the names. When two processes create a missing CA at once, they
-/// agree on one: the first file that is linked into place wins, and the other process reads it. Two
-/// processes that replace a CA at once may use different CAs until the next start.
+/// new leaf, or may not sign one of the names. Two processes that create a missing CA at the same
+/// time agree on one CA: the first file that is linked into place wins, and the other process reads
+/// it. Two processes that replace a CA at the same time may use different CAs until the next start.
 fn load_or_create_ca(directory: &Path, names: &Names, now: SystemTime) -> Result<Identity, CertificateError> {
     let path = directory.join(CA_FILE);
     let stored = read_identity(&path)?;
@@ -477,8 +477,8 @@ fn write_atomically(path: &Path, text: &str, may_replace: bool) -> io::Result<bo
         match fs::hard_link(&temporary, path) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-            // The file system has no hard links. Here two processes that start at once may
-            // use different CAs.
+            // The file system has no hard links. On such a system two processes that start at the
+            // same time may use different CAs.
             Err(_) => fs::rename(&temporary, path).map(|()| true),
         }
     });

@@ -216,7 +216,7 @@ mod tests {
     /// Story of a bug: a test suite created a container for each test. After a thousand containers,
     /// the partitions of new containers were not counted.
     #[test]
-    fn partitions_that_no_longer_exist_make_room_for_new_ones() {
+    fn counters_of_former_partitions_make_room_for_new_partitions() {
         let counters = Counters::new(true);
         let partition = |name: &str, range| RangeName { database: "d".into(), container: name.into(), range };
         let count = |name: &str, range| {

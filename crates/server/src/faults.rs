@@ -117,7 +117,7 @@ impl Fault {
         }
     }
 
-    /// What is changed about the answer of a transaction that was carried out.
+    /// The change to the answer of a transaction that was carried out; `None` for no change.
     pub(crate) fn transaction_fault_after_serving(&self) -> Option<TransactionFault> {
         match self.effect {
             Effect::Transaction(TransactionFault::Results(_)) if self.when == When::Before => None,

@@ -6,7 +6,7 @@
 //! than the read. Every other read runs its first slice on a blocking thread
 //! (`perihelion_engine::blocking`). A read that meets a large document runs its first slice again on
 //! a blocking thread, because a read cannot stop within a document. Only a few first slices run on
-//! blocking threads at once.
+//! blocking threads at the same time.
 //!
 //! A read that does not end in its first slice is a *long read*. It waits for a *turn* and begins
 //! again on a blocking thread. Connections get turns in a round (`fair_turns`). The number of turns
@@ -254,7 +254,7 @@ enum SliceEnd<T> {
     LargeDocument,
 }
 
-/// The state of queries is a part of the server's memory.
+/// Queries take the memory for their state from the budget of the server.
 impl PageMemory for MemoryBudget {
     fn take(&self, bytes: usize) -> Result<(), Refusal> {
         self.try_take(bytes).map_err(|_| Refusal::throttled(RETRY_AFTER_MS))
@@ -482,8 +482,8 @@ mod tests {
         }
     }
 
-    /// Without the turn, slow clients would read many small pages at once and leave little processor
-    /// time for other clients.
+    /// Without the turn, slow clients would read many small pages at the same time and leave little
+    /// processor time for other clients.
     #[tokio::test(start_paused = true)]
     async fn a_read_of_many_partitions_needs_a_turn_while_much_memory_is_used() {
         let memory = MemoryBudget::new(100);

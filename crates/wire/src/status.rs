@@ -70,7 +70,7 @@ statuses! {
     NOT_FOUND = 404 / 0;
     /// This region has not yet applied the writes that the session token names.
     READ_SESSION_NOT_AVAILABLE = 404 / 1002;
-    /// The container (of that `_rid`) does not exist any more.
+    /// The container that the request names does not exist (any more).
     OWNER_RESOURCE_NOT_FOUND = 404 / 1003;
     /// The container is being created and cannot be read yet.
     COLLECTION_CREATE_IN_PROGRESS = 404 / 1013;

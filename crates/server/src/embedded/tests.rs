@@ -101,7 +101,7 @@ async fn an_injected_delay_is_waited_for_up_to_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_injected_delay_of_one_range_leaves_the_other_ranges_fast() {
+async fn an_injected_delay_of_one_range_does_not_slow_the_other_ranges() {
     let database = open_with_container(EmbeddedOptions::default().with_partitions(4)).await;
     let transport = database.transport();
     let mut documents = Vec::new();

@@ -87,8 +87,8 @@ fn parse_mode(body: &Object) -> Result<Option<TransactionFault>, Refusal> {
 }
 
 /// The status of the first operation. Without the member `operationStatus` it is the status of the
-/// whole answer; if that is an abort (452), it is 449, which means that another transaction was
-/// faster.
+/// whole answer. If the whole answer is an abort (452), it is 449, which means that another
+/// transaction was faster.
 fn parse_operation_status(body: &Object, status: Status) -> Result<Status, Refusal> {
     let is_abort = status.code == status::TRANSACTION_ABORTED.code;
     let Some(code) = number(body, "operationStatus", 599)? else {

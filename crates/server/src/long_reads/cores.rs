@@ -3,7 +3,8 @@
 //! Long reads run on threads of their own, beside the async workers that serve everything else, and
 //! the operating system divides the processors evenly among all threads. So the number of long
 //! reads that run decides how much is left for the short requests. While short requests arrive,
-//! long reads use at most half of the processors, and rest after each slice for as long as it took.
+//! long reads use at most half of the processors, and rest after each slice for as long as the slice
+//! took.
 //! Otherwise they use all processors. When reads have to share a processor, each runs for one
 //! [`SLICE`] at a time. First slices run before long reads. Reads of the same kind run in the order of
 //! their arrival. While both kinds wait, one long read runs after every
@@ -15,8 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a read runs before it lets the next one run. It is short compared with what a person
-/// or a client notices, and long compared with the change to another thread (about 10 µs).
+/// How long a read runs before it lets the next read run. This time is too short for a person or a
+/// client to notice, and long compared with the change to another thread (about 10 µs).
 pub(super) const SLICE: Duration = Duration::from_millis(2);
 
 /// The longest rest after a slice. A slice may take longer, because a read cannot stop within a
@@ -50,8 +51,8 @@ pub(super) struct Cores {
 struct Queue {
     /// How many reads run.
     running: usize,
-    /// The reads that wait for their first slice, by their tickets. Each of them holds a thread. The
-    /// number of first slices bounds their number.
+    /// The reads that wait for their first slice, by their tickets. Each of them holds a thread. Each
+    /// also holds one of the turns `LongReads::first_slices`, which bounds their number.
     first: VecDeque<u64>,
     /// The long reads that wait, by their tickets. The number of turns bounds their number.
     long: VecDeque<u64>,
@@ -99,7 +100,7 @@ impl Queue {
     }
 }
 
-/// The right to run, until it is dropped.
+/// The right of a read to run on a processor. Dropping it gives the processor back.
 #[derive(Debug)]
 pub(super) struct Core<'a> {
     cores: &'a Cores,

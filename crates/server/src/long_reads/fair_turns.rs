@@ -1,7 +1,7 @@
 //! `FairTurns`: a fixed number of turns. The connections that wait get them in a round.
 //!
-//! With one queue for all clients, a client that sends many reads at once would make all others wait
-//! behind them. Here each connection has a queue of its own, and the next turn goes to the first read of
+//! With one queue for all clients, the reads of a client that sends many would delay the reads of all
+//! others. Here each connection has a queue of its own, and the next turn goes to the first read of
 //! the connection whose last turn is the longest ago. When many reads wait, a connection may add a read
 //! only if it has fewer waiting reads than its share.
 
@@ -39,7 +39,7 @@ struct Queues {
     waiting: HashMap<Connection, VecDeque<oneshot::Sender<FairTurn>>>,
 }
 
-/// A turn, until it is dropped.
+/// A turn. Dropping it passes the turn to the next read.
 #[derive(Debug)]
 pub(super) struct FairTurn {
     /// `None` if the turn was passed to another read.

@@ -1,6 +1,6 @@
 //! `LongTurns`: the turns of reads that have run for long and cannot end their page.
 //!
-//! Few such reads run at once. The others wait on their threads, because a read in the middle of a
+//! Few such reads run at a time. The others wait on their threads, because a read in the middle of a
 //! scan cannot leave its thread. So the number of waiting reads is bounded too, and further reads
 //! are refused.
 
@@ -26,7 +26,7 @@ struct Counts {
     waiting: usize,
 }
 
-/// A long turn, until it is dropped.
+/// A long turn. Dropping it gives the turn back.
 #[derive(Debug)]
 pub(super) struct LongTurn<'a> {
     turns: &'a LongTurns,
@@ -37,7 +37,7 @@ impl LongTurns {
         LongTurns { counts: Mutex::new(Counts { free: turns, waiting: 0 }), turn_ended: Condvar::new() }
     }
 
-    /// Blocks until a long turn is free. `None` if too many reads wait, or if it takes too long.
+    /// Blocks until a long turn is free. `None` if too many reads wait, or if the wait takes too long.
     pub(super) fn wait(&self) -> Option<LongTurn<'_>> {
         self.wait_for(WAIT_MAX)
     }

@@ -100,7 +100,7 @@ impl ConnectionState {
 
     /// Whether a response has been pending for longer than `timeout`, plus the time that its bytes
     /// and those of the responses before it take at `bytes_per_second`. A client that asks for many
-    /// pages at once takes them one after the other.
+    /// pages at the same time receives them one after the other.
     pub(super) fn has_overdue_response(
         &self,
         now: Instant,

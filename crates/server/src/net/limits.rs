@@ -132,8 +132,8 @@ pub struct Limits {
     pub headers: usize,
     /// Longest path with its query.
     pub uri_bytes: usize,
-    /// Longest time from connecting to the first request. An HTTP/1.1 header block
-    /// that has begun in this time then has `header_timeout`.
+    /// Longest time from connecting to the first request. If an HTTP/1.1 header block
+    /// has begun in this time, `header_timeout` applies to the rest of it.
     pub first_request_timeout: Duration,
     /// Longest time for a TLS handshake.
     pub handshake_timeout: Duration,

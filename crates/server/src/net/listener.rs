@@ -19,9 +19,9 @@ use super::supervisor::ConnectionTable;
 use super::{Handler, Limits};
 use crate::memory::MemoryBudget;
 
-/// The pause after a failed accept that does not concern one peer. Most often the process
-/// lacks file descriptors or memory. A retry at once would spin. Connections that end
-/// during the pause free both.
+/// The pause after an accept that failed, unless one peer was the reason. Most often the
+/// process lacks file descriptors or memory. A retry without a pause would spin. Connections
+/// that end during the pause free both.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The clients that may wait in the kernel's queue: as many as tokio and most servers allow.

@@ -356,7 +356,7 @@ async fn a_body_with_a_huge_content_length_is_refused_unread() {
 }
 
 #[tokio::test]
-async fn bodies_share_one_budget_and_give_it_back() {
+async fn bodies_share_one_memory_budget_and_give_their_bytes_back() {
     let limits = Limits { body_bytes_total: 1000, ..Limits::default() };
     let fixture = Fixture::start(limits).await;
     let post = |path, size| {

@@ -1,6 +1,6 @@
-//! What an indexing policy allows a query to use: the refusals of queries that the policy
-//! does not cover, and the report of the indexes that a query used and of those that would have
-//! helped it (`x-ms-cosmos-index-utilization`).
+//! Checks queries against the indexing policy of their container. This file refuses queries that the
+//! policy does not cover. It also reports the indexes that a query used, and the indexes that would
+//! have helped it (`x-ms-cosmos-index-utilization`).
 //!
 //! The engine itself can run every query. ORDER BY of several properties is always refused without
 //! its composite index, because the service refuses it in every container. The other refusals
@@ -60,7 +60,7 @@ pub(super) fn utilization(container: &Container, program: &Program, scope: &Quer
     base64::engine::general_purpose::STANDARD.encode(json::to_text(&report, Style::Point))
 }
 
-/// The indexes that a query used, and the ones that would have helped it.
+/// The indexes that a query used, and the indexes that would have helped it.
 fn report(container: &Container, program: &Program, scope: &QueryScope) -> Value {
     let mut paths: Vec<Vec<String>> = Vec::new();
     if matches!(scope, QueryScope::Partition(_) | QueryScope::Prefix { .. }) {
@@ -144,8 +144,8 @@ fn composites(container: &Container) -> Vec<Vec<Column>> {
     policy.and_then(Value::as_array).unwrap_or_default().iter().filter_map(composite).collect()
 }
 
-/// Whether a composite index serves an order: the same paths, all in the same directions or all
-/// in the opposite ones.
+/// Whether a composite index serves an order: it has the same paths, all in the same directions or
+/// all in the opposite directions.
 fn serves_order(composite: &[Column], order: &[Column]) -> bool {
     let opposite = |column: &Column| Column { is_descending: !column.is_descending, ..column.clone() };
     composite == order || composite.iter().map(opposite).eq(order.iter().cloned())

@@ -39,8 +39,8 @@ pub(super) fn check(service: &RegionService, call: &Call, permission: &str) -> R
     }
 }
 
-/// Refuses a request that the permission does not cover, as far as its head tells. The body of
-/// `call` may be missing.
+/// Refuses a request that the permission does not cover, as far as the head of the request shows.
+/// The body of `call` may be missing.
 pub(super) fn check_head(service: &RegionService, call: &Call, permission: &str) -> Result<(), Refusal> {
     covering_grant(service, call, permission).map(drop)
 }
@@ -163,7 +163,7 @@ impl Grant {
         if kind != "docs" {
             return Ok(false);
         }
-        // One of the two is the `_rid` of a document, the other one an id.
+        // One of the two texts is the `_rid` of a document, the other is an id.
         let (rid, id) = if is_by_rid { (addressed.as_str(), id) } else { (id, addressed.as_str()) };
         let found = self.id_of(service, call, rid)?;
         Ok(found.as_deref() == Some(id))

@@ -1,5 +1,5 @@
-//! A server under more load than it can serve: clients that read slowly, greedy queries and
-//! well-behaved clients at once. The well-behaved clients keep a part of their throughput, nothing
+//! A server under more load than it can serve: slow readers, greedy clients and well-behaved clients
+//! at the same time. The well-behaved clients keep a part of their throughput, none of their requests
 //! fails, and afterwards the memory is free again.
 //!
 //! In a test run the load is small and lasts a few seconds. The well-behaved clients have to keep a

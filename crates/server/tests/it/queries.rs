@@ -168,7 +168,7 @@ async fn an_indexed_poll_by_slots_reads_only_what_it_returns() {
             assert!(documents_read <= paged.len() as u64 * 9 / 7 + 2, "{documents_read} for {}", paged.len());
         }
     }
-    // ORDER BY still works.
+    // ORDER BY returns the same rows, sorted.
     let ordered = format!("{poll} ORDER BY c.visibleAt");
     let (rows, _) = read_all_pages(&world, &ordered, 20).await;
     let due = |id: &Value| (id.as_str().unwrap().parse::<usize>().unwrap() * 7919) % 3000;

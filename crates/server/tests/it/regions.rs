@@ -66,7 +66,7 @@ async fn the_regions_ports_follow_the_public_endpoint() {
 }
 
 #[tokio::test]
-async fn a_write_is_refused_in_a_region_that_takes_none() {
+async fn a_write_is_refused_outside_the_write_region() {
     let world = MultiRegion::new().await;
     world.upsert(WEST, "1", 1).await;
     world.wait_for_replication().await;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::graph::Dependency;
 
-/// The kinds of anomalies, in Adya's names where there is one.
+/// The kinds of anomalies, with Adya's names where they exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AnomalyKind {
     /// A read shows an element that no transaction appended.

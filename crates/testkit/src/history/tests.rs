@@ -155,7 +155,8 @@ fn a_stale_read_is_found_by_real_time_only() {
     expect(&beside, &[]);
 }
 
-/// The edge from the first to the last transaction follows from the two edges between them.
+/// The graph has no edge from the append to the stale read at (6, 7). That edge follows from the two
+/// edges through the transaction at (3, 4).
 #[test]
 fn real_time_is_transitive() {
     let history = [
@@ -216,8 +217,8 @@ enum Store {
     SeparateReads,
 }
 
-/// A history of several clients: transaction number n takes effect at time n, and begins and
-/// ends up to ten steps before and after that.
+/// A history of several clients. Transaction number n takes effect at time 1000 n. It begins and
+/// ends up to 10,000 before and after that time.
 fn random_history(store: Store, seed: u64) -> Vec<Transaction> {
     const KEYS: usize = 5;
     let mut random = Random::new(seed);

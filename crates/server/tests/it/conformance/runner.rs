@@ -1,6 +1,6 @@
 //! Runs one case: the set-up step by step, then the request, then the comparison.
-//! Each case has a database of its own, so several cases can run at once on one
-//! server.
+//! Each case has a database of its own, so several cases can run on one server at the
+//! same time.
 
 use std::time::Duration;
 
@@ -162,7 +162,7 @@ impl Runner {
         }
     }
 
-    /// Sends the request many times at once, each on its own connection. The case
+    /// Sends the request many times at the same time, each on its own connection. The case
     /// passes when one answer matches; otherwise the closest answer is shown.
     async fn send_many_at_once(&self, case: &Case, server: &TestServer) -> Vec<String> {
         let call = self.call(&case.request);

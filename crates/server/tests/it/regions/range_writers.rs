@@ -80,7 +80,7 @@ async fn exactly_one_region_takes_the_writes_of_a_range() {
     let split = r#"{"database":"d","container":"c","range":"1"}"#;
     world.manage("POST", "split", split).await;
     assert_eq!(writers(&world, &second).await, [EAST]);
-    // The move is stored with the data.
+    // The move is stored with the data, so it survives a restart.
     world.stop().await;
     let world = MultiRegion::open(options(&directory)).await;
     assert_eq!(writers(&world, &first).await, [WEST]);

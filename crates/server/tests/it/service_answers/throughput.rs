@@ -45,7 +45,7 @@ async fn a_new_container_with_more_than_10000_units_has_a_range_for_each_6000_un
 
 /// A range has at most 10,000 units: 11,000 units make two ranges with 5,500 each.
 #[tokio::test]
-async fn a_raised_offer_splits_until_each_range_has_10000_units() {
+async fn a_raised_offer_splits_until_each_range_has_at_most_10000_units() {
     let world = World::new(PLAIN_CONTAINER).await;
     for n in 0..40 {
         world.create(&format!("[{n}]"), &format!(r#"{{"id":"{n:02}","pk":{n}}}"#)).await;

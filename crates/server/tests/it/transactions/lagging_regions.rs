@@ -46,7 +46,7 @@ struct Seen {
     reads: u64,
     /// Reads that missed a transaction which was acknowledged before.
     late: u64,
-    /// How often a read showed more than the one before.
+    /// How often a read showed a later transaction than the read before.
     changes: u64,
 }
 

@@ -119,7 +119,7 @@ async fn recorded_answers_survive_a_restart_of_the_server() {
 }
 
 #[tokio::test]
-async fn a_full_ledger_refuses_new_transactions_and_answers_old_ones() {
+async fn a_full_ledger_refuses_new_transactions_and_answers_replays() {
     let ledger = LedgerLimits { entries_max: 1, age: Duration::from_secs(3600), ..LedgerLimits::default() };
     let account = AccountOptions {
         transactions: TransactionOptions { ledger, ..TransactionOptions::default() },
