@@ -48,7 +48,7 @@ impl Answer {
         Answer::text(status, Bytes::new())
     }
 
-    /// Sets the charge: the answer comes from the backend.
+    /// Sets the charge, which only answers of the backend have.
     pub(crate) fn charged(mut self, charge: f64) -> Self {
         self.charge = Some(charge);
         self
@@ -210,7 +210,7 @@ pub(crate) fn render_bodyless_refusal(refusal: &Refusal, activity_id: &str) -> R
         insert_text(map, headers::RETRY_AFTER_MS, &wait_ms.to_string());
         insert_text(map, headers::RETRY_AFTER, &wait_ms.div_ceil(1000).to_string());
     }
-    // A header holds visible ASCII only.
+    // A header can hold only visible ASCII characters and spaces.
     let is_plain = |c: char| c == ' ' || c.is_ascii_graphic();
     let reason = refusal.message.chars().map(|c| if is_plain(c) { c } else { '?' });
     insert_owned(map, headers::REASON, reason.take(REASON_CHARACTERS_MAX).collect());
@@ -284,8 +284,8 @@ pub(crate) fn print_token(out: &mut String, position: &Position) {
     let Some(lsns) = &position.applied_lsns else {
         return out.push_str(&session_token::print(position.range, position.lsn));
     };
-    // Writing to a String cannot fail.
     let highest = lsns.iter().max().copied().unwrap_or(0);
+    // Writing to a String cannot fail.
     let _ = write!(out, "{}:{REGIONS_VERSION}#{highest}", position.range);
     for (region, lsn) in lsns.iter().enumerate() {
         let _ = write!(out, "#{region}={lsn}");

@@ -25,9 +25,9 @@ const WRONG_SIGNATURE: &str = "The input authorization token can't serve the req
 /// What the sender of an accepted request may do.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Everything.
+    /// The sender may do everything.
     Account,
-    /// What the permission with this `_rid` says.
+    /// The sender may do what the permission with this `_rid` allows.
     Permission(String),
 }
 
@@ -92,8 +92,9 @@ impl Authenticator {
         self.keys.first().map(|key| ResourceToken::print(permission, expires_at, key))
     }
 
-    /// Accepts a management request that is signed with the account's key, in every mode: a
-    /// weak `--auth` opens the data to everyone, not the control of the server.
+    /// Accepts a management request that is signed with the account's key. The mode of `--auth`
+    /// changes nothing here: a weak mode gives everyone access to the data, not to the management
+    /// interface.
     pub(crate) fn check_management(
         &self,
         method: &Method,

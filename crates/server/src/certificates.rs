@@ -243,8 +243,8 @@ fn file_error(path: &Path, error: io::Error) -> CertificateError {
 
 /// A certificate with its key, its names and its expiry.
 struct Identity {
-    /// Of a leaf, its names. Of a CA, the names that it may sign besides the private ones; empty for
-    /// a CA of an earlier version, which may sign every name.
+    /// The names of a leaf. In a CA: the names that it may sign besides private names; empty for a
+    /// CA of an earlier version, which may sign every name.
     names: Vec<String>,
     /// In seconds since 1970.
     expires: u64,
@@ -371,9 +371,9 @@ fn unix_seconds(time: SystemTime) -> u64 {
 }
 
 /// Loads the CA of a directory, or creates a CA when it is missing, damaged, would expire before a
-/// new leaf, or may not sign one of the names. When two processes create a missing CA at once, they
-/// agree on one: the first file that is linked into place wins, and the other process reads it. Two
-/// processes that replace a CA at once may use different CAs until the next start.
+/// new leaf, or may not sign one of the names. Two processes that create a missing CA at the same
+/// time agree on one CA: the first file that is linked into place wins, and the other process reads
+/// it. Two processes that replace a CA at the same time may use different CAs until the next start.
 fn load_or_create_ca(directory: &Path, names: &Names, now: SystemTime) -> Result<Identity, CertificateError> {
     let path = directory.join(CA_FILE);
     let stored = read_identity(&path)?;
@@ -384,7 +384,7 @@ fn load_or_create_ca(directory: &Path, names: &Names, now: SystemTime) -> Result
         && !constraints::permit_all(&ca.names, names.0.iter().map(String::as_str))
     {
         permitted.extend(ca.names.iter().filter(|name| !names.0.contains(name)).cloned());
-        tracing::warn!(path = %path.display(), ?names, "a new CA is created, because the old one may not sign these names; trust it in place of the old one");
+        tracing::warn!(path = %path.display(), ?names, "a new CA is created, because the old CA may not sign these names; trust the new CA in place of the old CA");
     }
     let is_usable = |ca: &Identity| {
         ca.is_valid_for(LEAF_LIFE, now)
@@ -477,12 +477,13 @@ fn write_atomically(path: &Path, text: &str, may_replace: bool) -> io::Result<bo
         match fs::hard_link(&temporary, path) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-            // The file system has no hard links. So two processes that start at once may
-            // use different CAs.
+            // The file system has no hard links. On such a system two processes that start at the
+            // same time may use different CAs.
             Err(_) => fs::rename(&temporary, path).map(|()| true),
         }
     });
-    // After a rename there is no temporary file. One that cannot be removed is harmless.
+    // After a rename there is no temporary file. A temporary file that cannot be removed is
+    // harmless.
     let _ = fs::remove_file(&temporary);
     outcome
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 pub use perihelion_engine::CheckReport;
 use perihelion_engine::storage::{DISK_FILE, DiskStore, StoreError};
 
-/// The directories with data below a server's data directory: the directory itself, or with
-/// several regions one subdirectory each.
+/// The directories with data in a server's data directory: the directory itself, or, for an account
+/// with several regions, one subdirectory per region.
 pub fn data_directories(directory: &Path) -> Vec<PathBuf> {
     let has_data = |path: &Path| path.join(DISK_FILE).is_file();
     if has_data(directory) {

@@ -15,9 +15,9 @@ pub(crate) use self::hottest::Partition;
 use crate::operation::Operation;
 use crate::regions::RegionNames;
 
-/// The most physical partitions that are counted. Each has labels of its own in the metrics, and a
-/// monitoring system keeps a series for each. Requests to further ones are counted by operation only,
-/// until a snapshot finds that some of the counted ones no longer exist.
+/// The most physical partitions that are counted. Each partition has labels of its own in the
+/// metrics, and a monitoring system keeps a series for each. Requests to further partitions are
+/// counted by operation only, until a snapshot drops partitions that no longer exist.
 const RANGES_MAX: usize = 1000;
 
 /// The counters of an account.
@@ -90,8 +90,8 @@ impl Counters {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// The counters of operations by the region's index, and those of the partitions that exist. The
-    /// others are dropped and make room for new ones.
+    /// A copy of the counters of all operations and of the partitions that exist. The counters of
+    /// other partitions are dropped and make room for new partitions.
     pub(crate) fn snapshot(&self, exists: impl Fn(&RangeName) -> bool) -> Snapshot {
         let mut ranges = lock(&self.ranges);
         ranges.retain(|range, _| exists(range));
@@ -213,10 +213,10 @@ mod tests {
         assert_eq!(snapshot.operations[&(0, Operation::ReadItem)].requests, RANGES_MAX as u64 + 11);
     }
 
-    /// Story of a bug: a test suite created a container for each test, and after a thousand of them the
-    /// partitions of new containers were not counted.
+    /// Story of a bug: a test suite created a container for each test. After a thousand containers,
+    /// the partitions of new containers were not counted.
     #[test]
-    fn partitions_that_no_longer_exist_make_room_for_new_ones() {
+    fn counters_of_former_partitions_make_room_for_new_partitions() {
         let counters = Counters::new(true);
         let partition = |name: &str, range| RangeName { database: "d".into(), container: name.into(), range };
         let count = |name: &str, range| {

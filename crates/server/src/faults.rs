@@ -10,8 +10,8 @@
 //! `transaction` has further members, which only rules for transactions may have.
 //!
 //! A rule with a `range` hits requests to that physical partition, and after a split
-//! requests to its children. Only such a rule makes the server find out the ranges of a
-//! request, and only when the rest of the rule matches.
+//! requests to its children. The server determines the ranges of a request only when there
+//! is a rule with a `range` whose other members match.
 
 mod transaction;
 
@@ -33,7 +33,7 @@ use crate::regions::RegionNames;
 
 /// The most rules at a time. A test that adds more has a mistake.
 const RULES_MAX: usize = 256;
-/// The longest delay of a rule, in milliseconds. A longer delay is shortened to it.
+/// The longest delay of a rule, in milliseconds. A longer delay is shortened to this length.
 const DELAY_MS_MAX: u64 = 60_000;
 /// The largest number in a rule: JSON numbers are read as `i64`.
 const NUMBER_MAX: u64 = i64::MAX as u64;
@@ -117,7 +117,7 @@ impl Fault {
         }
     }
 
-    /// What is changed about the answer of a transaction that was carried out.
+    /// The change to the answer of a transaction that was carried out; `None` for no change.
     pub(crate) fn transaction_fault_after_serving(&self) -> Option<TransactionFault> {
         match self.effect {
             Effect::Transaction(TransactionFault::Results(_)) if self.when == When::Before => None,
@@ -294,8 +294,8 @@ fn parse_range(body: &Object) -> Result<Option<RangeId>, Refusal> {
     })
 }
 
-/// The delay, the effect and its time. All members are checked, also those that a `drop`
-/// overrides.
+/// The delay, the effect, and whether the effect comes before or after the request is carried
+/// out. All members are checked, also those that a `drop` overrides.
 fn parse_fault(body: &Object, operation: Option<Operation>) -> Result<Fault, Refusal> {
     let delay_ms = number(body, "delayMs", NUMBER_MAX)?.unwrap_or(0).min(DELAY_MS_MAX);
     let delay = Duration::from_millis(delay_ms);

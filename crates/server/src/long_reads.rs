@@ -1,23 +1,28 @@
-//! `LongReads`: runs queries and reads of change feeds, so that long ones do not delay short ones.
+//! `LongReads`: runs queries and reads of change feeds, so that long reads do not delay short reads.
 //!
-//! How much work a read is shows only while it runs. So every read gets a little time at once, the
-//! *first slice*, and most end within it. A read that needs little work for each document runs it
-//! on its async worker, because a change of threads would cost more than the read; others, and those
-//! that find a large document, run it on a blocking thread (`perihelion_engine::blocking`), a few at a
-//! time, because a read cannot stop within a document. A read that does not end in
-//! its first slice is a long read: it waits for a *turn*, which connections get in a round
-//! (`fair_turns`), and begins again on a blocking thread. The number of such threads is bounded, because each holds a page and its
-//! state.
+//! The server learns only while a read runs how much work the read is. So every read first gets a
+//! short time, the *first slice*, and most reads end within it. A read that needs little work per
+//! document runs its first slice on its async worker, because a change of threads would cost more
+//! than the read. Every other read runs its first slice on a blocking thread
+//! (`perihelion_engine::blocking`). A read that meets a large document runs its first slice again on
+//! a blocking thread, because a read cannot stop within a document. Only a few first slices run on
+//! blocking threads at the same time.
 //!
-//! While much of the memory is used, by responses that clients take slowly, a read of many partitions
-//! is a long read from the beginning: its pages are small then, and clients ask for many of them.
+//! A read that does not end in its first slice is a *long read*. It waits for a *turn* and begins
+//! again on a blocking thread. Connections get turns in a round (`fair_turns`). The number of turns
+//! is bounded, because each running read holds a thread, a page and the state of its query.
+//!
+//! While more than half of the memory is used, mostly by responses that clients receive slowly, a
+//! read of many partitions is a long read from the beginning. Its pages are small in that case, and
+//! its client asks for many of them.
 //!
 //! - Long reads run in short slices on a part of the processors (`cores`), so that short requests
-//!   always find a free one.
-//! - A turn lasts [`TURN_TIME`] while others wait. A query whose page can end anywhere then ends it,
-//!   and its client continues with the next page. A read that cannot end (ORDER BY without an index,
-//!   aggregates, change feeds) gives its turn to the next read and goes on with one of the few *long
-//!   turns*. So reads of medium length do not wait for the longest.
+//!   always find a free processor.
+//! - A turn lasts [`TURN_TIME`] while other reads wait. When the turn is over, a query whose page can
+//!   end anywhere ends its page, and its client continues with the next page. A read that cannot end
+//!   its page (ORDER BY without an index, aggregates, change feeds) gives its turn to the next read
+//!   and goes on with one of the few *long turns*. So reads of medium length do not wait for the
+//!   longest reads.
 
 mod cores;
 mod fair_turns;
@@ -37,26 +42,27 @@ use self::first_slice::FirstSlice;
 use self::long_turns::{LongTurn, LongTurns};
 use crate::memory::MemoryBudget;
 
-/// Long reads that have a turn at once for each processor.
+/// The long reads that have a turn at the same time, per processor.
 const READS_PER_PROCESSOR: usize = 1;
-/// The least number of long reads that have a turn at once.
+/// The least number of long reads that have a turn at the same time.
 const READS_MIN: usize = 2;
-/// The most reads that wait for a turn, for each processor: about as many as get one within
-/// [`WAIT_MAX`], if each runs for 5 ms. Shorter reads mostly end in their first slice. Of more reads,
-/// those at the end would be refused after a wait in vain. Connections with few reads are not at the end,
-/// and may wait beside that many (`FairTurns::has_room`).
+/// The most reads that wait for a turn, per processor. About this many reads get a turn within
+/// [`WAIT_MAX`] if each runs for 5 ms; shorter reads mostly end in their first slice. Further reads
+/// would wait and be refused later, so they are refused at once. A connection with few reads may
+/// still add some, because its turn comes early (`FairTurns::has_room`).
 const WAITING_PER_PROCESSOR: usize = 1000;
 /// How long a read may wait for its turn. Our driver ends an attempt after 6 s, so a read that waited
 /// longer would run for a client that has left.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// How long a read may run while others wait: long enough for nearly all reads of medium length.
+/// How long a read may run while other reads wait: long enough for nearly all reads of medium length.
 const TURN_TIME: Duration = Duration::from_millis(50);
 /// A response of at most this size is sent however little memory is left.
 const SMALL_RESPONSE_BYTES: usize = 64 * 1024;
 /// When a refused client may try again, in milliseconds.
 const RETRY_AFTER_MS: u64 = 500;
-/// The largest document that is evaluated on an async worker. Nearly all documents are smaller. Comparing
-/// or copying it as often as a statement of little work may takes about 3 ms.
+/// The largest document that is evaluated on an async worker. Nearly all documents are smaller. A
+/// statement with [`WorkPerDocument::Little`] compares or copies a document a limited number of
+/// times, which takes about 3 ms for a document of this size.
 const INLINE_DOCUMENT_BYTES_MAX: usize = 16 * 1024;
 
 /// What is known of a read before it runs.
@@ -110,9 +116,9 @@ impl LongReads {
         self.cores.note_short_request();
     }
 
-    /// Runs a read: at once if it is short, else when it is its turn. A long read is run again from
-    /// its beginning. It is refused with 429 when the responses that clients have not taken fill
-    /// the memory, when too many reads wait, or when its turn does not come in time.
+    /// Runs a read: at once if it is short, else when it gets a turn. A long read is run again from
+    /// its beginning. A read is refused with 429 when the responses that clients have not received
+    /// fill the memory, when too many reads wait, or when its turn does not come in time.
     pub(crate) async fn run<T>(
         &self,
         kind: ReadKind,
@@ -160,8 +166,8 @@ impl LongReads {
         end
     }
 
-    /// Runs a read for the time of its first slice, and until it finds a document that is larger than
-    /// `document_bytes_max`.
+    /// Runs a read until it ends, until the time of its first slice is over, or until it meets a
+    /// document that is larger than `document_bytes_max`.
     fn run_first_slice<T>(
         &self,
         read: &impl Fn(PageLimits<'_>) -> Result<T, Refusal>,
@@ -201,7 +207,8 @@ impl LongReads {
         self.memory.total_bytes()
     }
 
-    /// The memory for rows that a request holds from one page of a query to the next; none yet.
+    /// The memory for rows that a request will hold from one page of a query to the next. It is
+    /// empty at first.
     pub(crate) fn hold_rows(&self) -> HeldRows {
         HeldRows { memory: Arc::clone(&self.memory), bytes: 0 }
     }
@@ -223,7 +230,8 @@ impl LongReads {
         self.cores.wait().ok_or_else(|| Refusal::throttled(RETRY_AFTER_MS))
     }
 
-    /// Waits for a turn, unless too many reads wait for one.
+    /// Waits for a turn. A read is refused if too many reads wait already, or if its turn does not
+    /// come within [`WAIT_MAX`].
     async fn wait_for(&self, turns: &Arc<FairTurns>, connection: Connection) -> Result<FairTurn, Refusal> {
         if let Some(turn) = turns.try_take() {
             return Ok(turn);
@@ -240,13 +248,13 @@ impl LongReads {
 enum SliceEnd<T> {
     /// The read has ended, with this outcome.
     Finished(Result<T, Refusal>),
-    /// Its time was over before the read ended.
+    /// The time of the slice was over before the read ended.
     TimeOver,
-    /// The next document is too large for the thread.
+    /// The next document is too large for an async worker.
     LargeDocument,
 }
 
-/// The state of queries is a part of the server's memory.
+/// Queries take the memory for their state from the budget of the server.
 impl PageMemory for MemoryBudget {
     fn take(&self, bytes: usize) -> Result<(), Refusal> {
         self.try_take(bytes).map_err(|_| Refusal::throttled(RETRY_AFTER_MS))
@@ -296,7 +304,7 @@ struct Turn<'a> {
 /// The turn of a read. It is given back when the read ends.
 enum TurnKind<'a> {
     Short(#[allow(dead_code, reason = "held for its drop")] FairTurn),
-    /// The read has given its turn back and waits for a long one.
+    /// The read has given its turn back and waits for a long turn.
     None,
     Long(#[allow(dead_code, reason = "held for its drop")] LongTurn<'a>),
 }
@@ -313,7 +321,8 @@ impl<'a> Turn<'a> {
         })
     }
 
-    /// What a read does before its next document.
+    /// The checkpoint that a read calls before its next document. It ends the slice when the time of
+    /// the slice is over.
     fn check(&self, end: PageEnd) -> Result<Checked, Refusal> {
         let slice = self.slice_began_at.get().elapsed();
         if slice < SLICE {
@@ -325,7 +334,7 @@ impl<'a> Turn<'a> {
         Ok(checked)
     }
 
-    /// Lets other reads run.
+    /// Lets other reads run. The answer says whether the read goes on or should end its page.
     fn end_slice(&self, end: PageEnd, slice: Duration) -> Result<Checked, Refusal> {
         let mut kind = self.kind.borrow_mut();
         let has_others = self.reads.turns.waiting() > 0 || self.reads.first_slices.waiting() > 0;
@@ -398,7 +407,7 @@ mod tests {
         assert!(!memory.is_under_pressure());
     }
 
-    /// Story of a bug: the rows that a hybrid search fuses did not count.
+    /// Story of a bug: the rows that a hybrid search fuses were not counted as used memory.
     #[test]
     fn rows_that_are_held_between_pages_are_a_part_of_the_memory() {
         let memory = MemoryBudget::new(100);
@@ -440,8 +449,8 @@ mod tests {
         reads.run(UNKNOWN, |_| Ok(())).await.unwrap();
     }
 
-    /// Story of a bug: a comparison of two large arrays ran for a second on an async worker, together
-    /// with all other requests of the worker.
+    /// Story of a bug: a comparison of two large arrays ran for a second on an async worker and
+    /// delayed all other requests of that worker.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_large_document_is_not_evaluated_on_an_async_worker() {
         let reads = Arc::new(LongReads::new(MemoryBudget::new(100)));
@@ -473,7 +482,8 @@ mod tests {
         }
     }
 
-    /// Slow clients otherwise get many small pages at once, and leave little time for others.
+    /// Without the turn, slow clients would read many small pages at the same time and leave little
+    /// processor time for other clients.
     #[tokio::test(start_paused = true)]
     async fn a_read_of_many_partitions_needs_a_turn_while_much_memory_is_used() {
         let memory = MemoryBudget::new(100);
@@ -487,7 +497,8 @@ mod tests {
         reads.run(LITTLE, |_| Ok(())).await.unwrap();
     }
 
-    /// Begins to wait for a turn. Returns also the status of a refusal.
+    /// Begins to wait for a turn. Also returns 200 if there is a turn at once, the status of a
+    /// refusal, or `None` if the read waits.
     fn begin_wait(reads: &LongReads, connection: Connection) -> (PendingWait<'_>, Option<u16>) {
         let mut wait: PendingWait<'_> = Box::pin(reads.wait_for(&reads.turns, connection));
         match wait.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -499,7 +510,7 @@ mod tests {
     type PendingWait<'a> = Pin<Box<dyn Future<Output = Result<FairTurn, Refusal>> + 'a>>;
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_reads_wait_than_there_is_room_for() {
+    async fn a_read_beyond_the_waiting_limit_is_refused_at_once() {
         let mut reads = LongReads::new(MemoryBudget::new(100));
         reads.waiting_max = 1;
         let all = take_all(&reads.turns);
@@ -516,10 +527,10 @@ mod tests {
         Some(std::net::SocketAddr::from(([127, 0, 0, 1], port)))
     }
 
-    /// Story of a bug: the reads of one client were as many as may wait, and the first read of another
-    /// client was refused before it was in the round.
+    /// Story of a bug: one client had as many waiting reads as the limit allows, and the first read
+    /// of another client was refused.
     #[tokio::test]
-    async fn a_client_with_many_reads_does_not_keep_another_one_from_waiting() {
+    async fn a_client_with_many_reads_does_not_keep_another_client_from_waiting() {
         let mut reads = LongReads::new(MemoryBudget::new(100));
         reads.waiting_max = 10;
         let _all = take_all(&reads.turns);
@@ -532,23 +543,23 @@ mod tests {
         };
         let refused = Some(429);
         assert_eq!(statuses(1, 11), [[None; 10].as_slice(), &[refused]].concat());
-        // Its share is the half.
+        // Two connections wait: the share of each is half of `waiting_max`.
         assert_eq!(statuses(2, 6), [None, None, None, None, None, refused]);
         assert_eq!(statuses(1, 1), [refused]);
-        // Their shares are a third and a quarter.
+        // With three connections the share is a third, with four a quarter.
         assert_eq!(statuses(3, 4), [None, None, None, refused]);
         assert_eq!(statuses(4, 3), [None, None, refused]);
-        // Now twice as many reads wait as there is room for without a crowd.
+        // Now twice `waiting_max` reads wait. No connection may add more.
         assert_eq!(statuses(5, 1), [refused]);
         assert_eq!(reads.turns.waiting(), 20);
-        // Reads that wait for their first slice are counted by themselves.
+        // Reads that wait for their first slice are counted separately.
         assert!(reads.first_slices.has_room(connection(1), reads.waiting_max));
         drop(waits);
         assert_eq!(reads.turns.waiting(), 0);
     }
 
     #[tokio::test]
-    async fn a_read_whose_client_leaves_waits_no_longer() {
+    async fn a_read_stops_waiting_when_its_client_leaves() {
         let reads = Arc::new(LongReads::new(MemoryBudget::new(100)));
         let _all = take_all(&reads.turns);
         let waiting = tokio::spawn({
@@ -581,9 +592,9 @@ mod tests {
         reads.run(UNKNOWN, read).await
     }
 
-    /// Starts as many long reads as there are turns, and then another read that needs a turn.
-    /// Returns what became of the first reads, which end when the other read has run.
-    async fn read_among(end: PageEnd) -> Vec<Result<Checked, Refusal>> {
+    /// Starts as many long reads as there are turns, and then another read that needs a turn. The
+    /// long reads end when the other read has run. Returns the outcomes of the long reads.
+    async fn run_beside_a_waiting_read(end: PageEnd) -> Vec<Result<Checked, Refusal>> {
         let reads = Arc::new(LongReads::new(MemoryBudget::new(100)));
         let turns = reads.turns.free();
         let has_run = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -607,14 +618,14 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn pages_end_for_a_read_that_waits() {
-        let outcomes = read_among(PageEnd::Cheap).await;
+    async fn a_long_read_ends_its_page_when_another_read_waits() {
+        let outcomes = run_beside_a_waiting_read(PageEnd::Cheap).await;
         assert!(outcomes.contains(&Ok(Checked::ShouldEnd)), "{outcomes:?}");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn reads_that_cannot_end_give_their_turn_to_a_read_that_waits() {
-        let outcomes = read_among(PageEnd::Costly).await;
+    async fn a_long_read_that_cannot_end_its_page_gives_its_turn_to_a_waiting_read() {
+        let outcomes = run_beside_a_waiting_read(PageEnd::Costly).await;
         assert!(outcomes.iter().all(|outcome| *outcome == Ok(Checked::GoOn)), "{outcomes:?}");
     }
 }

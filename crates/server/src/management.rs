@@ -3,8 +3,8 @@
 //!
 //! Health paths, and the paths `/_explorer` of the official emulator image, are open to all clients.
 //! The other paths start with [`PREFIX`], or are `/metrics`. A server answers them only if it was started
-//! with `--management`, an embedded database always. `access` decides which requests from the network
-//! are answered.
+//! with `--management`; an embedded database always answers them. `access` decides which requests from
+//! the network are answered.
 
 mod access;
 mod metrics;
@@ -28,7 +28,7 @@ use crate::routes::RegionService;
 /// The prefix of all management paths but [`METRICS_PATH`].
 pub(crate) const PREFIX: &str = "/_perihelion/";
 
-/// The path of the metrics, which monitoring systems ask by default. It is a part of the management
+/// The path where monitoring systems look for metrics by default. It is a part of the management
 /// interface, with the same rules of access.
 const METRICS_PATH: &str = "/metrics";
 
@@ -37,7 +37,7 @@ pub(crate) fn is_path(path: &str) -> bool {
     path.starts_with(PREFIX) || path == METRICS_PATH
 }
 
-/// The largest body. The bodies are a few members with names and numbers.
+/// The largest body of a management request. Such a body has a few members with names and numbers.
 const BODY_BYTES_MAX: u64 = 64 * 1024;
 
 const BODY_TOO_LARGE: &str = "The body of a management request has at most 64 KiB.";
@@ -68,8 +68,9 @@ pub(crate) fn answer_unsigned(
     }
 }
 
-/// The health of the server. A server whose disk is full counts as alive, because it answers reads
-/// and may get room, but not as ready. A server whose store has failed is neither alive nor ready.
+/// The health of the server: whether it is ready if `is_readiness` is true, else whether it is alive.
+/// A server whose disk is full is alive, because it answers reads and the disk may get free space
+/// again, but it is not ready. A server whose store has failed is neither alive nor ready.
 fn health(service: &RegionService, is_readiness: bool) -> Response<Bytes> {
     let databases = service.engine.catalog().databases.len() as u64;
     let (status, text, reason) = match service.account.regions.health() {
@@ -271,7 +272,8 @@ fn explorer(service: &RegionService) -> Response<Bytes> {
     }
 }
 
-/// Leads a browser elsewhere, for as long as this server runs.
+/// Redirects a browser to `to`. The redirect is temporary, because it holds only while this server
+/// runs.
 fn redirect(to: &str) -> Response<Bytes> {
     let mut response = text_response("text/plain; charset=utf-8", to.to_owned());
     *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;

@@ -9,10 +9,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The bytes that are left for pages are divided by this number, and a new page may take one such
-/// part. So while clients receive their pages slowly, new pages become smaller and smaller, and
-/// never use up the memory.
-const PAGES_PER_REST: usize = 48;
+/// The bytes that are left for pages are divided by this number, and a new page may take one of
+/// these parts. So while clients receive their pages slowly, new pages become smaller and smaller,
+/// and never use up the memory.
+const PAGES_PER_BYTES_LEFT: usize = 48;
 
 /// A page may always have this many bytes. On 4096 connections, such pages take 16 MiB.
 const PAGE_BYTES_MIN: usize = 4 * 1024;
@@ -60,7 +60,7 @@ impl MemoryBudget {
     /// How many bytes a new page may have.
     pub(crate) fn page_bytes_max(&self) -> usize {
         let left = (self.total_bytes / 4 * 3).saturating_sub(self.used_bytes());
-        (left / PAGES_PER_REST).max(PAGE_BYTES_MIN)
+        (left / PAGES_PER_BYTES_LEFT).max(PAGE_BYTES_MIN)
     }
 
     pub(crate) fn is_exhausted(&self) -> bool {
@@ -92,7 +92,7 @@ pub(crate) struct MemoryShare {
 
 impl MemoryShare {
     /// Takes bytes from the budget. They are taken even if the budget is exceeded, because the
-    /// caller holds them already; the error tells it to give them up.
+    /// caller holds them already. The error tells the caller to give them up.
     pub(crate) fn take(&mut self, bytes: usize) -> Result<(), Exhausted> {
         self.bytes += bytes;
         let before = self.budget.used_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -115,7 +115,7 @@ mod tests {
     /// Story of a bug: clients that took their pages slowly filled the memory, and every request
     /// of other clients was refused.
     #[test]
-    fn pages_that_nobody_takes_leave_room_for_small_requests() {
+    fn pages_that_no_client_receives_leave_room_for_small_requests() {
         let memory = MemoryBudget::new(256 * 1024 * 1024);
         let mut pages = Vec::new();
         for _ in 0..4096 {

@@ -1,13 +1,13 @@
-//! The HTTP listener: one port serves HTTP/1.1 and HTTP/2, each in clear and
-//! over TLS. This module knows nothing about Cosmos DB.
+//! The HTTP listener: one port serves HTTP/1.1 and HTTP/2, each with and without
+//! TLS. This module knows nothing about Cosmos DB.
 //!
-//! The first bytes that a client sends tell the protocol (`sniff`). The layer above
+//! The first bytes that a client sends show the protocol (`sniff`). The layer above
 //! implements [`Handler`]: it takes a whole request and returns a whole response.
 //! There is no streaming, so a handler does no I/O on the connection.
 //!
 //! What always holds: a connection takes bounded memory and waits a bounded time for
 //! its peer, whatever the peer sends or does not send (`limits` has every bound). No
-//! input causes a panic, and an error of one connection never affects another one.
+//! input causes a panic, and an error of one connection never affects another connection.
 
 mod body;
 mod buffered_body;
@@ -39,7 +39,7 @@ pub(crate) struct Peer {
     pub(crate) remote: SocketAddr,
 }
 
-/// Whether a connection is in clear or over TLS.
+/// Whether a connection uses TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Http,
@@ -78,9 +78,9 @@ pub(crate) trait Handler: Send + Sync + 'static {
     /// The response to a request that never reaches [`Handler::handle`].
     fn reject(&self, rejection: Rejection) -> Response<Bytes>;
 
-    /// The response to a request whose head alone shows that it is refused, so that nobody can fill
-    /// the memory with bodies without the right to send them. `None` if the body has to be read.
-    /// It is called before a large body is read, and before the second piece of a small one.
+    /// The response to a request whose head alone shows that it is refused; `None` if the body has
+    /// to be read. So a client without access cannot fill the memory with bodies. The method is
+    /// called before a large body is read, and before the second piece of a small body is read.
     fn refuse_head(&self, _head: &http::request::Parts, _peer: Peer) -> Option<Response<Bytes>> {
         None
     }

@@ -1,8 +1,8 @@
 //! `ResourceToken`: the token of a permission, `type=resource&ver=1&sig=SIGNATURE;CONTENT;`.
 //!
 //! The content is the `_rid` of the permission and the time at which the token expires, in
-//! base64. What the permission allows is not in the token: the server reads the permission
-//! for each request, so that a deleted permission opens nothing.
+//! base64. The token does not say what the permission allows: the server reads the permission
+//! for each request, so that a deleted permission allows nothing.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -78,7 +78,7 @@ pub(crate) struct Account {
     pub(crate) long_reads: LongReads,
     /// The CA certificate that clients can fetch; empty in an embedded database.
     pub(crate) ca_pem: String,
-    /// Where the paths of the emulator's explorer lead; unset if there is no such place.
+    /// The address that the paths of the emulator's explorer redirect to; unset if there is none.
     pub(crate) explorer: OnceLock<String>,
 }
 
@@ -226,12 +226,13 @@ impl RegionService {
         })
     }
 
-    /// Counts a request, also for its physical partition and its partition key if it has a single one.
+    /// Counts a request by region and operation. A request to a single physical partition or a single
+    /// partition key is also counted for that partition or key.
     fn count(&self, call: &Call, operation: Operation, status: u16, charge: f64) {
         self.account.counters.count((self.region, operation), status, charge, || {
             let (database, name) = call.resource.container()?;
             let catalog = self.engine.catalog();
-            // A path may name them by their `_rid`.
+            // A path may name the database and the container by their `_rid`.
             let (database, container) = (catalog.database(database)?, catalog.container(database, name)?);
             let [range] = addressed_ranges::current(container, call, operation)[..] else { return None };
             Some(RangeName { database: database.name.clone(), container: container.name.clone(), range })

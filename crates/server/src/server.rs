@@ -27,8 +27,8 @@ use crate::runtime::{AccessOptions, AccountRuntime};
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// How often the health of the stores is looked at. A failure is rare and final, so that a short
-/// delay does not matter.
+/// How often the health of the stores is checked. A failure is rare and final, so a short delay
+/// does not matter.
 const HEALTH_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A running server.
@@ -113,8 +113,8 @@ impl Server {
         self.ca_path.as_deref()
     }
 
-    /// Leads browsers from the paths of the emulator's explorer (`/_explorer`) to this address. Only
-    /// the first call has an effect.
+    /// Redirects browsers from the paths of the emulator's explorer (`/_explorer`) to this address.
+    /// Only the first call has an effect.
     pub fn set_explorer(&self, address: String) {
         if let Some(service) = self.account.services.first() {
             // A second address is ignored, as documented.

@@ -1,5 +1,5 @@
 //! A Cosmos-compatible server inside a test of your own application: in memory, on a free port of
-//! this machine, gone when the test ends. Every client of Cosmos DB can connect to it.
+//! this machine, stopped when the test ends. Every client of Cosmos DB can connect to it.
 //!
 //! ```
 //! # use perihelion_client::{Client, ContainerProperties};
@@ -23,7 +23,7 @@ use perihelion_server::{EMULATOR_KEY, Server};
 
 pub use perihelion_server::{self, AccountOptions, RegionNames, ServerOptions};
 
-/// How long requests under way may take when a server is stopped.
+/// How long requests in flight may take when a server is stopped.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
 /// Starts a server in memory on a free port of this machine, with the emulators' key and the
@@ -110,7 +110,7 @@ impl TestServer {
         answer
     }
 
-    /// Waits up to five seconds for requests under way, and stops the server. A data directory can
+    /// Waits up to five seconds for requests in flight, and stops the server. A data directory can
     /// be opened again afterwards.
     pub async fn stop(self) {
         self.server.drain(STOP_GRACE).await;

@@ -12,8 +12,8 @@
 //!
 //! # Transactions whose outcome is unknown
 //!
-//! Such a transaction counts as committed when a committed read shows one of its elements, and
-//! as not executed otherwise. It has no end in real time.
+//! A transaction with an unknown outcome counts as committed when a committed read shows one of its
+//! elements, and as not executed otherwise. It has no end in real time.
 
 mod anomaly;
 mod cycles;
@@ -43,8 +43,8 @@ pub struct Transaction {
     pub appends: Vec<(Key, Element)>,
     /// When the client began it, by a counter that all clients share.
     pub invoked_at: u64,
-    /// When the client had its outcome, by the same counter. A transaction with an unknown
-    /// outcome has no end, whatever this says.
+    /// When the client received its outcome, by the same counter. It is ignored for a transaction
+    /// with an unknown outcome, which has no end.
     pub completed_at: u64,
     /// How it ended.
     pub outcome: Outcome,
@@ -61,9 +61,9 @@ pub enum Outcome {
     Unknown,
 }
 
-/// Checks that a history is strictly serializable. Returns all anomalies of single reads and, of
-/// every group of transactions that depend on each other in a circle, the gravest cycle. The
-/// numbers in an anomaly are indexes of the history.
+/// Checks that a history is strictly serializable. Returns all anomalies of single reads. For every
+/// group of transactions that depend on each other in a circle, it also returns the most serious
+/// cycle. The numbers in an anomaly are indexes of the history.
 ///
 /// Panics if two appends have the same list and element.
 pub fn check(history: &[Transaction]) -> Vec<Anomaly> {

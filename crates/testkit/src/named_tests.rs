@@ -25,9 +25,9 @@ impl Sources {
         self.0.iter().any(|(_, text)| text.contains(&format!("fn {name}(")))
     }
 
-    /// Whether a test is defined: `path` is the name of its function, after the
-    /// modules it is in. A module is a file or a folder; `tests` is not looked for, because
-    /// it may stand inside a file.
+    /// Whether a test is defined. `path` has the modules of the test and then the name of its
+    /// function. A module is a file or a folder. The module `tests` is ignored, because it may be
+    /// inside a file.
     pub fn has_test(&self, path: &str) -> bool {
         let mut modules: Vec<&str> = path.split("::").collect();
         let Some(function) = modules.pop() else { return false };

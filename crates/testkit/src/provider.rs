@@ -113,7 +113,7 @@ impl Account {
         runtime.spawn(self.provider(database, short_polls)).await.expect("opening does not panic")
     }
 
-    /// Waits for requests under way, on a socket for a few seconds at most, and stops the
+    /// Waits for requests in flight, on a socket for a few seconds at most, and stops the
     /// server.
     pub async fn stop(self) {
         self.server.stop().await;

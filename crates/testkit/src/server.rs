@@ -9,7 +9,7 @@ use perihelion_wire::transport::Endpoint;
 use crate::http_client::HttpClient;
 use crate::scratch::ScratchDirectory;
 
-/// How long requests under way may take when a test stops its server on a socket.
+/// How long requests in flight may take when a test stops its server on a socket.
 const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
 /// A key that is not the key of the emulators. With the emulators' key, clients accept any
@@ -103,7 +103,7 @@ impl TestServer {
         HttpClient::new(self.region_address(region))
     }
 
-    /// Waits for requests under way, on a socket for a few seconds at most, and stops the
+    /// Waits for requests in flight, on a socket for a few seconds at most, and stops the
     /// server.
     pub async fn stop(self) {
         match self.host {

@@ -1,4 +1,4 @@
-//! This crate is its tests, `tests/it/`: duroxide's validation suite for
+//! This crate has only tests, `tests/it/`: duroxide's validation suite for
 //! providers, run on `duroxide-cdb`.
 //!
 //! The tests are a separate crate, so that they are compiled without optimisation and

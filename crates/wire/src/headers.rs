@@ -137,8 +137,8 @@ names! {
     IDEMPOTENCY_TOKEN_SPEC = "x-ms-idempotency-token";
     OPERATION_TYPE = "x-ms-cosmos-operation-type";
     RESOURCE_TYPE = "x-ms-cosmos-resource-type";
-    /// Of our server only: why a transaction was refused. The body of such an answer must be
-    /// empty.
+    /// Only our server sends this header: why a transaction was refused. The body of a refused
+    /// transaction must be empty.
     REASON = "x-perihelion-reason";
 
     // Scripts.

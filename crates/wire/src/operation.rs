@@ -1,5 +1,6 @@
 //! The kind of a request, found from its resource, its method and its headers. Counters and
-//! fault rules use it. The fault rules of the server and of the driver name the kinds alike.
+//! fault rules use it. The fault rules of the server and of the driver have the same names for
+//! the kinds.
 
 use http::{HeaderMap, HeaderName, Method};
 

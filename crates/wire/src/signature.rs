@@ -20,7 +20,7 @@ pub const EMULATOR_KEY: &str =
     "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 
 /// The resource type in the signature of a request to Perihelion's management interface. No
-/// resource of the service has this type, so no other signature opens the interface.
+/// resource of the service has this type, so no other signature gives access to the interface.
 pub const MANAGEMENT_TYPE: &str = "management";
 
 /// The resource type in the signature of a resource token. No resource of the service has this
@@ -40,7 +40,7 @@ pub struct MasterKey {
     keyed_mac: Hmac<Sha256>,
 }
 
-/// The text is not a master key: it must be base64 with padding, not empty.
+/// The text is not a master key. A key is base64 with padding and is not empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadKey;
 

@@ -30,7 +30,7 @@ statuses! {
     CREATED = 201 / 0;
     /// The operation succeeded and the response has no body: a delete.
     NO_CONTENT = 204 / 0;
-    /// An operation of a batch was refused. Nothing of an atomic batch was applied. Of a
+    /// An operation of a batch was refused. In an atomic batch, no operation was applied. In a
     /// bulk request, the other operations may have been applied.
     MULTI_STATUS = 207 / 0;
     /// The resource still has the etag of `If-None-Match`.
@@ -42,7 +42,7 @@ statuses! {
     /// The gateway does not run this query across partitions; the client has
     /// to fetch a query plan and merge the partitions' results itself.
     CROSS_PARTITION_QUERY_NOT_SERVABLE = 400 / 1004;
-    /// The container has another `_rid` than the client sent: it was recreated.
+    /// The container has a `_rid` other than the one that the client sent: it was recreated.
     COLLECTION_RID_MISMATCH = 400 / 1024;
     /// The body of a distributed transaction cannot be read, or has no operations.
     TRANSACTION_NOT_PARSED = 400 / 5405;
@@ -70,7 +70,7 @@ statuses! {
     NOT_FOUND = 404 / 0;
     /// This region has not yet applied the writes that the session token names.
     READ_SESSION_NOT_AVAILABLE = 404 / 1002;
-    /// The container (of that `_rid`) does not exist any more.
+    /// The container that the request names does not exist (any more).
     OWNER_RESOURCE_NOT_FOUND = 404 / 1003;
     /// The container is being created and cannot be read yet.
     COLLECTION_CREATE_IN_PROGRESS = 404 / 1013;

@@ -34,7 +34,8 @@ pub const RESOURCE_TYPE: &str = "DistributedTransactionBatch";
 /// The most operations of a transaction. The limit of the service is not published; this is
 /// the number in the requirement documents of the .NET SDK.
 pub const OPERATIONS_MAX: usize = 100;
-/// The most bytes of the body of a transaction, as in the same documents.
+/// The most bytes of the body of a transaction. This number is in the requirement documents of the
+/// .NET SDK too.
 pub const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// Whether a transaction reads or writes. No transaction does both.

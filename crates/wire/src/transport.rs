@@ -39,7 +39,7 @@ pub struct Request {
     pub route: Route,
 }
 
-/// Where the driver has routed a request. Nothing of it is sent. Transports may use it to
+/// Where the driver has routed a request. The route itself is not sent. Transports may use it to
 /// tell requests apart, as fault injection does.
 #[derive(Debug, Clone, Default)]
 pub struct Route {
@@ -246,8 +246,8 @@ impl PartialEq for Endpoint {
         if Arc::ptr_eq(&self.0, &other.0) {
             return true;
         }
-        // Each request compares its endpoint. Nearly always the texts are equal, which is quick
-        // to see. An endpoint without a port equals one with the scheme's default port.
+        // Each request compares its endpoint. Nearly always the texts are equal, so they are
+        // compared first. An endpoint without a port equals one with the scheme's default port.
         self.0.scheme == other.0.scheme
             && (self.0.authority.as_str() == other.0.authority.as_str()
                 || (self.port() == other.port() && self.host().eq_ignore_ascii_case(other.host())))

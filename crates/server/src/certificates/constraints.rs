@@ -25,7 +25,7 @@ const PRIVATE_NETWORKS: [(&str, u8); 8] = [
     ("fe80::", 10),
 ];
 
-/// The constraints of a CA that may sign these names besides the private ones.
+/// The constraints of a CA that may sign these names besides private names.
 pub(super) fn for_names(names: &[String]) -> NameConstraints {
     let domains = PRIVATE_DOMAINS.iter().map(|domain| GeneralSubtree::DnsName((*domain).to_owned()));
     let networks = PRIVATE_NETWORKS.iter().filter_map(|(address, length)| network(address, *length));
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn private_names_and_addresses_are_told_from_public_ones() {
+    fn private_and_public_names_are_distinguished() {
         for name in [
             "localhost",
             "db.internal",

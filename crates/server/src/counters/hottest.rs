@@ -1,19 +1,22 @@
-//! `Hottest`: the partition keys that have used most request units. The number of keys that are
-//! kept is bounded: a new key takes the place of the one that has used least, and inherits what that
-//! one had used (the *space saving* algorithm). So a key that uses much is always among them, and
-//! its request units are too high by at most those of the key that it replaced.
+//! `Hottest`: the partition keys that have used most request units.
+//!
+//! The number of counted keys is bounded. When the table is full, a new key replaces the key with
+//! the fewest request units and starts with the numbers of that key (the *space saving* algorithm).
+//! So a key that uses many request units is always in the table. The number that is reported for it
+//! is too high by at most the request units of the key that it replaced.
 
 use std::collections::HashMap;
 
 use perihelion_model::json::{Number, Value, object};
 
-/// The keys that are kept. The report has fewer: the more keys are kept, the smaller its error.
+/// The most keys that are counted. The report has fewer keys: the more keys are counted, the
+/// smaller the error of the report.
 const KEYS_MAX: usize = 256;
 
-/// The keys of a report.
+/// The most keys in a report.
 const REPORTED_MAX: usize = 20;
 
-/// The most characters of a key that are kept.
+/// The most characters of a key that are stored.
 const KEY_CHARS_MAX: usize = 200;
 
 /// The hottest partition keys of an account.
@@ -29,6 +32,7 @@ pub(crate) struct Partition {
     pub(crate) key: String,
 }
 
+/// The use of one partition key.
 #[derive(Debug, Clone, Copy, Default)]
 struct Heat {
     requests: u64,
@@ -59,7 +63,7 @@ impl Hottest {
         coolest.and_then(|partition| self.0.remove(&partition)).unwrap_or_default()
     }
 
-    /// The keys that have used most, in this order.
+    /// The keys with the most request units, highest first.
     pub(super) fn report(&self) -> Value {
         let mut all: Vec<(&Partition, &Heat)> = self.0.iter().collect();
         all.sort_by(|one, other| other.1.request_units.total_cmp(&one.1.request_units));

@@ -71,7 +71,7 @@ async fn items_are_served_without_a_socket_under_a_paused_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_request_is_reported_with_whether_it_was_sent() {
+async fn the_failure_of_a_dropped_request_says_whether_it_was_sent() {
     let database = open_with_container(EmbeddedOptions::default()).await;
     let transport = database.transport();
     for (when, sent, read_status_after) in [("before", Sent::Unknown, 404), ("after", Sent::Yes, 200)] {
@@ -101,7 +101,7 @@ async fn an_injected_delay_is_waited_for_up_to_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_injected_delay_of_one_range_leaves_the_other_ranges_fast() {
+async fn an_injected_delay_of_one_range_does_not_slow_the_other_ranges() {
     let database = open_with_container(EmbeddedOptions::default().with_partitions(4)).await;
     let transport = database.transport();
     let mut documents = Vec::new();

@@ -1,4 +1,4 @@
-//! Tests of fault rules: when the ranges of a request are found out.
+//! Tests of fault rules: when the ranges of a request are determined.
 
 use std::cell::Cell;
 
@@ -16,7 +16,7 @@ fn rules(texts: &[&str]) -> FaultRules {
 }
 
 /// Picks a fault for a query of the container `c` that is addressed to range 3, a child of
-/// range 1. Returns whether a rule hits and how often the ranges were found out.
+/// range 1. Returns whether a rule hits and how often the ranges were determined.
 fn pick(rules: &FaultRules) -> (bool, u32) {
     let resource = Resource::Documents { database: "d".to_owned(), container: "c".to_owned() };
     let calls = Cell::new(0);
@@ -28,7 +28,7 @@ fn pick(rules: &FaultRules) -> (bool, u32) {
 }
 
 #[test]
-fn ranges_are_not_found_out_unless_the_rest_of_a_rule_with_a_range_matches() {
+fn ranges_are_determined_only_if_the_rest_of_a_rule_with_a_range_matches() {
     assert_eq!(pick(&rules(&[])), (false, 0));
     assert_eq!(pick(&rules(&[r#"{"operation":"batch"}"#, r#"{"container":"c"}"#])), (true, 0));
     let other_requests = [
@@ -42,14 +42,14 @@ fn ranges_are_not_found_out_unless_the_rest_of_a_rule_with_a_range_matches() {
 }
 
 #[test]
-fn ranges_are_found_out_once_for_all_rules() {
+fn ranges_are_determined_once_for_all_rules() {
     assert_eq!(pick(&rules(&[r#"{"range":"0"}"#, r#"{"range":"2"}"#, r#"{"range":"3"}"#])), (true, 1));
     assert_eq!(pick(&rules(&[r#"{"range":"0"}"#, r#"{"range":"2"}"#])), (false, 1));
     assert_eq!(pick(&rules(&[r#"{"range":1}"#])), (true, 1), "the rule of the parent");
 }
 
 #[test]
-fn a_range_that_does_not_match_costs_a_rule_none_of_its_hits() {
+fn a_request_to_another_range_is_not_counted_as_a_hit() {
     let rules = rules(&[r#"{"range":"2","count":1}"#]);
     assert_eq!(pick(&rules), (false, 1));
     let report = parse_str(r#"{"faults":[{"id":1,"operation":"any","hits":0,"left":1}]}"#);

@@ -62,7 +62,7 @@ pub(super) fn parse(
 }
 
 /// Refuses a rule that answers, after the commit, that nothing was written. A client would believe
-/// that answer and write again, through no fault of its own.
+/// the answer and write the same data again.
 pub(super) fn check_time(fault: TransactionFault, when: Option<When>) -> Result<(), Refusal> {
     match fault {
         TransactionFault::Results(results)
@@ -71,7 +71,7 @@ pub(super) fn check_time(fault: TransactionFault, when: Option<When>) -> Result<
         {
             Err(bad_request(
                 "An answer that says that the transaction was not carried out cannot have \"when\":\"after\". \
-                 Leave out 'when', or take \"isRetriable\":true with another status than 452.",
+                 Leave out 'when', or use \"isRetriable\":true with a status other than 452.",
             ))
         }
         TransactionFault::Results(_) | TransactionFault::FastResponse => Ok(()),
@@ -87,18 +87,18 @@ fn parse_mode(body: &Object) -> Result<Option<TransactionFault>, Refusal> {
 }
 
 /// The status of the first operation. Without the member `operationStatus` it is the status of the
-/// whole answer; if that is an abort (452), it is 449, which means that another transaction was
-/// faster.
+/// whole answer. If the whole answer is an abort (452), it is 449, which means that another
+/// transaction was faster.
 fn parse_operation_status(body: &Object, status: Status) -> Result<Status, Refusal> {
     let is_abort = status.code == status::TRANSACTION_ABORTED.code;
     let Some(code) = number(body, "operationStatus", 599)? else {
         return Ok(if is_abort { status::RETRY_WITH } else { status });
     };
     // A status from 500 on is a failure of the store, which does not abort a transaction.
-    let most = if is_abort { 499 } else { 599 };
-    let code = u16::try_from(code).ok().filter(|code| (400..=most).contains(code));
+    let code_max = if is_abort { 499 } else { 599 };
+    let code = u16::try_from(code).ok().filter(|code| (400..=code_max).contains(code));
     let code = code.ok_or_else(|| {
-        bad_request(&format!("'operationStatus' must be a whole number from 400 to {most}."))
+        bad_request(&format!("'operationStatus' must be a whole number from 400 to {code_max}."))
     })?;
     Ok(Status::new(code, 0))
 }

@@ -3,10 +3,12 @@
 //! Long reads run on threads of their own, beside the async workers that serve everything else, and
 //! the operating system divides the processors evenly among all threads. So the number of long
 //! reads that run decides how much is left for the short requests. While short requests arrive,
-//! long reads use at most half of the processors, and rest after each slice for as long as it took.
-//! Otherwise they use all processors. Reads that have to share take turns of [`SLICE`] each. First
-//! slices go before long reads, and each kind in the order of arrival. While both kinds wait, one long
-//! read runs after every [`FIRST_SLICES_PER_LONG_READ`] first slices.
+//! long reads use at most half of the processors, and rest after each slice for as long as the slice
+//! took.
+//! Otherwise they use all processors. When reads have to share a processor, each runs for one
+//! [`SLICE`] at a time. First slices run before long reads. Reads of the same kind run in the order of
+//! their arrival. While both kinds wait, one long read runs after every
+//! [`FIRST_SLICES_PER_LONG_READ`] first slices.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -14,31 +16,32 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a read runs before it lets the next one run. It is short compared with what a person
-/// or a client notices, and long compared with the change to another thread (about 10 µs).
+/// How long a read runs before it lets the next read run. This time is too short for a person or a
+/// client to notice, and long compared with the change to another thread (about 10 µs).
 pub(super) const SLICE: Duration = Duration::from_millis(2);
 
 /// The longest rest after a slice. A slice may take longer, because a read cannot stop within a
 /// document.
 const REST_MAX: Duration = Duration::from_millis(20);
 
-/// How long after a short request the processors are shared with the next one. A client that waits
-/// for each answer sends many requests in this time.
+/// How long after a short request the long reads leave processors free for the next short request. A
+/// client that waits for each answer sends many requests in this time.
 const SHORT_REQUEST_TIME: Duration = Duration::from_millis(10);
 
-/// How many first slices go before a long read that waits. They take half as long as a slice of a
-/// long read at most, so first slices keep more than half of the time.
+/// How many first slices run before a long read that waits. A first slice takes at most half as long
+/// as a slice of a long read, so first slices get up to two thirds of the time.
 const FIRST_SLICES_PER_LONG_READ: u32 = 4;
 
-/// How long a read may wait for a processor. A few dozen reads wait at most, for a slice of each other,
-/// so a wait is this long only if reads do not stop within a document, or short requests never end.
+/// How long a read may wait for a processor. At most a few dozen reads wait, each for one slice of
+/// every other read. So a wait is this long only if reads spend a long time within single documents,
+/// or if short requests arrive all the time.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The processors for long reads.
 #[derive(Debug)]
 pub(super) struct Cores {
     processors: usize,
-    /// Whether a short request arrived since a long read looked.
+    /// Whether a short request arrived since a long read last checked.
     has_short_request: AtomicBool,
     queue: Mutex<Queue>,
     changed: Condvar,
@@ -48,12 +51,12 @@ pub(super) struct Cores {
 struct Queue {
     /// How many reads run.
     running: usize,
-    /// The reads that wait for their first slice, by their tickets. Each of them holds a thread. The
-    /// number of first slices bounds their number.
+    /// The reads that wait for their first slice, by their tickets. Each of them holds a thread. Each
+    /// also holds one of the turns `LongReads::first_slices`, which bounds their number.
     first: VecDeque<u64>,
     /// The long reads that wait, by their tickets. The number of turns bounds their number.
     long: VecDeque<u64>,
-    /// How many first slices went before the long reads that wait.
+    /// How many first slices have run since the last long read, while long reads waited.
     first_slices_granted: u32,
     next_ticket: u64,
     /// When a long read last saw that a short request had arrived.
@@ -86,7 +89,7 @@ impl Queue {
         if is_turn_of_long { long.or(first) } else { first.or(long) }.copied()
     }
 
-    /// Lets the next read run, which is of this kind.
+    /// Lets the next read run. The caller knows that it is of this kind.
     fn grant(&mut self, kind: Kind) {
         self.of(kind).pop_front();
         self.running += 1;
@@ -97,11 +100,11 @@ impl Queue {
     }
 }
 
-/// The right to run, until it is dropped.
+/// The right of a read to run on a processor. Dropping it gives the processor back.
 #[derive(Debug)]
 pub(super) struct Core<'a> {
     cores: &'a Cores,
-    /// Whether the read runs. It does not after it has waited too long.
+    /// Whether the read holds a processor. False after the read has waited too long for one.
     is_running: Cell<bool>,
 }
 
@@ -135,8 +138,8 @@ impl Cores {
         self.wait_as(Kind::Long)
     }
 
-    /// Blocks until a processor is free for a first slice. Only for reads that run for one slice. `None`
-    /// if that takes too long.
+    /// Blocks until a processor is free for a first slice. `None` if that takes too long. Only for
+    /// reads that run for one slice.
     pub(super) fn wait_first(&self) -> Option<Core<'_>> {
         self.wait_as(Kind::First)
     }
@@ -189,9 +192,9 @@ impl Cores {
 }
 
 impl Core<'_> {
-    /// Ends a slice that took this long. Rests if short requests arrive. Then lets the next read run
-    /// if one waits, or if too many run. Returns when it is this read's turn again, or false if that
-    /// takes too long. Then the read must end.
+    /// Ends a slice that took the time `slice`. Rests if short requests arrive. If another read waits,
+    /// or too many reads run, gives the processor up and blocks until it is this read's turn again.
+    /// Returns false if that takes too long; the read must then end.
     pub(super) fn pass(&self, slice: Duration) -> bool {
         self.rest(slice);
         let mut queue = self.cores.lock();
@@ -205,8 +208,8 @@ impl Core<'_> {
         self.is_running.get()
     }
 
-    /// Leaves the processor to short requests for as long as a slice took, if such requests arrive.
-    /// No other long read takes the place of this one meanwhile.
+    /// Leaves the processor to short requests for as long as a slice took, if short requests arrive.
+    /// No other long read uses the processor in this time.
     pub(super) fn rest(&self, slice: Duration) {
         let is_shared = self.cores.is_shared(&mut self.cores.lock());
         if is_shared {
@@ -233,7 +236,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicUsize;
 
-    /// The most reads that ran at once, of four that run for a while.
+    /// Runs four reads of `slices` slices each. Returns how many of them ran at the same time at most.
     fn most_at_once(cores: &Cores, slices: usize, before_slice: impl Fn() + Sync) -> usize {
         let (running, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
@@ -256,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn long_reads_use_all_processors_while_they_are_alone() {
+    fn long_reads_use_all_processors_while_no_short_requests_arrive() {
         assert_eq!(most_at_once(&Cores::new(2), 20, || {}), 2);
     }
 
@@ -285,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_passes_runs_after_those_that_waited() {
+    fn a_read_that_ends_its_slice_runs_after_the_reads_that_waited() {
         let cores = Cores::new(1);
         let order = Mutex::new(Vec::new());
         let first = cores.wait().unwrap();
@@ -299,7 +302,8 @@ mod tests {
         assert_eq!(order.into_inner().unwrap(), ["second", "third", "first"]);
     }
 
-    /// Starts a thread that waits for a processor and then notes its name. Returns when it waits.
+    /// Starts a thread that waits for a processor and then notes its name. Returns when the thread
+    /// waits.
     fn queue_up<'s>(
         scope: &'s std::thread::Scope<'s, '_>,
         cores: &'s Cores,
@@ -317,7 +321,7 @@ mod tests {
         }
     }
 
-    /// Story of a bug: each first slice overtook those that waited already.
+    /// Story of a bug: each new first slice ran before the first slices that waited already.
     #[test]
     fn first_slices_run_in_the_order_of_their_arrival() {
         let (cores, order) = (Cores::new(1), Mutex::new(Vec::new()));
@@ -349,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_waits_for_a_bounded_time_and_leaves_nothing_behind() {
+    fn a_read_that_waited_too_long_leaves_the_queue_empty() {
         let cores = Cores::new(1);
         let running = cores.wait().unwrap();
         for kind in [Kind::First, Kind::Long] {

@@ -1,9 +1,9 @@
-//! `FairTurns`: a number of turns, given to the connections that wait in a round.
+//! `FairTurns`: a fixed number of turns. The connections that wait get them in a round.
 //!
-//! With one queue for all clients, a client that sends many reads at once would make all others wait
-//! behind them. Here each connection has a queue of its own, and the next turn goes to the first read of
-//! the connection that was not served for the longest time. When many reads wait, only those connections may
-//! add more that have less than their share.
+//! With one queue for all clients, the reads of a client that sends many would delay the reads of all
+//! others. Here each connection has a queue of its own, and the next turn goes to the first read of
+//! the connection whose last turn is the longest ago. When many reads wait, a connection may add a read
+//! only if it has fewer waiting reads than its share.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -15,15 +15,15 @@ use tokio::sync::oneshot;
 /// A connection, by the address of its client; `None` for all requests of the same process.
 pub(crate) type Connection = Option<SocketAddr>;
 
-/// How many times as many reads as usual may wait if no connection has more than its share: enough for a
-/// round of other connections beside those of a client that has filled the queues.
+/// When `waiting_max` reads wait, connections below their share may still add reads, up to this many
+/// times `waiting_max`. So other clients find room although one client has filled the queues.
 const CROWD_FACTOR: usize = 2;
 
-/// A number of turns.
+/// A fixed number of turns.
 #[derive(Debug)]
 pub(super) struct FairTurns {
     queues: Mutex<Queues>,
-    /// How many reads wait, without those that have left.
+    /// How many reads wait, without reads whose client has left.
     waiting: AtomicUsize,
 }
 
@@ -34,15 +34,15 @@ struct Queues {
     free: usize,
     /// The connections that wait, in the order of their next turns.
     round: VecDeque<Connection>,
-    /// The reads that wait, in the order of their arrival. A read that has left is skipped when its turn
-    /// comes. The caller bounds how many reads wait.
+    /// The reads that wait, in the order of their arrival. A read whose client has left is skipped when
+    /// its turn comes. The caller bounds how many reads wait.
     waiting: HashMap<Connection, VecDeque<oneshot::Sender<FairTurn>>>,
 }
 
-/// A turn, until it is dropped.
+/// A turn. Dropping it passes the turn to the next read.
 #[derive(Debug)]
 pub(super) struct FairTurn {
-    /// `None` if the turn was given on.
+    /// `None` if the turn was passed to another read.
     turns: Option<Arc<FairTurns>>,
 }
 
@@ -52,7 +52,7 @@ impl FairTurns {
         Arc::new(FairTurns { queues: Mutex::new(queues), waiting: AtomicUsize::new(0) })
     }
 
-    /// A turn that is free.
+    /// Takes a turn if one is free.
     pub(super) fn try_take(self: &Arc<FairTurns>) -> Option<FairTurn> {
         let mut queues = self.lock();
         queues.free = queues.free.checked_sub(1)?;
@@ -64,8 +64,9 @@ impl FairTurns {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Whether another read of a connection may wait. Above `waiting_max` only a connection may add reads
-    /// that has fewer than its share of them, and above [`CROWD_FACTOR`] times as many none.
+    /// Whether another read of a connection may wait. When `waiting_max` reads wait, only a connection
+    /// with fewer reads than its share may add one. When [`CROWD_FACTOR`] times as many wait, no
+    /// connection may.
     pub(super) fn has_room(&self, connection: Connection, waiting_max: usize) -> bool {
         let waiting = self.waiting();
         waiting < waiting_max
@@ -85,7 +86,8 @@ impl FairTurns {
                 queues.add(connection)
             };
             let _waiting = Waiting::begin(&self.waiting);
-            // The other end is dropped only together with the queues, to which this read refers.
+            // The sender is dropped without a turn only together with the queues, and `self` keeps the
+            // queues alive.
             if let Ok(turn) = receiver.await {
                 return turn;
             }
@@ -107,8 +109,8 @@ impl FairTurns {
 }
 
 impl Queues {
-    /// Adds a read that waits. Removes reads of its connection that have left, so that a connection
-    /// whose reads give up leaves no queue that only grows.
+    /// Adds a read that waits. Removes reads of the same connection that have left, so that the queue
+    /// does not grow without limit while reads give up.
     fn add(&mut self, connection: Connection) -> oneshot::Receiver<FairTurn> {
         let (sender, receiver) = oneshot::channel();
         let queue = self.waiting.entry(connection).or_default();
@@ -120,16 +122,16 @@ impl Queues {
         receiver
     }
 
-    /// Whether a connection has fewer reads that wait than its share of `waiting_max`. A connection without
-    /// reads always has. Connections all of whose reads have left count until their turn comes, which makes
-    /// the shares smaller for a moment.
+    /// Whether a connection has fewer waiting reads than its share of `waiting_max`. For a connection
+    /// without waiting reads this is always true. A connection whose reads have all left counts until its
+    /// turn comes, which makes the shares smaller for a moment.
     fn has_less_than_share(&self, connection: Connection, waiting_max: usize) -> bool {
         let Some(queue) = self.waiting.get(&connection) else { return true };
         let share = (waiting_max / self.round.len().max(1)).max(1);
         queue.iter().filter(|waiting| !waiting.is_closed()).take(share).count() < share
     }
 
-    /// The read that gets the next turn. Its connection is then the last of the round.
+    /// The read that gets the next turn. Its connection moves to the end of the round.
     fn next(&mut self) -> Option<oneshot::Sender<FairTurn>> {
         let connection = self.round.pop_front()?;
         let queue = self.waiting.get_mut(&connection)?;
@@ -143,7 +145,7 @@ impl Queues {
     }
 }
 
-/// Counts a read as waiting until it is dropped, also when its client leaves.
+/// Counts a read as waiting until this value is dropped, also when the client leaves.
 struct Waiting<'a> {
     count: &'a AtomicUsize,
 }
@@ -173,8 +175,8 @@ impl Drop for FairTurn {
             drop(queues);
             match next.send(turns.new_turn()) {
                 Ok(()) => return,
-                // That read has left. The turn goes to the next one, and not through another drop:
-                // thousands of reads may have left.
+                // The read has left, so the loop passes the turn to the next read. Dropping this turn
+                // instead would recurse, and thousands of reads may have left.
                 Err(mut turn) => turn.turns = None,
             }
         }
@@ -189,7 +191,7 @@ mod tests {
         Some(SocketAddr::from(([127, 0, 0, 1], port)))
     }
 
-    /// Starts a read that waits, gets a turn, notes its name and ends. Returns when it waits.
+    /// Starts a read that waits, gets a turn, notes its name and ends. Returns when the read waits.
     async fn queue_up(
         turns: &Arc<FairTurns>,
         port: u16,
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_with_many_reads_does_not_delay_another_one() {
+    async fn a_connection_with_many_reads_does_not_delay_another_connection() {
         let (turns, order) = (FairTurns::new(1), Arc::default());
         let first = turns.try_take().unwrap();
         assert!(turns.try_take().is_none());
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_turn_of_a_read_that_has_left_goes_to_the_next_one() {
+    async fn the_turn_of_a_read_that_has_left_goes_to_the_next_read() {
         let (turns, order) = (FairTurns::new(1), Arc::default());
         let first = turns.try_take().unwrap();
         let mut reads = Vec::new();
@@ -246,7 +248,7 @@ mod tests {
         assert_eq!((queues.free, queues.round.len(), queues.waiting.len()), (1, 0, 0));
     }
 
-    /// The read may leave after it was given its turn and before it has run again.
+    /// A read may leave after it was given its turn and before its task has run again.
     #[tokio::test]
     async fn a_turn_that_is_not_taken_is_given_back() {
         let (turns, order) = (FairTurns::new(1), Arc::default());
@@ -260,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_whose_reads_give_up_leaves_one_in_its_queue() {
+    async fn reads_that_have_left_are_removed_when_the_next_read_arrives() {
         let turns = FairTurns::new(0);
         for _ in 0..100 {
             let taken = std::pin::pin!(turns.take(connection(1)));

@@ -1,15 +1,16 @@
 //! `FirstSlice`: the time that a read gets at once, before it counts as a long read.
 //!
-//! A read that needs little ends within it and never waits for others. The time is counted in two
-//! parts: first the time on the clock, and once that is over, the processor time of this thread. So
-//! a read does not count as long because the operating system has interrupted its thread, and a
-//! read that ends in time costs no system call.
+//! A read with little work ends within this time and never waits for other reads. The time has two
+//! parts: the first is measured on the clock, the second as processor time of the thread. So a read
+//! does not count as long only because the operating system has interrupted its thread, and a read
+//! that ends within the first part costs no system call.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Each of the two parts of the time. Nearly all reads that use an index and return few rows end
-/// within a tenth of it. An async worker that runs the slice delays its other tasks by no more.
+/// The length of each of the two parts. Nearly all reads that use an index and return few rows end
+/// within a tenth of it. An async worker that runs the slice delays its other tasks by about two such
+/// parts at most.
 const SLICE_TIME: Duration = Duration::from_micros(500);
 
 /// The first slice of a read.
@@ -68,7 +69,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_thread_that_does_not_run_uses_up_no_slice() {
+    fn a_sleeping_thread_does_not_use_up_its_slice() {
         let slice = FirstSlice::begin();
         for _ in 0..10 {
             std::thread::sleep(SLICE_TIME);

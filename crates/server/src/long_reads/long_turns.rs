@@ -1,6 +1,6 @@
-//! `LongTurns`: the turns of reads that have run for long and cannot end.
+//! `LongTurns`: the turns of reads that have run for long and cannot end their page.
 //!
-//! Few of them run at once. The others wait on their threads, because a read in the middle of a
+//! Few such reads run at a time. The others wait on their threads, because a read in the middle of a
 //! scan cannot leave its thread. So the number of waiting reads is bounded too, and further reads
 //! are refused.
 
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// The most reads that wait for a long turn. Each of them holds its rows and one of the
 /// runtime's 512 blocking threads.
 const WAITING_MAX: usize = 16;
-/// How long a read may wait for a long turn. Clients give up soon after.
+/// How long a read may wait for a long turn. Clients give up soon after this time.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// The long turns.
@@ -26,7 +26,7 @@ struct Counts {
     waiting: usize,
 }
 
-/// A long turn, until it is dropped.
+/// A long turn. Dropping it gives the turn back.
 #[derive(Debug)]
 pub(super) struct LongTurn<'a> {
     turns: &'a LongTurns,
@@ -37,7 +37,7 @@ impl LongTurns {
         LongTurns { counts: Mutex::new(Counts { free: turns, waiting: 0 }), turn_ended: Condvar::new() }
     }
 
-    /// Blocks until a long turn is free. `None` if too many reads wait, or if it takes too long.
+    /// Blocks until a long turn is free. `None` if too many reads wait, or if the wait takes too long.
     pub(super) fn wait(&self) -> Option<LongTurn<'_>> {
         self.wait_for(WAIT_MAX)
     }
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_reads_wait_than_there_is_room_for() {
+    fn a_read_beyond_the_waiting_limit_is_refused_at_once() {
         let turns = LongTurns::new(1);
         let first = turns.wait().unwrap();
         std::thread::scope(|scope| {

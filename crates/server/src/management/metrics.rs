@@ -1,5 +1,6 @@
-//! The metrics of a server: the counters, the size of the store, connections and health. Names and labels are part of the public interface; `docs/metrics.md`
-//! lists them. No value comes from a document, a key or a token.
+//! The metrics of a server: the counters, the size of the store, connections and health. Names and
+//! labels are part of the public interface; `docs/metrics.md` lists them. No label and no value
+//! contains a part of a document, a key or a token.
 
 use perihelion_engine::{Health, RangeState};
 use perihelion_model::metrics::{MetricKind, Metrics};
@@ -7,7 +8,7 @@ use perihelion_model::metrics::{MetricKind, Metrics};
 use crate::counters::{Counter, RangeName, Snapshot};
 use crate::routes::RegionService;
 
-/// The most physical partitions whose size is told. Each is a series in the monitoring system.
+/// The most physical partitions whose size is reported. Each is a series in the monitoring system.
 const SIZES_MAX: usize = 1000;
 
 /// The status of a throttled request.
@@ -62,11 +63,11 @@ fn write_operations(metrics: &mut Metrics, service: &RegionService, snapshot: &S
     }
 }
 
-/// The value of a metric in a counter.
-type Value = fn(&Counter) -> f64;
+/// Reads the value of a metric from a counter.
+type ReadValue = fn(&Counter) -> f64;
 
 fn write_partitions(metrics: &mut Metrics, snapshot: &Snapshot) {
-    let counters: [(&'static str, &'static str, Value); 3] = [
+    let counters: [(&'static str, &'static str, ReadValue); 3] = [
         ("perihelion_partition_requests_total", "Requests to a single physical partition.", |counter| {
             counter.requests as f64
         }),

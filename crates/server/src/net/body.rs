@@ -2,10 +2,10 @@
 //!
 //! A body that arrives in one piece, as nearly all do, is passed on without a
 //! copy. Bytes are taken from the server's common budget when they arrive, not when
-//! `content-length` announces them. An attacker can announce a length without
-//! effort, but has to send the bytes. If a body does not arrive in one piece, the head of the request
-//! is checked before more of the body is read. So a client without a valid signature cannot hold
-//! memory.
+//! `content-length` announces them: an attacker can announce a length without effort, but
+//! has to send the bytes. If a body does not arrive in one piece, the head of the request is
+//! checked before more of the body is read. So a client without a valid signature cannot
+//! hold memory.
 
 use bytes::{Bytes, BytesMut};
 use http::Response;
@@ -22,7 +22,7 @@ pub(super) enum BodyError {
     /// The head of the request shows that it is refused.
     Refused(Response<Bytes>),
     /// The client left, or the framing of the body is broken. The client gets no response.
-    Gone,
+    Unreadable,
 }
 
 impl From<Exhausted> for BodyError {
@@ -32,8 +32,8 @@ impl From<Exhausted> for BodyError {
 }
 
 /// Reads a body of at most `limits.body_bytes`, in at most
-/// `limits.body_timeout`. A body that announces more bytes is rejected unread. `refuse` is asked
-/// before a second piece is read.
+/// `limits.body_timeout`. A body that announces more bytes is rejected unread. `refuse` is
+/// called before a second piece is read.
 pub(super) async fn read(
     body: Incoming,
     limits: &Limits,
@@ -81,7 +81,7 @@ async fn collect(
 /// The next piece of data. Trailers have no meaning here and are skipped.
 async fn next_data(body: &mut Incoming) -> Result<Option<Bytes>, BodyError> {
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| BodyError::Gone)?;
+        let frame = frame.map_err(|_| BodyError::Unreadable)?;
         if let Ok(data) = frame.into_data() {
             return Ok(Some(data));
         }

@@ -24,7 +24,7 @@ pub(super) struct BufferedBody {
     has_ended: bool,
 }
 
-/// A shorter body is not tracked: it costs less than its tracking.
+/// A shorter body is not tracked, because the tracking would cost more than the body.
 const TRACKED_BYTES_MIN: usize = 1024;
 
 /// A body with the values that are dropped when its last byte is written.

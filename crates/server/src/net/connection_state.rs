@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The order of the supervisor or the listener to a connection. A directive is only
+/// A command of the supervisor or the listener to a connection. A directive is only
 /// replaced by a greater one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -81,7 +81,7 @@ impl ConnectionState {
         let key = responses.next_key;
         responses.next_key += 1;
         responses.bytes += bytes;
-        let response = WaitingResponse { since: Instant::now(), bytes, bytes_until: responses.bytes };
+        let response = WaitingResponse { since: Instant::now(), bytes, bytes_until_sent: responses.bytes };
         responses.pending.insert(key, response);
         PendingResponse { state: Arc::clone(state), key }
     }
@@ -100,7 +100,7 @@ impl ConnectionState {
 
     /// Whether a response has been pending for longer than `timeout`, plus the time that its bytes
     /// and those of the responses before it take at `bytes_per_second`. A client that asks for many
-    /// pages at once takes them one after the other.
+    /// pages at the same time receives them one after the other.
     pub(super) fn has_overdue_response(
         &self,
         now: Instant,
@@ -109,7 +109,8 @@ impl ConnectionState {
     ) -> bool {
         let responses = lock(&self.responses);
         responses.pending.values().any(|response| {
-            let time = Duration::from_secs_f64(response.bytes_until as f64 / bytes_per_second.max(1) as f64);
+            let time =
+                Duration::from_secs_f64(response.bytes_until_sent as f64 / bytes_per_second.max(1) as f64);
             now.saturating_duration_since(response.since) > timeout + time
         })
     }
@@ -201,7 +202,7 @@ struct WaitingResponse {
     since: Instant,
     bytes: usize,
     /// Its bytes, and those of the responses that were pending when it was ready.
-    bytes_until: usize,
+    bytes_until_sent: usize,
 }
 
 /// A response that the client has not taken yet; see [`ConnectionState::begin_response`].

@@ -24,11 +24,11 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 const RESPONSE_BYTES_PER_SECOND: usize = 64 * 1024;
 
 /// The response timeout while more than half of [`Limits::body_bytes_total`] is used.
-pub(super) const PRESSED_RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const RESPONSE_TIMEOUT_UNDER_PRESSURE: Duration = Duration::from_secs(2);
 
 /// The factor by which the lowest rate of a response grows while more than half of
 /// [`Limits::body_bytes_total`] is used.
-pub(super) const PRESSED_RATE_FACTOR: usize = 16;
+pub(super) const RATE_FACTOR_UNDER_PRESSURE: usize = 16;
 
 /// Responses of one connection that its client has not taken yet: four of the largest pages. With
 /// more, the next request of the connection waits.
@@ -55,18 +55,18 @@ const URI_BYTES: usize = 16 * 1024;
 pub(super) const BUFFER_BYTES: usize = 128 * 1024;
 
 /// How long a client may stay silent after connecting. Pools and browsers
-/// connect ahead of need, so this is not as short as the header timeout.
+/// connect before they need a connection, so this is not as short as the header timeout.
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A handshake is two round trips and a signature.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A header block fits in a few packets. A client that needs longer is an attacker
-/// or has a dead link.
+/// or has a broken connection.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A bad mobile link carries 4 MiB in 30 s. A client that needs longer is an
-/// attacker or has a dead link.
+/// attacker or has a broken connection.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Longer than the pools of the official SDKs keep an idle connection. So the client
@@ -132,8 +132,8 @@ pub struct Limits {
     pub headers: usize,
     /// Longest path with its query.
     pub uri_bytes: usize,
-    /// Longest time from connecting to the first request. An HTTP/1.1 header block
-    /// that has begun in this time then has `header_timeout`.
+    /// Longest time from connecting to the first request. If an HTTP/1.1 header block
+    /// has begun in this time, `header_timeout` applies to the rest of it.
     pub first_request_timeout: Duration,
     /// Longest time for a TLS handshake.
     pub handshake_timeout: Duration,

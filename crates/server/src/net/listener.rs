@@ -1,5 +1,5 @@
 //! `Listener`: a port that is being served. It accepts connections, bounds their
-//! number, has them supervised, and drains them at the end.
+//! number, starts their supervisor, and drains them at the end.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,9 +19,9 @@ use super::supervisor::ConnectionTable;
 use super::{Handler, Limits};
 use crate::memory::MemoryBudget;
 
-/// The pause after a failed accept that does not concern one peer. Most often the process
-/// lacks file descriptors or memory. A retry at once would spin. Connections that end
-/// during the pause free both.
+/// The pause after an accept that failed, unless one peer was the reason. Most often the
+/// process lacks file descriptors or memory. A retry without a pause would spin. Connections
+/// that end during the pause free both.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The clients that may wait in the kernel's queue: as many as tokio and most servers allow.
@@ -205,13 +205,13 @@ fn admit<H: Handler>(
     let announced = AnnouncedConnection::new(Arc::clone(&shared.handler));
     tokio::spawn(async move {
         // The variables of this tuple are dropped from last to first. So the slot is
-        // freed last, when every other part of the connection is gone.
+        // freed last, when every other part of the connection has been dropped.
         let (_slot, _registration, _announced, shared) = (slot, registration, announced, shared);
         run_supervised(&state, connection::run(&shared, Arc::clone(&state), stream, remote)).await;
     });
 }
 
-/// A connection that the handler knows of. It is told when this is dropped.
+/// A connection whose start was reported to the handler. The drop reports its end.
 struct AnnouncedConnection<H: Handler>(Arc<H>);
 
 impl<H: Handler> AnnouncedConnection<H> {

@@ -36,7 +36,7 @@ pub(super) async fn serve<H: Handler>(
         Ok(request) => context.handler.handle(request, context.peer).await?,
         Err(BodyError::Refused(response)) => closing(&context, response, version),
         Err(BodyError::Rejected(rejection)) => closing(&context, context.handler.reject(rejection), version),
-        Err(BodyError::Gone) => return Err(Hangup::Unserved),
+        Err(BodyError::Unreadable) => return Err(Hangup::Unserved),
     };
     Ok(BufferedBody::response(response, |bytes| {
         let mut share = context.memory.new_share();
@@ -47,8 +47,8 @@ pub(super) async fn serve<H: Handler>(
     }))
 }
 
-/// Up to this size, the first piece of a body is read before [`Handler::refuse_head`] is asked.
-/// Nearly all such bodies arrive in one piece, and then only [`Handler::handle`] checks the head.
+/// Up to this size, the first piece of a body is read before [`Handler::refuse_head`] is called.
+/// Nearly all such bodies arrive in one piece. In that case only [`Handler::handle`] checks the head.
 const PROMPT_BODY_BYTES: u64 = 64 * 1024;
 
 async fn receive<H: Handler>(
@@ -83,8 +83,9 @@ fn check_head(head: &http::request::Parts, limits: &Limits) -> Result<(), Reject
     Ok(())
 }
 
-/// The response to a request that was not read to its end. So an HTTP/1.1 connection cannot serve
-/// another request. It stays open a little longer, so that its client can read the response.
+/// The response to a request that was not read to its end. An HTTP/1.1 connection cannot serve
+/// another request after it, so the response says `connection: close`. The connection stays open a
+/// little longer, so that its client can read the response.
 fn closing<H: Handler>(
     context: &Context<H>,
     mut response: Response<Bytes>,

@@ -4,7 +4,7 @@
 //! A TLS connection starts with 0x16, which cannot start an HTTP method. An HTTP/2
 //! connection starts with a fixed preface; its method `PRI` is reserved, so it
 //! cannot be an HTTP/1.1 request. Everything else goes to the HTTP/1.1 parser, which
-//! answers garbage with 400 and closes.
+//! answers invalid bytes with 400 and closes the connection.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

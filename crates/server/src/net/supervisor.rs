@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::Limits;
 use super::connection_state::{ConnectionState, Directive, Observation, lock};
-use super::limits::{PRESSED_RATE_FACTOR, PRESSED_RESPONSE_TIMEOUT};
+use super::limits::{RATE_FACTOR_UNDER_PRESSURE, RESPONSE_TIMEOUT_UNDER_PRESSURE};
 use crate::memory::MemoryBudget;
 
 /// How many ticks the shortest timeout lasts, unless a tick would be shorter than
@@ -120,8 +120,8 @@ impl ConnectionTable {
         let (timeout, bytes_per_second) = match memory.is_under_pressure() {
             false => (limits.response_timeout, limits.response_bytes_per_second),
             true => (
-                limits.response_timeout.min(PRESSED_RESPONSE_TIMEOUT),
-                limits.response_bytes_per_second.saturating_mul(PRESSED_RATE_FACTOR),
+                limits.response_timeout.min(RESPONSE_TIMEOUT_UNDER_PRESSURE),
+                limits.response_bytes_per_second.saturating_mul(RATE_FACTOR_UNDER_PRESSURE),
             ),
         };
         for (state, tracker) in lock(&self.connections).open.values_mut() {
@@ -156,7 +156,7 @@ fn tick_length(limits: &Limits) -> Duration {
         .header_timeout
         .min(limits.first_request_timeout)
         .min(limits.idle_timeout)
-        .min(limits.response_timeout.min(PRESSED_RESPONSE_TIMEOUT))
+        .min(limits.response_timeout.min(RESPONSE_TIMEOUT_UNDER_PRESSURE))
         .min(limits.close_timeout);
     (shortest / TICKS_PER_TIMEOUT).max(TICK_MIN)
 }

@@ -356,7 +356,7 @@ async fn a_body_with_a_huge_content_length_is_refused_unread() {
 }
 
 #[tokio::test]
-async fn bodies_share_one_budget_and_give_it_back() {
+async fn bodies_share_one_memory_budget_and_give_their_bytes_back() {
     let limits = Limits { body_bytes_total: 1000, ..Limits::default() };
     let fixture = Fixture::start(limits).await;
     let post = |path, size| {
@@ -374,10 +374,10 @@ async fn bodies_share_one_budget_and_give_it_back() {
     assert!(answer.ends_with("/after 800"), "{answer}");
 }
 
-/// This test is for a bug: the response to a client that did not read it stayed in the server's
-/// memory for good.
+/// Story of a bug: when a client did not read its response, the response stayed in the server's
+/// memory forever.
 #[tokio::test]
-async fn a_client_that_does_not_take_its_response_is_disconnected_and_its_memory_comes_back() {
+async fn a_client_that_does_not_read_its_response_is_disconnected_and_its_memory_is_freed() {
     let fast = 1 << 30;
     let limits = Limits { response_timeout: SOON, response_bytes_per_second: fast, ..Limits::default() };
     let fixture = Fixture::start(limits).await;
@@ -400,7 +400,7 @@ async fn a_client_that_does_not_take_its_response_is_disconnected_and_its_memory
 }
 
 #[tokio::test]
-async fn a_connection_whose_client_takes_nothing_begins_no_further_request() {
+async fn a_request_waits_until_the_client_has_read_the_responses_before_it() {
     let limits = Limits { response_bytes_per_connection: 1, ..Limits::default() };
     let fixture = Fixture::start(limits).await;
     let mut sender = over_http2(fixture.connect().await).await;
@@ -429,7 +429,7 @@ async fn until(holds: impl Fn() -> bool) {
             tokio::time::sleep(TRICKLE).await;
         }
     };
-    tokio::time::timeout(TIMEOUT, poll).await.expect("it holds in time");
+    tokio::time::timeout(TIMEOUT, poll).await.expect("the condition holds in time");
 }
 
 #[tokio::test]

@@ -5,8 +5,8 @@ use std::fmt;
 
 use perihelion_engine::REGIONS_MAX;
 
-/// The name of the only region of an account that names no regions: that of the official
-/// emulator, which programs write into their lists of preferred regions.
+/// The region of an account whose options name no regions. It is the region of the official
+/// emulator, and programs write that name into their lists of preferred regions.
 const DEFAULT_REGION: &str = "South Central US";
 
 /// The longest name of a region. Its slug is a label of a host name, and a label has

@@ -25,8 +25,8 @@ pub(super) const RANGE_WRITERS_VALUE_NAME: &str = "range-writers";
 /// them.
 const RANGE_WRITERS_MAX: usize = 1000;
 
-/// The moves that the store of the catalog region holds. Lines that cannot be read, and those
-/// of the write region itself, are left out.
+/// The moves that the store of the catalog region holds. Lines that cannot be parsed, and lines
+/// that name the write region itself, are left out.
 pub(super) fn load(
     engine: &Engine,
     names: &RegionNames,
@@ -115,9 +115,9 @@ impl Regions {
         outcome
     }
 
-    /// The moves of all ranges except this one. If the range that this range was split from
-    /// was moved, that move becomes moves of the other children. Moves in deleted containers are
-    /// left out.
+    /// The moves of all ranges except this one. If this range was split from a moved range, the
+    /// move of the parent is replaced by moves of its other children. Moves in deleted containers
+    /// are left out.
     fn other_range_writers(&self, container: &Container, range: RangeId) -> Vec<RangeWriter> {
         let (topology, catalog) = (self.topology(), self.engines[CATALOG_REGION].catalog());
         let mut others = Vec::new();

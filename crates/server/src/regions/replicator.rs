@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use super::Regions;
 use super::delay_queue::DelayQueue;
 
-/// The pause after a failure. Failures come from a store that has failed for
-/// good, or from a server that stops.
+/// The pause after a failure. Failures come from a store that has failed
+/// permanently, or from a server that stops.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Replicates from one region to another until it is aborted.

@@ -40,8 +40,8 @@ pub(crate) struct Topology {
     pub(crate) write_region: usize,
     pub(crate) is_multi_write: bool,
     pub(super) regions: Vec<RegionTopology>,
-    /// The ranges whose writes another region than the write region takes. No two of them
-    /// overlap. Always empty with multi-write.
+    /// The ranges whose writes are taken by a region other than the write region. No two of
+    /// these ranges overlap. Always empty with multi-write.
     pub(crate) range_writers: Vec<RangeWriter>,
     /// Whether the account document tells clients that ranges fail over one by one.
     pub(crate) has_partition_failover: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Topology {
     pub(super) catching_up: Option<usize>,
 }
 
-/// A range whose writes are taken by another region than the write region.
+/// A range whose writes are taken by a region other than the write region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RangeWriter {
     pub(crate) range: RangeKey,

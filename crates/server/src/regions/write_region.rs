@@ -66,9 +66,9 @@ impl Regions {
         self.assign_roles().await
     }
 
-    /// Stores in one commit the new write region, and that no range is written elsewhere. Only
-    /// the new write region has caught up with the regions that took the writes of single ranges.
-    /// So the old write region must not get these ranges back, at whatever point the process ends.
+    /// Stores the new write region and an empty list of moved ranges, in one commit. Only the new
+    /// write region has caught up with the regions that took the writes of moved ranges. So the
+    /// old write region must not get these ranges back, even if the process ends in between.
     async fn store_write_region(&self, to: usize) -> Result<(), Refusal> {
         let values = [(WRITE_REGION_VALUE_NAME, self.names.name(to)), (RANGE_WRITERS_VALUE_NAME, "")];
         self.engines[CATALOG_REGION].set_named_values(&values).await

@@ -1,7 +1,7 @@
 //! The ranges (physical partitions) that a request is addressed to, for fault rules of
 //! one range and for ranges whose writes another region takes.
 //!
-//! The headers name them: by a partition key, the id of a range, or effective keys. A partition
+//! The headers name the ranges: by a partition key, the id of a range, or effective keys. A partition
 //! key takes precedence over the other two, and the id of a range over effective keys. A query or a
 //! feed without any of these headers reads all ranges. Operations that the gateway answers
 //! by itself, such as query plans and the list of ranges, are addressed to no range.
@@ -15,7 +15,7 @@ use crate::operation::Operation;
 /// The ids of the ranges that the request is addressed to, and of all ranges that these
 /// were split from. Empty when the container does not exist, when one of the headers is
 /// malformed, and when the header names a range that the container does not have (any
-/// more): no range serves such a request, it is refused.
+/// more). No range serves such a request: it is refused.
 pub(super) fn with_ancestors(catalog: &Catalog, call: &Call, operation: Operation) -> Vec<RangeId> {
     let container = call.resource.container().and_then(|(database, name)| catalog.container(database, name));
     let Some(container) = container else { return Vec::new() };
@@ -23,8 +23,8 @@ pub(super) fn with_ancestors(catalog: &Catalog, call: &Call, operation: Operatio
     ranges.into_iter().flat_map(|range| range.parents.iter().copied().chain([range.id])).collect()
 }
 
-/// The ids of the ranges that the request is addressed to, without those that they were split
-/// from.
+/// The ids of the ranges that the request is addressed to, without the ranges that these were
+/// split from.
 pub(super) fn current(container: &Container, call: &Call, operation: Operation) -> Vec<RangeId> {
     addressed(container, call, operation).into_iter().map(|range| range.id).collect()
 }

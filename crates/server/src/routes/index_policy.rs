@@ -1,6 +1,6 @@
-//! What an indexing policy allows a query to use: the refusals of queries that the policy
-//! does not cover, and the report of the indexes that a query used and of those that would have
-//! helped it (`x-ms-cosmos-index-utilization`).
+//! Checks queries against the indexing policy of their container. This file refuses queries that the
+//! policy does not cover. It also reports the indexes that a query used, and the indexes that would
+//! have helped it (`x-ms-cosmos-index-utilization`).
 //!
 //! The engine itself can run every query. ORDER BY of several properties is always refused without
 //! its composite index, because the service refuses it in every container. The other refusals
@@ -11,7 +11,7 @@ use perihelion_engine::{Container, QueryScope, Refusal};
 use perihelion_model::json::{self, Style, Value, object};
 use perihelion_query::{Direction, OrderKey, Program, Step};
 
-/// A path that a query sorts by, and whether it sorts downwards.
+/// A path that a query sorts by, and whether it sorts in descending order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Column {
     path: Vec<String>,
@@ -51,7 +51,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// The charge of a query that the backend refuses, the same as that of a query without FROM.
+/// The charge of a query that the backend refuses. A query without FROM has the same charge.
 const REFUSAL_CHARGE: f64 = 2.25;
 
 /// The value of `x-ms-cosmos-index-utilization`: JSON in base64.
@@ -60,7 +60,7 @@ pub(super) fn utilization(container: &Container, program: &Program, scope: &Quer
     base64::engine::general_purpose::STANDARD.encode(json::to_text(&report, Style::Point))
 }
 
-/// The indexes that a query used, and the ones that would have helped it.
+/// The indexes that a query used, and the indexes that would have helped it.
 fn report(container: &Container, program: &Program, scope: &QueryScope) -> Value {
     let mut paths: Vec<Vec<String>> = Vec::new();
     if matches!(scope, QueryScope::Partition(_) | QueryScope::Prefix { .. }) {
@@ -125,7 +125,7 @@ fn composite_index(columns: &[Column]) -> Value {
     ])
 }
 
-/// A path as policies write it. A name with other characters than letters, digits and `_` is
+/// A path as policies write it. A name with characters other than letters, digits and `_` is
 /// quoted.
 fn path_text(path: &[String]) -> String {
     let is_plain = |name: &str| name.chars().all(|c| c.is_alphanumeric() || c == '_');
@@ -144,8 +144,8 @@ fn composites(container: &Container) -> Vec<Vec<Column>> {
     policy.and_then(Value::as_array).unwrap_or_default().iter().filter_map(composite).collect()
 }
 
-/// Whether a composite index serves an order: the same paths, all in the same directions or all
-/// in the opposite ones.
+/// Whether a composite index serves an order: it has the same paths, all in the same directions or
+/// all in the opposite directions.
 fn serves_order(composite: &[Column], order: &[Column]) -> bool {
     let opposite = |column: &Column| Column { is_descending: !column.is_descending, ..column.clone() };
     composite == order || composite.iter().map(opposite).eq(order.iter().cloned())

@@ -39,8 +39,8 @@ pub(super) fn check(service: &RegionService, call: &Call, permission: &str) -> R
     }
 }
 
-/// Refuses a request that the permission does not cover, as far as its head tells. The body of
-/// `call` may be missing.
+/// Refuses a request that the permission does not cover, as far as the head of the request shows.
+/// The body of `call` may be missing.
 pub(super) fn check_head(service: &RegionService, call: &Call, permission: &str) -> Result<(), Refusal> {
     covering_grant(service, call, permission).map(drop)
 }
@@ -61,8 +61,9 @@ fn refused() -> Refusal {
 }
 
 impl Grant {
-    /// `None` if the permission's resource does not exist, or cannot be granted. A container that
-    /// was created after the permission is another one, even if it has the same name.
+    /// The grant of a permission; `None` if the permission's resource does not exist, or cannot be
+    /// granted. A container that was created after the permission is not the container of the
+    /// permission, even if it has the same name.
     fn of(service: &RegionService, permission: &StoredPermission) -> Option<Self> {
         let StoredPermission { body, container_rid } = permission;
         let text = |name: &str| body.get(name).and_then(Value::as_str);
@@ -162,7 +163,7 @@ impl Grant {
         if kind != "docs" {
             return Ok(false);
         }
-        // One of the two is the `_rid` of a document, the other one an id.
+        // One of the two texts is the `_rid` of a document, the other is an id.
         let (rid, id) = if is_by_rid { (addressed.as_str(), id) } else { (id, addressed.as_str()) };
         let found = self.id_of(service, call, rid)?;
         Ok(found.as_deref() == Some(id))
@@ -221,8 +222,9 @@ fn is_about_items(call: &Call) -> bool {
     }
 }
 
-/// Whether a request reaches only documents whose partition key begins with `key`. Headers that
-/// address ranges could reach others. A plan reaches no documents.
+/// Whether a request reaches only documents whose partition key begins with `key`. A request with
+/// headers that address ranges could reach other documents. A request for a plan reaches no
+/// documents.
 fn is_within_key(call: &Call, key: &PartitionKey) -> Result<bool, Refusal> {
     let by_range = [&headers::PARTITION_KEY_RANGE_ID, &headers::START_EPK, &headers::END_EPK];
     if by_range.iter().any(|name| call.headers.contains_key(*name)) {

@@ -231,8 +231,8 @@ fn compile(
     compile_page(service, statement, computed, None)
 }
 
-/// Compiles the statement for a page. The date functions see the time of the first page, if
-/// the rows depend on it.
+/// Compiles the statement for a page. If the rows depend on the time, the date functions see the
+/// time of the first page, which is in the continuation.
 fn compile_page(
     service: &RegionService,
     statement: &Statement,
@@ -249,8 +249,8 @@ fn compile_page(
 /// clock may have been set back since the first page.
 const TIME_AHEAD_MAX: i64 = 5 * 60 * 10_000_000;
 
-/// The time that a page sees: that of the first page. A token that a client made up cannot choose a time
-/// far in the future.
+/// The time that a page sees: the time of the first page. A time far in the future is ignored, because
+/// a client may have made the token up.
 fn page_time(now: Now, first_ticks: Option<i64>) -> Now {
     let latest = now.unix_ticks().saturating_add(TIME_AHEAD_MAX);
     first_ticks.filter(|ticks| *ticks <= latest).map_or(now, Now::from_unix_ticks)

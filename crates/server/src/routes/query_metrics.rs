@@ -64,7 +64,7 @@ pub(super) fn print(page: &QueryPage, work: RetrievedWork, times: &Times) -> Str
     )
 }
 
-/// A measured time in milliseconds, at least the smallest one that the metrics can show.
+/// A measured time in milliseconds. It is at least 0.01, the smallest time that the metrics can show.
 fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1000.0).max(0.01)
 }

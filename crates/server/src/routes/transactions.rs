@@ -163,15 +163,16 @@ fn token(call: &Call) -> Result<Option<IdempotencyToken>, Refusal> {
 /// An operation whose container and partition were looked up.
 struct Prepared {
     operation: TransactionOperation,
-    /// The container, or why there is none: that fails the operation, not the request.
+    /// The container, or the refusal if it does not exist. That refusal fails the operation, not the
+    /// whole request.
     container: Result<Arc<Container>, Refusal>,
     /// The partition; `None` when the container is missing, or when the operation's partition key
     /// does not fit the container's.
     target: Option<Target>,
 }
 
-/// Looks up the containers of all operations. A `_rid` that does not fit its name refuses the
-/// whole request.
+/// Looks up the containers of all operations. The whole request is refused if a `_rid` does not fit
+/// the name next to it.
 fn prepare(service: &RegionService, operations: Vec<TransactionOperation>) -> Result<Vec<Prepared>, Refusal> {
     let catalog = service.engine.catalog();
     let is_strict = service.account.transactions.is_strict;

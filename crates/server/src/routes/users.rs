@@ -17,7 +17,7 @@ use crate::call::Call;
 
 /// How long a token is valid, in seconds, unless the client says otherwise.
 const TOKEN_SECONDS_DEFAULT: u64 = 60 * 60;
-/// The bounds of the client's choice.
+/// The shortest and the longest time that a client may ask for.
 const TOKEN_SECONDS_MIN: u64 = 10;
 const TOKEN_SECONDS_MAX: u64 = 24 * 60 * 60;
 
@@ -150,7 +150,8 @@ fn token_seconds(call: &Call) -> Result<u64, Refusal> {
     let Some(text) = call.header(&headers::RESOURCE_TOKEN_EXPIRY_SECONDS) else {
         return Ok(TOKEN_SECONDS_DEFAULT);
     };
-    let seconds = text.trim().parse().ok().filter(|s| (TOKEN_SECONDS_MIN..=TOKEN_SECONDS_MAX).contains(s));
+    let seconds =
+        text.trim().parse().ok().filter(|seconds| (TOKEN_SECONDS_MIN..=TOKEN_SECONDS_MAX).contains(seconds));
     seconds.ok_or_else(|| {
         Refusal::gateway(
             status::BAD_REQUEST,
@@ -176,7 +177,7 @@ fn body_answer(status: Status, body: &Value, charge: f64) -> Answer {
     Answer::json(status, body).charged(charge).with_etag(&etag)
 }
 
-/// The bytes of the id of a user. The ids of users sort in the order of creation by them.
+/// The number of bytes of a user's id in a `_rid`. These bytes sort in the order of creation.
 const USER_BYTES: usize = 8;
 
 /// The parts of a `_rid` that sort in the order of creation: the id of the user and, for a permission,

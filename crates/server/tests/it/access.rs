@@ -33,9 +33,8 @@ async fn a_wrong_or_missing_signature_is_refused() {
     world.stop().await;
 }
 
-/// A date in the far future is refused too.
 #[tokio::test]
-async fn a_signature_with_an_old_date_is_refused() {
+async fn a_signature_with_a_date_far_from_now_is_refused() {
     let world = World::new(PLAIN_CONTAINER).await;
     for date in ["Thu, 01 Jan 2026 00:00:00 GMT", "Fri, 01 Jan 2100 00:00:00 GMT"] {
         let refused = world.send(read_db().header("x-ms-date", date)).await;

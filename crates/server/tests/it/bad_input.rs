@@ -149,7 +149,7 @@ async fn malformed_queries_and_containers_are_refused() {
     world.stop().await;
 }
 
-/// Story of a bug: the body of a request was read before its signature was checked, so anyone
+/// Story of a bug: the body of a request was read before its signature was checked. So every client
 /// could fill the memory for bodies, and the requests of all others were refused.
 #[tokio::test]
 async fn a_large_body_without_a_valid_signature_is_refused_unread() {

@@ -21,7 +21,7 @@ const FAILS_IN_THE_MIDDLE: &str = r#"[
   {"operationType":"Create","resourceBody":{"id":"2","pk":"a"}}]"#;
 
 #[tokio::test]
-async fn an_atomic_batch_leaves_nothing_when_it_fails() {
+async fn an_atomic_batch_that_fails_writes_nothing() {
     let world = World::new(PLAIN_CONTAINER).await;
     let answer =
         world.send(batch(r#"["a"]"#, FAILS_IN_THE_MIDDLE).header("x-ms-cosmos-batch-atomic", "True")).await;

@@ -84,9 +84,9 @@ async fn a_feed_of_one_partition_key_has_only_its_documents() {
     world.stop().await;
 }
 
-/// The ranges of a split share their documents' segment. A feed with headers of effective keys
-/// was once not clipped to its range, so it had the documents of the sibling too, the same
-/// ones in every answer.
+/// Story of a bug: the two ranges of a split store their documents in one segment. A feed with
+/// headers of effective keys was not limited to its range, so every answer also had the documents
+/// of the other range.
 #[tokio::test]
 async fn a_feed_with_effective_keys_has_only_documents_of_its_range_and_ends() {
     let options = ServerOptions { management: true, ..Default::default() };

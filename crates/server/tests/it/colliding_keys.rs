@@ -10,7 +10,7 @@ use perihelion_testkit::http_client::HttpRequest;
 
 use crate::world::{World, batch, docs, documents, ids, query};
 
-/// The key of the victim: the hash of keys of this length reads three blocks.
+/// The key of the victim. The hash of a key of this length reads three blocks.
 const VICTIM: &str = "tenant-7f0d2c1e-contoso-production-0123456789!";
 
 const CONTAINER: &str = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/mail"]}]}}"#;
@@ -53,7 +53,7 @@ async fn create(world: &World, key: &str, id: &str, n: i64) -> u16 {
     world.send(docs("POST", "", &header(key)).json(&item(key, id, n))).await.status
 }
 
-/// The `n` of a document, if the document is there.
+/// The `n` of a document; `None` if the document does not exist.
 async fn n_of(world: &World, key: &str, id: &str) -> Option<i64> {
     let answer = world.read(&header(key), id).await;
     if answer.status == 200 { answer.json().unwrap().get("n")?.as_i64() } else { None }

@@ -72,7 +72,7 @@ async fn the_query_in_a_plan_can_name_computed_properties() {
 }
 
 #[tokio::test]
-async fn computed_properties_can_be_replaced_and_invalid_ones_are_refused() {
+async fn computed_properties_can_be_replaced_and_invalid_properties_are_refused() {
     let world = World::new(PLAIN_CONTAINER).await;
     world.create(r#"["a"]"#, r#"{"id":"1","pk":"a","name":"Pear"}"#).await;
     let put = |property: &str| {

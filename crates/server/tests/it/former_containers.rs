@@ -1,6 +1,6 @@
-//! Tests with session tokens, change feeds and `_rid`s of a container that does not exist any
-//! more, and whose name another container has: after a restart of a server in memory, or
-//! after a delete.
+//! Tests with session tokens, change feeds and `_rid`s of a former container: the container does not
+//! exist any more, and a new container has its name. That happens after a restart of a server in
+//! memory, and after a delete.
 
 use perihelion_testkit::http_client::{HttpRequest, HttpResponse};
 
@@ -31,8 +31,8 @@ async fn use_container(world: &World, documents: usize) -> Memory {
     }
 }
 
-/// Uses what a client remembers of a former container on its successor, into which four documents
-/// are written.
+/// Writes four documents into the new container, and uses there what a client remembers of the
+/// former container.
 async fn check_successor(world: &World, memory: &Memory) {
     world.create(r#"["a"]"#, r#"{"id":"new","pk":"a"}"#).await;
     for n in 0..3 {

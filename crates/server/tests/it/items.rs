@@ -88,9 +88,9 @@ async fn resources_can_be_addressed_by_rid() {
     world.stop().await;
 }
 
-/// A document was once looked up by its `_rid` before its id. A delete of the id `R`, where `R`
-/// was the `_rid` of a document with the id `victim` in another partition, deleted the
-/// `victim` of the caller's partition.
+/// Story of a bug: a document was looked up by its `_rid` before its id. Say that `R` is the `_rid`
+/// of the document `victim` in partition `a`. A delete of the id `R` in partition `b` deleted the
+/// document `victim` of partition `b`.
 #[tokio::test]
 async fn an_id_that_is_another_documents_rid_is_an_id() {
     let world = World::new(PLAIN_CONTAINER).await;
@@ -160,7 +160,7 @@ async fn a_partition_key_of_more_than_two_kilobytes_is_refused() {
     world.stop().await;
 }
 
-/// Unique keys once treated any two arrays as equal, and any two objects.
+/// Story of a bug: unique keys treated any two arrays as equal, and any two objects.
 #[tokio::test]
 async fn a_unique_key_compares_arrays_and_objects_by_their_contents() {
     let container = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]}}"#;

@@ -156,7 +156,7 @@ async fn a_reset_deletes_everything() {
 }
 
 #[tokio::test]
-async fn management_answers_only_local_tools_and_only_when_it_is_on() {
+async fn management_answers_only_local_programs_and_only_when_it_is_switched_on() {
     let world = world_with_management().await;
     let call = || HttpRequest::new("GET", "/_perihelion/counters").omit("authorization");
     assert_eq!(world.send(call()).await.status, 200);

@@ -1,4 +1,4 @@
-//! `GET /metrics`: what it tells, and who may ask.
+//! Tests of `GET /metrics`: its content, and which requests are answered.
 
 use perihelion_server::ServerOptions;
 use perihelion_testkit::http_client::HttpRequest;
@@ -14,7 +14,7 @@ async fn world(management: bool) -> World {
 }
 
 #[tokio::test]
-async fn requests_units_throttles_and_sizes_are_told() {
+async fn metrics_show_requests_request_units_throttles_and_sizes() {
     let world = world(true).await;
     world.manage("DELETE", "counters", "").await;
     world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;

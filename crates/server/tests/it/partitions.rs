@@ -120,7 +120,7 @@ async fn a_split_keeps_every_document_and_retires_the_parent() {
     assert_eq!(ranges.iter().map(|range| text(range, "id")).collect::<Vec<_>>(), ["1", "2"]);
     assert!(ranges.iter().all(|range| range.get("parents") == Some(&json(r#"["0"]"#))));
 
-    // The parent is gone; its keys and continuations are valid in the children.
+    // The parent no longer exists. Its keys and continuations are valid in the children.
     let gone = world.send(query("SELECT * FROM c").header("x-ms-documentdb-partitionkeyrangeid", "0")).await;
     assert_eq!((gone.status, gone.header("x-ms-substatus")), (410, Some("1002")));
     assert_eq!(world.query("SELECT VALUE COUNT(1) FROM c").await, [Value::from(40i64)]);
@@ -233,7 +233,7 @@ async fn a_query_of_one_partition_does_not_notice_a_split() {
 /// SDKs store the session token of an answer or a refusal under the container. With
 /// the account's LSN as a token they could not read their data any more.
 #[tokio::test]
-async fn no_answer_about_a_container_holds_a_session_token_from_the_future() {
+async fn no_answer_about_a_container_has_a_session_token_ahead_of_its_data() {
     let options = ServerOptions { management: true, ..Default::default() };
     let world = World::with_options(options, PLAIN_CONTAINER).await;
     world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
@@ -259,7 +259,7 @@ async fn no_answer_about_a_container_holds_a_session_token_from_the_future() {
 }
 
 #[tokio::test]
-async fn a_read_with_a_session_token_from_the_future_is_refused() {
+async fn a_read_with_a_session_token_ahead_of_the_data_is_refused() {
     let world = World::new(PLAIN_CONTAINER).await;
     let created = world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
     let token = created.header("x-ms-session-token").unwrap().to_owned();

@@ -95,7 +95,7 @@ async fn an_ordered_poll_reads_only_what_it_returns_once_it_is_indexed() {
         let (again, documents_read) = read_all_pages(&world, text, 4).await;
         assert_eq!(first, again, "{text}");
         let mut sorted: Vec<i64> = first.iter().map(|value| value.as_i64().unwrap()).collect();
-        // The first query scans all documents. The second one may use the index of the
+        // The first query scans all documents. The second query may use the index of the
         // first.
         assert!(sorted.len() > 10 && !(100..3000).contains(&scanned));
         let returned = sorted.clone();
@@ -168,7 +168,7 @@ async fn an_indexed_poll_by_slots_reads_only_what_it_returns() {
             assert!(documents_read <= paged.len() as u64 * 9 / 7 + 2, "{documents_read} for {}", paged.len());
         }
     }
-    // ORDER BY still works.
+    // ORDER BY returns the same rows, sorted.
     let ordered = format!("{poll} ORDER BY c.visibleAt");
     let (rows, _) = read_all_pages(&world, &ordered, 20).await;
     let due = |id: &Value| (id.as_str().unwrap().parse::<usize>().unwrap() * 7919) % 3000;

@@ -232,7 +232,8 @@ async fn the_rule_of_a_range_hits_its_descendants_after_splits() {
     for (id, status) in [("0", 200), ("2", 200), ("3", 200), ("4", 503), ("6", 503), ("7", 503)] {
         assert_eq!(ranges.status(query(ALL).header(RANGE_HEADER, id)).await, status, "range {id}");
     }
-    // These ranges are gone, so that clients learn of the split.
+    // Requests to the ranges that were split are answered with 410, so that clients learn of the
+    // split.
     for id in ["1", "5"] {
         let gone = ranges.world.send(query(ALL).header(RANGE_HEADER, id)).await;
         assert_eq!((gone.status, gone.header("x-ms-substatus")), (410, Some("1002")), "range {id}");
@@ -273,13 +274,13 @@ async fn the_prefix_of_a_hierarchical_key_is_resolved_to_its_range() {
         assert_eq!(created.status, 201, "{}", created.text());
         tenants.push((header_of(&format!("t{n}")), range_in(&created)));
     }
-    let sick = &tenants[0].1;
-    assert!(tenants.iter().any(|(_, range)| range != sick), "{tenants:?}");
-    let rule = format!(r#"{{"operation":"query","range":"{sick}","status":503}}"#);
+    let faulty_range = &tenants[0].1;
+    assert!(tenants.iter().any(|(_, range)| range != faulty_range), "{tenants:?}");
+    let rule = format!(r#"{{"operation":"query","range":"{faulty_range}","status":503}}"#);
     assert_eq!(world.manage("POST", "faults", &rule).await.status, 200);
     for (prefix, range) in &tenants {
         let answer = world.send(query(ALL).header("x-ms-documentdb-partitionkey", prefix.as_str())).await;
-        assert_eq!(answer.status, if range == sick { 503 } else { 200 }, "{prefix} of range {range}");
+        assert_eq!(answer.status, if range == faulty_range { 503 } else { 200 }, "{prefix} of range {range}");
     }
     world.stop().await;
 }

@@ -22,7 +22,7 @@ fn locations(account: &HttpResponse, kind: &str) -> Vec<(String, String)> {
     let account = account.json().unwrap();
     let list = account.get(kind).and_then(Value::as_array).unwrap().to_vec();
     let text = |location: &Value, name: &str| location.get(name).unwrap().as_str().unwrap().to_owned();
-    list.iter().map(|at| (text(at, "name"), text(at, "databaseAccountEndpoint"))).collect()
+    list.iter().map(|place| (text(place, "name"), text(place, "databaseAccountEndpoint"))).collect()
 }
 
 fn names(locations: &[(String, String)]) -> Vec<&str> {
@@ -66,7 +66,7 @@ async fn the_regions_ports_follow_the_public_endpoint() {
 }
 
 #[tokio::test]
-async fn a_write_is_refused_in_a_region_that_takes_none() {
+async fn a_write_is_refused_outside_the_write_region() {
     let world = MultiRegion::new().await;
     world.upsert(WEST, "1", 1).await;
     world.wait_for_replication().await;

@@ -72,7 +72,7 @@ async fn a_rid_says_which_of_equal_rows_is_meant() {
     };
     assert_eq!(ids(&world, ASCENDING, &at("1", 5, false)).await, "56789");
     assert_eq!(ids(&world, ASCENDING, &at("1", 5, true)).await, "6789");
-    // The document may have another value by now, or be gone.
+    // The document may have been changed or deleted since the filter was made.
     assert_eq!(ids(&world, ASCENDING, &at("0", 5, true)).await, "456789");
     // The service sends hashes of arrays and objects.
     let array = r#"{"type":"array","low":-6706074647855398782,"high":9031114912533472255}"#;

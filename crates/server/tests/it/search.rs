@@ -107,10 +107,10 @@ async fn a_hybrid_query_in_one_partition_is_one_page_and_over_all_ranges_needs_a
     world.stop().await;
 }
 
-/// Story of a bug: on a server with nothing else to do, a search whose rows took more than half of the
-/// memory was answered with 429 each time, so that clients tried again in vain.
+/// Story of a bug: a search whose rows took more than half of the memory was answered with 429 each time,
+/// even on a server without other requests. So clients tried again and never succeeded.
 #[tokio::test]
-async fn a_hybrid_query_that_is_too_large_for_the_server_is_refused_for_good() {
+async fn a_hybrid_query_that_is_too_large_for_the_server_is_refused_with_400() {
     let mut options = ServerOptions::default();
     options.limits.body_bytes_total = 4 * 1024 * 1024;
     let world = World::with_options(options, &container("c", VECTORS)).await;

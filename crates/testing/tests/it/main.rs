@@ -1,4 +1,4 @@
-//! Tests as an application has them, with its client and its workflows.
+//! Tests as an application would write them, with its client and its workflows.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::graph::Dependency;
 
-/// The kinds of anomalies, in Adya's names where there is one.
+/// The kinds of anomalies, with Adya's names where they exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AnomalyKind {
     /// A read shows an element that no transaction appended.
@@ -27,8 +27,8 @@ pub enum AnomalyKind {
     SingleAntiDependency,
     /// G2, such as write skew: a cycle with several reads that missed a write.
     AntiDependency,
-    /// A cycle of the kinds above that only real time closes: the history is serializable, but
-    /// not strictly.
+    /// A cycle that has a dependency by real time, and would not be a cycle without it: the history
+    /// is serializable, but not strictly.
     RealTime,
 }
 

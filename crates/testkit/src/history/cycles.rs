@@ -1,12 +1,13 @@
 //! Cycles of the graph of dependencies. A group of transactions that all depend on each other is
-//! a strongly connected component. In each, the gravest kind of cycle is looked for first.
+//! a strongly connected component. In each component, the most serious kind of cycle is searched
+//! for first.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::graph::{Dependency, Graph};
 use super::{Anomaly, AnomalyKind};
 
-/// The kinds of cycles, the gravest first.
+/// The kinds of cycles, the most serious first.
 const KINDS: [AnomalyKind; 4] = [
     AnomalyKind::WriteCycle,
     AnomalyKind::CircularInformationFlow,
@@ -14,14 +15,14 @@ const KINDS: [AnomalyKind; 4] = [
     AnomalyKind::AntiDependency,
 ];
 
-/// The gravest cycle of each group of transactions that depend on each other.
+/// The most serious cycle of each group of transactions that depend on each other.
 pub(super) fn find(graph: &Graph) -> Vec<Anomaly> {
     let everything: HashSet<usize> = (0..graph.edges.len()).collect();
     let groups = connected(graph, &everything, &|_| true);
-    groups.into_iter().map(|group| gravest(graph, &group.into_iter().collect())).collect()
+    groups.into_iter().map(|group| most_serious_cycle(graph, &group.into_iter().collect())).collect()
 }
 
-fn gravest(graph: &Graph, group: &HashSet<usize>) -> Anomaly {
+fn most_serious_cycle(graph: &Graph, group: &HashSet<usize>) -> Anomaly {
     for kind in KINDS {
         if let Some(steps) = cycle_of_kind(graph, group, kind, false) {
             return Anomaly::cycle(kind, &steps);
@@ -55,7 +56,7 @@ fn cycle_of_kind(
     shortest_path(graph, &smaller.into_iter().collect(), start, start, &is_allowed)
 }
 
-/// A cycle of one read-write dependency and otherwise allowed ones.
+/// A cycle of exactly one read-write dependency and otherwise only allowed dependencies.
 fn cycle_with_one_read_write(
     graph: &Graph,
     group: &HashSet<usize>,
@@ -76,8 +77,8 @@ fn cycle_with_one_read_write(
     None
 }
 
-/// The shortest way from one transaction to another one, or back to itself: each transaction
-/// with its dependency to the next.
+/// The shortest path from one transaction to another, or back to itself: each transaction with
+/// its dependency to the next.
 fn shortest_path(
     graph: &Graph,
     group: &HashSet<usize>,

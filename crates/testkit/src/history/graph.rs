@@ -104,9 +104,9 @@ impl Graph {
         }
     }
 
-    /// A transaction that ended comes before each one that began later. Edges that follow from
-    /// others are left out: if A ended before B began, and B ended before C began, there is no edge
-    /// from A to C.
+    /// A transaction that ended comes before every transaction that began later. Edges that follow
+    /// from other edges are left out: if A ended before B began, and B ended before C began, there is
+    /// no edge from A to C.
     fn add_real_time(&mut self, versions: &Versions<'_>) {
         let mut events: Vec<(u64, usize, bool)> = Vec::new();
         for (index, transaction) in versions.transactions() {

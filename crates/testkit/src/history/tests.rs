@@ -1,5 +1,5 @@
 //! Hand-made histories with one anomaly each, and random histories of small stores that are
-//! right or have a bug.
+//! correct or have a bug.
 
 use super::{Anomaly, AnomalyKind, Element, Key, Outcome, Transaction, check};
 use crate::Random;
@@ -36,7 +36,7 @@ fn expect(history: &[Transaction], expected: &[AnomalyKind]) {
 }
 
 #[test]
-fn a_serial_history_is_right() {
+fn a_serial_history_has_no_anomaly() {
     let history = [
         committed((1, 2), &[(X, &[]), (Y, &[])], &[(X, 1), (Y, 1)]),
         committed((3, 4), &[(X, &[1])], &[(X, 2), (X, 3)]),
@@ -46,7 +46,7 @@ fn a_serial_history_is_right() {
 }
 
 #[test]
-fn a_read_that_runs_beside_a_write_may_see_it_or_not() {
+fn a_read_at_the_time_of_a_write_may_see_the_write_or_not() {
     for seen in [&[][..], &[1]] {
         let history = [
             committed((1, 4), &[], &[(X, 1), (Y, 1)]),
@@ -71,23 +71,23 @@ fn read_skew_is_found() {
     assert_eq!(transactions, [0, 1]);
     assert!(found.text.contains("T1 read list 1 without what T0 appended"), "{found}");
     assert!(found.text.contains("T1 read list 0 with what T0 had appended"), "{found}");
-    // The same without a later read of the second list.
+    // The anomaly is also found without a later read of the second list.
     expect(&history[..2], &[AnomalyKind::SingleAntiDependency]);
 }
 
 #[test]
 fn a_lost_update_is_found() {
     let both = [committed((1, 3), &[(X, &[])], &[(X, 1)]), committed((2, 4), &[(X, &[])], &[(X, 2)])];
-    // The second one replaced the list, so that the first element is gone.
-    let gone = [&both[..], &[committed((5, 6), &[(X, &[2])], &[])]].concat();
-    expect(&gone, &[AnomalyKind::LostUpdate, AnomalyKind::SingleAntiDependency]);
-    // Both elements are there, but the second one was computed without the first.
+    // The second transaction replaced the list, so the first element is missing.
+    let missing = [&both[..], &[committed((5, 6), &[(X, &[2])], &[])]].concat();
+    expect(&missing, &[AnomalyKind::LostUpdate, AnomalyKind::SingleAntiDependency]);
+    // Both elements are in the list, but the second transaction had not read the first element.
     let blind = [&both[..], &[committed((5, 6), &[(X, &[1, 2])], &[])]].concat();
     expect(&blind, &[AnomalyKind::LostUpdate, AnomalyKind::SingleAntiDependency]);
 }
 
 #[test]
-fn an_acknowledged_append_that_is_gone_is_found() {
+fn a_lost_acknowledged_append_is_found() {
     let history = [
         committed((1, 2), &[], &[(X, 1)]),
         committed((3, 4), &[], &[(X, 2)]),
@@ -155,7 +155,8 @@ fn a_stale_read_is_found_by_real_time_only() {
     expect(&beside, &[]);
 }
 
-/// The edge from the first to the last transaction follows from the two edges between them.
+/// The graph has no edge from the append to the stale read at (6, 7). That edge follows from the two
+/// edges through the transaction at (3, 4).
 #[test]
 fn real_time_is_transitive() {
     let history = [
@@ -189,7 +190,7 @@ fn an_unknown_outcome_is_decided_by_the_reads() {
 }
 
 #[test]
-fn wrong_lists_are_found() {
+fn lists_with_garbage_duplicates_or_another_order_are_found() {
     expect(&[committed((1, 2), &[(X, &[7])], &[])], &[AnomalyKind::Garbage]);
     let writer = committed((1, 2), &[], &[(X, 1)]);
     expect(&[writer.clone(), committed((3, 4), &[(X, &[1, 1])], &[])], &[AnomalyKind::Duplicate]);
@@ -216,8 +217,8 @@ enum Store {
     SeparateReads,
 }
 
-/// A history of several clients: transaction number n takes effect at time n, and begins and
-/// ends up to ten steps before and after that.
+/// A history of several clients. Transaction number n takes effect at time 1000 n. It begins and
+/// ends up to 10,000 before and after that time.
 fn random_history(store: Store, seed: u64) -> Vec<Transaction> {
     const KEYS: usize = 5;
     let mut random = Random::new(seed);
@@ -249,7 +250,7 @@ fn random_history(store: Store, seed: u64) -> Vec<Transaction> {
 }
 
 #[test]
-fn random_histories_are_judged_rightly() {
+fn anomalies_are_found_only_in_random_histories_of_buggy_stores() {
     for seed in 0..10 {
         expect(&random_history(Store::Serial, seed), &[]);
         for store in [Store::StaleReads, Store::SeparateReads] {

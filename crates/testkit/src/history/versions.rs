@@ -130,7 +130,8 @@ fn committed(history: &[Transaction], writers: &HashMap<(Key, Element), usize>) 
         history.iter().map(|transaction| transaction.outcome == Outcome::Committed).collect();
     let mut to_visit: Vec<usize> = (0..history.len()).filter(|index| is_committed[*index]).collect();
     while let Some(reader) = to_visit.pop() {
-        let elements = history[reader].reads.iter().flat_map(|(key, list)| list.iter().map(|e| (*key, *e)));
+        let elements =
+            history[reader].reads.iter().flat_map(|(key, list)| list.iter().map(|element| (*key, *element)));
         for writer in elements.filter_map(|element| writers.get(&element)) {
             if history[*writer].outcome == Outcome::Unknown && !is_committed[*writer] {
                 is_committed[*writer] = true;

@@ -14,11 +14,11 @@ use perihelion_client::{Client, Container, Query};
 use perihelion_testkit::provider::{Account, AccountKind, CONTAINER, ShortPolls};
 use serde_json::Value;
 
-/// The lock timeout: long enough for a few requests on a busy machine, and short,
+/// The lock timeout. It is long enough for a few requests on a busy machine, and short
 /// because two dozen validations wait until it has passed.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// An empty short poll must return within this. The validations poll for half
+/// An empty short poll must return within this time. The validations poll for half
 /// a second.
 const SHORT_POLL_MAX: Duration = Duration::from_millis(250);
 

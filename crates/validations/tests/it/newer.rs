@@ -1,8 +1,8 @@
 //! Validations that duroxide 0.1.31 added. The build against 0.1.29
 //! (`compat/duroxide-0.1.29`) leaves them out. One validation takes one more argument:
 //! the version of duroxide that is stamped on the history it creates. That validation is
-//! not in the list. It has its own tests here, with a version before and one after a change
-//! in duroxide.
+//! not in the list. It has its own tests here, with a version before and a version after a
+//! change in duroxide.
 
 use duroxide::provider_validation::race_replay::test_continue_as_new_transition_delivery;
 use perihelion_testkit::provider::{AccountKind, ShortPolls};

@@ -2,8 +2,8 @@
 //! timer, the clock advances to the next timer at once.
 //!
 //! In memory the whole stack runs on the thread of the test, so that the clock
-//! never advances while a request is under way. On disk a thread of the engine
-//! commits, and virtual time would pass while the test waits for it.
+//! never advances while a request is in flight. On disk a thread of the engine
+//! commits, and virtual time would pass while the test waits for that thread.
 
 mod clock;
 

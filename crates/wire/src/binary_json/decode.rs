@@ -207,14 +207,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn base64(&mut self, width: Width, is_url: bool) -> Decoded<String> {
+    fn base64(&mut self, width: Width, is_url_safe: bool) -> Decoded<String> {
         let groups = self.unsigned(width)?;
         let padding = Base64Padding::from_byte(self.byte()?);
         let Some((padding, length)) = padding.and_then(|padding| Some((padding, padding.raw_bytes(groups)?)))
         else {
             return self.fail("impossible base64 padding");
         };
-        Ok(text::base64(self.take(length)?, padding, is_url))
+        Ok(text::base64(self.take(length)?, padding, is_url_safe))
     }
 
     fn nibbles(&mut self, table: &[u8; 16]) -> Decoded<String> {

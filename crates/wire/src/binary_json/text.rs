@@ -35,8 +35,8 @@ impl Base64Padding {
     }
 }
 
-pub(super) fn base64(raw: &[u8], padding: Base64Padding, is_url: bool) -> String {
-    let mut text = if is_url { URL_SAFE.encode(raw) } else { STANDARD.encode(raw) };
+pub(super) fn base64(raw: &[u8], padding: Base64Padding, is_url_safe: bool) -> String {
+    let mut text = if is_url_safe { URL_SAFE.encode(raw) } else { STANDARD.encode(raw) };
     if !padding.is_written {
         text.truncate(text.len() - padding.characters);
     }

@@ -44,8 +44,8 @@ impl OperationResult {
     }
 }
 
-/// The most characters of the `diagnosticString`. It may quote the request, and the answer of a
-/// write transaction is recorded.
+/// The most characters of the `diagnosticString`. It is limited because it may quote the request,
+/// and because the answer of a write transaction is stored.
 pub const DIAGNOSTIC_CHARACTERS_MAX: usize = 400;
 
 /// The members of an answer besides its results.
@@ -130,9 +130,10 @@ fn print_result(out: &mut String, index: usize, result: &OperationResult) {
 
 /// The status of a whole read transaction, by the statuses of its reads:
 ///
-/// - all found: 200. Some unchanged: 207. All unchanged: 200/5425.
-/// - with failures: the status of the failures if they all have the same, or 207 if their
-///   codes differ. If only their sub-statuses differ, their code without a sub-status.
+/// - Without failures: 200 if all documents were found, 207 if some are unchanged, 200/5425 if
+///   all are unchanged.
+/// - With failures: the status of the failures if it is the same for all. If their codes differ,
+///   207. If only their sub-statuses differ, their code without a sub-status.
 pub fn read_envelope(statuses: &[Status]) -> Status {
     let failures: Vec<Status> = statuses.iter().copied().filter(|status| !status.is_success()).collect();
     if let Some(first) = failures.first() {

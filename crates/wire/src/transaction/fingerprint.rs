@@ -1,15 +1,15 @@
-//! The fingerprint of a transaction, by which a server knows a request that is sent again.
+//! The fingerprint of a transaction, by which a server recognizes a request that is sent again.
 //!
-//! Session tokens do not count. They say how far the server must be before the transaction, not
-//! what the transaction does, and some clients stamp every request with the newest ones they
-//! know: the official Rust SDK sends other tokens when a program replays a commit. All other
-//! bytes count, white space too.
+//! Session tokens are left out of the fingerprint. They say which writes the server must have
+//! applied before the transaction, not what the transaction does. Some clients also send their
+//! newest tokens with every request: the official Rust SDK sends other tokens when a program
+//! replays a commit. All other bytes are in the fingerprint, white space too.
 
 use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
 
-/// A digest of a request, by which a server knows a repeated request.
+/// A digest of a request, by which a server recognizes a repeated request.
 pub type Fingerprint = [u8; 32];
 
 /// The fingerprint of bytes.
@@ -31,8 +31,8 @@ const OPERATION_NESTING: &[u8] = b"{[{";
 /// The body without the members `sessionToken` of its operations, each removed with the comma
 /// before or after it. A client without session tokens would send this body.
 fn without_session_tokens(body: &[u8]) -> Cow<'_, [u8]> {
-    // Most bodies have no tokens. Looking for the name in a text is many times faster than
-    // comparing it with the bytes at each place, which took a third of a transaction's time.
+    // Most bodies have no tokens. This search of the whole text is many times faster than the
+    // loop below, which took a third of a transaction's time.
     if std::str::from_utf8(body).is_ok_and(|text| !text.contains(SESSION_TOKEN)) {
         return Cow::Borrowed(body);
     }
@@ -61,8 +61,8 @@ fn without_session_tokens(body: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(kept.bytes)
 }
 
-/// The part of a body that is kept. `end` and `end_before_comma` are updated while it grows:
-/// searching for them again at each removed member would take quadratic time.
+/// The part of a body that is kept. `end` and `end_before_comma` are updated while the part grows.
+/// Searching for them again at each removed member would take quadratic time.
 struct Kept {
     bytes: Vec<u8>,
     /// The length without white space at the end.
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn session_tokens_of_operations_do_not_count() {
+    fn session_tokens_of_operations_are_not_in_the_fingerprint() {
         check(
             r#"{"operations":[{"id":"1","sessionToken":"0:-1#5"},{"id":"2","sessionToken":"1:-1#7","x":1}]}"#,
             r#"{"operations":[{"id":"1"},{"id":"2","x":1}]}"#,
@@ -159,8 +159,8 @@ mod tests {
         );
     }
 
-    /// Duplicate members are valid JSON. The white space before them is not read again for each
-    /// of them.
+    /// Duplicate members are valid JSON. The white space before them must not be read again for
+    /// each member.
     #[test]
     fn many_session_tokens_after_much_white_space_take_little_time() {
         let (space, tokens) = (" ".repeat(1 << 20), "\"sessionToken\":\"\",".repeat(50_000));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_counts() {
+    fn all_other_parts_of_a_body_are_in_the_fingerprint() {
         for body in [
             r#"{"operations":[{"id":"1"}]}"#,
             r#"{"operations":[{"id":"sessionToken","x":"\"sessionToken\":\"y\""}]}"#,
@@ -187,9 +187,10 @@ mod tests {
         }
     }
 
-    /// The body was parsed before, but nothing here relies on it.
+    /// The server parses a body before it computes the fingerprint, but this code does not rely on
+    /// that.
     #[test]
-    fn a_body_that_ends_anywhere_is_read_to_its_end() {
+    fn a_body_that_is_cut_anywhere_is_read_without_a_panic() {
         let body = r#"{"operations":[{"a":"\\","sessionToken" : "x\"y" , "b":null,"sessionToken":null}]}"#;
         for end in 0..=body.len() {
             assert!(without_session_tokens(&body.as_bytes()[..end]).len() <= end);

@@ -91,9 +91,8 @@ pub struct TransactionOperation {
 }
 
 impl TransactionRequest {
-    /// Parses a request. `operation_type` is the header `x-ms-cosmos-operation-type`. It decides
-    /// the kind; without it the `operationType` of the body does, and without that the first
-    /// operation.
+    /// Parses a request. `operation_type` is the header `x-ms-cosmos-operation-type`. The header
+    /// decides the kind, else the `operationType` of the body, else the first operation.
     pub fn parse(
         operation_type: Option<&str>,
         body: &[u8],
@@ -298,7 +297,7 @@ fn check_body_and_id(
     Ok(id)
 }
 
-/// The text of the first of these members that is there. Members of both forms must agree.
+/// The text of the first of these members that exists. If several exist, their texts must be equal.
 fn text(members: &Object, names: &[&str], place: &str) -> Result<Option<String>, BadTransaction> {
     let mut found: Option<&str> = None;
     for name in names {

@@ -176,7 +176,7 @@ fn an_answer_lists_every_result_by_its_index() {
 }
 
 #[test]
-fn an_answer_says_whether_it_may_be_repeated_and_in_which_mode_it_is() {
+fn an_answer_has_its_response_mode_and_says_whether_the_transaction_may_be_repeated() {
     let results = [OperationResult::failed(status::RETRY_WITH, 0.0)];
     let printed = print_answer(&results, AnswerMembers { is_retriable: true, diagnostic: None });
     assert!(printed.starts_with(r#"{"isRetriable":true,"responseMode":"Standard","operationResponses":["#));

@@ -22,8 +22,8 @@ fn status_of(mode: AuthMode, peer: &str, headers: &[(&str, &str)]) -> u16 {
     check(&parts, origin, &authenticator, NOW).map_or_else(|refusal| refusal.status, |()| 200)
 }
 
-/// Story of a bug: the interface believed the `Host` header. A `dev` server on an address
-/// that others reach could be wiped by anyone who wrote `Host: localhost`.
+/// Story of a bug: the interface trusted the `Host` header. When a `dev` server listened on an
+/// address that other machines reach, every client that sent `Host: localhost` could delete its data.
 #[test]
 fn a_host_header_does_not_make_a_foreign_client_local() {
     let local = [("host", "localhost:8081")];
@@ -31,7 +31,7 @@ fn a_host_header_does_not_make_a_foreign_client_local() {
         assert_eq!(status_of(AuthMode::Key, peer, &local), 200, "{peer}");
     }
     for peer in ["192.0.2.7", "172.17.0.1", "2001:db8::1", "::ffff:192.0.2.7"] {
-        // A weak mode opens the data to everyone, not the management interface.
+        // A weak mode gives everyone access to the data, not to the management interface.
         for mode in [AuthMode::Key, AuthMode::Any, AuthMode::Off] {
             assert_eq!(status_of(mode, peer, &local), 403, "{peer} {mode:?}");
         }
@@ -55,7 +55,7 @@ fn a_request_that_a_proxy_or_a_web_page_forwards_is_not_local() {
 }
 
 #[test]
-fn a_signature_is_enough_from_everywhere_and_a_wrong_one_never_is() {
+fn a_valid_signature_is_accepted_from_everywhere_and_a_wrong_signature_never() {
     let signed = |key: &str, verb: &str, link: &str, seconds: u64| {
         let date = date::format(seconds);
         let key = MasterKey::from_base64(key).unwrap();

@@ -22,9 +22,9 @@ const PAGE_ROWS_MAX: usize = 50_000;
 /// memory.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The part of the server's memory that the rows of one search may take. Queries take up to half of it
-/// together, so a component query finds a quarter for its own state beside the rows of the others. A
-/// search that needs more would be refused with 429 each time, even if no other request runs.
+/// The server's memory is divided by this number, and the rows of one search may take one such part. All
+/// queries together may take half of the memory, so a quarter is left for the state of the component query
+/// that runs. A search that needs more would be refused with 429 each time, even if no other request runs.
 const MEMORY_PART: usize = 4;
 
 /// The most pages of one component query. A page has up to 4 MB, and less if other reads wait.
@@ -112,8 +112,8 @@ impl Runner<'_> {
         )))
     }
 
-    /// Takes memory for rows. A search that can never have enough is refused for good, and with 429 only
-    /// if other requests hold the memory.
+    /// Takes memory for rows. A search that needs more than `bytes_max` is refused with 400, because it
+    /// could never succeed. If other requests hold the memory, the search is refused with 429.
     fn hold(&mut self, bytes: usize) -> Result<(), Refusal> {
         if self.held.bytes().saturating_add(bytes) > self.bytes_max {
             return Err(Refusal::bad_request(format!(
@@ -124,15 +124,15 @@ impl Runner<'_> {
         self.held.add(bytes)
     }
 
-    /// The container as it is now. A search may last longer than an index that it had chosen, or than a
-    /// physical partition.
+    /// The container as it is now. While a search runs, an index may be dropped and a physical partition
+    /// may be split.
     fn current_container(&self) -> Result<Arc<Container>, Refusal> {
         let catalog = self.service.engine.catalog();
         let container = catalog.container_by_rid(self.container.rid.database, &self.container.rid_text);
         container.cloned().ok_or_else(Refusal::no_such_resource)
     }
 
-    /// Keeps a page, and adds the work and the charge of the pages before to its own.
+    /// Keeps a page as the last page. Adds the work and the charge of the pages before it.
     fn add(&mut self, mut page: QueryPage) {
         if let Some(before) = &self.page {
             page.charge += before.charge;

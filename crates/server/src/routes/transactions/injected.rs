@@ -35,8 +35,8 @@ pub(in crate::routes) async fn instead_of_serving(
     let token = token(call)?;
     if request.kind == TransactionKind::Write
         && !results.is_retriable
-        && let Some(written) = token
-        && let Some(recorded) = write::recorded_answer(service, call, written)?
+        && let Some(known_token) = token
+        && let Some(recorded) = write::recorded_answer(service, call, known_token)?
     {
         return Ok(with_token(recorded, token));
     }

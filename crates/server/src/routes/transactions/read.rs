@@ -40,11 +40,11 @@ pub(super) fn serve(
     let has_failed = statuses.iter().any(|status| !status.is_success());
     let printed: Vec<OperationResult> = results.iter().map(|result| to_result(result, has_failed)).collect();
     let charge = printed.iter().map(|result| result.request_charge).sum();
-    let culprit = results.iter().enumerate().find_map(|(index, result)| {
+    let first_failure = results.iter().enumerate().find_map(|(index, result)| {
         let refusal = result.as_ref().err()?;
         Some(format!("Operation {index} failed with {}: {}", status_of(refusal), refusal.message))
     });
-    let members = AnswerMembers { is_retriable: false, diagnostic: culprit.as_deref() };
+    let members = AnswerMembers { is_retriable: false, diagnostic: first_failure.as_deref() };
     Ok(answer(read_envelope(&statuses), charge, print_answer(&printed, members)))
 }
 

@@ -121,12 +121,12 @@ fn record(outcome: &DistributedOutcome, is_retriable: bool) -> RecordedAnswer {
         let body = print_answer(&results, AnswerMembers::default()).into();
         return RecordedAnswer { status: status::OK, charge, body };
     }
-    let culprit = outcome.results.iter().enumerate().find_map(|(index, result)| {
+    let first_failure = outcome.results.iter().enumerate().find_map(|(index, result)| {
         let refusal =
             result.as_ref().err().filter(|refusal| status_of(refusal) != status::OPERATION_ROLLED_BACK)?;
         Some(format!("Operation {index} failed with {}: {}", status_of(refusal), refusal.message))
     });
-    let diagnostic = culprit.as_deref().or(Some("The transaction was aborted."));
+    let diagnostic = first_failure.as_deref().or(Some("The transaction was aborted."));
     let body = print_answer(&results, AnswerMembers { is_retriable, diagnostic });
     RecordedAnswer { status: status::TRANSACTION_ABORTED, charge, body: body.into() }
 }

@@ -8,8 +8,8 @@ pub(super) struct Case {
     pub(super) tags: Vec<String>,
     pub(super) setup: Vec<Step>,
     pub(super) request: RecordedRequest,
-    /// How many times the request is sent. Several requests are sent at once, and one
-    /// matching answer suffices.
+    /// How many times the request is sent. Several requests are sent at the same time, and
+    /// one matching answer is enough.
     pub(super) repeat: usize,
     pub(super) expect: Expect,
 }

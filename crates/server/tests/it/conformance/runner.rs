@@ -1,6 +1,6 @@
 //! Runs one case: the set-up step by step, then the request, then the comparison.
-//! Each case has a database of its own, so several cases can run at once on one
-//! server.
+//! Each case has a database of its own, so several cases can run on one server at the
+//! same time.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::variables::Variables;
 /// The number of creates in one seeding batch: the most that the service accepts.
 const SEED_BATCH: i64 = 100;
 
-/// How often a throttled request of the set-up is sent at most. A batch of the seeding
+/// The most times that a throttled request of the set-up is sent. A batch of the seeding
 /// costs about 700 RU, so at 400 RU/s the next batch waits for nearly two seconds.
 const THROTTLED_RETRIES_MAX: usize = 120;
 
@@ -162,7 +162,7 @@ impl Runner {
         }
     }
 
-    /// Sends the request many times at once, each on its own connection. The case
+    /// Sends the request many times at the same time, each on its own connection. The case
     /// passes when one answer matches; otherwise the closest answer is shown.
     async fn send_many_at_once(&self, case: &Case, server: &TestServer) -> Vec<String> {
         let call = self.call(&case.request);

@@ -19,7 +19,8 @@ use super::runner;
 /// Cases that the server does not support yet, with the reason.
 const OUT_OF_SCOPE: [(&str, &str); 1] = [("udf-in-query", "user defined functions need a JavaScript engine")];
 
-/// Cases that run at once: more than there are threads, because slow cases mostly wait.
+/// Cases that run at the same time: more than there are threads, because slow cases mostly
+/// wait.
 const CASES_AT_ONCE: usize = 8;
 
 /// The throughput, in RU/s, of containers without an offer on the second server. It

@@ -190,10 +190,10 @@ async fn two_regions_that_wrote_while_cut_off_agree_on_the_later_write() {
     world.database.close().await;
 }
 
-/// Found by the chaos test (seed 1, multi-write). The region of a writer went away, and
-/// the writer went on with its increments in another region. The other region had not
-/// applied 22 of the writer's increments, but it took the write. The write won as the
-/// later one, and the 22 increments were lost.
+/// Story of a bug, found by the chaos test (seed 1, multi-write). The region of a writer had an
+/// outage, and the writer continued its increments in another region. That region had not applied
+/// 22 of the earlier increments, but it took the next one. As the later write, that increment won
+/// over the 22 earlier increments, and they were lost.
 #[tokio::test(start_paused = true)]
 async fn a_write_is_refused_in_a_region_that_lags_behind_its_session() {
     let world = InProcessRegions::new(true).await;
@@ -275,7 +275,7 @@ async fn the_new_write_region_has_every_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_recreated_container_holds_nothing_of_the_old_one() {
+async fn a_recreated_container_has_no_documents_of_the_old_container() {
     let world = InProcessRegions::new(false).await;
     world.manage("replication/cut", r#"{"region":"East US"}"#).await;
     world.upsert(WEST, "old", 1).await;

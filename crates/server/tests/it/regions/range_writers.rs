@@ -80,7 +80,7 @@ async fn exactly_one_region_takes_the_writes_of_a_range() {
     let split = r#"{"database":"d","container":"c","range":"1"}"#;
     world.manage("POST", "split", split).await;
     assert_eq!(writers(&world, &second).await, [EAST]);
-    // The move is stored with the data.
+    // The move is stored with the data, so it survives a restart.
     world.stop().await;
     let world = MultiRegion::open(options(&directory)).await;
     assert_eq!(writers(&world, &first).await, [WEST]);
@@ -154,8 +154,9 @@ async fn a_read_meant_for_the_write_region_follows_its_range() {
     world.stop().await;
 }
 
-/// The server is killed while the whole write region moves to North, just before the move is
-/// stored. East, which took the writes of a range, must keep them: West does not have them all.
+/// The server is killed while the write region of the account moves to North, just before the move
+/// is stored. East took the writes of a range and must still take them: West does not have all of
+/// these writes.
 #[tokio::test]
 async fn a_kill_before_a_move_is_stored_leaves_a_moved_range_where_it_was() {
     let (directory, killed) = (ScratchDirectory::new(), ScratchDirectory::new());

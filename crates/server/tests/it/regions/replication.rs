@@ -39,7 +39,7 @@ async fn replication_takes_as_long_as_the_delay() {
 }
 
 #[tokio::test]
-async fn a_region_that_lags_behind_a_session_refuses_it_until_it_has_caught_up() {
+async fn a_region_behind_a_session_refuses_its_reads_until_the_region_has_caught_up() {
     let world = MultiRegion::new().await;
     world.upsert(WEST, "1", 1).await;
     world.wait_for_replication().await;
@@ -206,7 +206,7 @@ async fn reading_the_full_fidelity_feed_in_one_region_starts_it_in_every_region(
 }
 
 #[tokio::test]
-async fn an_expired_document_is_gone_in_every_region() {
+async fn an_expired_document_is_removed_in_every_region() {
     let world = MultiRegion::new().await;
     let container =
         json(r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"defaultTtl":1}"#);

@@ -6,7 +6,7 @@ use perihelion_testkit::http_client::HttpRequest;
 use crate::world::{PLAIN_CONTAINER, World, json};
 
 #[tokio::test]
-async fn a_container_says_the_progress_of_its_index() {
+async fn a_container_reports_the_progress_of_its_index() {
     for policy in ["consistent", "none"] {
         let world = World::new(&format!(
             r#"{{"id":"c","partitionKey":{{"paths":["/pk"],"kind":"Hash"}},"indexingPolicy":{{"indexingMode":"{policy}"}}}}"#

@@ -61,7 +61,7 @@ async fn the_strict_gateway_answers_one_range_with_each_page() {
 
 /// The JavaScript SDK's suite counts three pages for four documents in pages of two.
 #[tokio::test]
-async fn a_full_last_page_of_the_strict_gateway_is_followed_by_an_empty_one() {
+async fn a_full_last_page_of_the_strict_gateway_is_followed_by_an_empty_page() {
     for is_strict in [false, true] {
         let mut options = ServerOptions::default();
         options.account.strict_gateway = is_strict;

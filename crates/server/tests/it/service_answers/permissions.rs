@@ -69,7 +69,7 @@ async fn a_read_token_cannot_write_with_the_headers_of_a_query() {
 
 /// Story of a bug: with the header of a query plan, a token was not limited to its partition key.
 #[tokio::test]
-async fn a_token_with_a_partition_key_is_kept_to_it_in_requests_that_claim_to_be_plans() {
+async fn a_token_with_a_partition_key_is_limited_to_that_key_in_requests_with_the_plan_header() {
     let members = format!(r#""permissionMode":"All","resource":"{CONTAINER}","resourcePartitionKey":["a"]"#);
     let (world, token) = world_with_permission(&members).await;
     let create = |key: &str| {
@@ -94,7 +94,7 @@ async fn a_token_with_a_partition_key_is_kept_to_it_in_requests_that_claim_to_be
 }
 
 #[tokio::test]
-async fn a_token_with_a_partition_key_may_run_procedures_and_not_change_them() {
+async fn a_token_with_a_partition_key_may_run_procedures_but_not_change_them() {
     let members = format!(r#""permissionMode":"All","resource":"{CONTAINER}","resourcePartitionKey":["a"]"#);
     let (world, token) = world_with_permission(&members).await;
     assert_eq!(world.send(post("/dbs/d/colls/c/sprocs", PROCEDURE)).await.status, 201);
@@ -117,12 +117,13 @@ async fn a_token_with_a_partition_key_may_run_procedures_and_not_change_them() {
     world.stop().await;
 }
 
-/// Story of a bug: a permission on a name opened the next container with that name.
+/// Story of a bug: a permission for a container also gave access to the next container with the same
+/// name.
 #[tokio::test]
-async fn a_permission_ends_with_its_container_and_is_kept_to_its_database() {
+async fn a_permission_ends_with_its_container_and_is_limited_to_its_database() {
     let (world, token) = world_with_permission(&read_members()).await;
     let read = || HttpRequest::new("GET", "/dbs/d/colls/c");
-    // The resource of a permission need not exist, but then the permission opens nothing.
+    // The resource of a permission need not exist, but then the permission allows nothing.
     let early =
         token_of(&world, r#"{"id":"early","permissionMode":"Read","resource":"dbs/d/colls/later"}"#).await;
     let later = PLAIN_CONTAINER.replace(r#""id":"c""#, r#""id":"later""#);
@@ -159,7 +160,7 @@ async fn a_permission_ends_with_its_container_and_is_kept_to_its_database() {
 /// A permission on a document without a partition key is for the documents with that id in all
 /// partitions.
 #[tokio::test]
-async fn a_token_of_a_document_cannot_rename_it_and_without_a_key_holds_in_every_partition() {
+async fn a_token_of_a_document_cannot_rename_it_and_without_a_key_is_valid_in_every_partition() {
     let members = format!(r#""permissionMode":"All","resource":"{CONTAINER}/docs/1""#);
     let (world, token) = world_with_permission(&members).await;
     let replace = |key: &str, id: &str| {
@@ -173,7 +174,7 @@ async fn a_token_of_a_document_cannot_rename_it_and_without_a_key_holds_in_every
         .header("content-type", "application/json-patch+json")
         .body(r#"{"operations":[{"op":"set","path":"/id","value":"2"}]}"#);
     assert_eq!(status(&world, patch, &token).await, 400);
-    // The same by the link of `_rid`s.
+    // The document cannot be renamed through its link of `_rid`s either.
     let link = text(&body(&world.read(r#"["a"]"#, "1").await), "_self").trim_end_matches('/').to_owned();
     for (id, expected) in [("1", 200), ("2", 403)] {
         let call = HttpRequest::new("PUT", format!("/{link}"))
@@ -186,7 +187,7 @@ async fn a_token_of_a_document_cannot_rename_it_and_without_a_key_holds_in_every
 }
 
 #[tokio::test]
-async fn users_and_permissions_are_changed_only_under_their_etag_and_are_small() {
+async fn a_stale_etag_or_a_large_body_of_a_user_or_a_permission_is_refused() {
     let (world, _) = world_with_permission(&read_members()).await;
     let permission = format!(r#"{{"id":"p",{}}}"#, read_members());
     for (feed, id, entry) in
@@ -215,9 +216,9 @@ async fn users_and_permissions_are_changed_only_under_their_etag_and_are_small()
     world.stop().await;
 }
 
-/// Story of a bug: a permission that was deleted while a request waited still served it.
+/// Story of a bug: a request that waited was still served after its permission had been deleted.
 #[tokio::test]
-async fn a_request_that_waits_while_its_permission_ends_is_refused() {
+async fn a_request_that_waits_while_its_permission_is_deleted_is_refused() {
     let options = ServerOptions { management: true, ..Default::default() };
     let (world, token) = world_with_options(options, &read_members()).await;
     world.manage("POST", "faults", r#"{"operation":"read_item","count":1,"delayMs":5000}"#).await;
@@ -242,9 +243,9 @@ async fn first_line(world: &World, request: &str) -> String {
     String::from_utf8_lossy(&start).into_owned()
 }
 
-/// Story of a bug: anyone could make the server read large bodies under `/_perihelion/`. With any
-/// resource token, one could make it read the large body of a request that the token does not
-/// permit.
+/// Story of a bug: every client could make the server read large bodies under `/_perihelion/`. A
+/// client with a resource token could also make the server read the large body of a request that the
+/// token does not permit.
 #[tokio::test]
 async fn a_large_body_of_management_or_beyond_a_permission_is_refused_unread() {
     let options = ServerOptions { management: true, ..Default::default() };

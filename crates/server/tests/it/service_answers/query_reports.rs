@@ -96,8 +96,8 @@ async fn strict_index_refuses_what_the_policy_does_not_cover() {
     }
 }
 
-/// The service never serves such a query without the index, so neither does this server, whatever
-/// its options.
+/// The service refuses an ORDER BY of several properties without its composite index in every
+/// container. So this server refuses it with all options.
 #[tokio::test]
 async fn order_by_of_several_properties_needs_its_composite_index() {
     let world = World::new(POLICY).await;

@@ -45,7 +45,7 @@ async fn a_new_container_with_more_than_10000_units_has_a_range_for_each_6000_un
 
 /// A range has at most 10,000 units: 11,000 units make two ranges with 5,500 each.
 #[tokio::test]
-async fn a_raised_offer_splits_until_each_range_has_10000_units() {
+async fn a_raised_offer_splits_until_each_range_has_at_most_10000_units() {
     let world = World::new(PLAIN_CONTAINER).await;
     for n in 0..40 {
         world.create(&format!("[{n}]"), &format!(r#"{{"id":"{n:02}","pk":{n}}}"#)).await;
@@ -123,8 +123,9 @@ async fn a_throughput_below_the_minimum_is_refused_with_the_services_text() {
     world.stop().await;
 }
 
-/// A maximum must be a multiple of 1,000, and the request of a migration names none. So the server
-/// rounds the manual throughput up: a client could not correct a maximum that is refused.
+/// An autoscale maximum must be a multiple of 1,000. The request of a migration does not name a
+/// maximum, so a client could not correct one that is refused. The server rounds the manual
+/// throughput up instead.
 #[tokio::test]
 async fn a_manual_offer_becomes_an_autoscale_offer_with_whole_thousands() {
     let world = World::new(PLAIN_CONTAINER).await;

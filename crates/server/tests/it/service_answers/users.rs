@@ -228,7 +228,7 @@ async fn a_token_of_a_document_reaches_only_that_document() {
 }
 
 #[tokio::test]
-async fn a_token_ends_with_its_permission_and_a_forged_one_opens_nothing() {
+async fn a_token_ends_with_its_permission_and_a_forged_token_is_refused() {
     let (world, token) =
         world_with_permission(&format!(r#""permissionMode":"Read","resource":"{CONTAINER}""#)).await;
     let read = || docs("GET", "1", r#"["a"]"#);
@@ -247,7 +247,7 @@ async fn a_token_ends_with_its_permission_and_a_forged_one_opens_nothing() {
 }
 
 #[tokio::test]
-async fn a_deleted_database_takes_its_users_with_it() {
+async fn a_deleted_database_has_no_users_when_it_is_created_again() {
     let (world, token) =
         world_with_permission(&format!(r#""permissionMode":"Read","resource":"{CONTAINER}""#)).await;
     assert_eq!(world.send(HttpRequest::new("DELETE", "/dbs/d")).await.status, 204);

@@ -43,7 +43,7 @@ async fn an_injected_answer_has_a_result_for_each_operation() {
         (answer.header("x-ms-retry-after-ms"), answer.header("retry-after")),
         (Some("1500"), Some("2"))
     );
-    // None of them was carried out or recorded.
+    // None of these transactions was carried out or recorded.
     assert_eq!(world.send(write(1, &writes)).await.status, 200);
     world.stop().await;
 }
@@ -53,12 +53,12 @@ async fn an_injected_abort_uses_up_its_token() {
     let world = world().await;
     let writes = [create("c", "a", "1"), create("other", "b", "1")];
     add_fault(&world, r#"{"operation":"transaction","status":452,"isRetriable":true,"count":1}"#).await;
-    let burnt = world.send(write(1, &writes)).await;
-    assert_eq!((envelope(&burnt), is_retriable(&burnt)), ((452, 5421), Some(true)));
-    assert_eq!(statuses(&burnt), [(449, 0), (453, 5415)]);
-    // The rule is used up, and the token has its answer.
+    let aborted = world.send(write(1, &writes)).await;
+    assert_eq!((envelope(&aborted), is_retriable(&aborted)), ((452, 5421), Some(true)));
+    assert_eq!(statuses(&aborted), [(449, 0), (453, 5415)]);
+    // The rule has no hits left, and the answer for the token is recorded.
     let again = world.send(write(1, &writes)).await;
-    assert_eq!((envelope(&again), &again.body), ((452, 5421), &burnt.body));
+    assert_eq!((envelope(&again), &again.body), ((452, 5421), &aborted.body));
     assert_eq!(n_of(&world, "c", "a", "1").await, None);
     assert_eq!(world.send(write(2, &writes)).await.status, 200);
     // An abort of a read is only an answer.
@@ -73,7 +73,7 @@ async fn an_injected_abort_uses_up_its_token() {
 }
 
 #[tokio::test]
-async fn injected_results_can_replace_those_of_a_commit() {
+async fn injected_results_can_replace_the_results_of_a_commit() {
     let world = world().await;
     world.send(write(1, &[create("c", "a", "1")])).await;
     let increment = [increment("c", "a", "1")];
@@ -89,7 +89,7 @@ async fn injected_results_can_replace_those_of_a_commit() {
 
 /// The answer to a replay says the final outcome, so it is in the standard mode.
 #[tokio::test]
-async fn the_mode_of_an_answer_is_standard_unless_a_rule_asks_for_the_other() {
+async fn the_mode_of_an_answer_is_standard_unless_a_rule_asks_for_fast_response() {
     let world = world().await;
     let mode = |answer: &HttpResponse| text_of(&answer.json().unwrap(), "responseMode");
     add_fault(&world, r#"{"operation":"transaction","responseMode":"FastResponse","count":1}"#).await;
@@ -103,7 +103,7 @@ async fn the_mode_of_an_answer_is_standard_unless_a_rule_asks_for_the_other() {
 }
 
 #[tokio::test]
-async fn a_rule_for_results_that_makes_no_sense_is_refused_with_the_reason() {
+async fn a_contradictory_rule_for_results_is_refused_with_the_reason() {
     let world = world().await;
     for (rule, word) in [
         (r#"{"status":452,"isRetriable":true}"#, "transaction"),

@@ -33,7 +33,10 @@ async fn n_in(world: &MultiRegion, region: usize, container: &str) -> i64 {
     assert_eq!(feed.status, 200, "{}", feed.text());
     let values: Vec<Option<i64>> =
         documents(&feed).iter().map(|document| document.get("n").and_then(Value::as_i64)).collect();
-    assert!(values.len() == KEYS.len() && values.iter().all(|n| *n == values[0]), "half: {values:?}");
+    assert!(
+        values.len() == KEYS.len() && values.iter().all(|n| *n == values[0]),
+        "a part of a transaction is visible: {values:?}"
+    );
     values[0].expect("a number")
 }
 
@@ -43,7 +46,7 @@ struct Seen {
     reads: u64,
     /// Reads that missed a transaction which was acknowledged before.
     late: u64,
-    /// How often a read showed more than the one before.
+    /// How often a read showed a later transaction than the read before.
     changes: u64,
 }
 

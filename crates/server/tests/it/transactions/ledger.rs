@@ -24,19 +24,19 @@ async fn a_replayed_token_gets_the_original_answer_byte_for_byte() {
     assert_eq!(parts(&world.send(write(1, &committing)).await), parts(&committed));
     assert_eq!(parts(&world.send(write(2, &committing)).await), parts(&aborted));
     assert_eq!(n_of(&world, "c", "a", "1").await, None, "a replay writes nothing");
-    // The token is the same one in the other header, and in upper case.
+    // The same token in the other header and in upper case gets the same answer.
     let spelled = bare(&committing).header("x-ms-idempotency-token", token(1).to_uppercase());
     assert_eq!(parts(&world.send(spelled).await), parts(&committed));
-    // The same token with other bytes.
+    // The same token with another body is refused.
     check_refused(&world.send(write(1, &[create("c", "a", "1")])).await, 400, 5410);
-    // The answer does not depend on the container any more.
+    // The recorded answer does not depend on the container, which is deleted here.
     world.send(HttpRequest::new("DELETE", "/dbs/d/colls/other")).await;
     assert_eq!(parts(&world.send(write(1, &committing)).await), parts(&committed));
     world.stop().await;
 }
 
-/// The official Rust SDK stamps each request with the newest session tokens that it knows, also
-/// when a program replays a commit.
+/// The official Rust SDK sends the newest session tokens that it knows with each request, also when
+/// a program replays a commit.
 #[tokio::test]
 async fn a_replay_may_have_other_session_tokens() {
     let world = world().await;
@@ -119,7 +119,7 @@ async fn recorded_answers_survive_a_restart_of_the_server() {
 }
 
 #[tokio::test]
-async fn a_full_ledger_refuses_new_transactions_and_answers_old_ones() {
+async fn a_full_ledger_refuses_new_transactions_and_answers_replays() {
     let ledger = LedgerLimits { entries_max: 1, age: Duration::from_secs(3600), ..LedgerLimits::default() };
     let account = AccountOptions {
         transactions: TransactionOptions { ledger, ..TransactionOptions::default() },

@@ -28,7 +28,7 @@ async fn a_failed_write_leaves_nothing_of_the_transaction() {
 }
 
 #[tokio::test]
-async fn a_failed_read_withholds_the_documents_of_the_others() {
+async fn a_failed_read_withholds_the_documents_of_the_other_reads() {
     let world = world().await;
     world.send(write(1, &[create("c", "pk1", "present")])).await;
     let answer = world.send(read(&[read_item("c", "pk1", "present"), read_item("c", "pk1", "absent")])).await;

@@ -49,7 +49,7 @@ async fn a_commit_has_the_status_etag_session_token_and_charge_of_each_operation
 }
 
 #[tokio::test]
-async fn an_abort_is_452_names_the_culprits_and_writes_nothing() {
+async fn an_abort_is_452_names_the_failed_operations_and_writes_nothing() {
     let world = world().await;
     world.send(write(1, &[create("c", "a", "1"), create("other", "b", "1")])).await;
     let stale = operation(
