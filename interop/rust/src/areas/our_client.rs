@@ -76,7 +76,7 @@ async fn a_commit_writes_everything(_: &World) -> Outcome {
         .map(|result| Ok(result.value::<Value>()?["n"].take()))
         .collect::<Result<_, Error>>()?;
     same!(numbers, vec![json!(1), json!(2)]);
-    // The other verbs: a delete has a transaction of its own, the others have one together.
+    // The other verbs: the delete has a transaction of its own, and the rest share one transaction.
     let mut transaction = fixture.client.write_transaction();
     transaction
         .replace(&fixture.a, "x", "1", &json!({"id": "1", "pk": "x", "n": 3}))?
