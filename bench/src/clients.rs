@@ -1,5 +1,5 @@
 //! Compares our client with the official SDK, `azure_data_cosmos`, and both with the floor:
-//! raw hyper with a signature. All run the same workload on the same server, and alternate.
+//! raw hyper with a signature. All run the same workload on the same server, and take turns.
 //! Each client is a separate program (`bench/clients/`), so that dependencies, build cost and
 //! binary size can be compared, too.
 
@@ -26,7 +26,7 @@ const SERVER_ARGUMENTS: &[&str] = &["--streams-per-connection", "20"];
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Shorter windows, fewer repeats, fewer operations under valgrind.
+    /// Shorter windows, fewer repeats, fewer documents in the bulk.
     #[arg(long)]
     quick: bool,
     /// How often each workload is measured on each client.

@@ -1,5 +1,5 @@
 //! Compares our server with `@vercel/cosmosdb-server` in one run. The servers (*targets*)
-//! alternate. The report also has the ratios, and says whether the project's goals are met.
+//! take turns. The report also has the ratios, and says whether the project's goals are met.
 
 mod disk;
 mod phases;

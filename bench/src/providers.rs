@@ -1,7 +1,7 @@
 //! Compares our provider of durable workflows with its peers: duroxide's SQLite provider on a
 //! file, duroxide-pg on a PostgreSQL that the run starts, the published duroxide-cdb 0.1.10
 //! on our server, and the ceiling, a trivial provider in memory. A provider with its storage
-//! is a *place*. The places alternate. Every measurement is a separate process
+//! is a *place*. The places take turns. Every measurement is a separate process
 //! (`bench/providers/`) on empty storage.
 
 mod counts;

@@ -156,7 +156,7 @@ impl Requests {
         self.post(partition, BATCH_HEADERS, operations)
     }
 
-    /// A batch whose answer has no documents, as that of a transaction.
+    /// A batch whose answer has no documents. The answer of a transaction has none either.
     pub fn minimal_batch(&mut self, partition: &Partition, operations: &str) -> anyhow::Result<&[u8]> {
         self.post(partition, &format!("{BATCH_HEADERS}{MINIMAL_HEADER}"), operations)
     }

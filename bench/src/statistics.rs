@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_median_is_the_middle_or_the_mean_of_the_two_middle_ones() {
+    fn a_median_is_the_middle_value_or_the_mean_of_the_two_middle_values() {
         assert_eq!(median(&[]), 0.0);
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);

@@ -1,6 +1,6 @@
 //! Compares distributed transactions of our server with the same writes as one batch for each
-//! partition: what does it cost that all writes are applied or none? Both ways of writing
-//! alternate on the same servers. The goal is at least half as many operations per second.
+//! partition. The ratio is the price of atomicity over several partitions. Both ways of writing
+//! take turns on the same servers. The goal is at least half as many operations per second.
 //!
 //! It also compares transactions of our client on our engine with those of the official SDK on the
 //! emulator inside it, all in one process. The goal is at least as many operations per second.
@@ -31,7 +31,7 @@ const SERVER_ARGUMENTS: &[&str] = &["--partitions", "16", "--management"];
 /// The physical partitions of `SERVER_ARGUMENTS`.
 const PARTITIONS_MAX: u64 = 16;
 
-/// What transactions are compared with.
+/// The peer that transactions are compared with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Peer {
     /// The same writes as one batch for each partition.
@@ -76,7 +76,7 @@ pub struct Options {
     json: Option<PathBuf>,
 }
 
-/// What is measured, fixed before the run starts.
+/// The plan of a run, fixed before the run starts.
 struct Plan {
     against: Vec<Peer>,
     targets: Vec<Target>,

@@ -23,7 +23,7 @@ async function main(words) {
     const binary = await binaryPath(here);
     await install(here);
     ensureBrowser();
-    // Only now: these modules need the packages.
+    // These modules need the packages, so they are imported after the installation.
     const { begin, end, fill } = await import("./lib/world.mjs");
     try {
       await begin(binary);
@@ -44,7 +44,8 @@ async function main(words) {
   }
 }
 
-// Installs Debian's chromium, which needs root. Elsewhere CHROMIUM names a browser.
+// Installs Debian's chromium if there is none, which needs root. On other systems, set CHROMIUM to
+// the path of a browser.
 function ensureBrowser() {
   if (process.env.CHROMIUM || existsSync("/usr/bin/chromium")) return;
   console.error("interop/browser: apt-get install chromium");

@@ -20,7 +20,7 @@ const PICTURES = [
   ["data", "/container?database=duroxide&container=duroxide", { ...WIDE, ...DARK }],
 ];
 
-// Long enough for a few orders to come and go, and for charts to have a line.
+// Long enough for a few orders to complete, and for charts to have a line.
 const TRAFFIC_MS = 45_000;
 
 export async function screenshots(directory) {

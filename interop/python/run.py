@@ -8,11 +8,11 @@ three sets of options) and runs every check. It prints one line per check and a
 closing line `N passed, N failed, N skipped`. The exit code is 1 if a check
 failed, and 2 if the suite could not run.
 
-    PERIHELION_BIN              the binary to start [target/release or target/debug, the newer]
-    PERIHELION_ENDPOINT         use this running server instead of starting one
-    PERIHELION_ENDPOINT_FOUR    the same for the server with --partitions 4
-    PERIHELION_ENDPOINT_STRICT  the same for --partitions 4
-    PERIHELION_KEY              the key of those servers [the emulators' well-known one]
+    PERIHELION_BIN              the binary to start [the newest build in target/: dist, release or debug]
+    PERIHELION_ENDPOINT         a running server with --merge-in-gateway, used instead of a new one
+    PERIHELION_ENDPOINT_FOUR    a running server with --partitions 4 --merge-in-gateway
+    PERIHELION_ENDPOINT_STRICT  a running server with --partitions 4, without --merge-in-gateway
+    PERIHELION_KEY              the key of those servers [the emulators' well-known key]
 
 If any endpoint is given, the checks for servers without an endpoint are skipped.
 Checks that start a server of their own then run only if PERIHELION_BIN is set.

@@ -1,5 +1,5 @@
 //! Compares the bulk mode of our client with its single creates. Both create the same number of
-//! documents, and alternate. The SDK has no bulk mode.
+//! documents, and take turns. The SDK has no bulk mode.
 
 use std::collections::BTreeMap;
 

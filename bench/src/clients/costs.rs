@@ -27,7 +27,7 @@ pub struct Cost {
     pub build_cpu: Option<Duration>,
 }
 
-/// The cost of each program. Clean builds are measured only `with_builds`.
+/// The cost of each program. Clean builds are measured only if `with_builds` is true.
 pub async fn all(
     programs: &[Program],
     built: &BTreeMap<Program, Built>,

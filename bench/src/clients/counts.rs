@@ -19,7 +19,7 @@ use crate::setup::{create_container, load_readable};
 use crate::statistics::median;
 
 /// The operations before allocations are counted: enough for pools, caches and buffers to
-/// reach their size.
+/// reach their final size.
 const WARM_UP: &str = "500";
 /// The operations whose allocations are counted: so many that background work (pings,
 /// refreshes) is less than one allocation per operation.
@@ -81,7 +81,7 @@ pub async fn count_allocations(
 /// Instructions per point read.
 #[derive(Default)]
 pub struct Instructions {
-    pub of: BTreeMap<Program, f64>,
+    pub by_client: BTreeMap<Program, f64>,
     /// Our client with the fault layer compiled in and idle.
     pub with_faults: Option<f64>,
 }
@@ -92,21 +92,22 @@ pub async fn count_instructions(
     plan: &Plan,
     built: &BTreeMap<Program, Built>,
 ) -> anyhow::Result<Instructions> {
-    let mut of: BTreeMap<Program, Vec<f64>> = BTreeMap::new();
+    let mut rounds_by_client: BTreeMap<Program, Vec<f64>> = BTreeMap::new();
     let mut with_faults = Vec::new();
     for round in 1..=CALLGRIND_ROUNDS {
         eprintln!("counting instructions: round {round} of {CALLGRIND_ROUNDS}");
         for (program, built) in built {
             let counted = instructions_per_read(environment, plan, &built.plain).await?;
-            of.entry(*program).or_default().push(counted);
+            rounds_by_client.entry(*program).or_default().push(counted);
             if let Some(program) = &built.with_faults {
                 with_faults.push(instructions_per_read(environment, plan, program).await?);
             }
         }
     }
-    let of = of.into_iter().map(|(program, counted)| (program, median(&counted))).collect();
+    let by_client =
+        rounds_by_client.into_iter().map(|(program, counted)| (program, median(&counted))).collect();
     let with_faults = (!with_faults.is_empty()).then(|| median(&with_faults));
-    Ok(Instructions { of, with_faults })
+    Ok(Instructions { by_client, with_faults })
 }
 
 /// The instructions per point read of a program.

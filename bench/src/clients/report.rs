@@ -103,7 +103,7 @@ impl Report {
             f,
             "instructions per point read",
             0,
-            self.by_program(|program| self.instructions.of.get(&program).copied()),
+            self.by_program(|program| self.instructions.by_client.get(&program).copied()),
         )?;
         write_line(
             f,
@@ -144,14 +144,14 @@ impl Report {
                 bound: Bound::AtMost(GOAL_P99),
             });
         }
-        let of = &self.instructions.of;
-        let instructions = of.get(&Program::Ours).zip(of.get(&Program::Sdk));
+        let by_client = &self.instructions.by_client;
+        let instructions = by_client.get(&Program::Ours).zip(by_client.get(&Program::Sdk));
         goals.push(Goal {
             name: "instructions per point read, ours / sdk".into(),
             value: instructions.map(|(ours, theirs)| ours / theirs),
             bound: Bound::AtMost(GOAL_INSTRUCTIONS),
         });
-        let with_faults = self.instructions.with_faults.zip(of.get(&Program::Ours));
+        let with_faults = self.instructions.with_faults.zip(by_client.get(&Program::Ours));
         goals.push(Goal {
             name: "instructions that the idle fault layer adds, %".into(),
             value: with_faults.map(|(with, without)| 100.0 * (with / without - 1.0)),
@@ -226,7 +226,7 @@ impl Report {
         };
         let cost = self.costs.get(&program);
         json!({
-            "instructionsPerRead": self.instructions.of.get(&program),
+            "instructionsPerRead": self.instructions.by_client.get(&program),
             "instructionsPerReadWithFaultLayer":
                 self.instructions.with_faults.filter(|_| program == Program::Ours),
             "allocationsPerRead": allocations("point read"),

@@ -1,4 +1,4 @@
-//! The timed part: point reads and creates at every concurrency. The clients alternate after
+//! The timed part: point reads and creates at every concurrency. The clients take turns after
 //! every measurement, so that other load on the machine affects all clients. Every
 //! measurement is a separate process with its own warm-up. Every repeat has a new container.
 

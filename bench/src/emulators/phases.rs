@@ -1,6 +1,6 @@
 //! The three phases of a run: footprint (start-up, idle memory), point operations on small
 //! containers, and queries over queues of up to 100,000 documents. Within a phase the targets
-//! alternate after every measurement, so that other load on the machine affects all targets.
+//! take turns after every measurement, so that other load on the machine affects all targets.
 //! Each phase starts new servers.
 
 use std::collections::BTreeMap;
@@ -37,8 +37,8 @@ pub struct Cell {
 /// cell was not run, for the reason in `note`.
 pub struct Row {
     pub workload: String,
-    /// What the requests are about. If a target is missing in a row, its figures can come from
-    /// another row with the same subject.
+    /// The data that the requests are about. If a target has no figures in this row, the report
+    /// takes them from another row with the same subject.
     pub subject: String,
     pub clients: u64,
     pub cells: BTreeMap<Target, Cell>,

@@ -86,7 +86,7 @@ impl Plan {
     pub fn query_note(&self, queue: Queue) -> Option<String> {
         let is_left_out = queue.size > PEER_QUEUE_MAX && self.targets.contains(&Target::Vercel);
         is_left_out.then(|| {
-            "vercel: not asked again, it answers one at a time; compared with its first query".into()
+            "vercel gets this query only once, because it takes too long; the ratios use that query".into()
         })
     }
 }

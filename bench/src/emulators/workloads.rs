@@ -1,6 +1,6 @@
 //! The workloads: point reads, creates, batches of ten creates, the ordered query, and loading
-//! a queue. The status of every answer is checked. Of every 64 bodies the first is checked,
-//! and while a queue is loaded every body.
+//! a queue. The status of every answer is checked. The first of every 64 bodies is checked,
+//! and every body while a queue is loaded.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -20,7 +20,7 @@ use crate::targets::{Launcher, Server, Target, build_release, certificate_author
 /// The time limit of a measurement: twice what any workload takes on the slowest peer.
 const MEASUREMENT_MAX: Duration = Duration::from_secs(150);
 
-/// What all measurements of a run share.
+/// The servers, programs and options that all measurements of a run share.
 pub struct Environment {
     pub launcher: Launcher,
     pub postgres: Option<Postgres>,

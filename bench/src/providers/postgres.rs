@@ -21,7 +21,7 @@ const VERSIONS: &str = "/usr/lib/postgresql";
 const USER: &str = "postgres";
 /// The time limit of the start, which writes a few megabytes and flushes them.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// The time between two questions whether the server is ready.
+/// The time between two checks whether the server is ready.
 const START_POLL: Duration = Duration::from_millis(20);
 
 pub struct Postgres {

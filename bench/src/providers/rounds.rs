@@ -1,4 +1,4 @@
-//! The timed part: every workload on its places. The places alternate within each repeat, so
+//! The timed part: every workload on its places. The places take turns within each repeat, so
 //! that other load on the machine affects all places. A measurement that fails is reported
 //! and leaves a gap, and the run continues.
 

@@ -15,15 +15,14 @@ const CACHE: &str = ".peers";
 pub struct Vercel {
     /// The directory with the installed package.
     directory: PathBuf,
-    /// Whether the server keeps connections open.
-    is_keep_alive: bool,
+    keeps_connections_open: bool,
 }
 
 impl Vercel {
-    /// Installs the package unless it is installed already. With `is_keep_alive` the server is
-    /// started by a script instead of by its command line, because the command line has no
-    /// option to keep connections open.
-    pub async fn install(is_keep_alive: bool) -> anyhow::Result<Self> {
+    /// Installs the package unless it is installed already. With `keeps_connections_open` the
+    /// server is started by a script instead of by its command line, because the command line has
+    /// no option to keep connections open.
+    pub async fn install(keeps_connections_open: bool) -> anyhow::Result<Self> {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(CACHE).join(format!("vercel-{VERSION}"));
         if !program(&directory).is_file() {
             eprintln!("installing {PACKAGE}@{VERSION} from npm into {}", directory.display());
@@ -37,12 +36,12 @@ impl Vercel {
                 .context("running npm (Node.js is needed for this peer)")?;
             ensure!(status.success(), "npm install ended with {status}");
         }
-        Ok(Self { directory, is_keep_alive })
+        Ok(Self { directory, keeps_connections_open })
     }
 
     pub fn command(&self, port: u16) -> Command {
         let mut command = Command::new("node");
-        if self.is_keep_alive {
+        if self.keeps_connections_open {
             let script = format!(
                 "require('{PACKAGE}').createHttpServer({{ keepAlive: true }}).listen({port}, '127.0.0.1')"
             );

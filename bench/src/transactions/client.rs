@@ -196,7 +196,7 @@ mod tests {
             let body = text.split_once("\r\n\r\n").expect("a body").1;
             let body: Value = serde_json::from_str(body).expect("JSON");
             let list = body.get("operations").unwrap_or(&body).as_array().expect("operations").clone();
-            let of = |operation: &Value, member: &str| {
+            let member_of = |operation: &Value, member: &str| {
                 operation["resourceBody"][member].as_str().map(str::to_owned)
             };
             requests.push(
@@ -204,8 +204,8 @@ mod tests {
                     .map(|operation| {
                         format!(
                             "{} {}",
-                            of(operation, "pk").expect("a key"),
-                            of(operation, "id").expect("an id")
+                            member_of(operation, "pk").expect("a key"),
+                            member_of(operation, "id").expect("an id")
                         )
                     })
                     .collect(),

@@ -194,7 +194,7 @@ mod tests {
         })
     }
 
-    /// The ratio of the medians would be 1.5.
+    /// The ratios of the three repeats have the median 2. The ratio of the medians would be 1.5.
     #[test]
     fn a_ratio_is_the_median_of_the_ratios_within_each_repeat() {
         let report = Report::parse(figures([100.0, 200.0, 400.0], [300.0, 400.0, 200.0])).expect("figures");

@@ -13,12 +13,12 @@ use crate::requests::{Partition, Requests};
 use crate::setup::{OK, expect_status};
 use crate::targets::Server;
 
-/// Keys of one transaction that asks for their ranges.
+/// The number of keys in one transaction. Its answer names the range of each key.
 const KEYS_AT_ONCE: u64 = 100;
 /// The most transactions until every range has a key. One is enough with a probability of 97 %.
 const TRANSACTIONS_MAX: u64 = 10;
 
-/// No measured transaction has a token with this bit.
+/// The bit of the tokens of these transactions. No measured transaction has a token with this bit.
 const PROBE_TOKENS: u128 = 1 << 127;
 
 /// One partition of a container in each of its physical partitions.

@@ -1,4 +1,4 @@
-//! Measures every shape in both ways on all targets. The ways and the targets alternate after
+//! Measures every shape in both ways on all targets. The ways and the targets take turns after
 //! every measurement, so that other load on the machine affects all of them.
 
 use std::collections::BTreeMap;

@@ -18,7 +18,7 @@ check("an event is raised and the workflow goes on", async () => {
     await page.check("input[name=queue]");
     await page.click("button:has-text('Send')");
     await page.waitForSelector("[role=status]:has-text('sent a message to the queue approvals')");
-    assert.ok(!page.url().includes("notice"), "the notice is told once");
+    assert.ok(!page.url().includes("notice"), "the notice is shown once");
     await page.waitForSelector("h1 + .aside .badge.completed");
   });
 });

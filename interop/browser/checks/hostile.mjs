@@ -1,4 +1,5 @@
-// Texts of strangers stay texts, and strangers stay outside.
+// Hostile input and hostile visitors: a text from a user never becomes markup, another site cannot
+// frame the dashboard, and beyond loopback a visitor needs a token.
 
 import assert from "node:assert/strict";
 
@@ -8,9 +9,9 @@ import { hostile, visit, world } from "../lib/world.mjs";
 
 area("hostile");
 
-const own = `/workflow?id=${encodeURIComponent(hostile.id)}`;
+const hostileWorkflow = `/workflow?id=${encodeURIComponent(hostile.id)}`;
 
-for (const path of ["/workflows?filter=id%3Dhostile-*", own, `${own}&zoom=16`, "/attention", "/workflows?filter=status%3Dpending"]) {
+for (const path of ["/workflows?filter=id%3Dhostile-*", hostileWorkflow, `${hostileWorkflow}&zoom=16`, "/attention", "/workflows?filter=status%3Dpending"]) {
   check(`no text becomes markup on ${path.slice(0, 40)}`, async () => {
     await visit(path, async (page) => {
       await page.waitForTimeout(300);
@@ -35,7 +36,7 @@ check("a page of another site cannot put the dashboard into a frame", async () =
   await context.close();
 });
 
-check("beyond loopback a token is needed, and the link with it leaves no trace", async () => {
+check("beyond loopback a token is needed, and no request has it in its address", async () => {
   const args = ["dashboard", "--address", "0.0.0.0:0", "--endpoint", world.endpoint, "--read-only"];
   const program = await start(world.binary, args, "Sign in");
   try {

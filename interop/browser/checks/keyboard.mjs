@@ -1,4 +1,4 @@
-// Everything can be reached and done with the keyboard alone.
+// Pages and actions can be used with the keyboard alone.
 
 import assert from "node:assert/strict";
 
@@ -18,7 +18,7 @@ async function tabTo(page, text) {
   assert.fail(`the keyboard does not reach ${text}`);
 }
 
-check("the first stop skips the navigation", async () => {
+check("the first Tab reaches a link that skips the navigation", async () => {
   await visit("/workflows", async (page) => {
     await page.keyboard.press("Tab");
     assert.equal(await focused(page), "Skip to the content");

@@ -1,4 +1,4 @@
-// The list of workflows with ten thousand of them: filters in the address, pages, first paint.
+// The list of ten thousand workflows: filters in the address, pages, first paint.
 
 import assert from "node:assert/strict";
 
@@ -29,7 +29,7 @@ check("a filter is typed, is in the address, and selects", async () => {
   });
 });
 
-check("a wrong filter is told with its place", async () => {
+check("the message about a wrong filter points at the mistake", async () => {
   await visit("/workflows?filter=status%3Dfaild", async (page) => {
     assert.match(await page.textContent("[role=alert]"), /not a status.*\^/s);
   });
@@ -51,7 +51,7 @@ check("pages follow each other without repeating a workflow", async () => {
 });
 
 check(`the first paint of a list of ${COPIES} takes less than ${FIRST_PAINT_MAX_MS} ms`, async () => {
-  // Other programs may keep the machine busy, so the best of several counts.
+  // Other programs may keep the machine busy, so the fastest of several visits counts.
   const paints = [];
   while (paints.length < PAINTS_MAX && !paints.some((paint) => paint < FIRST_PAINT_MAX_MS)) {
     await visit("/workflows", async (page) => {

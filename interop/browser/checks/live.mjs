@@ -1,4 +1,4 @@
-// Live pages: they show what changes, keep the focus, can be paused, and stop when they are hidden.
+// Live pages show changes, keep the focus, can be paused, and stop when they are hidden.
 
 import assert from "node:assert/strict";
 

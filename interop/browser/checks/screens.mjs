@@ -1,5 +1,5 @@
-// Every screen: it is shown, without a complaint of the browser, and axe finds nothing wrong, in
-// light and dark, wide and narrow.
+// Every screen is shown in light, in dark and at the width of a phone. The browser reports no error,
+// and axe finds no violation.
 
 import assert from "node:assert/strict";
 
@@ -38,8 +38,8 @@ for (const [name, path] of SCREENS) {
         async (page) => {
           assert.match(await page.title(), / · Perihelion$/);
           await assertAccessible(page);
-          const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-          assert.ok(wide <= 0, `the page is ${wide} pixels too wide`);
+          const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+          assert.ok(overflow <= 0, `the page is ${overflow} pixels too wide`);
         },
         options,
       );
@@ -47,10 +47,10 @@ for (const [name, path] of SCREENS) {
   }
 }
 
-check("dark mode has a dark ground", async () => {
-  const ground = (page) => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
-  await visit("/workflows", async (page) => assert.equal(await ground(page), "rgb(255, 255, 255)"));
-  await visit("/workflows", async (page) => assert.equal(await ground(page), "rgb(15, 18, 22)"), {
+check("dark mode has a dark background", async () => {
+  const background = (page) => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  await visit("/workflows", async (page) => assert.equal(await background(page), "rgb(255, 255, 255)"));
+  await visit("/workflows", async (page) => assert.equal(await background(page), "rgb(15, 18, 22)"), {
     colorScheme: "dark",
   });
 });

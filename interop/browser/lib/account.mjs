@@ -29,7 +29,7 @@ function send(endpoint, method, link, path, headers, body) {
   });
 }
 
-// Writes `count` copies of a workflow, as if they had run too.
+// Writes `count` copies of a workflow, as if each of them had run.
 export async function copyWorkflow(endpoint, id, count) {
   const key = (id) => ({ "x-ms-documentdb-partitionkey": JSON.stringify([id]) });
   const state = JSON.parse(await send(endpoint, "GET", `${COLLECTION}/docs/i`, `/${COLLECTION}/docs/i`, key(id)));

@@ -10,7 +10,7 @@ const START_TIME_MAX_MS = 60_000;
 
 export const KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 
-// The program: the one that PERIHELION_BIN names, else that of a debug build.
+// The program to test: PERIHELION_BIN, or the debug build of this checkout.
 export async function binaryPath(here) {
   const binary = process.env.PERIHELION_BIN ?? path.join(here, "../../target/debug/perihelion");
   await access(binary).catch(() => {

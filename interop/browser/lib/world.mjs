@@ -1,5 +1,5 @@
 // The world of the checks: a development server with its demo and dashboard, a browser, and pages
-// that fail a check when the browser complains.
+// that fail a check when the browser reports an error or a warning.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -36,18 +36,18 @@ export async function end() {
   await world.server?.stop();
 }
 
-// A workflow that waits, hostile texts, and many workflows that have ended.
+// Creates a workflow that waits, workflows with hostile texts, and many workflows that have ended.
 export async function fill(copies = COPIES) {
   await world.cli("workflow", "start", "Order", "--id", hostile.id, "--input", hostile.text);
   await world.cli("workflow", "start", `no-such-${HOSTILE}`, "--id", `waiting-${HOSTILE}`, "--input", HOSTILE);
-  // Every third order waits for an approval, and nobody sends one to this id.
+  // Every third order waits for an approval. The demo sends no approval to this id.
   await world.cli("workflow", "start", "Order", "--id", "waits-1", "--input", "3");
   await world.cli("workflow", "wait", "order-1", "--timeout", "60s");
   await copyWorkflow(world.endpoint, "order-1", copies);
 }
 
-// A page in a context of its own. Complaints of the browser are collected; `close` asserts that
-// there are none.
+// Opens a page in a context of its own. Errors, warnings and dialogs of the browser are collected in
+// `complaints`; `close` asserts that there are none.
 export async function open(path, options = {}) {
   const { url = world.url, ...context } = options;
   const opened = await world.browser.newContext({ viewport: { width: 1280, height: 800 }, ...context });
@@ -73,11 +73,11 @@ export async function open(path, options = {}) {
   };
 }
 
-// Opens a page, runs `look` with it, and closes it.
-export async function visit(path, look, options) {
+// Opens a page, runs `use` with it, and closes it.
+export async function visit(path, use, options) {
   const opened = await open(path, options);
   try {
-    await look(opened.page, opened);
+    await use(opened.page, opened);
   } finally {
     await opened.page.context().close();
   }
@@ -86,7 +86,8 @@ export async function visit(path, look, options) {
 
 // Fails if axe finds a violation on the page.
 export async function assertAccessible(page) {
-  // The policy of the dashboard forbids inline scripts; the protocol of the browser does not need one.
+  // The dashboard's content security policy forbids inline scripts. It does not apply to scripts that
+  // come over the browser's debugging protocol, as this one does.
   await page.evaluate(`${world.axe}; undefined`);
   const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
   const short = violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).slice(0, 3).join(" ")}`);

@@ -110,8 +110,8 @@ pub(crate) async fn a_finished_and_deleted_child_is_not_started_again(world: Wor
 }
 
 /// Both deliveries right after the commits fail, so the reconciler of another provider has to
-/// deliver. The published 0.1.10 cannot deliver to an instance whose name has a line break. Ours
-/// can, so in our outbox the message gets an id that the service refuses.
+/// deliver. The published 0.1.10 cannot deliver to an instance whose name has a line break. Our
+/// provider can, so in its outbox the message gets an id that the service refuses.
 pub(crate) async fn a_message_that_cannot_be_delivered_does_not_stop_others(world: World) -> Outcome {
     let hour = Duration::from_secs(3600);
     let config = CosmosDBProviderConfig {

@@ -25,8 +25,8 @@ fn variable(name: &str, default: &str) -> String {
 /// Opens a provider in each of the three ways that the published crate has.
 async fn open_all(world: &World) -> Result<[CosmosDBProvider; 3], ProviderError> {
     // These two variables are never set, so the defaults apply.
-    let key = variable("COSMOS_KEY_OF_NOBODY", KEY);
-    let database = variable("COSMOS_DATABASE_OF_NOBODY", "drop-in");
+    let key = variable("COSMOS_KEY_THAT_IS_NOT_SET", KEY);
+    let database = variable("COSMOS_DATABASE_THAT_IS_NOT_SET", "drop-in");
     let endpoint = world.endpoint();
     let first = CosmosDBProvider::new(&endpoint, &key, &database).await?;
     let second = CosmosDBProvider::new_with_container(&endpoint, &key, &database, "second").await?;

@@ -17,7 +17,7 @@ const DELAY: Duration = Duration::from_millis(2500);
 const DELAY_LONGER: Duration = Duration::from_millis(4500);
 
 /// Delays a commit. In 0.1.10 a commit is a query and then a batch, and the query is delayed. In
-/// ours a commit is one batch, and the batch is delayed. Returns the ids of both rules.
+/// our provider a commit is one batch, and the batch is delayed. Returns the ids of both rules.
 async fn delay_commit(world: &World, query_delay: Duration, batch_delay: Duration) -> Outcome<[u64; 2]> {
     world.let_pass("query", 1).await?;
     Ok([world.delay("query", query_delay).await?, world.delay("batch", batch_delay).await?])
@@ -49,10 +49,10 @@ pub(crate) async fn a_stale_holder_cannot_undo_a_finished_workflow(world: World)
     });
     wait_until_delayed(&world, rules).await?;
     let Ok(taken) = fetch(&fresh).await else {
-        // The holder renewed its lock and tried again, and committed before another process got
-        // the instance: it was never stale. Ours does that.
+        // The holder renewed its lock, tried again, and committed before another process got the
+        // instance. So the holder was never stale. Our provider does that.
         let late = finish_in_time(late, "the commit does not end").await??;
-        ensure!(late.is_ok(), "nobody could take the instance, and the commit failed: {late:?}");
+        ensure!(late.is_ok(), "no other process could take the instance, and the commit failed: {late:?}");
         return Ok(());
     };
     let last = Turn { metadata: metadata_with_status("Completed", "shipped"), ..Turn::of("order", 2) };

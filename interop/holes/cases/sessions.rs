@@ -1,4 +1,4 @@
-//! Sessions: a session belongs to one worker, with its activities of all instances.
+//! Sessions: a session, with its activities of all instances, belongs to one worker.
 
 use std::time::Duration;
 

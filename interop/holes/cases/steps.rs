@@ -167,7 +167,7 @@ pub(crate) async fn fetch_now(
 /// Fetches an instance as soon as one is ready.
 pub(crate) async fn fetch_with_lock(provider: &dyn Provider, lock: Duration) -> Outcome<Fetched> {
     let fetched = poll(async || match fetch_now(provider, lock).await {
-        // As the runtime does, the case tries again.
+        // The case tries again, as the runtime does.
         Err(error) if error.is_retryable() => Ok(None),
         fetched => fetched,
     });

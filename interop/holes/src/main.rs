@@ -1,6 +1,6 @@
 //! Runs the cases of `cases/` with the published duroxide-cdb 0.1.10 on our server. Our own
 //! provider passes all cases. For each case, `cases/all.rs` states how the published crate
-//! fails, or why it passes. The outcome has to be the stated one. So the cases are known to
+//! fails, or why it passes, and the outcome has to be as stated. So the cases are known to
 //! detect the defects, and a fix in a later published version shows as a failure here.
 //!
 //! The program prints a line per case and ends with `N passed, N failed, N skipped`. A case

@@ -173,19 +173,19 @@ check("readers never see half a batch", async () => {
   await target.items.batch([create({ id: "l", pk, v: 0 }), create({ id: "r", pk, v: 0 })], pk);
   let isWriting = true;
   const watch = async () => {
-    let looks = 0;
+    let reads = 0;
     while (isWriting) {
       const values = await queryAll(target, "SELECT VALUE c.v FROM c", { partitionKey: pk });
       assert.equal(values.length, 2);
       assert.equal(values[0], values[1]);
-      looks += 1;
+      reads += 1;
     }
-    return looks;
+    return reads;
   };
   const watching = Promise.all([watch(), watch()]);
   for (let v = 1; v <= 30; v += 1) {
     await target.items.batch([replace("l", { id: "l", pk, v }), replace("r", { id: "r", pk, v })], pk);
   }
   isWriting = false;
-  assert.ok((await watching).every((looks) => looks > 0));
+  assert.ok((await watching).every((reads) => reads > 0));
 });

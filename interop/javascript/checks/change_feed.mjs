@@ -137,14 +137,14 @@ check("a batch is never split over two pages", async () => {
   const seen = [];
   for (let page = await iterator.readNext(); page.statusCode === 200; page = await iterator.readNext()) {
     for (const batch of new Set(page.result.map(({ batch }) => batch))) {
-      assert.equal(page.result.filter((item) => item.batch === batch).length, 10, "torn");
+      assert.equal(page.result.filter((item) => item.batch === batch).length, 10, "a batch is split over two pages");
     }
     seen.push(...ids(page.result));
   }
   assert.equal(new Set(seen).size, 50);
 });
 
-check("the older changeFeed iterator reads the same", async () => {
+check("the older changeFeed iterator reads the same changes", async () => {
   const container = await seeded("plain");
   const iterator = container.items.changeFeed("p3", { startFromBeginning: true, maxItemCount: 3 });
   const found = [];

@@ -146,7 +146,7 @@ check("ORDER BY across ranges returns items without the property, and returns th
   assert.deepEqual(found.slice(0, 12).map(({ maybe }) => maybe), Array(12).fill(undefined));
   assert.deepEqual(found.slice(12).map(({ maybe }) => maybe), items.map(({ maybe }) => maybe).filter((maybe) => maybe !== undefined).sort());
   const wrong = queryAll(await strict(), "SELECT c.n, c.maybe FROM c ORDER BY c.maybe");
-  await assert.rejects(wrong, /NoValue/, "the SDK is handed them too");
+  await assert.rejects(wrong, /NoValue/, "the SDK gets items without the property, too, and refuses them");
 });
 
 check("a filter on the partition key is served without a merge", async () => {

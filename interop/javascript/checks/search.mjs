@@ -31,9 +31,8 @@ const searchable = (distanceFunction) =>
 const cosine = searchable("cosine");
 const euclidean = searchable("euclidean");
 
-// The rows of hybrid queries are objects, because this SDK accepts no other payload.
-//
-// Registers a check that a query begins with these ids, with each kind of component query.
+// Registers a check that the results of a query begin with these rows, with each kind of component
+// query. The rows of hybrid queries are objects, because this SDK accepts no other payload.
 function first(query, expected, container = cosine) {
   check(query, async () => {
     for (const disableHybridSearchQueryPlanOptimization of [false, true]) {

@@ -1,4 +1,4 @@
-// Time to live: of containers, of items, and containers without one.
+// Time to live of containers and of items, and containers without a time to live.
 
 import assert from "node:assert/strict";
 

@@ -17,7 +17,7 @@ export async function install(directory) {
   const wanted = createHash("sha256").update(lock).digest("hex");
   const stamp = path.join(directory, "node_modules", ".interop-lock-sha256");
   if ((await readIfThere(stamp)) === wanted) return;
-  console.error("interop/javascript: npm ci");
+  console.error(`npm ci in ${directory}`);
   await npmCi(directory);
   await writeFile(stamp, wanted);
 }

@@ -95,7 +95,7 @@ async fn write_container(file: &str) -> Result<usize, Problem> {
     Ok(documents.len())
 }
 
-/// Runs workflows until each has ended, or waits for something that does not happen here.
+/// Runs workflows until each has ended or waits for an event that this program does not send.
 async fn run_until_waiting(endpoint: &str) -> Result<(), Problem> {
     let provider: Arc<dyn Provider> = Arc::new(open(endpoint, None).await?);
     let runtime = start_runtime(Arc::clone(&provider)).await;
@@ -152,7 +152,7 @@ async fn open(endpoint: &str, faults: Option<OutboxFaultInjector>) -> Result<Cos
         endpoint: endpoint.to_owned(),
         key: KEY.to_owned(),
         database: DATABASE.to_owned(),
-        // The reconciler must not deliver messages, so it runs too late.
+        // The reconciler must not deliver messages, so it first runs after this program has ended.
         reconciler_interval: Duration::from_secs(3600),
         reconciler_age_threshold: Duration::from_secs(3600),
         ..CosmosDBProviderConfig::default()

@@ -182,7 +182,7 @@ def a_batch_has_at_most_two_megabytes(world):
 
 
 @check
-def a_batch_is_one_entry_in_the_session(world):
+def a_batch_has_one_lsn(world):
     container = world.container()
     before = int(container.create_item({"id": "x", "pk": "p"}).get_response_headers()["lsn"])
     results = container.execute_item_batch([("create", ({"id": str(n), "pk": "p"},)) for n in range(5)], partition_key="p")

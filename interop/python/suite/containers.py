@@ -218,7 +218,7 @@ def quota_and_statistics_are_reported(world):
 
 
 @check
-def a_container_name_may_be_in_any_script(world):
+def a_container_name_may_have_letters_of_any_language(world):
     key = PartitionKey(path="/schlüssel")
     container = world.database.create_container(unique("конт ейнер-日本 🚀+%&'"), partition_key=key)
     item = {"id": "ü", "schlüssel": "ß"}
@@ -231,7 +231,7 @@ def a_container_name_may_be_in_any_script(world):
 
 
 @check
-def policies_for_other_engines_are_kept_as_text(world):
+def search_policies_computed_properties_and_a_conflict_path_are_kept(world):
     vectors = {"vectorEmbeddings": [
         {"path": "/v", "dataType": "float32", "dimensions": 3, "distanceFunction": "cosine"}
     ]}

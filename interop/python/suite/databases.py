@@ -81,7 +81,7 @@ def a_deleted_database_is_gone_with_its_containers(world):
 
 
 @check
-def a_database_name_may_have_spaces_and_any_script(world):
+def a_database_name_may_have_spaces_and_letters_of_any_language(world):
     for name in (unique("with spaces and 'quotes'"), unique("データベース-ß-🚀"), unique("per%cent+plus&amp")):
         database = world.client.create_database(name)
         equal(database.read()["id"], name)

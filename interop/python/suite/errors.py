@@ -32,7 +32,7 @@ def an_error_has_an_activity_id_and_a_charge(world):
 
 
 @check
-def a_key_of_the_wrong_shape_is_refused(world):
+def a_key_with_too_few_levels_is_refused(world):
     container = world.container("/a", "/b")
     container.create_item({"id": "x", "a": "1", "b": "2"})
     with expect_error(400, 1001):

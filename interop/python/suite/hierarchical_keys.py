@@ -82,7 +82,7 @@ def the_feed_of_a_whole_key_or_of_a_prefix_has_its_items_only(world):
 
 
 @check
-def levels_may_be_of_any_type_or_missing(world):
+def levels_may_be_of_any_type_or_null(world):
     container = world.container(*PATHS[:2])
     container.create_item({"id": "number", "tenant": 1, "user": True})
     container.create_item({"id": "null", "tenant": "t", "user": None})

@@ -84,7 +84,7 @@ def a_patch_with_an_old_etag_is_refused(world):
 
 
 @check
-def a_missing_item_is_not_found_before_it_is_not_matched(world):
+def a_conditional_write_of_a_missing_item_is_404_and_not_412(world):
     container = world.container()
     with expect_error(404):
         container.replace_item("a", {"id": "a", "pk": "p"}, **if_unmodified(STALE_ETAG))
@@ -93,7 +93,7 @@ def a_missing_item_is_not_found_before_it_is_not_matched(world):
 
 
 @check
-def any_existing_item_matches_the_star(world):
+def if_match_with_a_star_matches_any_existing_item(world):
     container = world.container()
     container.create_item({"id": "a", "pk": "p"})
     present = {"match_condition": MatchConditions.IfPresent}

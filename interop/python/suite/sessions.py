@@ -55,7 +55,7 @@ def one_client_reads_what_another_wrote_by_its_token(world):
 
 
 @check
-def a_token_from_the_future_is_not_available_yet(world):
+def a_session_token_ahead_of_the_server_is_refused(world):
     container = world.container()
     token = container.create_item({"id": "a", "pk": "p"}).get_response_headers()["x-ms-session-token"]
     future = f"0:-1#{lsn(token) + 1000}"

@@ -7,8 +7,8 @@ from .harness import check, equal, new_container, unique
 
 def offers_of(world, resource):
     """The offers of a database or container, from the list of all offers. `get_throughput`
-    is not used, because azure-cosmos 4.17.1 fails if there is no offer: it takes its own
-    404 for that of a recreated container."""
+    is not used, because azure-cosmos 4.17.1 fails if there is no offer: it treats its own
+    404 as the 404 of a recreated container."""
     link = resource.read()["_self"]
     return [offer for offer in world.client.client_connection.ReadOffers() if offer["resource"] == link]
 

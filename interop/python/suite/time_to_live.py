@@ -24,7 +24,7 @@ def items_expire_by_their_own_ttl_and_by_the_containers(world):
 
 
 @check
-def an_expired_id_is_free(world):
+def the_id_of_an_expired_item_can_be_used_again(world):
     container = world.container(default_ttl=-1)
     first = container.create_item({"id": "a", "pk": "p", "ttl": 1})
     container.create_item({"id": "b", "pk": "p"})
@@ -47,7 +47,7 @@ def without_a_container_ttl_nothing_expires(world):
 
 
 @check
-def a_ttl_of_zero_is_refused(world):
+def an_invalid_ttl_is_refused(world):
     container = world.container(default_ttl=-1)
     for ttl in (0, -2, "soon"):
         with expect_error(400):

@@ -54,7 +54,7 @@ async fn main() -> ExitCode {
 
 async fn run_world(options: WorldOptions, wanted: &str, score: &mut Score) {
     let mut checks = all_checks();
-    // Our server has no part in these, so one world is enough for them.
+    // Our server has no part in the checks of `our_client`, so one world is enough for them.
     if options.name == WORLDS[0].name {
         checks.extend(areas::our_client::checks());
     }

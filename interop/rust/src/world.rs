@@ -24,7 +24,7 @@ pub(crate) const WELL_KNOWN_KEY: &str =
     "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 
 /// The SDK requires the name of a region. The account has a region with another name, and the
-/// SDK falls back to that one.
+/// SDK falls back to that region.
 const REGION: &str = "East US";
 
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_larger_value_has_no_lower_bucket_and_none_overflows() {
+    fn a_larger_value_is_never_in_a_lower_bucket_and_the_largest_one_fits() {
         let mut last = 0;
         for shift in 0..40 {
             let bucket = bucket_of(1 << shift);

@@ -37,7 +37,7 @@ pub(crate) async fn measure<C: Client>(client: C, arguments: &Arguments) -> Resu
     meter.stop(drive(&mut clients, arguments.measured).await?)
 }
 
-/// What this process has used before the measurement.
+/// The resources that this process had used when the measurement began.
 struct Meter {
     cpu: Duration,
     allocations: Option<Allocations>,

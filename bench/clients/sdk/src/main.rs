@@ -9,7 +9,7 @@ use azure_data_cosmos::{AccountReference, CosmosClient, CosmosRuntime, RoutingSt
 use perihelion_bench_client::{Arguments, Client, Document, KEY, NewDocument, Problem};
 
 /// The SDK requires the name of a region. The account has a region with another name, and the
-/// SDK falls back to that one.
+/// SDK falls back to that region.
 const REGION: &str = "East US";
 
 fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! The command line, parsed by hand as that of the client programs. Every option is required,
+//! The command line. It is parsed by hand, as in the client programs. Every option is required,
 //! because a default could differ from what the program that starts this one expects to measure.
 
 use std::str::FromStr;
@@ -57,7 +57,7 @@ impl Arguments {
     }
 }
 
-/// All combinations.
+/// All combinations of the two lists.
 fn shapes(operations: &[u64], partitions: &[u64]) -> Result<Vec<Shape>, Problem> {
     if !operations.iter().all(|number| (1..=OPERATIONS_MAX).contains(number)) {
         return Err(format!("--operations: a transaction has 1 to {OPERATIONS_MAX}").into());

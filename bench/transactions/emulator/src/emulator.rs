@@ -51,11 +51,11 @@ impl Emulator {
 
     /// Our client on this emulator.
     pub(crate) async fn our_client(&self) -> Result<Client, Problem> {
-        let door = Arc::new(Door(Arc::clone(&self.client)));
+        let http_client = Arc::new(EmulatorHttpClient(Arc::clone(&self.client)));
         let client = Client::builder()
             .with_endpoint(ENDPOINT)
             .with_credential(Credential::emulator())
-            .with_transport(AzureHttpTransport::new(door))
+            .with_transport(AzureHttpTransport::new(http_client))
             .connect();
         Ok(client.await?)
     }
@@ -63,10 +63,10 @@ impl Emulator {
 
 /// An HTTP client of azure_core that passes its requests to the emulator.
 #[derive(Debug)]
-struct Door(Arc<InMemoryEmulatorHttpClient>);
+struct EmulatorHttpClient(Arc<InMemoryEmulatorHttpClient>);
 
 #[async_trait]
-impl HttpClient for Door {
+impl HttpClient for EmulatorHttpClient {
     async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
         let answer = self.0.execute_request(request).await;
         answer.map_err(|error| azure_core::Error::with_message(ErrorKind::Other, error.to_string()))

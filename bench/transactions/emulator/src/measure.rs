@@ -3,8 +3,8 @@
 //! time is finished and counted. The rate is computed over the time until the last one ended.
 //!
 //! A store in this process may answer without ever suspending its task. So a client gives the
-//! other clients a turn after every transaction, and has at least one transaction, however short
-//! the time is. So there is a created round that the client can read.
+//! other clients a turn after every transaction. Each client runs at least one transaction, however
+//! short the time is, so that the reads find a round that was created.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use crate::store::Store;
 /// How long a transaction may take after the time is up. Both libraries give up before that.
 const DRAIN_LIMIT: Duration = Duration::from_secs(120);
 
-/// What the clients do.
+/// The work of the clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Work {
     /// Creates the documents of the next round.

@@ -1,5 +1,5 @@
-//! All measurements of a run. The targets alternate after every measurement, and another one
-//! begins in every repeat, so that other load on the machine affects all of them. Every
+//! All measurements of a run. The targets take turns after every measurement, and each repeat
+//! begins with another target, so that other load on the machine affects all of them. Every
 //! measurement has a new store, so that all repeats measure the same.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,6 @@
 //! The SDK's driver on its emulator: the shortest way from a program to that emulator. The SDK's
-//! client over the driver has no other way for transactions, and encodes documents as this does.
+//! own client sends transactions through the same method of the driver, and encodes documents in
+//! the same way.
 
 use std::sync::Arc;
 
@@ -34,7 +35,7 @@ impl SdkStore {
         Operation::new(kind, DistributedTransactionTarget::new(self.container.clone(), key, id))
     }
 
-    /// Fails unless every operation has the status.
+    /// Runs a transaction. Fails unless every operation ends with the status.
     async fn run(&self, kind: Type, operations: Vec<Operation>, status: u16) -> Result<Response, Problem> {
         let (sent, request) = (operations.len(), Request::new(kind, operations));
         let options = OperationOptions::default();

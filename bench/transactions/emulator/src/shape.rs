@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_transaction_is_in_as_many_partitions_as_it_can_be() {
+    fn a_transaction_is_in_as_many_partitions_as_its_shape_allows() {
         for (operations, partitions, touched) in [(2, 1, 1), (2, 16, 2), (5, 4, 4), (20, 16, 16)] {
             let shape = Shape { operations, partitions };
             let mut seen = HashSet::new();

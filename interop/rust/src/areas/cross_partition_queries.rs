@@ -71,10 +71,10 @@ async fn an_order_holds_across_partitions_and_pages(world: &World) -> Outcome {
 }
 
 async fn an_order_by_two_properties_holds(world: &World) -> Outcome {
-    let by_rest_and_value = CompositeIndex::default()
+    let by_rest_and_rank = CompositeIndex::default()
         .with_property(CompositeIndexProperty::new("/rest", CompositeIndexOrder::Ascending))
         .with_property(CompositeIndexProperty::new("/rank", CompositeIndexOrder::Descending));
-    let indexing = IndexingPolicy::default().with_included_path("/*").with_composite_index(by_rest_and_value);
+    let indexing = IndexingPolicy::default().with_included_path("/*").with_composite_index(by_rest_and_rank);
     let properties =
         ContainerProperties::new(world.fresh_name("c"), "/pk".into()).with_indexing_policy(indexing);
     let container = world.container_of(properties).await?;

@@ -1,4 +1,4 @@
-//! Retries of the SDK: our error answers have the form with which the SDK retries where it
+//! Retries of the SDK: our error answers have the form that makes the SDK retry exactly where it
 //! should.
 
 use serde_json::{Value, json};

@@ -17,8 +17,8 @@ checks![
     keys_of_the_first_hash_version_find_their_items,
     an_item_without_the_key_is_found_as_undefined,
     hierarchical_keys_find_their_items,
-    a_prefix_of_a_hierarchical_key_finds_all_below,
-    a_nested_path_is_a_key_too,
+    a_prefix_of_a_hierarchical_key_finds_all_items_below_it,
+    a_nested_path_can_be_the_partition_key,
 ];
 
 /// Each key with its JSON value in the document.
@@ -100,7 +100,7 @@ async fn hierarchical_keys_find_their_items(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn a_prefix_of_a_hierarchical_key_finds_all_below(world: &World) -> Outcome {
+async fn a_prefix_of_a_hierarchical_key_finds_all_items_below_it(world: &World) -> Outcome {
     let container = world.container_by(("/tenant", "/user").into()).await?;
     for (tenant, users) in [("t1", 12), ("t2", 5)] {
         for user in 0..users {
@@ -119,7 +119,7 @@ async fn a_prefix_of_a_hierarchical_key_finds_all_below(world: &World) -> Outcom
     Ok(())
 }
 
-async fn a_nested_path_is_a_key_too(world: &World) -> Outcome {
+async fn a_nested_path_can_be_the_partition_key(world: &World) -> Outcome {
     let container = world.container_by("/owner/name".into()).await?;
     container.create_item("ann", "1", json!({"id": "1", "owner": {"name": "ann"}}), None).await?;
     let read: Value = container.read_item("ann", "1", None).await?.into_model()?;

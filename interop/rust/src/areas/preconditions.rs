@@ -10,7 +10,7 @@ checks![
     a_replace_by_the_current_etag_succeeds_once,
     an_upsert_by_a_stale_etag_is_refused,
     a_delete_by_a_stale_etag_is_refused,
-    of_many_writers_with_one_etag_one_wins,
+    one_of_many_writers_with_the_same_etag_wins,
     a_read_of_an_unchanged_item_is_not_modified,
 ];
 
@@ -61,7 +61,7 @@ async fn a_delete_by_a_stale_etag_is_refused(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn of_many_writers_with_one_etag_one_wins(world: &World) -> Outcome {
+async fn one_of_many_writers_with_the_same_etag_wins(world: &World) -> Outcome {
     let container = world.container().await?;
     let etag = first_version(&container).await?;
     let write = |value| {

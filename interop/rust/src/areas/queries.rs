@@ -13,8 +13,8 @@ use crate::query::{pages_of, query_all_with};
 use crate::world::{Item, World};
 
 checks![
-    a_filter_with_parameters_finds_what_it_should,
-    an_order_is_kept_both_ways,
+    a_filter_with_parameters_finds_the_matching_items,
+    order_by_sorts_ascending_and_descending,
     values_and_projections_have_their_shape,
     functions_and_operators_are_evaluated,
     a_join_unfolds_an_array,
@@ -22,9 +22,9 @@ checks![
     aggregates_are_computed,
     groups_are_counted,
     distinct_values_come_once,
-    pages_hold_what_was_asked_for_and_end,
+    pages_have_the_size_asked_for_and_end,
     a_query_resumes_from_its_token,
-    a_page_tells_its_charge_and_metrics,
+    a_page_has_its_charge_and_metrics,
     a_query_that_cannot_be_parsed_is_refused,
 ];
 
@@ -36,7 +36,7 @@ async fn query_all<T: DeserializeOwned + Send + 'static>(
     crate::query::query_all(container, FeedScope::partition("k0"), query).await
 }
 
-async fn a_filter_with_parameters_finds_what_it_should(world: &World) -> Outcome {
+async fn a_filter_with_parameters_finds_the_matching_items(world: &World) -> Outcome {
     let container = world.filled(2, 20).await?;
     let query = Query::from("SELECT * FROM c WHERE c.rank >= @low AND c.rank < @high AND c.id != @not")
         .with_parameter("@low", 4)?
@@ -49,7 +49,7 @@ async fn a_filter_with_parameters_finds_what_it_should(world: &World) -> Outcome
     Ok(())
 }
 
-async fn an_order_is_kept_both_ways(world: &World) -> Outcome {
+async fn order_by_sorts_ascending_and_descending(world: &World) -> Outcome {
     let container = world.filled(2, 30).await?;
     let up: Vec<i64> = query_all(&container, "SELECT VALUE c.rank FROM c ORDER BY c.rank").await?;
     same!(up, (0..30).step_by(2).collect::<Vec<_>>());
@@ -156,7 +156,7 @@ async fn distinct_values_come_once(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn pages_hold_what_was_asked_for_and_end(world: &World) -> Outcome {
+async fn pages_have_the_size_asked_for_and_end(world: &World) -> Outcome {
     let container = world.filled(1, 10).await?;
     let query = "SELECT VALUE c.rank FROM c ORDER BY c.rank";
     let mut pages = container
@@ -190,7 +190,7 @@ async fn a_query_resumes_from_its_token(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn a_page_tells_its_charge_and_metrics(world: &World) -> Outcome {
+async fn a_page_has_its_charge_and_metrics(world: &World) -> Outcome {
     let container = world.filled(1, 10).await?;
     let options = QueryOptions::default().with_populate_query_metrics(true);
     let query = "SELECT * FROM c WHERE c.rank > 3";

@@ -11,9 +11,9 @@ use crate::query::{pages_of, query_all};
 use crate::world::{Item, World, item, name_of};
 
 checks![
-    the_ranges_cover_the_space_without_gaps,
+    the_ranges_cover_the_key_space_without_gaps,
     a_partition_key_belongs_to_one_range,
-    ranges_are_asked_for_once,
+    the_sdk_asks_for_the_ranges_once,
     a_client_survives_a_split,
     a_query_begun_before_a_split_ends_after_it,
     a_query_of_one_partition_does_not_notice_a_split,
@@ -23,7 +23,7 @@ fn bounds(range: &FeedRange) -> (String, String) {
     (range.min_inclusive().to_string(), range.max_exclusive().to_string())
 }
 
-async fn the_ranges_cover_the_space_without_gaps(world: &World) -> Outcome {
+async fn the_ranges_cover_the_key_space_without_gaps(world: &World) -> Outcome {
     let container = world.container().await?;
     let mut ranges: Vec<_> = container.read_feed_ranges(None).await?.iter().map(bounds).collect();
     ranges.sort();
@@ -50,7 +50,7 @@ async fn a_partition_key_belongs_to_one_range(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn ranges_are_asked_for_once(world: &World) -> Outcome {
+async fn the_sdk_asks_for_the_ranges_once(world: &World) -> Outcome {
     let container = world.filled(16, 16).await?;
     let query_everything = async || -> Result<(), Problem> {
         let all: Vec<Item> = query_all(&container, FeedScope::full_container(), "SELECT * FROM c").await?;

@@ -35,12 +35,12 @@ async fn two_containers(world: &World) -> Result<(ContainerClient, ContainerClie
     Ok((world.container().await?, world.container().await?))
 }
 
-fn only_if(etag: &str) -> Option<DistributedTransactionOperationOptions> {
+fn if_match(etag: &str) -> Option<DistributedTransactionOperationOptions> {
     let precondition = Precondition::if_match(etag.to_owned());
     Some(DistributedTransactionOperationOptions::default().with_precondition(precondition))
 }
 
-fn unless(etag: &str) -> Option<DistributedTransactionOperationOptions> {
+fn if_none_match(etag: &str) -> Option<DistributedTransactionOperationOptions> {
     let precondition = Precondition::if_none_match(etag.to_owned());
     Some(DistributedTransactionOperationOptions::default().with_precondition(precondition))
 }
@@ -133,9 +133,9 @@ async fn a_stale_etag_aborts_the_transaction(world: &World) -> Outcome {
     let created = b.create_item("y", "1", item("y", "1", 1), None).await?;
     let stale = required(created.headers().etag(), "the etag")?.to_string();
     b.replace_item("y", "1", item("y", "1", 2), None).await?;
-    let replace = with_new(&a)?.replace_item(&b, "y", "1", item("y", "1", 3), only_if(&stale))?;
+    let replace = with_new(&a)?.replace_item(&b, "y", "1", item("y", "1", 3), if_match(&stale))?;
     check_aborted(world, &a, replace, &[(453, 5415), (412, 0)]).await?;
-    let delete = with_new(&a)?.delete_item(&b, "y", "1", only_if(&stale));
+    let delete = with_new(&a)?.delete_item(&b, "y", "1", if_match(&stale));
     check_aborted(world, &a, delete, &[(453, 5415), (412, 0)]).await?;
     same!(rank_of(&b, "y", "1").await?, 2);
     // The etag of a commit is that of the document.
@@ -146,7 +146,7 @@ async fn a_stale_etag_aborts_the_transaction(world: &World) -> Outcome {
         "y",
         "1",
         item("y", "1", 3),
-        only_if(&current),
+        if_match(&current),
     )?;
     let answer = world.client.commit_distributed_write(replace).await?;
     same!(statuses(&answer), vec![(200, 0)]);
@@ -228,7 +228,7 @@ async fn reads_with_several_failures_show_the_first_status(world: &World) -> Out
     a.replace_item("x", "1", item("x", "1", 2), None).await?;
     let reads = DistributedReadTransaction::new()
         .read_item(&a, "x", "1", None)
-        .read_item(&a, "x", "1", only_if(&stale))
+        .read_item(&a, "x", "1", if_match(&stale))
         .read_item(&b, "y", "no", None);
     let answer = world.client.execute_distributed_read(reads).await?;
     same!((code(answer.status()), statuses(&answer)), (412, vec![(424, 0), (412, 0), (404, 0)]));
@@ -242,7 +242,7 @@ async fn unchanged_documents_are_not_sent(world: &World) -> Outcome {
         .create_item(&b, "y", "2", item("y", "2", 2), None)?;
     let seen = etags(&world.client.commit_distributed_write(transaction).await?);
     let one = DistributedReadTransaction::new()
-        .read_item(&a, "x", "1", unless(&seen[0]))
+        .read_item(&a, "x", "1", if_none_match(&seen[0]))
         .read_item(&b, "y", "2", None);
     let answer = world.client.execute_distributed_read(one).await?;
     same!((code(answer.status()), statuses(&answer)), (207, vec![(304, 0), (200, 0)]));
@@ -250,11 +250,11 @@ async fn unchanged_documents_are_not_sent(world: &World) -> Outcome {
     let documents: Vec<Option<Item>> =
         results(&answer)?.iter().map(|result| result.resource()).collect::<Result<_, _>>()?;
     same!(documents, vec![None, Some(item("y", "2", 2))]);
-    let all = DistributedReadTransaction::new().read_item(&a, "x", "1", unless(&seen[0])).read_item(
+    let all = DistributedReadTransaction::new().read_item(&a, "x", "1", if_none_match(&seen[0])).read_item(
         &b,
         "y",
         "2",
-        unless(&seen[1]),
+        if_none_match(&seen[1]),
     );
     let answer = world.client.execute_distributed_read(all).await?;
     let sub_status = answer.status().sub_status().map(|sub| sub.value());
