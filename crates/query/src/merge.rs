@@ -166,11 +166,11 @@ pub enum MergeToken {
     Resume(String),
     /// The result has no more rows.
     Finished,
-    /// There is no token at this row. There may be one at a later row, or none before
-    /// the end.
+    /// There is no token at this row. A later row may have a token. Some queries have no
+    /// token before the end.
     Unavailable,
     /// The token at this row would be longer than a token may be (256 KiB), because of long
-    /// sort keys or very many ranges. There may be one at a later row.
+    /// sort keys or very many ranges. A later row may have a token.
     TooLong {
         /// How long the token would be.
         bytes: usize,
@@ -196,7 +196,7 @@ pub struct Merge {
     /// The rows of a buffered query that were not returned yet. Empty until all pages
     /// are merged.
     unreturned_rows: VecDeque<Value>,
-    /// The rows of the next page of the result, which is not complete yet.
+    /// The rows of the next page of the result, which does not have all its rows yet.
     partial_page: Vec<Value>,
     /// Whether all readers are at their end.
     is_exhausted: bool,
@@ -281,8 +281,8 @@ impl Merge {
     }
 
     /// Resumes a query over the effective keys from `min` (inclusive) to `max` (exclusive). The
-    /// token of a query over other keys is refused: some of them may be at their end, and the token
-    /// would not continue there.
+    /// token of a query over other keys is refused: the token lists only the intervals that its
+    /// own query still has to read, so other keys would be left out.
     pub fn resume_within(
         plan: MergePlan,
         query: &str,

@@ -71,7 +71,7 @@ impl Account {
         result
     }
 
-    /// The failure of a connection: where to, the likely reason, what to do.
+    /// The failure to connect: to which account, the likely reason, and what to do.
     fn connect_failed(&self, error: &Error) -> Failure {
         let advice = match (&self.source, error.status().map(|status| status.code)) {
             (Source::Default, None) => {

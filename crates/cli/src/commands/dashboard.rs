@@ -66,27 +66,29 @@ async fn serve(typed: DashboardArgs, account: Account, token: Option<String>) ->
         .with_account(account.shown())
         .with_read_only(typed.read_only);
     options.token = token;
-    options.counters = answering_counters(&account).await;
+    options.counters = available_counters(&account).await;
     let socket = match typed.address {
         Some(address) => bind(address).await?,
         None => bind_first_free(IpAddr::from(Ipv4Addr::LOCALHOST)).await?,
     };
     let dashboard = Dashboard::start(socket, connection.client.clone(), options).map_err(Failure::runtime)?;
-    print(&told(&dashboard, &account))?;
+    print(&open_instructions(&dashboard, &account))?;
     signals.next().await;
     drop(dashboard);
     connection.close().await;
     Ok(())
 }
 
-/// The counters of the server, if it has them. An account of Azure is asked once and then left alone.
-async fn answering_counters(account: &Account) -> Option<perihelion_dashboard::ReadCounters> {
+/// The counters of the server, if it has them. An account of Azure has none, and is asked only
+/// once.
+async fn available_counters(account: &Account) -> Option<perihelion_dashboard::ReadCounters> {
     let read = counters(Management::of(account).ok()?);
     read().await.is_ok().then_some(read)
 }
 
-/// What a person needs to open it. The token is behind a #, so that no server or proxy sees it.
-fn told(dashboard: &Dashboard, account: &Account) -> String {
+/// The text that tells a person how to open the dashboard. The token is behind a #, so that no
+/// server or proxy sees it.
+fn open_instructions(dashboard: &Dashboard, account: &Account) -> String {
     let address = dashboard.address();
     let host = match address.ip().is_unspecified() {
         true => format!("localhost:{}", address.port()),

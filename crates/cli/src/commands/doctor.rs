@@ -64,7 +64,8 @@ async fn examine(account: &Account) -> Result<Vec<Check>, Failure> {
             checks.extend(CosmosDBProvider::examine(&connection.client, database, container).await);
             connection.close().await;
         }
-        // Without an endpoint nothing was checked yet, and the message says everything.
+        // A data directory has no endpoint, so nothing was checked before. The message of the
+        // failure is enough.
         Err(failure) if checks.is_empty() => return Err(failure),
         Err(failure) => {
             let advice = "Check that this machine reaches the endpoints of the account's regions";
@@ -74,7 +75,7 @@ async fn examine(account: &Account) -> Result<Vec<Check>, Failure> {
     Ok(checks)
 }
 
-/// The checks, one after the other. What to do about one is on a line of its own.
+/// The checks, one after the other. The advice of a check is on a line of its own.
 fn report(context: &Context, checks: &[Check]) -> Result<String, Failure> {
     if context.form != Form::Table {
         return context.form.list(&[], checks, 0);

@@ -1,5 +1,5 @@
 //! `perihelion migrate`: moves the workflows of the published crate into a new
-//! container, where this version of the provider goes on with them. The provider
+//! container, where this version of the provider continues them. The provider
 //! does the work (`duroxide_cdb::Migration`). This command connects to the account,
 //! writes progress to standard error, and prints the result to standard output.
 
@@ -59,8 +59,8 @@ pub(crate) struct MigrateArgs {
 /// How often progress is written.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How many of the instances that cannot be moved are named. More of them probably have
-/// a common cause.
+/// The most instances that the failure names. If more instances cannot be moved, they probably
+/// have a common cause.
 const NAMED_INSTANCES_MAX: usize = 20;
 
 pub(crate) fn run(typed: MigrateArgs, _started_at: Instant) -> Result<(), Failure> {

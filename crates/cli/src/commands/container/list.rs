@@ -34,7 +34,7 @@ struct Row {
     default_ttl: Option<TimeToLive>,
 }
 
-/// What a table shows of a time to live.
+/// A time to live, as a table shows it.
 pub(super) fn ttl_text(ttl: Option<TimeToLive>) -> String {
     match ttl {
         None => "off".to_owned(),

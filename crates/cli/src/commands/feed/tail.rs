@@ -97,12 +97,12 @@ async fn follow(typed: &TailArgs, context: &Context, container: &Container) -> R
     Ok(())
 }
 
-/// The next changes; `None` if only those up to now are wanted and there are none.
+/// The next changes. With `stops_at_now`, `None` when all changes up to now were returned.
 async fn next(
     feed: &mut ChangeFeed<Value>,
-    is_until_now: bool,
+    stops_at_now: bool,
 ) -> Result<Option<Vec<Value>>, perihelion_client::Error> {
-    match is_until_now {
+    match stops_at_now {
         true => Ok(feed.next_page().await?.map(|page| page.items)),
         false => Ok(Some(feed.wait_for_page(INTERVAL).await?.items)),
     }

@@ -1,4 +1,5 @@
-//! What the service did for a query: the plan, the documents, the indexes and the charge.
+//! `perihelion query --explain`: shows what the service did for a query, that is the plan, the
+//! documents, the indexes and the charge.
 
 use perihelion_client::{Container, IndexMetrics, Query, QueryMetrics};
 use serde::Serialize;
@@ -98,7 +99,7 @@ fn lines(plan: Option<&Value>, answer: &Answer) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// What the client has to do with the rows of the partitions, by the service's plan.
+/// The steps by which the client merges the rows of the partitions, from the service's plan.
 fn merged(plan: Option<&Value>) -> String {
     let Some(plan) = plan else { return "no plan: the service refuses one for this query".to_owned() };
     let info = &plan["queryInfo"];
