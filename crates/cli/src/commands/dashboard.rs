@@ -13,7 +13,7 @@ use crate::dashboard::{bind, bind_first_free, counters};
 use crate::exit::{self, Failure};
 use crate::logs;
 use crate::management::Management;
-use crate::output::text::shown;
+use crate::output::text::escaped;
 use crate::process::{Signals, block_on, print};
 
 const EXAMPLES: &str = "\
@@ -95,7 +95,7 @@ fn open_instructions(dashboard: &Dashboard, account: &Account) -> String {
         false => address.to_string(),
     };
     let workflows = format!("{}/{} on {}", account.database, account.container, account.described());
-    let mut text = format!("Dashboard  http://{host}/\nWorkflows  {}\n", shown(&workflows));
+    let mut text = format!("Dashboard  http://{host}/\nWorkflows  {}\n", escaped(&workflows));
     if let Some(token) = dashboard.made_token() {
         text.push_str(&format!("Token      {token}\nSign in    http://{host}/#{token}\n"));
     }

@@ -13,7 +13,7 @@ use crate::account::{self, AccountArgs, RawConnection, RawRequest};
 use crate::args::Level;
 use crate::exit::{self, Failure};
 use crate::logs;
-use crate::output::text::shown;
+use crate::output::text::escaped;
 use crate::process::{block_on, print};
 
 const EXAMPLES: &str = "\
@@ -58,7 +58,7 @@ pub(crate) fn run(typed: MetricsArgs, _started_at: Instant) -> Result<(), Failur
 
 /// The lines with their control characters escaped, so that they do not act on the terminal.
 fn for_terminal(text: &str) -> String {
-    text.lines().map(|line| shown(line) + "\n").collect()
+    text.lines().map(|line| escaped(line) + "\n").collect()
 }
 
 async fn read(typed: &AccountArgs) -> Result<String, Failure> {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use clap::Args;
 
 use crate::exit::{self, Failure};
-use crate::output::text::shown;
+use crate::output::text::escaped;
 use crate::process::print;
 
 const EXAMPLES: &str = "\
@@ -59,7 +59,7 @@ pub(crate) fn run(typed: NewArgs, _started_at: Instant) -> Result<(), Failure> {
             .replace("@source@", &source.dependency());
         write(&typed.directory.join(file), &text)?;
     }
-    let directory = shown(&typed.directory.display().to_string());
+    let directory = escaped(&typed.directory.display().to_string());
     if matches!(source, ProviderSource::Version) {
         eprintln!(
             "duroxide-cdb {PROVIDER_VERSION} is not on crates.io yet: give --path CHECKOUT to build now"
@@ -79,7 +79,7 @@ fn package_name(directory: &Path) -> Result<String, Failure> {
     match is_good {
         true => Ok(name.to_owned()),
         false => Err(Failure::usage(
-            format!("{} cannot be the name of a package", shown(&format!("{name:?}"))),
+            format!("{} cannot be the name of a package", escaped(&format!("{name:?}"))),
             "begin with a letter, and use letters, digits, - and _",
         )),
     }

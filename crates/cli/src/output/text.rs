@@ -1,8 +1,8 @@
-//! Texts for people: cut, counted, ages and times.
+//! Texts for people: shortened texts, counts, ages and times.
 
 use perihelion_model::timestamp;
 
-pub(crate) use crate::escape::shown;
+pub(crate) use crate::escape::escaped;
 
 /// The text, cut to this many characters. A cut text ends with an ellipsis.
 pub(crate) fn cut(text: &str, chars_max: usize) -> String {

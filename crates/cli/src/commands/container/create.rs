@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::context::Context;
 use crate::exit::Failure;
-use crate::output::text::shown;
+use crate::output::text::escaped;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -74,7 +74,7 @@ pub(super) async fn run(typed: CreateArgs, context: &Context) -> Result<(), Fail
             Ok(())
         })
         .await?;
-    eprintln!("{}", shown(&format!("created {name} on {}", context.account.described())));
+    eprintln!("{}", escaped(&format!("created {name} on {}", context.account.described())));
     context.print_done(&Created { database: &name.database, container: &name.container })
 }
 

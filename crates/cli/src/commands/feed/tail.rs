@@ -10,7 +10,7 @@ use perihelion_model::timestamp;
 use crate::commands::item::KeyArgs;
 use crate::context::Context;
 use crate::exit::Failure;
-use crate::output::text::{shown, time};
+use crate::output::text::{escaped, time};
 use crate::output::{self, Form};
 use crate::process::{Signals, print};
 
@@ -117,7 +117,7 @@ fn line(form: Form, item: &Value) -> Result<String, Failure> {
             let at = written_at.map_or_else(|| "-".to_owned(), |seconds| time(seconds.saturating_mul(1000)));
             let id = item.get("id").and_then(Value::as_str).unwrap_or("-");
             let item = output::line(item)?;
-            Ok(format!("{at}  {}  {}\n", shown(id), shown(item.trim_end())))
+            Ok(format!("{at}  {}  {}\n", escaped(id), escaped(item.trim_end())))
         }
     }
 }

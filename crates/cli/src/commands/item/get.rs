@@ -35,7 +35,7 @@ pub(super) async fn run(typed: GetArgs, context: &Context) -> Result<(), Failure
     });
     let item = item.await?;
     let form = if context.form == Form::Table { Form::Json } else { context.form };
-    print(&form.thing(&item.value, &[])?)?;
+    print(&form.single(&item.value, &[])?)?;
     eprintln!("{:.2} RU", item.charge());
     Ok(())
 }

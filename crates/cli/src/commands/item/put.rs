@@ -91,7 +91,7 @@ pub(super) fn print_written(
         ("etag", etag.unwrap_or_else(|| "-".to_owned())),
         ("charge", format!("{:.2} RU", written.charge())),
     ];
-    print(&context.form.thing(&item, &lines)?)
+    print(&context.form.single(&item, &lines)?)
 }
 
 pub(super) fn parse_etag(typed: Option<&str>) -> Result<Option<Etag>, Failure> {

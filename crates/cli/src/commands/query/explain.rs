@@ -54,7 +54,7 @@ pub(super) async fn print_explained(
         service_ms: milliseconds(metrics),
         indexes: &answer.index_metrics,
     };
-    print(&context.form.thing(&explanation, &lines)?)
+    print(&context.form.single(&explanation, &lines)?)
 }
 
 fn milliseconds(metrics: &QueryMetrics) -> f64 {
@@ -113,6 +113,6 @@ fn merged(plan: Option<&Value>) -> String {
         (info["offset"].is_number() || info["limit"].is_number(), "OFFSET LIMIT"),
         (plan["hybridSearchQueryInfo"].is_object(), "ORDER BY RANK"),
     ];
-    let steps: Vec<&str> = steps.iter().filter(|(is_there, _)| *is_there).map(|(_, name)| *name).collect();
+    let steps: Vec<&str> = steps.iter().filter(|(is_needed, _)| *is_needed).map(|(_, name)| *name).collect();
     if steps.is_empty() { "nothing".to_owned() } else { steps.join(", ") }
 }

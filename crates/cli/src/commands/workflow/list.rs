@@ -46,7 +46,7 @@ pub(super) struct ListArgs {
 }
 
 pub(super) async fn run(typed: ListArgs, context: &Context) -> Result<(), Failure> {
-    // A filter that is wrong is told before anything is sent.
+    // A wrong filter is reported before any request is sent.
     options(&typed)?;
     context
         .with_provider(async |provider| {

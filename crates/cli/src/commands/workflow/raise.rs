@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{input, instance};
 use crate::context::Context;
 use crate::exit::Failure;
-use crate::output::text::shown;
+use crate::output::text::escaped;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,7 +51,7 @@ pub(super) async fn run(typed: RaiseArgs, context: &Context) -> Result<(), Failu
         (None, None) => String::new(),
     };
     context.with_provider(async |provider| raise(provider, &typed, payload).await).await?;
-    eprintln!("{}", shown(&format!("sent {} to {} in {}", typed.event, typed.instance, context.target())));
+    eprintln!("{}", escaped(&format!("sent {} to {} in {}", typed.event, typed.instance, context.target())));
     let raised = Raised { instance: &typed.instance, event: &typed.event, is_queued: typed.queue };
     context.print_done(&raised)
 }
