@@ -1,5 +1,5 @@
 //! Reads the output of each runner, line by line, for the counts in its closing line and the
-//! names of what failed. A test runner without a closing line has failed, whatever its exit
+//! names of failed tests. A test runner without a closing line has failed, whatever its exit
 //! code. A runner with a bad exit code has failed, whatever its closing line. A suite that
 //! counts no test has failed, too.
 
@@ -21,12 +21,12 @@ pub(crate) enum Runner {
     Suite,
 }
 
-/// What has been read so far from one step.
+/// The counts and the failures that were read so far from the output of one step.
 pub(crate) struct Reading {
     runner: Runner,
     /// The counts of the closing line, once it was read.
     closing: Option<Tally>,
-    /// Only its list of the names of failures is used.
+    /// Only the list `failures` of this outcome is used.
     named_failures: StepOutcome,
 }
 
@@ -272,7 +272,7 @@ test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     }
 
     #[test]
-    fn no_doc_tests_at_all_is_good() {
+    fn a_run_without_doc_tests_is_good() {
         let output =
             "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
         check(Runner::CargoTest, output, true, (0, 0, 0), &[]);
