@@ -347,7 +347,7 @@ impl Merge {
         let key_count = match &self.mode {
             Mode::Concatenate => None,
             Mode::Sort(queue) => Some(queue.directions.len()),
-            Mode::Buffered(_) => return Err(MergeError::InvalidToken("this query has none")),
+            Mode::Buffered(_) => return Err(MergeError::InvalidToken("a query of this kind has no token")),
         };
         let positions =
             contents.resume_points.iter().filter_map(|(_, resume_point)| resume_point.position.as_ref());
