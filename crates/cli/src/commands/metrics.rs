@@ -19,18 +19,18 @@ use crate::process::{block_on, print};
 const EXAMPLES: &str = "\
 Examples:
   perihelion metrics                            all metrics
-  perihelion metrics perihelion_partition       the values of those whose names begin so
+  perihelion metrics perihelion_partition       metrics whose names begin with this text
   perihelion metrics > /var/lib/node_exporter/perihelion.prom
 
 The metrics are those of `GET /metrics` of a server with the management interface. An account of
-Azure has none; the metrics of a program's provider are in `store.prometheus_text()`. docs/metrics.md
-lists both.";
+Azure has none. The metrics of a program's provider are in `store.prometheus_text()`. The page
+docs/metrics.md lists both.";
 
 /// Print the metrics of a server, as Prometheus reads them
 #[derive(Clone, Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}\n\n{}", account::HELP_WITHOUT_FILE, exit::HELP))]
 pub(crate) struct MetricsArgs {
-    /// Only the values of metrics whose names begin so
+    /// Only the values of metrics whose names begin with this text
     #[arg(value_name = "NAME")]
     prefix: Option<String>,
 

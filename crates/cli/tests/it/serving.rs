@@ -263,7 +263,7 @@ fn variables_and_arguments_of_the_emulator_image_are_accepted() {
 /// The modules of Testcontainers for the image wait for a line of the log or for a health path, and
 /// then fetch the certificate authority, which they put into a trust store.
 #[test]
-fn what_test_containers_wait_for_and_fetch_is_there() {
+fn a_server_has_the_lines_and_paths_that_test_containers_wait_for_and_fetch() {
     let scratch = ScratchDirectory::new();
     let server = RunningServer::start(&mut command(&scratch, &["server", "--port", "0"]));
     let lines: Vec<String> = server.banner().lines().map(str::to_owned).collect();

@@ -21,6 +21,7 @@ One request for the databases, and one for each database.";
 #[command(after_help = EXAMPLES)]
 pub(super) struct ListArgs {
     /// Only the containers of this database
+    #[arg(value_name = "DATABASE")]
     only: Option<String>,
 }
 

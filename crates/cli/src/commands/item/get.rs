@@ -14,7 +14,7 @@ Examples:
   perihelion item get 77 --pk ada -d shop -c orders
   perihelion item get ada -d shop -c customers        the id is the partition key
 
-The item is printed as JSON, on one line with -o jsonl. Charge and etag go to standard error.";
+The item is printed as JSON, on one line with -o jsonl. The charge goes to standard error.";
 
 /// Print an item
 #[derive(Clone, Debug, Args)]

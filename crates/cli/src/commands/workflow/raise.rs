@@ -18,7 +18,7 @@ Examples:
   perihelion workflow raise order-7 approved true
   perihelion workflow raise chat-1 messages --queue '{\"text\":\"hello\"}'
 
-An event is for a workflow that waits for it, and is lost if it does not. A message of a queue
+An event reaches a workflow that waits for it, and is lost otherwise. A message of a queue
 (--queue) is kept until the workflow takes it.";
 
 /// Send an event to a workflow

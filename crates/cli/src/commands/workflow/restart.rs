@@ -18,12 +18,12 @@ Examples:
   perihelion workflow restart order-7 --new-id order-7-again --yes
   perihelion workflow restart --filter 'status=failed updated<1h' --yes
 
-A new workflow with the name, the version and the recorded input of the current execution is
-started. The old workflow stays as it is. The new id is that of the old one with -restart- and the
-number of the execution, unless --new-id gives it. So the same command again starts no second copy:
-a new workflow that exists is told and left as it is. A filter selects workflows without a parent
-that have ended. A workflow that runs or has a parent is restarted only by its name and with
---force: two copies would run, and the parent would not get the result of the new one.";
+A new workflow is started with the name, the version and the recorded input of the current
+execution. The old workflow stays as it is. The new id is the old id with -restart- and the number
+of the execution, unless --new-id gives it. So a repeated command starts no second copy: if the new
+workflow exists, the command says so and leaves it as it is. A filter selects workflows without a
+parent that have ended. A workflow that runs or has a parent is restarted only if it is named, and
+with --force: two copies would run, and the parent would not get the result of the new one.";
 
 /// Start workflows again with their recorded input
 #[derive(Clone, Debug, Args)]
@@ -32,11 +32,11 @@ pub(super) struct RestartArgs {
     #[command(flatten)]
     selection: SelectionArgs,
 
-    /// The id of the new workflow, if there is one
+    /// The id of the new workflow, if only one workflow is restarted
     #[arg(long, value_name = "INSTANCE", conflicts_with = "filter")]
     new_id: Option<String>,
 
-    /// Let the workers choose the version, and not that of the old workflow
+    /// Let the workers choose the version, instead of the version of the old workflow
     #[arg(long)]
     newest_version: bool,
 
