@@ -147,13 +147,13 @@ mod tests {
     }
 
     #[test]
-    fn the_words_after_bench_go_to_the_bench() {
+    fn the_arguments_after_bench_are_passed_to_the_benchmark() {
         let words = vec!["emulators".to_owned(), "--quick".to_owned()];
         check("bench emulators --quick", Ok(Request::Bench { words }));
     }
 
     #[test]
-    fn the_words_after_sim_go_to_the_simulation() {
+    fn the_arguments_after_sim_are_passed_to_the_simulation() {
         let words = vec!["scale".to_owned(), "--quick".to_owned()];
         check("sim scale --quick", Ok(Request::Sim { words }));
         check("sim", Err("sim wants a simulation: scale or faults"));

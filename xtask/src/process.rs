@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_is_read_behind_a_name_with_brackets() {
+    fn the_id_of_a_parent_is_found_after_a_program_name_with_brackets() {
         assert_eq!(parent_in_stat("17 (a ) b) S 4 17 17 0"), Some(4));
         assert_eq!(parent_in_stat("nonsense"), None);
     }

@@ -112,8 +112,8 @@ impl Settings {
     }
 }
 
-/// The limits of the listeners. The most concurrent requests on an HTTP/2 connection are those
-/// that were typed, if any.
+/// The limits of the listeners. If the most concurrent requests on an HTTP/2 connection were typed,
+/// they replace the default.
 fn limits(streams_per_connection: Option<u32>) -> Limits {
     let mut limits = Limits::default();
     limits.streams = streams_per_connection.unwrap_or(limits.streams);

@@ -268,7 +268,7 @@ impl Program {
         self.selects_whole_document && self.select.filter.is_none() && self.select.order.is_empty()
     }
 
-    /// What the service's gateway does with this statement across partitions.
+    /// The verdict of the service's gateway on this statement, if it is sent for all partitions.
     pub fn gateway_verdict(&self) -> GatewayVerdict {
         self.verdict
     }

@@ -22,9 +22,9 @@ Examples:
   perihelion dashboard --endpoint https://shop.documents.azure.com --key-file key --read-only
   perihelion dashboard --address 0.0.0.0:8082             others may sign in with the token
 
-Beyond loopback everybody signs in with a token. It is random and printed once, unless --token-file
-names a file with one of at least 16 characters. The dashboard itself speaks HTTP: put a proxy with
-TLS before it if the network is not yours.";
+If the address is not loopback, everybody signs in with a token. The token is random and printed
+once, unless --token-file names a file with a token of at least 16 characters. The dashboard itself
+speaks HTTP: put a proxy with TLS before it if the network is not yours.";
 
 /// Open a dashboard of workflows and data in the browser
 #[derive(Clone, Debug, Args)]
@@ -49,7 +49,7 @@ pub(crate) struct DashboardArgs {
     account: AccountArgs,
 }
 
-/// The most bytes of a token file. It holds one short line.
+/// The most bytes of a token file, which holds one short line.
 const TOKEN_BYTES_MAX: u64 = 4096;
 
 pub(crate) fn run(typed: DashboardArgs, _started_at: Instant) -> Result<(), Failure> {

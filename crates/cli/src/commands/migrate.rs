@@ -22,11 +22,11 @@ Examples:
   perihelion migrate --from duroxide/duroxide --to duroxide/workflows
 
 The old container is only read and stays as it is. Stop the programs that use it
-first. When a run is interrupted, repeat it: it goes on where it stopped. Until it
-is complete, providers cannot open the new container.";
+first. When a run is interrupted, start it again: it continues where it stopped. Until
+all workflows are moved, providers cannot open the new container.";
 
 /// Move the workflows of the published crate duroxide-cdb (0.1.10 and before) into a new
-/// container, where this version goes on with them.
+/// container, where this version continues them.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}\n\n{}", account::HELP, exit::HELP))]
 pub(crate) struct MigrateArgs {

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_that_of_the_provider() {
+    fn the_named_version_is_the_version_of_the_provider() {
         let manifest = include_str!("../../../provider/Cargo.toml");
         assert!(manifest.contains(&format!("\nversion = \"{PROVIDER_VERSION}\"\n")));
     }

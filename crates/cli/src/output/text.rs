@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_cut_at_characters() {
+    fn texts_are_cut_between_characters() {
         assert_eq!(cut("äöü", 3), "äöü");
         assert_eq!(cut("äöüß", 3), "äö…");
         assert_eq!(cut("ab", 0), "…");

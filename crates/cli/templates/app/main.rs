@@ -1,6 +1,6 @@
 // A worker: it runs the workflow `order`, and keeps every step of it in the database.
 //
-// The account is that of COSMOS_ENDPOINT and COSMOS_KEY; without them it is the server of
+// COSMOS_ENDPOINT and COSMOS_KEY name the account. Without them the account is the server of
 // `perihelion dev` on this machine. Kill the worker at any time and start it again: workflows
 // continue from their last committed step. README.md has the commands to try it.
 

@@ -47,7 +47,7 @@ struct Account {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_total_of_a_bank_never_differs_and_every_token_has_one_outcome() {
+async fn the_total_of_all_accounts_never_changes_and_every_token_has_one_outcome() {
     let (seconds, seed) = (setting("BANK_SECONDS", 30), setting("BANK_SEED", 1));
     println!("BANK_SECONDS={seconds} BANK_SEED={seed}");
     let mut random = Random::new(seed);

@@ -101,7 +101,7 @@ fn manage_signs_its_request_with_the_key_of_the_account() {
 }
 
 #[test]
-fn weak_authentication_off_loopback_is_refused_with_the_option_that_allows_it() {
+fn the_refusal_of_weak_authentication_off_loopback_names_the_option_that_allows_it() {
     let arguments = ["server", "--host", "0.0.0.0", "--auth", "off", "--port", "0"];
     let mut command = command(&ScratchDirectory::new(), &arguments);
     let output = command.env("PERIHELION_KEY", OWN_KEY).output().expect("the binary runs");

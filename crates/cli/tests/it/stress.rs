@@ -132,7 +132,7 @@ fn exactly_the_given_number_of_orchestrations_runs_and_is_shown_in_a_table() {
 }
 
 #[test]
-fn a_small_throughput_is_seen_as_throttled_answers() {
+fn a_small_throughput_causes_throttled_answers() {
     let arguments = ["--concurrency", "2", "--orchestrations", "6", "--activities", "3"];
     let output = run(&[&["stress", "-o", "json", "--throughput", "400"], &arguments[..]].concat());
     let rows = rows(&output);

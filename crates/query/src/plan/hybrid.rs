@@ -8,7 +8,7 @@
 //!
 //! Clients that list `HybridSearchSkipOrderByRewrite` get component queries without sort keys
 //! and without the placeholder for a filter, if there are several component queries. All texts
-//! are those of the service's planner (`docs/cosmos.md`, search).
+//! are the same as from the service's planner (`docs/cosmos.md`, search).
 
 use perihelion_model::json::{Number, Value, object};
 

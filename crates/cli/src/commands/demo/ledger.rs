@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_work_is_reached_before_the_last_step_even_when_orders_end_together() {
+    fn half_way_is_reached_before_the_last_step_even_when_orders_end_together() {
         let mut ledger = Ledger::new(2);
         let steps = workflows::expected_steps(1).into_iter().zip(workflows::expected_steps(2));
         for (first, second) in steps {

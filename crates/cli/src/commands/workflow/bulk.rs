@@ -25,7 +25,7 @@ const AT_ONCE: usize = 8;
 #[serde(rename_all = "camelCase")]
 struct Outcome {
     instance_id: String,
-    /// What was done; `None` if it failed.
+    /// The result in words; `None` if the action failed or was skipped.
     result: Option<String>,
     error: Option<String>,
     #[serde(skip)]
