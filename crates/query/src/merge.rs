@@ -25,10 +25,11 @@
 //! A plan of ORDER BY RANK is not merged in this way: [`HybridSearch`] fuses the rows of several
 //! statements.
 //!
-//! Invariants: at most `parallel_max` fetches are in flight; a range has at
-//! most one fetch in flight and, unless rows are buffered, one page in memory; and no
-//! row is lost or repeated by a split, by a merge of ranges, or by resuming from a
-//! token.
+//! Invariants:
+//!
+//! * At most `parallel_max` fetches are in flight.
+//! * A range has at most one fetch in flight and, unless rows are buffered, one page in memory.
+//! * No row is lost or repeated by a split, by a merge of ranges, or by resuming from a token.
 //!
 //! ```
 //! use perihelion_model::json::parse_str;

@@ -5,9 +5,9 @@
 //! two are not mixed in: an endpoint on the command line is never combined with a connection
 //! string of the environment. The key is an exception: for an endpoint in an option, the key may
 //! be in the environment. For an endpoint in the file, only the file or an option can give the
-//! key: a file that came with a cloned repository must not make the user's key sign requests to
-//! the host that it names. Variables that name two accounts are refused, because it is not known
-//! which one is meant. The names of the database and of the container are looked for separately.
+//! key. Otherwise a file that came with a cloned repository could make the user's key sign requests
+//! to any host. Variables that name two accounts are refused, because it is not known which account
+//! is meant. The names of the database and of the container are looked for separately.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

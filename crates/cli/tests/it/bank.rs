@@ -1,6 +1,6 @@
 //! The bank: sixteen clients move money between a thousand accounts in eight partitions and
-//! three containers, with distributed transactions of the client library, while the real program
-//! is killed and answers are lost ([`crate::crashing`]).
+//! three containers, with distributed transactions of the client library. Meanwhile the real
+//! program is killed and answers are lost ([`crate::crashing`]).
 //!
 //! Invariants:
 //!

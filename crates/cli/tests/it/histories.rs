@@ -1,6 +1,6 @@
 //! Histories of transactions on the real program, judged by the checker of the test kit
-//! ([`perihelion_testkit::history`]): sixteen clients read and append to lists in eight
-//! partitions and three containers, while the program is killed and answers are lost
+//! ([`perihelion_testkit::history`]). Sixteen clients read and append to lists in eight
+//! partitions and three containers. Meanwhile the program is killed and answers are lost
 //! ([`crate::crashing`]).
 //!
 //! A client reads lists in a read transaction, and appends in a write transaction whose

@@ -22,9 +22,9 @@ const COPY_STEPS: usize = 2;
 const TEXT_BYTES_PER_STEP: usize = 1024;
 
 impl Program {
-    /// Whether each document that is not large needs little more work than reading it: the statement
-    /// has few steps, no joins, no subqueries and no calls of functions, whose work depends on what the
-    /// document holds.
+    /// Whether the statement needs little more work for a document than to read it, unless the document
+    /// is large. Such a statement has few steps. It has no joins, no subqueries and no calls of
+    /// functions, because their work depends on the contents of the document.
     pub fn is_little_work(&self) -> bool {
         let steps = &mut Steps { left: STEPS_MAX };
         self.inner.is_none() && steps.spend_select(&self.select)
@@ -157,8 +157,8 @@ mod tests {
         }
     }
 
-    /// Story of a bug: a parameter of any length was one step, and a statement that joined it to each id
-    /// 30 times copied many megabytes for a document on an async worker.
+    /// Story of a bug: a parameter of any length counted as one step. A statement that appended a long
+    /// parameter to each id 30 times copied many megabytes per document, on an async worker.
     #[test]
     fn a_long_parameter_is_much_work() {
         for (length, is_little) in [(1000, true), (1_000_000, false)] {
