@@ -1,6 +1,6 @@
 //! The commands of README.md, CONTRIBUTING.md and `docs/` are run as a reader would type them.
 //!
-//! Every block of commands (```console, ```sh) is run in the order of its page, in a shell, against
+//! Every block of commands (```console, ```sh, ```bash) is run in the order of its page, in a shell, against
 //! the server of a `World`, and every command must succeed. A block that is not run has a mark on
 //! the line before it, `<!-- not run: why -->`. The reason is for the next author, so it must have a
 //! minimum length. The commands of `docs/cli.md` are run by `verbs`, which also compares their
