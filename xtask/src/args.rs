@@ -30,18 +30,17 @@ test    runs every part, or those named, installs what they need, and ends with 
   javascript  the official JavaScript SDK against the server
   browser     the dashboard in chromium, which is installed with apt if it is missing
   rust        the official Rust SDK against the server
-  holes       the published provider on the server, where it must break
+  holes       cases in which the published provider is known to fail, on the server
   migration   workflows that the published provider began, moved and finished by ours
   versions    the provider of the version before and this one, on one container. Runs only
               when it is named: it builds that version, which takes minutes. Skipped when
               git has not got that version and cannot fetch it
 
-modules prints which top-level modules of a crate use which others, a line each:
-        \"module -> used, used\"; without a name, those of all crates
+modules prints which top-level modules of a crate use which others, one line per
+        module: \"module -> used, used\"; without a name, the modules of all crates
 
-bench   runs the side-by-side benchmarks of bench/: \"emulators\" (unless told
-        otherwise), \"clients\", \"providers\" or \"transactions\"; see bench/README.md for
-        the arguments
+bench   runs the side-by-side benchmarks of bench/: \"emulators\" (the default),
+        \"clients\", \"providers\" or \"transactions\"; see bench/README.md for the arguments
 
 sim     runs simulations in virtual time: \"scale\" (many processes and partitions under
         load) or \"faults\" (random faults and kills); \"cargo xtask sim scale --help\"
@@ -56,7 +55,7 @@ Exit codes:
   2  wrong usage
 ";
 
-/// What the command line asks for.
+/// The request of the command line.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Request {
     Help,
@@ -70,7 +69,7 @@ pub(crate) enum Request {
 pub(crate) fn parse(words: &[String]) -> Result<Request, String> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
-        [] => Err("say what to do".to_owned()),
+        [] => Err("no command is named".to_owned()),
         ["help" | "-h" | "--help", ..] | ["test", "-h" | "--help"] => Ok(Request::Help),
         ["test"] => Ok(Request::Test { parts: Part::whole_run(), scope: Scope::Whole }),
         ["test", "--quick"] => Ok(Request::Test { parts: Part::QUICK.to_vec(), scope: Scope::Quick }),
@@ -148,13 +147,13 @@ mod tests {
     }
 
     #[test]
-    fn the_words_after_bench_go_to_the_bench() {
+    fn the_arguments_after_bench_are_passed_to_the_benchmark() {
         let words = vec!["emulators".to_owned(), "--quick".to_owned()];
         check("bench emulators --quick", Ok(Request::Bench { words }));
     }
 
     #[test]
-    fn the_words_after_sim_go_to_the_simulation() {
+    fn the_arguments_after_sim_are_passed_to_the_simulation() {
         let words = vec!["scale".to_owned(), "--quick".to_owned()];
         check("sim scale --quick", Ok(Request::Sim { words }));
         check("sim", Err("sim wants a simulation: scale or faults"));
@@ -173,7 +172,7 @@ mod tests {
         check("test --only ,", Err("--only names no part"));
         check("test --fast", Err("test does not understand: --fast"));
         check("tset", Err("there is no command tset"));
-        check("", Err("say what to do"));
+        check("", Err("no command is named"));
     }
 
     #[test]

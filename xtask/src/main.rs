@@ -5,9 +5,9 @@
 //! closing lines and adds up the counts. It has no dependencies, so that it builds in a second
 //! on a clean clone.
 //!
-//! What always holds for `cargo xtask test`: a part that fails does not stop the parts after
-//! it, a runner without its closing line counts as failed, and the last line on standard
-//! output is `N passed, N failed, N skipped`.
+//! Invariants of `cargo xtask test`: a part that fails does not stop the parts after it, a
+//! runner without its closing line counts as failed, and the last line on standard output is
+//! `N passed, N failed, N skipped`.
 
 mod args;
 mod bench;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::part::Part;
 
-/// The most failures that are named, per step, and per part in the report. The runners' own
-/// output above the report has all of them.
+/// The most failures that are named per step, and per part in the report. The runners' own
+/// output above the report names all failures.
 pub(crate) const NAMED_FAILURES_MAX: usize = 40;
 
 /// Counts of tests and checks.
@@ -26,7 +26,7 @@ impl AddAssign for Tally {
     }
 }
 
-/// What a step spends its time on.
+/// The kind of work on which a step spends its time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) enum Phase {
     Build,
@@ -60,7 +60,7 @@ pub(crate) enum Ending {
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct StepOutcome {
     pub(crate) tally: Tally,
-    /// The names of what failed, at most [`NAMED_FAILURES_MAX`].
+    /// The names of the tests and checks that failed, at most [`NAMED_FAILURES_MAX`].
     pub(crate) failures: Vec<String>,
     pub(crate) phase: Phase,
     pub(crate) took: Duration,

@@ -40,12 +40,12 @@ pub(crate) struct Step {
     pub(crate) is_needed: bool,
 }
 
-/// A line of a step's output, or the error after which there are no more.
-type Line = std::io::Result<(Source, Vec<u8>)>;
+/// A line of a step's output, or the error after which there are no more lines.
+type Line = std::io::Result<(OutputStream, Vec<u8>)>;
 
-/// Which output a line comes from.
+/// The output of a step that a line comes from.
 #[derive(Clone, Copy)]
-enum Source {
+enum OutputStream {
     Stdout,
     Stderr,
 }
@@ -66,7 +66,7 @@ pub(crate) fn run(step: Step) -> StepOutcome {
     StepOutcome { phase, took: started.elapsed(), ..outcome }
 }
 
-/// How far a step has come.
+/// The progress of a step.
 struct Progress {
     phase: Phase,
     started: Instant,
@@ -90,17 +90,17 @@ fn start(command: &mut Command) -> std::io::Result<(Child, Receiver<Line>)> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (sender, lines) = sync_channel(LINES_WAITING_MAX);
     if let Some(stdout) = child.stdout.take() {
-        forward(stdout, Source::Stdout, sender.clone());
+        forward(stdout, OutputStream::Stdout, sender.clone());
     }
     if let Some(stderr) = child.stderr.take() {
-        forward(stderr, Source::Stderr, sender);
+        forward(stderr, OutputStream::Stderr, sender);
     }
     Ok((child, lines))
 }
 
 /// Reads lines on a new thread and sends them to the channel. The thread ends when the output
 /// ends or the receiver is dropped.
-fn forward(output: impl Read + Send + 'static, source: Source, sender: SyncSender<Line>) {
+fn forward(output: impl Read + Send + 'static, source: OutputStream, sender: SyncSender<Line>) {
     std::thread::spawn(move || {
         let mut output = BufReader::new(output);
         loop {
@@ -175,12 +175,12 @@ fn await_exit(child: &mut Child, deadline: Instant, limit: Duration) -> Ending {
     }
 }
 
-fn print(source: Source, line: &[u8]) {
-    // If the reader has gone away (`cargo xtask test | head`), the tests go on, and the exit
-    // code still has the result.
-    let _gone = match source {
-        Source::Stdout => std::io::stdout().write_all(line),
-        Source::Stderr => std::io::stderr().write_all(line),
+fn print(source: OutputStream, line: &[u8]) {
+    // If the reader of this program's output has ended (`cargo xtask test | head`), the tests go
+    // on, and the exit code still has the result.
+    let _ignored = match source {
+        OutputStream::Stdout => std::io::stdout().write_all(line),
+        OutputStream::Stderr => std::io::stderr().write_all(line),
     };
 }
 
@@ -191,7 +191,7 @@ fn kill_tree(child: &mut Child) {
         let _best_effort =
             Command::new("kill").arg("-KILL").args(descendants.iter().map(u32::to_string)).status();
     }
-    let _already_gone = child.kill();
+    let _already_exited = child.kill();
     let _reaped = child.wait();
 }
 
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_a_failure_that_names_it() {
+    fn a_missing_program_is_a_failure_that_names_the_program() {
         let command = Command::new("/nowhere/node");
         let step = Step {
             name: "node run.mjs".to_owned(),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_is_read_behind_a_name_with_brackets() {
+    fn the_id_of_a_parent_is_found_after_a_program_name_with_brackets() {
         assert_eq!(parent_in_stat("17 (a ) b) S 4 17 17 0"), Some(4));
         assert_eq!(parent_in_stat("nonsense"), None);
     }

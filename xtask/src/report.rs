@@ -1,5 +1,6 @@
-//! The closing report: the names of what failed (up to a limit per part), then a table of
-//! the times and counts of each part. The last line is always the sum of all tests.
+//! The closing report: the names of the tests and checks that failed (up to a limit per part),
+//! then a table of the times and counts of each part. The last line is always the sum of all
+//! tests.
 
 use std::fmt::Write;
 use std::time::Duration;

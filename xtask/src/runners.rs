@@ -1,5 +1,5 @@
 //! Reads the output of each runner, line by line, for the counts in its closing line and the
-//! names of what failed. A test runner without a closing line has failed, whatever its exit
+//! names of failed tests. A test runner without a closing line has failed, whatever its exit
 //! code. A runner with a bad exit code has failed, whatever its closing line. A suite that
 //! counts no test has failed, too.
 
@@ -21,12 +21,12 @@ pub(crate) enum Runner {
     Suite,
 }
 
-/// What has been read so far from one step.
+/// The counts and the failures that were read so far from the output of one step.
 pub(crate) struct Reading {
     runner: Runner,
     /// The counts of the closing line, once it was read.
     closing: Option<Tally>,
-    /// Only its list of the names of failures is used.
+    /// Only the list `failures` of this outcome is used.
     named_failures: StepOutcome,
 }
 
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn nextest_counts_are_read_past_remarks_and_failures_are_named() {
+    fn the_counts_of_nextest_are_read_despite_remarks_and_failures_are_named() {
         let output = "\
         PASS [   0.004s] (1/4) nx::bin/nx a
         FAIL [   0.079s] (2/4) nx::bin/nx c
@@ -250,19 +250,19 @@ error: test run failed";
     }
 
     #[test]
-    fn nextest_is_read_through_its_colours_and_in_the_singular() {
+    fn the_closing_line_of_nextest_is_read_with_colours_and_for_a_single_test() {
         let output = "\u{1b}[32;1m     Summary\u{1b}[0m [   0.005s] \u{1b}[1m1\u{1b}[0m test run: \u{1b}[1m1\u{1b}[0m \u{1b}[32mpassed\u{1b}[0m, \u{1b}[1m2\u{1b}[0m skipped";
         check(Runner::Nextest, output, true, (1, 0, 2), &[]);
     }
 
     #[test]
-    fn a_cancelled_nextest_run_is_a_failure_although_all_that_ran_passed() {
+    fn a_cancelled_nextest_run_is_a_failure_even_if_every_test_that_ran_passed() {
         let output = "     Summary [   0.005s] 3/9 tests run: 3 passed, 0 skipped";
         check(Runner::Nextest, output, false, (3, 1, 0), &["the step: ended with an error"]);
     }
 
     #[test]
-    fn every_binary_of_cargo_test_is_added() {
+    fn the_counts_of_all_binaries_of_cargo_test_are_added() {
         let output = "\
 test a ... ok
 test server::b ... FAILED
@@ -272,7 +272,7 @@ test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     }
 
     #[test]
-    fn no_doc_tests_at_all_is_good() {
+    fn a_run_without_doc_tests_is_good() {
         let output =
             "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
         check(Runner::CargoTest, output, true, (0, 0, 0), &[]);
@@ -285,7 +285,7 @@ test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     }
 
     #[test]
-    fn a_suite_that_names_no_failure_is_named_itself() {
+    fn a_failed_suite_that_names_no_failure_is_reported_by_its_own_name() {
         check(Runner::Suite, "1 passed, 2 failed, 0 skipped", false, (1, 2, 0), &["the step"]);
     }
 

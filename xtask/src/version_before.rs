@@ -1,9 +1,10 @@
 //! A checkout of the version before this one, in the target directory. The provider's test of two
 //! versions runs a process of that earlier version.
 //!
-//! The version before is a commit of this repository. A copy of it in the repository would be
-//! tens of thousands of lines without maintenance, and a dependency on a revision would need
-//! the address of a repository. A clone without the history asks its origin for that commit.
+//! The version before is a commit of this repository. A copy of its files in the repository would
+//! be tens of thousands of lines without maintenance, and a cargo dependency on the commit would
+//! need the address of a repository. A clone without the history fetches the commit from its
+//! origin.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ pub(crate) fn check_out(checkout: &Checkout) -> Result<PathBuf, String> {
             format!("git has not got the version before ({COMMIT}) and cannot fetch it: {why}")
         })?;
     }
-    // The directory gets its name when it is complete.
+    // The directory gets its final name when it has all files.
     let partial = directory.with_extension("partial");
     std::fs::create_dir_all(&partial)
         .map_err(|error| format!("cannot make {}: {error}", partial.display()))?;

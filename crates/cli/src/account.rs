@@ -1,12 +1,13 @@
-//! The account that a command works on, named in one way for every command: by options, then
-//! by the environment, then by the file `perihelion.toml`, then the server of `perihelion dev`
-//! on this machine.
+//! The account that a command works on. Every command finds it in the same way: by options, else
+//! by the environment, else by the file `perihelion.toml`, else it is the server of
+//! `perihelion dev` on this machine.
 //!
-//! The file is the one of these that the user may not have written: a cloned repository brings its
-//! own. So it never gets a key of the environment, and some commands do not read it.
+//! The user may not have written the file, because a cloned repository can bring one. So a key of
+//! the environment is never used for an account that the file names, and some commands do not read
+//! the file.
 //!
-//! `AccountArgs` and `NameArgs` are what was typed, `resolve` decides what is meant,
-//! `file` reads the configuration file, `connect` connects, and `raw` sends single requests.
+//! `AccountArgs` and `NameArgs` hold the options as typed, `resolve` decides which account they
+//! mean, `file` reads the configuration file, `connect` connects, and `raw` sends single requests.
 
 mod connect;
 mod file;
@@ -37,7 +38,7 @@ above it, with a key from that file only; else it is the server of `perihelion d
 this machine. The container is named by COSMOS_DATABASE and COSMOS_CONTAINER in the
 environment. Variables that name two different accounts are refused.";
 
-/// The same for commands that do not read perihelion.toml.
+/// How an account is named, for the help of commands that do not read perihelion.toml.
 pub(crate) const HELP_WITHOUT_FILE: &str = "\
 The account is named by the options above, else by the environment:
 AZURE_COSMOS_CONNECTION_STRING, COSMOS_CONNECTION_STRING, or COSMOS_ENDPOINT with
@@ -95,7 +96,7 @@ impl AccountArgs {
         self.resolve_with(&NameArgs::default())
     }
 
-    /// The account that is meant, whatever perihelion.toml says.
+    /// The account that is meant, without reading perihelion.toml.
     pub(crate) fn resolve_without_file(&self) -> Result<Account, Failure> {
         let around = Surroundings { variable: &variable, file: None };
         Account::resolve(self, &NameArgs::default(), &around)
@@ -105,7 +106,7 @@ impl AccountArgs {
     pub(crate) fn resolve_with(&self, names: &NameArgs) -> Result<Account, Failure> {
         let file = match std::env::current_dir() {
             Ok(directory) => ConfigFile::find(&directory)?,
-            // A directory that was removed has no file.
+            // The working directory was removed, so it has no file.
             Err(_) => None,
         };
         Account::resolve(self, names, &Surroundings { variable: &variable, file })
@@ -117,7 +118,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-// A connection string may have been typed as the endpoint, so that is hidden too.
+// A connection string may have been typed as the endpoint, so the endpoint is hidden too.
 impl std::fmt::Debug for AccountArgs {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AccountArgs").finish_non_exhaustive()

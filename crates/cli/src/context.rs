@@ -1,5 +1,5 @@
-//! `Context`: what every verb of a noun gets: the account and the container, the form of the
-//! result, and how to show it.
+//! `Context`: the account and the container that a verb works on, and the form of its result.
+//! Every verb of a noun gets a context.
 
 use std::io::IsTerminal;
 use std::time::{Duration, SystemTime};
@@ -14,7 +14,7 @@ use crate::account::{Account, AccountArgs, NameArgs};
 use crate::args::parse_time;
 use crate::exit::Failure;
 use crate::output::table::Column;
-use crate::output::text::shown;
+use crate::output::text::escaped;
 use crate::output::{Form, OutputArgs};
 use crate::process::{Signals, print};
 
@@ -38,7 +38,7 @@ pub(crate) struct WatchArgs {
     watch: Option<Duration>,
 }
 
-/// The shortest and the longest pause of `--watch`. Each look costs requests.
+/// The shortest and the longest pause of `--watch`. Each repetition costs requests.
 const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
 
 fn interval(text: &str) -> Result<Duration, String> {
@@ -47,10 +47,11 @@ fn interval(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("`{text}` is not a time from 100ms to 1h: write it like 500ms or 2s"))
 }
 
-/// Moves to the begin of the screen and erases what follows. Earlier lines stay in the terminal's history.
+/// Moves to the beginning of the screen and erases what follows. Earlier lines stay in the
+/// terminal's history.
 const ERASE_SCREEN: &str = "\x1b[H\x1b[J";
 
-/// What a verb works on, and the form of its result.
+/// The account and the container that a verb works on, and the form of its result.
 #[derive(Clone, Debug)]
 pub(crate) struct Context {
     pub(crate) account: Account,
@@ -65,7 +66,7 @@ impl CommonArgs {
 }
 
 impl Context {
-    /// The same with another container, if one is given.
+    /// This context with another container, if one is given.
     pub(crate) fn in_container(&self, name: Option<ContainerName>) -> Context {
         let mut context = self.clone();
         if let Some(ContainerName { database, container }) = name {
@@ -112,11 +113,12 @@ impl Context {
         self.account.run(open).await
     }
 
-    /// Prints what a verb has done, for programs. For people the verb has said it on standard error.
+    /// Prints the outcome of a verb as JSON, for programs. In the form of a table nothing is printed,
+    /// because the verb has told people on standard error.
     pub(crate) fn print_done<T: Serialize>(&self, done: &T) -> Result<(), Failure> {
         match self.form {
             Form::Table => Ok(()),
-            Form::Json | Form::Jsonl => print(&self.form.thing(done, &[])?),
+            Form::Json | Form::Jsonl => print(&self.form.single(done, &[])?),
         }
     }
 
@@ -125,14 +127,15 @@ impl Context {
         format!("{}/{}", self.account.database, self.account.container)
     }
 
-    /// The container, the account and what named the account. Verbs that change something say it.
+    /// The container, the account and the place that named the account, for the messages of verbs
+    /// that change something.
     pub(crate) fn target(&self) -> String {
         format!("{} on {}", self.container_name(), self.account.described())
     }
 
-    /// Says on standard error what is done and where, before it is done.
-    pub(crate) fn announce(&self, deed: &str) {
-        eprintln!("{}", shown(&format!("{deed} in {}", self.target())));
+    /// Says on standard error which action follows, and where.
+    pub(crate) fn announce(&self, action: &str) {
+        eprintln!("{}", escaped(&format!("{action} in {}", self.target())));
     }
 
     fn opening_failed(&self, error: ProviderError) -> Failure {
@@ -171,25 +174,25 @@ impl Context {
         print(&self.form.list(columns, rows, now_ms())?)
     }
 
-    /// Prints what `look` returns, once or again and again. A failure that may pass is told, and
-    /// the next look follows.
+    /// Prints the text that `render` returns: once, or with --watch again and again. With --watch a
+    /// transient failure is printed too, and does not end the command.
     pub(crate) async fn show(
         &self,
         watch: WatchArgs,
-        mut look: impl AsyncFnMut() -> Result<String, Failure>,
+        mut render: impl AsyncFnMut() -> Result<String, Failure>,
     ) -> Result<(), Failure> {
-        let Some(interval) = watch.watch else { return print(&look().await?) };
+        let Some(interval) = watch.watch else { return print(&render().await?) };
         let mut signals = Signals::listen()?;
         let is_terminal = std::io::stdout().is_terminal();
         loop {
-            let looked = tokio::select! {
-                looked = look() => looked,
+            let rendered = tokio::select! {
+                rendered = render() => rendered,
                 _ = signals.next() => return Ok(()),
             };
-            match looked {
+            match rendered {
                 Ok(text) if is_terminal => print(&format!("{ERASE_SCREEN}{text}"))?,
                 Ok(text) => print(&text)?,
-                Err(failure) if failure.is_transient() => eprintln!("{}", shown(failure.message())),
+                Err(failure) if failure.is_transient() => eprintln!("{}", escaped(failure.message())),
                 Err(failure) => return Err(failure),
             }
             tokio::select! {
@@ -200,7 +203,7 @@ impl Context {
     }
 }
 
-/// The message about a container that does not exist. The provider words it the same.
+/// The message about a container that does not exist. The provider has the same message.
 struct MissingContainer(String);
 
 impl MissingContainer {

@@ -1,4 +1,5 @@
-//! What `dashboard` and `dev` share: the port of the dashboard, and the counters for its charts.
+//! The parts that the commands `dashboard` and `dev` share: the port of the dashboard, and the
+//! counters for its charts.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use crate::management::Management;
 /// The port of the dashboard: the one after the server's.
 pub(crate) const PORT: u16 = 8082;
 
-/// How many ports are tried, [`PORT`] first. Each development server beside this one takes one.
+/// How many ports are tried, [`PORT`] first. Each other development server on this machine takes
+/// one port.
 const PORTS_MAX: u16 = 20;
 
 /// A socket on the dashboard's port or the next free one, or on any free port if all are taken.

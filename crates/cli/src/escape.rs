@@ -1,35 +1,35 @@
-//! Texts of others in a terminal: ids, inputs and custom statuses may have any characters, also
-//! those that move the cursor, change colours or turn the direction of the text. They are shown
-//! escaped.
+//! Escapes foreign texts for a terminal. Ids, inputs and custom statuses may have any characters,
+//! also characters that move the cursor, change colours or turn the direction of the text.
 
 use std::borrow::Cow;
 
-/// A text on one line, without characters that act on the terminal.
-pub(crate) fn shown(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
+/// The text on one line, with escapes in place of characters that act on the terminal.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            '\n' => shown.push_str("\\n"),
-            '\t' => shown.push_str("\\t"),
-            '\r' => shown.push_str("\\r"),
-            c if c.is_control() || is_invisible(c) => shown.push_str(&format!("\\u{{{:x}}}", c as u32)),
-            c => shown.push(c),
+            '\n' => escaped.push_str("\\n"),
+            '\t' => escaped.push_str("\\t"),
+            '\r' => escaped.push_str("\\r"),
+            c if c.is_control() || is_invisible(c) => escaped.push_str(&format!("\\u{{{:x}}}", c as u32)),
+            c => escaped.push(c),
         }
     }
-    shown
+    escaped
 }
 
-/// JSON with escapes in place of characters that act on the terminal. JSON itself escapes those
-/// below U+0020, and the others are in its texts only, so it stays the same JSON.
+/// JSON with escapes in place of characters that act on the terminal. JSON itself escapes the
+/// characters below U+0020. The other characters occur only inside of strings, so the JSON keeps
+/// its meaning.
 pub(crate) fn escaped_json(json: &str) -> Cow<'_, str> {
-    let acts = |c: char| (c.is_control() && c >= '\u{7f}') || is_invisible(c);
-    if !json.contains(acts) {
+    let acts_on_terminal = |c: char| (c.is_control() && c >= '\u{7f}') || is_invisible(c);
+    if !json.contains(acts_on_terminal) {
         return Cow::Borrowed(json);
     }
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
-        match acts(c) {
-            // All of them are in the first plane, so four digits are enough.
+        match acts_on_terminal(c) {
+            // All these characters are below U+10000, so four digits are enough.
             true => escaped.push_str(&format!("\\u{:04x}", c as u32)),
             false => escaped.push(c),
         }
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn characters_that_act_on_a_terminal_are_escaped() {
-        assert_eq!(shown("a\x1b[31mb\nc\u{202e}d\u{9b}é 漢"), "a\\u{1b}[31mb\\nc\\u{202e}d\\u{9b}é 漢");
+        assert_eq!(escaped("a\x1b[31mb\nc\u{202e}d\u{9b}é 漢"), "a\\u{1b}[31mb\\nc\\u{202e}d\\u{9b}é 漢");
     }
 
     #[test]

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use duroxide::providers::ProviderError;
 use perihelion_server::{StartError, StartErrorKind};
 
-use crate::escape::shown;
+use crate::escape::escaped;
 
-/// Nobody reads standard output any more, as with `| head`. That is not an error.
+/// The reader of standard output has ended, as with `| head`. That is not an error.
 const NO_READER: u8 = 0;
 /// An error while starting or running.
 const RUNTIME: u8 = 1;
@@ -22,7 +22,7 @@ const ADDRESS: u8 = 4;
 
 /// The data directory could not be written while the server ran.
 const STORE: u8 = 5;
-/// What the command was to work on does not exist.
+/// The instance, item or container that was named does not exist.
 const NOT_FOUND: u8 = 6;
 /// The workflow that was waited for failed or was cancelled.
 const WORKFLOW_FAILED: u8 = 7;
@@ -49,9 +49,9 @@ pub(crate) struct Failure {
     /// The exit code.
     code: u8,
     message: String,
-    /// What the user can do, on a second line.
+    /// The advice for the user, on a second line.
     advice: Option<String>,
-    /// Whether the same may succeed later, without a change by the user.
+    /// Whether the same command may succeed later, without a change by the user.
     is_transient: bool,
 }
 
@@ -65,7 +65,7 @@ impl Failure {
         }
     }
 
-    /// What was named does not exist.
+    /// The instance, item or container that was named does not exist.
     pub(crate) fn not_found(message: impl Display) -> Failure {
         Failure { code: NOT_FOUND, message: message.to_string(), advice: None, is_transient: false }
     }
@@ -134,15 +134,15 @@ impl Failure {
 
     /// Standard output has no reader any more. The program ends quietly.
     pub(crate) fn no_reader() -> Failure {
-        Failure { code: NO_READER, ..Failure::runtime("nobody reads standard output any more") }
+        Failure { code: NO_READER, ..Failure::runtime("standard output has no reader") }
     }
 
     pub(crate) fn is_transient(&self) -> bool {
         self.is_transient
     }
 
-    /// Writes the message to standard error and returns the exit code. Without standard error the
-    /// code says enough.
+    /// Writes the message to standard error and returns the exit code. If the message cannot be
+    /// written, the exit code is enough.
     pub(crate) fn report(&self) -> ExitCode {
         if self.code != NO_READER {
             let _ = std::io::stderr().lock().write_all(self.text().as_bytes());
@@ -150,11 +150,11 @@ impl Failure {
         ExitCode::from(self.code)
     }
 
-    /// The message and the advice. A message may have texts of others, such as an answer of the
-    /// service; its lines stay, and characters that act on a terminal are escaped.
+    /// The message and the advice. A message may contain foreign texts, such as an answer of the
+    /// service. Its lines stay, and characters that act on a terminal are escaped.
     fn text(&self) -> String {
-        let lines: Vec<String> = self.message.lines().map(shown).collect();
-        let advice = self.advice.as_ref().map(|advice| format!("  {}\n", shown(advice)));
+        let lines: Vec<String> = self.message.lines().map(escaped).collect();
+        let advice = self.advice.as_ref().map(|advice| format!("  {}\n", escaped(advice)));
         format!("perihelion: {}\n{}", lines.join("\n"), advice.unwrap_or_default())
     }
 

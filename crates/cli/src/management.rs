@@ -27,7 +27,8 @@ impl Management {
         Ok(Management { connection: RawConnection::to_management_of(endpoint, key)?, shown })
     }
 
-    /// Sends a request and returns the body of its answer. `path` is what follows `/_perihelion/`.
+    /// Sends a request and returns the body of its answer. `path` is the part after
+    /// `/_perihelion/`.
     pub(crate) async fn send(&self, method: Method, path: &str, body: String) -> Result<String, Failure> {
         let path = path.trim_matches('/');
         let path = format!("/_perihelion/{}", path.strip_prefix("_perihelion/").unwrap_or(path));

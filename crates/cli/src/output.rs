@@ -1,4 +1,4 @@
-//! Results on standard output: a table for people, JSON or JSON lines for programs. Talk goes to
+//! Results on standard output: a table for people, JSON or JSON lines for programs. Messages go to
 //! standard error.
 //!
 //! JSON has members in camelCase and times as RFC 3339 in UTC. A list is an array; with JSON lines
@@ -37,7 +37,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// A list of things. The table has a head, and a row for each thing.
+    /// The text of a list of values. The table has a head, and a row for each value.
     pub(crate) fn list<T: Serialize>(
         self,
         columns: &[Column<T>],
@@ -51,12 +51,12 @@ impl Form {
         }
     }
 
-    /// One thing. The table has a line for each of `lines`, a name and a text.
-    pub(crate) fn thing<T: Serialize>(self, thing: &T, lines: &[(&str, String)]) -> Result<String, Failure> {
+    /// The text of a single value. The table has a row for each of `lines`: a name and a text.
+    pub(crate) fn single<T: Serialize>(self, value: &T, lines: &[(&str, String)]) -> Result<String, Failure> {
         match self {
             Form::Table => Ok(table::pairs(lines)),
-            Form::Json => pretty(thing),
-            Form::Jsonl => line(thing),
+            Form::Json => pretty(value),
+            Form::Jsonl => line(value),
         }
     }
 }
@@ -71,7 +71,8 @@ pub(crate) fn line<T: Serialize>(value: &T) -> Result<String, Failure> {
     serde_json::to_string(value).map(|text| for_reader(&text) + "\n").map_err(Failure::runtime)
 }
 
-/// JSON for a program as it is, and for a terminal without characters that act on it.
+/// JSON for the reader of standard output: unchanged for a program, and for a terminal with escapes
+/// in place of characters that act on it.
 fn for_reader(json: &str) -> String {
     match std::io::stdout().is_terminal() {
         true => escaped_json(json).into_owned(),

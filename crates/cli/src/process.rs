@@ -1,5 +1,5 @@
-//! What the commands share: run a future on a multi-threaded runtime, print to standard
-//! output, and wait for the signals that end the program.
+//! Functions that the commands share: they run a future on a multi-threaded runtime, print to
+//! standard output, and wait for the signals that end the program.
 
 use std::future::Future;
 use std::io::Write;
@@ -18,11 +18,13 @@ pub(crate) fn block_on(future: impl Future<Output = Result<(), Failure>>) -> Res
     outcome
 }
 
-/// How long threads may go on after the end of a command. What a command needs has ended by then; a
-/// name that is being resolved can take a minute, and nobody waits for it.
+/// How long threads may go on after the end of a command. The work of the command has ended by
+/// then. Only the resolution of a host name may still run; it can take a minute, and its result is
+/// not needed.
 const THREADS_END_MAX: Duration = Duration::from_secs(1);
 
-/// Prints to standard output and flushes it. A reader that went away ends the program quietly.
+/// Prints to standard output and flushes it. If the reader has closed standard output, the program
+/// ends quietly.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let outcome = out.write_all(text.as_bytes()).and_then(|()| out.flush());

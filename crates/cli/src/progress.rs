@@ -1,5 +1,5 @@
-//! `Progress`: what a command does, on standard error. On a terminal one line shows the current
-//! state; elsewhere there is one line for each phase.
+//! `Progress`: writes to standard error what a command does. On a terminal one line shows the
+//! current state; elsewhere there is one line for each phase.
 
 use std::io::{IsTerminal, Write};
 
@@ -32,12 +32,13 @@ impl Progress {
         }
     }
 
-    /// Erases the line that was to be replaced.
+    /// Erases the line of [`Progress::live`].
     pub(crate) fn end(&self) {
         self.live(String::new);
     }
 
-    /// Begins a phase: a line that stays, or on a terminal one that the next line replaces.
+    /// Begins a phase: writes a line that stays, or on a terminal a line that the next line
+    /// replaces.
     pub(crate) fn begin(&self, text: &str) {
         match self.is_terminal {
             true => self.live(|| text.to_owned()),

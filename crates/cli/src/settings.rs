@@ -112,8 +112,8 @@ impl Settings {
     }
 }
 
-/// The limits of the listeners, with the number of concurrent requests on an HTTP/2 connection
-/// that was typed.
+/// The limits of the listeners. If the most concurrent requests on an HTTP/2 connection were typed,
+/// they replace the default.
 fn limits(streams_per_connection: Option<u32>) -> Limits {
     let mut limits = Limits::default();
     limits.streams = streams_per_connection.unwrap_or(limits.streams);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_are_merged_in_the_server_only_if_asked_for() {
+    fn queries_are_merged_in_the_server_only_with_merge_in_gateway() {
         for mode in [Mode::Dev, Mode::Server] {
             let is_strict =
                 |typed| Settings::resolve(typed, mode).expect("settings").options.account.strict_gateway;
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limits_of_transactions_are_those_typed_or_the_defaults() {
+    fn limits_of_transactions_that_are_not_typed_have_their_defaults() {
         let settings = |typed| Settings::resolve(typed, Mode::Dev).expect("settings").options.account;
         assert_eq!(settings(typed()).transactions, TransactionOptions::default());
         let changed = settings(ServeArgs {
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_certificate_is_for_the_public_endpoints_host_too() {
+    fn the_host_of_a_public_endpoint_is_found() {
         for (endpoint, host) in [
             ("https://cosmos:8081/", Some("cosmos")),
             ("http://db.internal", Some("db.internal")),

@@ -25,7 +25,7 @@ use crate::node::AggregateFunction;
 use crate::number::{as_query_number, computed_number};
 use crate::order::{canonical_key, compare_values};
 
-/// About the most bytes that a table of groups may hold, collected lists included.
+/// The most bytes, by an estimate, that a table of groups may hold, collected lists included.
 /// The results of MIN and MAX are not counted.
 pub(crate) const GROUP_BYTES_MAX: usize = 256 * 1024 * 1024;
 
@@ -48,9 +48,9 @@ pub(crate) enum AggregateState {
 /// A sum and how many numbers are in it.
 #[derive(Debug, Default)]
 pub(crate) struct Total {
-    /// The sum of the integers, except those with which it would overflow.
+    /// The sum of the integers. An integer that would overflow this sum is added to `real`.
     whole: i64,
-    /// The sum of all other numbers.
+    /// The sum of the doubles, and of the integers that are not in `whole`.
     real: f64,
     count: i64,
     /// Whether a value was not a number.
@@ -93,8 +93,8 @@ impl AggregateState {
         }
     }
 
-    /// Adds one value; returns about how many bytes the collected list or set grew by.
-    /// For other functions that is 0.
+    /// Adds one value. Returns an estimate of the bytes by which the collected list or set
+    /// grew, and 0 for functions that collect nothing.
     pub(crate) fn add(&mut self, value: Option<&Value>) -> usize {
         let Some(value) = value else { return 0 };
         match self {

@@ -53,8 +53,8 @@ impl Bound {
     }
 }
 
-/// Binds a statement and, before it, its inner stage. The height of the tree
-/// bounds the number of stages.
+/// Binds the inner stage of a statement, if it has one, and then the statement. The height of
+/// the tree bounds the number of stages.
 pub(crate) fn bind(
     source: &str,
     select: &Select,
@@ -80,7 +80,7 @@ pub(crate) fn bind_with(
         None => (None, Vec::new()),
     };
     if staged.is_some_and(rank::is_ranked) {
-        diagnostics.push(rank::in_subquery(source, select));
+        diagnostics.push(rank::error_in_subquery(source, select));
     }
     let mut binder = Binder {
         source,
@@ -118,7 +118,7 @@ struct Binder<'q> {
     /// The computed properties of the documents.
     computed: &'q [ComputedProperty],
     /// While the expression of a computed property is bound: the name of the document in it,
-    /// and the index of the document's entry in the scope. No other name is known there.
+    /// and the index of the document's entry in the scope. The expression can use no other name.
     computed_root: Option<(&'q str, usize)>,
     diagnostics: Vec<Diagnostic>,
     document_hops: Option<usize>,
@@ -149,7 +149,8 @@ struct GroupScope<'q> {
 }
 
 impl Binder<'_> {
-    /// Reports a mistake, once if an expression is bound twice in a row.
+    /// Reports a mistake. If an expression is bound twice in a row, its mistake is reported
+    /// only once.
     fn report(&mut self, code: &'static str, message: impl Into<String>, span: Span) {
         let diagnostic = Diagnostic::new(code, message, self.source, span);
         if self.diagnostics.last() != Some(&diagnostic) {
@@ -157,8 +158,7 @@ impl Binder<'_> {
         }
     }
 
-    /// How many frames the scope entry at the index is outwards from the innermost
-    /// entry.
+    /// The number of frames from the innermost scope entry outwards to the entry at `index`.
     fn hops(&self, index: usize) -> usize {
         self.scope.len() - 1 - index
     }

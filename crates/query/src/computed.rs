@@ -23,7 +23,7 @@ const NOT_DETERMINISTIC: [&str; 7] = [
     "RAND",
 ];
 
-/// The computed properties of a container. They have different names.
+/// The computed properties of a container. No two have the same name.
 #[derive(Debug, Clone, Default)]
 pub struct ComputedProperties(Vec<ComputedProperty>);
 
@@ -89,8 +89,8 @@ fn parse_query(text: &str) -> Result<(String, Expr), String> {
     Ok((alias, expr.clone()))
 }
 
-/// The name of the document; `None` if the select has another clause than SELECT and FROM,
-/// or reads something else than whole documents.
+/// The name of the document; `None` if the select has a clause other than SELECT and FROM,
+/// or does not read whole documents.
 fn alias_of(select: &Select) -> Option<String> {
     let Select {
         distinct: false, top: None, filter: None, group_by: None, order_by: None, window: None, ..

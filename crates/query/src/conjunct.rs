@@ -41,7 +41,7 @@ pub enum Condition {
 
 /// The conjuncts of a filter. Each source of FROM binds its value in a frame of its own,
 /// and the last source has the innermost frame. `document_hops` is the number of frames
-/// from the innermost one outwards to the one that binds the document: 0 without a JOIN.
+/// from the innermost frame outwards to the frame of the document: 0 without a JOIN.
 pub(crate) fn conjuncts(filter: &Node, document_hops: usize) -> Vec<Conjunct> {
     let mut found = Vec::new();
     collect(filter, document_hops, &mut found);

@@ -25,10 +25,11 @@
 //! A plan of ORDER BY RANK is not merged in this way: [`HybridSearch`] fuses the rows of several
 //! statements.
 //!
-//! Invariants: at most `parallel_max` fetches are in flight; a range has at
-//! most one fetch in flight and, unless rows are buffered, one page in memory; and no
-//! row is lost or repeated by a split, by a merge of ranges, or by resuming from a
-//! token.
+//! Invariants:
+//!
+//! * At most `parallel_max` fetches are in flight.
+//! * A range has at most one fetch in flight and, unless rows are buffered, one page in memory.
+//! * No row is lost or repeated by a split, by a merge of ranges, or by resuming from a token.
 //!
 //! ```
 //! use perihelion_model::json::parse_str;
@@ -166,11 +167,11 @@ pub enum MergeToken {
     Resume(String),
     /// The result has no more rows.
     Finished,
-    /// There is no token at this row. There may be one at a later row, or none before
-    /// the end.
+    /// There is no token at this row. A later row may have a token. Some queries have no
+    /// token before the end.
     Unavailable,
     /// The token at this row would be longer than a token may be (256 KiB), because of long
-    /// sort keys or very many ranges. There may be one at a later row.
+    /// sort keys or very many ranges. A later row may have a token.
     TooLong {
         /// How long the token would be.
         bytes: usize,
@@ -196,7 +197,7 @@ pub struct Merge {
     /// The rows of a buffered query that were not returned yet. Empty until all pages
     /// are merged.
     unreturned_rows: VecDeque<Value>,
-    /// The rows of the next page of the result, which is not complete yet.
+    /// The rows of the next page of the result, which does not have all its rows yet.
     partial_page: Vec<Value>,
     /// Whether all readers are at their end.
     is_exhausted: bool,
@@ -281,8 +282,8 @@ impl Merge {
     }
 
     /// Resumes a query over the effective keys from `min` (inclusive) to `max` (exclusive). The
-    /// token of a query over other keys is refused: some of them may be at their end, and the token
-    /// would not continue there.
+    /// token of a query over other keys is refused: the token lists only the intervals that its
+    /// own query still has to read, so other keys would be left out.
     pub fn resume_within(
         plan: MergePlan,
         query: &str,
@@ -347,7 +348,7 @@ impl Merge {
         let key_count = match &self.mode {
             Mode::Concatenate => None,
             Mode::Sort(queue) => Some(queue.directions.len()),
-            Mode::Buffered(_) => return Err(MergeError::InvalidToken("this query has none")),
+            Mode::Buffered(_) => return Err(MergeError::InvalidToken("a query of this kind has no token")),
         };
         let positions =
             contents.resume_points.iter().filter_map(|(_, resume_point)| resume_point.position.as_ref());

@@ -1,8 +1,8 @@
 //! The bound tree of a statement, ready for evaluation.
 //!
 //! A name is a number of hops: how many frames the evaluation walks outwards to its
-//! value. Parameters are constants, and so are most expressions of constants only
-//! (`bind::fold` has the exceptions). The tree does not refer to the text of the
+//! value. Parameters are constants. Most expressions that have only constants are constants
+//! too (`bind::fold` has the exceptions). The tree does not refer to the text of the
 //! statement.
 
 use perihelion_model::json::Value;

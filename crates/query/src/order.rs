@@ -56,12 +56,12 @@ pub fn compare_values(a: Option<&Value>, b: Option<&Value>) -> Ordering {
         (Some(Value::String(a)), Some(Value::String(b))) => a.cmp(b),
         (Some(Value::Array(a)), Some(Value::Array(b))) => compare_arrays(a, b),
         (Some(Value::Object(a)), Some(Value::Object(b))) => compare_objects(a, b),
-        (a, b) => rank(a).cmp(&rank(b)),
+        (a, b) => type_rank(a).cmp(&type_rank(b)),
     }
 }
 
 /// The rank of a value's type in the sort order.
-fn rank(value: Option<&Value>) -> u8 {
+fn type_rank(value: Option<&Value>) -> u8 {
     match value {
         None => 0,
         Some(Value::Null) => 1,
@@ -99,7 +99,7 @@ fn sorted_members(object: &Object) -> Vec<(&str, &Value)> {
     members
 }
 
-/// Up to this many members an object is searched name by name. The members of larger
+/// An object with at most this many members is searched name by name. The members of larger
 /// objects are sorted or hashed first, so that a comparison cannot take quadratic
 /// time.
 pub(crate) const LINEAR_MEMBERS_MAX: usize = 16;
@@ -138,7 +138,7 @@ pub fn canonical_key(value: Option<&Value>) -> Vec<u8> {
 
 /// Appends the key of a value; see [`canonical_key`].
 pub(crate) fn write_key(key: &mut Vec<u8>, value: Option<&Value>) {
-    key.push(rank(value));
+    key.push(type_rank(value));
     match value {
         None | Some(Value::Null | Value::Bool(_)) => {}
         Some(Value::Number(number)) => write_number(key, *number),

@@ -9,7 +9,7 @@ use crate::parameters::{Now, Parameters};
 use crate::program::{Program, compile};
 use crate::statement::parse;
 
-/// The SELECT clause that completes a condition to a statement.
+/// The SELECT clause that turns a condition into a statement.
 const PROJECTION: &str = "SELECT * ";
 
 /// Why a condition could not be evaluated.

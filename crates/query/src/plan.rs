@@ -136,7 +136,7 @@ pub fn plan(
 }
 
 /// Whether a statement depends on the time. The names of all functions that read the clock begin
-/// alike. A statement with such a text elsewhere counts too.
+/// with `GetCurrent`. A statement that has this text elsewhere counts too.
 fn reads_clock(query: &Query) -> bool {
     query.text.to_ascii_lowercase().contains("getcurrent")
 }

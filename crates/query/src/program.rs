@@ -225,13 +225,13 @@ impl Program {
         self.select.grouping.is_some()
     }
 
-    /// Whether an aggregate function is called, subqueries aside.
+    /// Whether an aggregate function is called outside of subqueries.
     pub fn has_aggregates(&self) -> bool {
         self.select.grouping.as_ref().is_some_and(|grouping| !grouping.aggregates.is_empty())
     }
 
-    /// Whether the statement only counts rows (`COUNT(1)`). Of a document it needs only the values
-    /// that its filter needs.
+    /// Whether the statement only counts rows (`COUNT(1)`). Such a statement reads only the values
+    /// of a document that its filter reads.
     pub fn only_counts_rows(&self) -> bool {
         let counts = |aggregate: &AggregateNode| {
             aggregate.function == AggregateFunction::Count && aggregate.argument.as_constant().is_some()
@@ -268,12 +268,12 @@ impl Program {
         self.selects_whole_document && self.select.filter.is_none() && self.select.order.is_empty()
     }
 
-    /// What the service's gateway does with this statement across partitions.
+    /// The verdict of the service's gateway on this statement, if it is sent for all partitions.
     pub fn gateway_verdict(&self) -> GatewayVerdict {
         self.verdict
     }
 
-    /// Whether the statement has ORDER BY RANK. Such a statement runs by its plan only: a client
+    /// Whether the statement has ORDER BY RANK. Such a statement runs only through its plan: a client
     /// collects statistics, runs the statements of the plan and fuses their ranks. The program
     /// itself returns the rows in any order.
     pub fn is_ranked(&self) -> bool {
@@ -391,7 +391,7 @@ impl Program {
         Context::new(self.now).with_seed(self.next_seed())
     }
 
-    /// A number that no evaluation before had, so that RAND differs from document to document.
+    /// A number that no earlier evaluation used, so that RAND differs from document to document.
     fn next_seed(&self) -> u64 {
         self.evaluations.fetch_add(1, AtomicOrdering::Relaxed)
     }

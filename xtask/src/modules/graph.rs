@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_graph_without_a_cycle_has_none() {
+    fn no_cycle_is_found_in_a_graph_without_cycles() {
         assert_eq!(graph(&[("a", "b"), ("b", "c"), ("a", "c")]).cycles(), [""; 0]);
     }
 

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_tests_see_is_left_out() {
+    fn code_that_is_compiled_for_tests_only_is_left_out() {
         check("#[cfg(test)] use crate::{x, y}; use crate::z;", &["z"]);
         check("#[cfg(test)] mod tests { use crate::x; } use crate::z;", &["z"]);
         check("#[cfg(test)] #[allow(dead_code)] fn f() { crate::x() } fn g() { crate::z() }", &["z"]);

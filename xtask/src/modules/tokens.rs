@@ -23,8 +23,8 @@ pub(super) fn tokens(source: &str) -> Vec<Token<'_>> {
     found
 }
 
-/// Reads what is at the beginning of the text. Returns a token (none for a comment, a space or
-/// a character literal) and the number of bytes read.
+/// Reads the first token, comment, space or character literal of the text. Returns the token
+/// (`None` if it is not a token) and the number of bytes read.
 fn read_token(rest: &str, first: char) -> (Option<Token<'_>>, usize) {
     if rest.starts_with("//") {
         return (None, rest.find('\n').unwrap_or(rest.len()));

@@ -71,7 +71,7 @@ impl Account {
         result
     }
 
-    /// The failure of a connection: where to, the likely reason, what to do.
+    /// The failure to connect: to which account, the likely reason, and what to do.
     fn connect_failed(&self, error: &Error) -> Failure {
         let advice = match (&self.source, error.status().map(|status| status.code)) {
             (Source::Default, None) => {
@@ -102,7 +102,8 @@ async fn open_data(path: &Path) -> Result<Connection, Failure> {
     Connection::in_process(EmbeddedOptions::default().with_data(path)).await
 }
 
-/// The first line of a message. The service's messages go on with details of the request.
+/// The first line of a message. The other lines of the service's messages are details of the
+/// request.
 pub(super) fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }

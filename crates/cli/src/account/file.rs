@@ -19,15 +19,17 @@ use crate::exit::Failure;
 /// The name of the file.
 const NAME: &str = "perihelion.toml";
 
-/// The most bytes of the file. It names one account; a longer file is another file.
+/// The most bytes of the file. The file names one account, so a longer file is not a
+/// configuration file.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// A file that came with a cloned repository must not send another file of the user to its host.
-pub(super) const OUTSIDE: &str = "key_file must lie in the directory of this file, or below";
+/// The refusal of a `key_file` elsewhere. A `perihelion.toml` that came with a cloned repository
+/// must not make this program send another file of the user to the endpoint that it names.
+pub(super) const KEY_FILE_OUTSIDE: &str = "key_file must lie in the directory of this file, or below";
 
 const ADVICE: &str = "`perihelion workflow list --help` and docs/cli.md show what the file may have";
 
-/// What the file says.
+/// The contents of the file, with its path.
 #[derive(Debug, Default)]
 pub(super) struct ConfigFile {
     pub(super) path: PathBuf,
@@ -80,8 +82,8 @@ impl ConfigFile {
         ConfigFile::parse(&text, path).map_err(failed)
     }
 
-    /// Parses the text of the file at `path`. The error names the line, and never shows it: it
-    /// may have a key.
+    /// Parses the text of the file at `path`. The error names the line and never shows its text,
+    /// which may have a key.
     pub(super) fn parse(text: &str, path: &Path) -> Result<ConfigFile, String> {
         let sections: Sections = toml::from_str(text).map_err(|error: toml::de::Error| {
             let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
@@ -90,7 +92,7 @@ impl ConfigFile {
         let mut account = sections.account;
         let directory = path.parent().unwrap_or(Path::new(""));
         if account.key_file.as_deref().is_some_and(|key_file| !stays_below(key_file)) {
-            return Err(OUTSIDE.to_owned());
+            return Err(KEY_FILE_OUTSIDE.to_owned());
         }
         for relative in [&mut account.key_file, &mut account.data].into_iter().flatten() {
             *relative = directory.join(&relative);
@@ -99,7 +101,7 @@ impl ConfigFile {
     }
 }
 
-/// Whether a relative path leads to a place below its directory, as it is written.
+/// Whether a path, as it is written, is relative and does not leave its directory.
 fn stays_below(path: &Path) -> bool {
     path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
 }
@@ -113,7 +115,7 @@ mod tests {
         for outside in ["/etc/key", "../key", "a/../../key"] {
             let text = format!("[account]\nendpoint = \"https://a/\"\nkey_file = \"{outside}\"\n");
             let error = ConfigFile::parse(&text, Path::new("/srv/x/perihelion.toml")).unwrap_err();
-            assert_eq!(error, OUTSIDE, "{outside}");
+            assert_eq!(error, KEY_FILE_OUTSIDE, "{outside}");
         }
     }
 

@@ -1,5 +1,5 @@
-//! `RawConnection`: sends single requests to the endpoint of an account, without the driver: no
-//! retry, no other region, and every answer is shown as it is.
+//! `RawConnection`: sends single requests to the endpoint of an account, without the driver. It
+//! does not retry, uses no other region, and returns every answer as it is.
 
 use std::time::{Duration, SystemTime};
 
@@ -28,9 +28,9 @@ pub(crate) struct RawConnection {
 /// One request.
 pub(crate) struct RawRequest<'a> {
     pub(crate) method: Method,
-    /// The path, with a slash at its begin.
+    /// The path. It begins with a slash.
     pub(crate) path: &'a str,
-    /// The type of the resource, and its link, which the key signs.
+    /// The type and the link of the resource, which the key signs.
     pub(crate) signed: (&'a str, &'a str),
     pub(crate) body: String,
 }
@@ -61,10 +61,14 @@ impl RawConnection {
             .map(MasterKey::from_base64)
             .transpose()
             .map_err(|error| Failure::usage(error, "check --key or COSMOS_KEY"))?;
-        Self::with(endpoint, key, options)
+        Self::to_endpoint(endpoint, key, options)
     }
 
-    fn with(endpoint: Endpoint, key: Option<MasterKey>, options: HttpOptions) -> Result<Self, Failure> {
+    fn to_endpoint(
+        endpoint: Endpoint,
+        key: Option<MasterKey>,
+        options: HttpOptions,
+    ) -> Result<Self, Failure> {
         let transport = HttpTransport::new(options).map_err(Failure::runtime)?;
         Ok(RawConnection { endpoint, key, transport })
     }
@@ -78,7 +82,7 @@ impl RawConnection {
 
     /// A connection to the management interface of the server at this endpoint.
     pub(crate) fn to_management_of(endpoint: Endpoint, key: MasterKey) -> Result<Self, Failure> {
-        Self::with(endpoint, Some(key), management_options())
+        Self::to_endpoint(endpoint, Some(key), management_options())
     }
 
     /// Sends a request. The answer may have any status.
@@ -107,7 +111,8 @@ impl RawConnection {
     }
 }
 
-/// The management interface is mostly on this machine, without TLS or with a certificate of its own.
+/// The options for the management interface. It is mostly on this machine, without TLS or with a
+/// certificate that it signed itself.
 fn management_options() -> HttpOptions {
     HttpOptions::default().with_allow_cleartext(true).with_accept_unknown_loopback_certificates(true)
 }
@@ -115,7 +120,7 @@ fn management_options() -> HttpOptions {
 /// Why a request got no answer.
 #[derive(Debug)]
 pub(crate) enum RawFailure {
-    /// The path of the request is not a path.
+    /// The path of the request is not valid in a URL.
     Path,
     NoAnswer(transport::Failure),
 }
@@ -123,7 +128,7 @@ pub(crate) enum RawFailure {
 impl std::fmt::Display for RawFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            RawFailure::Path => f.write_str("the path is not one of a URL"),
+            RawFailure::Path => f.write_str("the path is not valid in a URL"),
             RawFailure::NoAnswer(failure) => write!(f, "no answer: {failure}"),
         }
     }

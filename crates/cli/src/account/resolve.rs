@@ -1,13 +1,13 @@
 //! `Account`: the account that is meant. The decision is a pure function of the options, the
 //! environment and the file.
 //!
-//! What names the account is taken whole from the first of these that names one: options,
-//! environment, file. So an endpoint on the command line never meets a connection string of the
-//! environment. Only a missing key is looked for further on: with the endpoint in an option, the
-//! key may be in the environment. An endpoint in the file gets a key from the file or an option
-//! only: a file that came with a cloned repository must not have the user's key sign requests for
-//! its own host. Variables that name two accounts are refused, because a guess would be wrong half
-//! of the time. Each name of a container is looked for by itself.
+//! The first of options, environment and file that names an account decides. Parts of the other
+//! two are not mixed in: an endpoint on the command line is never combined with a connection
+//! string of the environment. The key is an exception: for an endpoint in an option, the key may
+//! be in the environment. For an endpoint in the file, only the file or an option can give the
+//! key. Otherwise a file that came with a cloned repository could make the user's key sign requests
+//! to any host. Variables that name two accounts are refused, because it is not known which account
+//! is meant. The names of the database and of the container are looked for separately.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -31,11 +31,11 @@ const KEY_FILE_BYTES_MAX: u64 = 4096;
 /// The variables that hold a connection string.
 const CONNECTION_STRINGS: [&str; 2] = ["AZURE_COSMOS_CONNECTION_STRING", "COSMOS_CONNECTION_STRING"];
 
-/// The variables that hold an endpoint, each with that of its key.
+/// The variables that hold an endpoint, each with the variable of its key.
 const ENDPOINTS: [(&str, &str); 2] =
     [("COSMOS_ENDPOINT", "COSMOS_KEY"), ("COSMOSDB_ENDPOINT", "COSMOSDB_KEY")];
 
-/// What the decision reads besides the options.
+/// The inputs of the decision besides the options: the environment and the file.
 pub(crate) struct Surroundings<'a> {
     pub(crate) variable: &'a dyn Fn(&str) -> Option<String>,
     pub(super) file: Option<ConfigFile>,
@@ -61,7 +61,7 @@ pub(crate) enum Place {
     Data(PathBuf),
 }
 
-/// What named the account.
+/// The place that named the account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
     /// An option, such as `--endpoint`.
@@ -69,7 +69,7 @@ pub(crate) enum Source {
     /// A variable of the environment.
     Variable(&'static str),
     File(PathBuf),
-    /// Nothing: the server of `perihelion dev` on this machine.
+    /// No place named an account. The account is the server of `perihelion dev` on this machine.
     Default,
 }
 
@@ -95,15 +95,15 @@ impl Account {
         names: &NameArgs,
         around: &Surroundings<'_>,
     ) -> Result<Account, Failure> {
-        let set = |name: &str| (around.variable)(name).filter(|value| !value.trim().is_empty());
-        let key_in_environment = || ENDPOINTS.iter().find_map(|(_, key)| set(key));
+        let variable = |name: &str| (around.variable)(name).filter(|value| !value.trim().is_empty());
+        let key_in_environment = || ENDPOINTS.iter().find_map(|(_, key)| variable(key));
         let file = around.file.as_ref().map(|file| &file.account);
         let in_file = |choose: fn(&super::file::AccountSection) -> &Option<String>| {
             file.and_then(|section| choose(section).clone())
         };
         let (source, mut place) = match by_options(typed)? {
             Some(named) => named,
-            None => by_environment(&set)?.map_or_else(|| by_file(around.file.as_ref()), Ok)?,
+            None => by_environment(&variable)?.map_or_else(|| by_file(around.file.as_ref()), Ok)?,
         };
         check_endpoint(&source, &place)?;
         let may_use_environment = !matches!(source, Source::File(_));
@@ -123,8 +123,8 @@ impl Account {
             }
             Place::ConnectionString(_) | Place::Data(_) => {}
         }
-        let database = names.database.clone().or_else(|| set("COSMOS_DATABASE"));
-        let container = names.container.clone().or_else(|| set("COSMOS_CONTAINER"));
+        let database = names.database.clone().or_else(|| variable("COSMOS_DATABASE"));
+        let container = names.container.clone().or_else(|| variable("COSMOS_CONTAINER"));
         Ok(Account {
             place,
             source,
@@ -137,7 +137,7 @@ impl Account {
         })
     }
 
-    /// The account and what named it, for verbs that change something.
+    /// The account and the place that named it, for the messages of verbs that change something.
     pub(crate) fn described(&self) -> String {
         let kind = if matches!(self.place, Place::Data(_)) { "the data directory " } else { "" };
         format!("{kind}{}{}", self.shown(), self.shown_source())
@@ -167,7 +167,7 @@ impl Account {
         }
     }
 
-    /// What named the account, for messages.
+    /// The place that named the account, for messages.
     pub(crate) fn shown_source(&self) -> String {
         format!(" ({})", self.source)
     }
@@ -223,13 +223,14 @@ fn by_options(typed: &AccountArgs) -> Result<Option<(Source, Place)>, Failure> {
     }
 }
 
-/// The account of the environment. Several variables may name the same one; then the first counts.
-fn by_environment(set: &impl Fn(&str) -> Option<String>) -> Result<Option<(Source, Place)>, Failure> {
+/// The account of the environment. If several variables name the same account, the first variable
+/// counts.
+fn by_environment(variable: &impl Fn(&str) -> Option<String>) -> Result<Option<(Source, Place)>, Failure> {
     let strings = CONNECTION_STRINGS
         .into_iter()
-        .filter_map(|name| Some((name, Place::ConnectionString(Secret(set(name)?)))));
+        .filter_map(|name| Some((name, Place::ConnectionString(Secret(variable(name)?)))));
     let endpoints = ENDPOINTS.into_iter().filter_map(|(name, key)| {
-        let (url, key) = (set(name)?, set(key).map(Secret));
+        let (url, key) = (variable(name)?, variable(key).map(Secret));
         Some((name, Place::Endpoint { url, key }))
     });
     let mut named = strings.chain(endpoints);
@@ -277,7 +278,7 @@ fn check_key_file(path: &Path, key_file: Option<&Path>) -> Result<(), Failure> {
         return Ok(());
     }
     let advice = "move the key there, or give --key-file";
-    Err(Failure::usage(format!("{}: {}", path.display(), file::OUTSIDE), advice))
+    Err(Failure::usage(format!("{}: {}", path.display(), file::KEY_FILE_OUTSIDE), advice))
 }
 
 fn read_key(key: Option<&str>, file: Option<&Path>) -> Result<Option<Secret>, Failure> {

@@ -13,7 +13,7 @@ use crate::dashboard::{bind, bind_first_free, counters};
 use crate::exit::{self, Failure};
 use crate::logs;
 use crate::management::Management;
-use crate::output::text::shown;
+use crate::output::text::escaped;
 use crate::process::{Signals, block_on, print};
 
 const EXAMPLES: &str = "\
@@ -22,9 +22,9 @@ Examples:
   perihelion dashboard --endpoint https://shop.documents.azure.com --key-file key --read-only
   perihelion dashboard --address 0.0.0.0:8082             others may sign in with the token
 
-Beyond loopback everybody signs in with a token. It is random and printed once, unless --token-file
-names a file with one of at least 16 characters. The dashboard itself speaks HTTP: put a proxy with
-TLS before it if the network is not yours.";
+If the address is not loopback, everybody signs in with a token. The token is random and printed
+once, unless --token-file names a file with a token of at least 16 characters. The dashboard itself
+speaks HTTP: put a proxy with TLS before it if the network is not yours.";
 
 /// Open a dashboard of workflows and data in the browser
 #[derive(Clone, Debug, Args)]
@@ -49,7 +49,7 @@ pub(crate) struct DashboardArgs {
     account: AccountArgs,
 }
 
-/// The most bytes of a token file. It holds one short line.
+/// The most bytes of a token file, which holds one short line.
 const TOKEN_BYTES_MAX: u64 = 4096;
 
 pub(crate) fn run(typed: DashboardArgs, _started_at: Instant) -> Result<(), Failure> {
@@ -66,34 +66,36 @@ async fn serve(typed: DashboardArgs, account: Account, token: Option<String>) ->
         .with_account(account.shown())
         .with_read_only(typed.read_only);
     options.token = token;
-    options.counters = answering_counters(&account).await;
+    options.counters = available_counters(&account).await;
     let socket = match typed.address {
         Some(address) => bind(address).await?,
         None => bind_first_free(IpAddr::from(Ipv4Addr::LOCALHOST)).await?,
     };
     let dashboard = Dashboard::start(socket, connection.client.clone(), options).map_err(Failure::runtime)?;
-    print(&told(&dashboard, &account))?;
+    print(&open_instructions(&dashboard, &account))?;
     signals.next().await;
     drop(dashboard);
     connection.close().await;
     Ok(())
 }
 
-/// The counters of the server, if it has them. An account of Azure is asked once and then left alone.
-async fn answering_counters(account: &Account) -> Option<perihelion_dashboard::ReadCounters> {
+/// The counters of the server, if it has them. An account of Azure has none, and is asked only
+/// once.
+async fn available_counters(account: &Account) -> Option<perihelion_dashboard::ReadCounters> {
     let read = counters(Management::of(account).ok()?);
     read().await.is_ok().then_some(read)
 }
 
-/// What a person needs to open it. The token is behind a #, so that no server or proxy sees it.
-fn told(dashboard: &Dashboard, account: &Account) -> String {
+/// The text that tells a person how to open the dashboard. The token is behind a #, so that no
+/// server or proxy sees it.
+fn open_instructions(dashboard: &Dashboard, account: &Account) -> String {
     let address = dashboard.address();
     let host = match address.ip().is_unspecified() {
         true => format!("localhost:{}", address.port()),
         false => address.to_string(),
     };
     let workflows = format!("{}/{} on {}", account.database, account.container, account.described());
-    let mut text = format!("Dashboard  http://{host}/\nWorkflows  {}\n", shown(&workflows));
+    let mut text = format!("Dashboard  http://{host}/\nWorkflows  {}\n", escaped(&workflows));
     if let Some(token) = dashboard.made_token() {
         text.push_str(&format!("Token      {token}\nSign in    http://{host}/#{token}\n"));
     }

@@ -17,7 +17,7 @@ use crate::context::{CommonArgs, Context};
 use crate::exit::{self, Failure};
 use crate::logs;
 use crate::output::Form;
-use crate::output::text::{counted, shown};
+use crate::output::text::{counted, escaped};
 use crate::process::{block_on, print};
 
 const EXAMPLES: &str = "\
@@ -41,7 +41,7 @@ pub(crate) struct DoctorArgs {
 pub(crate) fn run(typed: DoctorArgs, _started_at: Instant) -> Result<(), Failure> {
     logs::start(Level::Error);
     let context = typed.common.resolve()?;
-    eprintln!("{}", shown(&format!("checking {}", context.target())));
+    eprintln!("{}", escaped(&format!("checking {}", context.target())));
     block_on(async {
         let checks = examine(&context.account).await?;
         print(&report(&context, &checks)?)?;
@@ -64,7 +64,8 @@ async fn examine(account: &Account) -> Result<Vec<Check>, Failure> {
             checks.extend(CosmosDBProvider::examine(&connection.client, database, container).await);
             connection.close().await;
         }
-        // Without an endpoint nothing was checked yet, and the message says everything.
+        // A data directory has no endpoint, so nothing was checked before. The message of the
+        // failure is enough.
         Err(failure) if checks.is_empty() => return Err(failure),
         Err(failure) => {
             let advice = "Check that this machine reaches the endpoints of the account's regions";
@@ -74,7 +75,7 @@ async fn examine(account: &Account) -> Result<Vec<Check>, Failure> {
     Ok(checks)
 }
 
-/// The checks, one after the other. What to do about one is on a line of its own.
+/// The checks, one after the other. The advice of a check is on a line of its own.
 fn report(context: &Context, checks: &[Check]) -> Result<String, Failure> {
     if context.form != Form::Table {
         return context.form.list(&[], checks, 0);
@@ -82,9 +83,9 @@ fn report(context: &Context, checks: &[Check]) -> Result<String, Failure> {
     let width = checks.iter().map(|check| check.subject.len()).max().unwrap_or(0);
     let mut text = String::new();
     for Check { subject, result, finding, advice, .. } in checks {
-        text.push_str(&format!("{:<7}  {subject:<width$}  {}\n", word(*result), shown(finding)));
+        text.push_str(&format!("{:<7}  {subject:<width$}  {}\n", word(*result), escaped(finding)));
         if let Some(advice) = advice {
-            text.push_str(&format!("         -> {}\n", shown(advice)));
+            text.push_str(&format!("         -> {}\n", escaped(advice)));
         }
     }
     Ok(text)

@@ -1,7 +1,7 @@
 //! `perihelion manage`: sends one signed request to the management interface of a server.
 //!
-//! The file perihelion.toml is not read: a request may empty the server, and a file that came with
-//! a cloned repository must not choose it.
+//! The file perihelion.toml is not read: a request may empty a server, and a file that came with
+//! a cloned repository must not choose which server.
 
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
 //! `perihelion metrics`: prints the metrics of a server, in the text format of Prometheus.
 //!
-//! The file perihelion.toml is not read, as by `manage`: a file that came with a cloned repository
-//! must not choose the server whose text is printed.
+//! Like `manage`, this command does not read the file perihelion.toml: a file that came with a
+//! cloned repository must not choose the server whose text is printed.
 
 use std::io::IsTerminal;
 use std::time::Instant;
@@ -13,24 +13,24 @@ use crate::account::{self, AccountArgs, RawConnection, RawRequest};
 use crate::args::Level;
 use crate::exit::{self, Failure};
 use crate::logs;
-use crate::output::text::shown;
+use crate::output::text::escaped;
 use crate::process::{block_on, print};
 
 const EXAMPLES: &str = "\
 Examples:
   perihelion metrics                            all metrics
-  perihelion metrics perihelion_partition       the values of those whose names begin so
+  perihelion metrics perihelion_partition       metrics whose names begin with this text
   perihelion metrics > /var/lib/node_exporter/perihelion.prom
 
 The metrics are those of `GET /metrics` of a server with the management interface. An account of
-Azure has none; the metrics of a program's provider are in `store.prometheus_text()`. docs/metrics.md
-lists both.";
+Azure has none. The metrics of a program's provider are in `store.prometheus_text()`. The page
+docs/metrics.md lists both.";
 
 /// Print the metrics of a server, as Prometheus reads them
 #[derive(Clone, Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}\n\n{}", account::HELP_WITHOUT_FILE, exit::HELP))]
 pub(crate) struct MetricsArgs {
-    /// Only the values of metrics whose names begin so
+    /// Only the values of metrics whose names begin with this text
     #[arg(value_name = "NAME")]
     prefix: Option<String>,
 
@@ -56,9 +56,9 @@ pub(crate) fn run(typed: MetricsArgs, _started_at: Instant) -> Result<(), Failur
     })
 }
 
-/// The lines without characters that act on the terminal.
+/// The lines with their control characters escaped, so that they do not act on the terminal.
 fn for_terminal(text: &str) -> String {
-    text.lines().map(|line| shown(line) + "\n").collect()
+    text.lines().map(|line| escaped(line) + "\n").collect()
 }
 
 async fn read(typed: &AccountArgs) -> Result<String, Failure> {
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metrics_are_chosen_by_the_begin_of_their_name() {
+    fn metrics_are_chosen_by_the_beginning_of_their_names() {
         let text = "# HELP a_total A.\n# TYPE a_total counter\na_total{x=\"b\"} 1\n# HELP b B.\nb 2\n";
         assert_eq!(chosen(text, "b").unwrap(), "b 2\n");
         assert_eq!(chosen(text, "a_").unwrap(), "a_total{x=\"b\"} 1\n");
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_writes_does_not_act_on_the_terminal() {
+    fn control_characters_from_a_server_are_escaped_on_a_terminal() {
         assert_eq!(for_terminal("a{x=\"\u{1b}[2J\r\"} 1\nb 2\n"), "a{x=\"\\u{1b}[2J\\r\"} 1\nb 2\n");
     }
 }

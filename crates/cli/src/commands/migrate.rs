@@ -1,5 +1,5 @@
 //! `perihelion migrate`: moves the workflows of the published crate into a new
-//! container, where this version of the provider goes on with them. The provider
+//! container, where this version of the provider continues them. The provider
 //! does the work (`duroxide_cdb::Migration`). This command connects to the account,
 //! writes progress to standard error, and prints the result to standard output.
 
@@ -22,11 +22,11 @@ Examples:
   perihelion migrate --from duroxide/duroxide --to duroxide/workflows
 
 The old container is only read and stays as it is. Stop the programs that use it
-first. When a run is interrupted, repeat it: it goes on where it stopped. Until it
-is complete, providers cannot open the new container.";
+first. When a run is interrupted, start it again: it continues where it stopped. Until
+all workflows are moved, providers cannot open the new container.";
 
 /// Move the workflows of the published crate duroxide-cdb (0.1.10 and before) into a new
-/// container, where this version goes on with them.
+/// container, where this version continues them.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}\n\n{}", account::HELP, exit::HELP))]
 pub(crate) struct MigrateArgs {
@@ -59,8 +59,8 @@ pub(crate) struct MigrateArgs {
 /// How often progress is written.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How many of the instances that cannot be moved are named. More of them probably have
-/// a common cause.
+/// The most instances that the failure names. If more instances cannot be moved, they probably
+/// have a common cause.
 const NAMED_INSTANCES_MAX: usize = 20;
 
 pub(crate) fn run(typed: MigrateArgs, _started_at: Instant) -> Result<(), Failure> {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use clap::Args;
 
 use crate::exit::{self, Failure};
-use crate::output::text::shown;
+use crate::output::text::escaped;
 use crate::process::print;
 
 const EXAMPLES: &str = "\
@@ -50,7 +50,7 @@ const FILES: [(&str, &str); 4] = [
 
 pub(crate) fn run(typed: NewArgs, _started_at: Instant) -> Result<(), Failure> {
     let name = package_name(&typed.directory)?;
-    let source = Source::find(typed.path.as_deref())?;
+    let source = ProviderSource::find(typed.path.as_deref())?;
     check_empty(&typed.directory)?;
     for (file, template) in FILES {
         let text = template
@@ -59,8 +59,8 @@ pub(crate) fn run(typed: NewArgs, _started_at: Instant) -> Result<(), Failure> {
             .replace("@source@", &source.dependency());
         write(&typed.directory.join(file), &text)?;
     }
-    let directory = shown(&typed.directory.display().to_string());
-    if matches!(source, Source::Version) {
+    let directory = escaped(&typed.directory.display().to_string());
+    if matches!(source, ProviderSource::Version) {
         eprintln!(
             "duroxide-cdb {PROVIDER_VERSION} is not on crates.io yet: give --path CHECKOUT to build now"
         );
@@ -79,13 +79,13 @@ fn package_name(directory: &Path) -> Result<String, Failure> {
     match is_good {
         true => Ok(name.to_owned()),
         false => Err(Failure::usage(
-            format!("{} cannot be the name of a package", shown(&format!("{name:?}"))),
+            format!("{} cannot be the name of a package", escaped(&format!("{name:?}"))),
             "begin with a letter, and use letters, digits, - and _",
         )),
     }
 }
 
-/// Refuses a directory with files: nothing is overwritten.
+/// Refuses a directory with files, so that no file is overwritten.
 fn check_empty(directory: &Path) -> Result<(), Failure> {
     let is_empty = match std::fs::read_dir(directory) {
         Ok(mut entries) => entries.next().is_none(),
@@ -108,23 +108,23 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// Where the project gets the provider from.
-enum Source {
+enum ProviderSource {
     /// The directory of the crate.
     Path(PathBuf),
     /// crates.io.
     Version,
 }
 
-impl Source {
+impl ProviderSource {
     /// The source that was typed, else the checkout of this program, else crates.io.
-    fn find(typed: Option<&Path>) -> Result<Source, Failure> {
+    fn find(typed: Option<&Path>) -> Result<ProviderSource, Failure> {
         let provider = |checkout: &Path| {
             let path = checkout.join(PROVIDER).canonicalize().ok()?;
             path.join("Cargo.toml").is_file().then_some(path)
         };
         match typed {
-            None => Ok(provider(Path::new(BUILT_FROM)).map_or(Source::Version, Source::Path)),
-            Some(checkout) => provider(checkout).map(Source::Path).ok_or_else(|| {
+            None => Ok(provider(Path::new(BUILT_FROM)).map_or(ProviderSource::Version, ProviderSource::Path)),
+            Some(checkout) => provider(checkout).map(ProviderSource::Path).ok_or_else(|| {
                 Failure::not_found(format!(
                     "{} is not a checkout of Perihelion: it has no {PROVIDER}/Cargo.toml",
                     checkout.display()
@@ -133,21 +133,23 @@ impl Source {
         }
     }
 
-    /// The source as a member of the dependency. A JSON string is also one of TOML.
+    /// The source as a member of the dependency in Cargo.toml. A JSON string is also a TOML string.
     fn dependency(&self) -> String {
         match self {
-            Source::Path(path) => format!("path = {}", serde_json::Value::from(path.display().to_string())),
-            Source::Version => format!("version = \"{PROVIDER_VERSION}\""),
+            ProviderSource::Path(path) => {
+                format!("path = {}", serde_json::Value::from(path.display().to_string()))
+            }
+            ProviderSource::Version => format!("version = \"{PROVIDER_VERSION}\""),
         }
     }
 
     fn note(&self) -> &'static str {
         match self {
-            Source::Path(_) => {
+            ProviderSource::Path(_) => {
                 "# From a checkout of Perihelion: this version is not on crates.io yet. Without default features\n\
                  # the crate is a client only; with them the database can also run inside this process."
             }
-            Source::Version => {
+            ProviderSource::Version => {
                 "# This version is not on crates.io yet: until then, write path = \"…/perihelion/crates/provider\"\n\
                  # in place of the version."
             }
@@ -160,13 +162,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_that_of_the_provider() {
+    fn the_named_version_is_the_version_of_the_provider() {
         let manifest = include_str!("../../../provider/Cargo.toml");
         assert!(manifest.contains(&format!("\nversion = \"{PROVIDER_VERSION}\"\n")));
     }
 
     #[test]
-    fn a_package_has_a_name_that_cargo_takes() {
+    fn only_a_name_that_cargo_accepts_becomes_a_package_name() {
         for (directory, expected) in [
             ("my-app", Some("my-app")),
             ("/tmp/a/app_2", Some("app_2")),

@@ -1,5 +1,6 @@
-//! The macro that makes a command of verbs: `perihelion workflow list`. A noun is a file with one
-//! row for each verb, and each verb is a file with its arguments, its help and its `run`.
+//! The macro `verbs!`: makes the command of a noun with its verbs, such as
+//! `perihelion workflow list`. A noun is a file with one row for each verb, and each verb is a
+//! file with its arguments, its help and its `run`.
 
 /// Makes the command of a noun. `$args` gets the options that all verbs share, and its
 /// documentation comment is the help. `$module::run` runs a verb.

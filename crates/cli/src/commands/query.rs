@@ -72,7 +72,7 @@ fn parameter(text: &str) -> Result<(String, serde_json::Value), String> {
 #[derive(Debug, Default)]
 struct Answer {
     rows: Vec<Value>,
-    /// Whether there are more rows.
+    /// Whether the result has more rows than the limit.
     is_cut: bool,
     charge: f64,
     requests: usize,
@@ -150,8 +150,8 @@ fn print_rows(form: Form, answer: &Answer) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is wrong with a query, in the service's words. The service sends a list of errors as JSON,
-/// followed by details of the request.
+/// Why the service refuses a query, in the service's words. The service sends a list of errors as
+/// JSON, followed by details of the request.
 fn refusal(error: &Error) -> String {
     let text = error.message().lines().next().unwrap_or_default();
     let json =

@@ -1,5 +1,6 @@
 //! Starts a server, prints the banner, waits for a signal and drains the server.
-//! The commands `dev` and `server` use this module; `beside` has what `dev` runs in the same process.
+//! The commands `dev` and `server` use this module. `beside` runs the dashboard and the demo shop of
+//! `dev` in the same process.
 
 mod beside;
 mod otlp;
@@ -18,11 +19,11 @@ use crate::process::{Signals, block_on, print};
 use crate::settings::Settings;
 
 /// How long requests in flight may take after the first signal. Docker kills a container
-/// after ten seconds by default. So three seconds are left for the last export of metrics, which
-/// takes one at most, and to close the store.
+/// after ten seconds by default. So three seconds are left to export metrics for the last time,
+/// which takes at most one second, and to close the store.
 const DRAIN_GRACE: Duration = Duration::from_secs(7);
 
-/// What runs beside the server in the same process.
+/// The parts to run beside the server in the same process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Extras {
     pub(super) dashboard: bool,
@@ -77,7 +78,7 @@ async fn run(settings: &Settings, extras: Extras, started_at: Instant) -> Result
     }
 }
 
-/// Exports metrics for ever, or waits for ever without an exporter.
+/// Exports metrics until it is cancelled. Without an exporter, waits until it is cancelled.
 async fn export(exporter: Option<&mut Exporter>, server: &Server) {
     match exporter {
         Some(exporter) => exporter.run(server).await,

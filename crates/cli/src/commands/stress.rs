@@ -61,9 +61,11 @@ The table has one row for each concurrency:
 Without an account the engine runs in memory. An account is named by the options or by
 the environment (AZURE_COSMOS_CONNECTION_STRING, COSMOS_CONNECTION_STRING, or
 COSMOS_ENDPOINT with COSMOS_KEY), or --data names a data directory. The file
-perihelion.toml is not read. Then the run creates a database or a container of its own and removes it at the end, also after Ctrl-C. A container that
-exists is used only when --container names it. It must hold no unfinished workflows,
-and no other program may use it meanwhile. It stays, without the instances of this run.
+perihelion.toml is not read. On an account or a data directory, the run creates a
+database or a container of its own and removes it at the end, also after Ctrl-C. A
+container that exists is used only when --container names it. It must hold no unfinished
+workflows, and no other program may use it meanwhile. It stays, without the instances of
+this run.
 
 The exit code is 1 when an orchestration failed.";
 
@@ -131,16 +133,17 @@ enum Output {
     Json,
 }
 
-/// A table with more rows is a mistake.
+/// The most rows of the table. More values of `--concurrency` are a mistake.
 const ROWS_MAX: usize = 32;
 
-/// More orchestrations than any run of a day.
+/// The most orchestrations of a row: more than a run of a day can start.
 const ORCHESTRATIONS_MAX: u64 = 1_000_000_000;
 
-/// Each orchestration that runs has a client that waits for it.
+/// The most orchestrations at a time. Each one has a client that waits for it.
 const AT_ONCE_MAX: i64 = 10_000;
 
-/// A larger fan-out measures one orchestration, not many.
+/// The most activities of an orchestration. With more, the run would measure a single
+/// orchestration and not many.
 const ACTIVITIES_MAX: i64 = 10_000;
 
 /// How long orchestrations are started for each row if neither a time nor a number is given.
@@ -180,7 +183,7 @@ fn resource_name(text: &str) -> Result<String, String> {
     })
 }
 
-pub(crate) fn run(typed: StressArgs, _begun: Instant) -> Result<(), Failure> {
+pub(crate) fn run(typed: StressArgs, _started_at: Instant) -> Result<(), Failure> {
     if typed.concurrency.len() > ROWS_MAX {
         return Err(Failure::usage(
             format!(
@@ -195,8 +198,8 @@ pub(crate) fn run(typed: StressArgs, _begun: Instant) -> Result<(), Failure> {
     block_on(stop_on_signal(typed))
 }
 
-/// Runs to the end. The first signal stops the measurement, and what was created is still
-/// removed; the second signal ends the program at once.
+/// Runs to the end. The first signal stops the measurement, but the run still removes what it
+/// created. The second signal ends the program at once.
 async fn stop_on_signal(typed: StressArgs) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     let progress = Progress::new();
@@ -223,7 +226,7 @@ async fn stress(
     progress: &Progress,
 ) -> Result<(), Failure> {
     let names = Names { database: typed.database.clone(), container: typed.container.clone(), run: run_id() };
-    // Nothing is created before the connection exists, so a signal may cut it off.
+    // Nothing is created before the connection exists, so a signal may cancel the connecting.
     let connected = tokio::select! {
         connected = Target::connect(&typed.account, names, typed.throughput) => connected,
         _ = stopped.wait_for(|is_stopped| *is_stopped) => return Ok(()),
@@ -231,7 +234,7 @@ async fn stress(
     let mut target = connected?;
     let mut rows = Vec::new();
     let measured = measure(typed, &mut target, &mut rows, &mut stopped, progress).await;
-    // The result comes before the removal, which may take long or fail.
+    // The result is printed before the removal, because the removal may take long or fail.
     let printed = match measured.is_ok() || !rows.is_empty() {
         true => print_result(typed, &target, &rows, *stopped.borrow()),
         false => Ok(()),

@@ -1,6 +1,6 @@
-//! `perihelion workflow`: starts, shows, changes and removes workflows. `instance` is how an
-//! instance is shown, `selection` which instances a bulk verb changes, `bulk` how it does that,
-//! `input` where an input comes from, and `end` waits for the end of a workflow.
+//! `perihelion workflow`: starts, shows, changes and removes workflows. `instance` finds and shows
+//! an instance, `selection` selects the instances that a verb changes, `bulk` changes them, `input`
+//! reads the input of a workflow, and `end` waits for the end of a workflow.
 
 mod bulk;
 mod cancel;

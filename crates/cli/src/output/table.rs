@@ -1,15 +1,16 @@
-//! Tables of texts: no lines and no colours, two spaces between columns, each as wide as its widest
-//! cell. Own code, because it is short, escapes what others wrote, and needs no terminal library.
+//! Tables of texts, without lines and colours. There are two spaces between columns, and a column is
+//! as wide as its widest cell. No library is used, because the code is short and escapes foreign
+//! texts.
 
 use unicode_width::UnicodeWidthStr;
 
-use super::text::{cut, shown};
+use super::text::{cut, escaped};
 
-/// The most characters of a cell and of a heading in a table with columns. A longer one would push
-/// the other columns out of sight; JSON has the whole text.
+/// The most characters of a cell and of a heading in a table with columns. A longer text would push
+/// the other columns out of sight. JSON has the whole text.
 const CELL_CHARS_MAX: usize = 240;
 
-/// The most characters of a text beside its name, which has a line of its own.
+/// The most characters of a text in a list of names with their texts ([`pairs`]).
 const TEXT_CHARS_MAX: usize = 8000;
 
 /// A column of a table of `T`.
@@ -47,7 +48,7 @@ pub(crate) fn render<T>(columns: &[Column<T>], rows: &[T], now_ms: u64) -> Strin
     aligned(&lines, &sides)
 }
 
-/// A table whose columns are not known before; nothing if there are none.
+/// A table whose columns depend on the data; an empty text without columns.
 pub(crate) fn grid(heads: &[String], rows: &[Vec<String>]) -> String {
     if heads.is_empty() {
         return String::new();
@@ -60,13 +61,13 @@ pub(crate) fn grid(heads: &[String], rows: &[Vec<String>]) -> String {
 /// Names with their texts, one per line.
 pub(crate) fn pairs(lines: &[(&str, String)]) -> String {
     let lines: Vec<Vec<String>> =
-        lines.iter().map(|(name, text)| vec![cell(name), shown(&cut(text, TEXT_CHARS_MAX))]).collect();
+        lines.iter().map(|(name, text)| vec![cell(name), escaped(&cut(text, TEXT_CHARS_MAX))]).collect();
     aligned(&lines, &[Side::Left, Side::Left])
 }
 
-/// A text as a cell shows it. It is cut first: escapes are not cut in two.
+/// A text as a cell shows it. The text is cut before it is escaped, so that no escape is cut in two.
 pub(crate) fn cell(text: &str) -> String {
-    shown(&cut(text, CELL_CHARS_MAX))
+    escaped(&cut(text, CELL_CHARS_MAX))
 }
 
 fn aligned(lines: &[Vec<String>], sides: &[Side]) -> String {

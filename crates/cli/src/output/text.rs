@@ -1,8 +1,8 @@
-//! Texts for people: cut, counted, ages and times.
+//! Texts for people: shortened texts, counts, ages and times.
 
 use perihelion_model::timestamp;
 
-pub(crate) use crate::escape::shown;
+pub(crate) use crate::escape::escaped;
 
 /// The text, cut to this many characters. A cut text ends with an ellipsis.
 pub(crate) fn cut(text: &str, chars_max: usize) -> String {
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_cut_at_characters() {
+    fn texts_are_cut_between_characters() {
         assert_eq!(cut("äöü", 3), "äöü");
         assert_eq!(cut("äöüß", 3), "äö…");
         assert_eq!(cut("ab", 0), "…");

@@ -1,6 +1,6 @@
 // A worker: it runs the workflow `order`, and keeps every step of it in the database.
 //
-// The account is that of COSMOS_ENDPOINT and COSMOS_KEY; without them it is the server of
+// COSMOS_ENDPOINT and COSMOS_KEY name the account. Without them the account is the server of
 // `perihelion dev` on this machine. Kill the worker at any time and start it again: workflows
 // continue from their last committed step. README.md has the commands to try it.
 
@@ -25,8 +25,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The workflow. It runs again from its start after every step, and gets the recorded results:
-/// so it calls no clock, no random numbers and no network itself. Activities do.
+/// The workflow. After every step it runs again from its start and gets the recorded results. So
+/// it must not use a clock, random numbers or the network itself. Activities may use them.
 async fn order(context: OrchestrationContext, item: String) -> Result<String, String> {
     let reserved = context.schedule_activity("reserve", item).await?;
     context.schedule_timer(Duration::from_secs(1)).await;
@@ -35,8 +35,8 @@ async fn order(context: OrchestrationContext, item: String) -> Result<String, St
     Ok(format!("{reserved}, paid with {payment}"))
 }
 
-/// An activity: ordinary code, with any side effects. It may run twice after a crash, so it should
-/// not mind.
+/// An activity: ordinary code, with any side effects. After a crash it may run a second time, so a
+/// second run must do no harm.
 async fn reserve(_: ActivityContext, item: String) -> Result<String, String> {
     println!("reserving {item}");
     Ok(format!("{item} is reserved"))

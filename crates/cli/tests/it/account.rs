@@ -1,5 +1,5 @@
-//! How commands find their account: options, environment, file, data directory; and that a key is
-//! never printed.
+//! Tests of how commands find their account (by options, environment, file or data directory), and
+//! that a key is never printed.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -82,7 +82,7 @@ fn a_wrong_key_is_refused_and_never_printed() {
 }
 
 #[test]
-fn a_data_directory_is_used_without_a_server_and_never_beside_one() {
+fn a_data_directory_is_used_without_a_server_and_never_while_a_server_runs_on_it() {
     let scratch = ScratchDirectory::new();
     let data = scratch.path().join("data");
     let data_text = data.to_str().expect("a path");
@@ -107,12 +107,12 @@ fn a_data_directory_is_used_without_a_server_and_never_beside_one() {
     assert_eq!(counted, "{\"total\":1,\"isComplete\":true,\"byStatus\":{\"Pending\":1}}\n");
 }
 
-/// An endpoint at which nobody listens. A command that connects to it fails in another way than one
-/// that refuses to.
-const NOBODY: &str = "http://127.0.0.1:1/";
+/// An endpoint without a listener. A command that connects to it fails with another error than a
+/// command that refuses the account.
+const NO_LISTENER: &str = "http://127.0.0.1:1/";
 
 #[test]
-fn a_file_gets_no_key_of_the_environment_and_none_from_outside_its_directory() {
+fn a_file_uses_no_key_of_the_environment_and_no_key_file_outside_its_directory() {
     let scratch = ScratchDirectory::new();
     let project = scratch.path().join("project");
     std::fs::create_dir(&project).expect("a directory");
@@ -140,7 +140,7 @@ fn a_file_gets_no_key_of_the_environment_and_none_from_outside_its_directory() {
 #[test]
 fn manage_metrics_and_stress_do_not_read_the_file() {
     let scratch = ScratchDirectory::new();
-    let file = format!("[account]\nendpoint = \"{NOBODY}\"\nkey = \"{SECRET}\"\n");
+    let file = format!("[account]\nendpoint = \"{NO_LISTENER}\"\nkey = \"{SECRET}\"\n");
     std::fs::write(scratch.path().join("perihelion.toml"), file).expect("a file");
     let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
     let endpoint = format!("http://127.0.0.1:{}/", server.port());
@@ -162,7 +162,7 @@ fn variables_that_name_two_accounts_are_refused_by_every_command() {
     let string = format!("AccountEndpoint=https://shop.invalid/;AccountKey={SECRET};");
     for arguments in [&LIST[..], &["manage", "POST", "reset"], &["workflow", "list"], &["stress"]] {
         let mut command = command(&scratch, arguments);
-        command.env("AZURE_COSMOS_CONNECTION_STRING", &string).env("COSMOS_ENDPOINT", NOBODY);
+        command.env("AZURE_COSMOS_CONNECTION_STRING", &string).env("COSMOS_ENDPOINT", NO_LISTENER);
         check(
             &mut command,
             2,
@@ -174,7 +174,7 @@ fn variables_that_name_two_accounts_are_refused_by_every_command() {
 #[test]
 fn a_connection_string_in_place_of_an_endpoint_is_not_printed() {
     let scratch = ScratchDirectory::new();
-    let string = format!("AccountEndpoint={NOBODY};AccountKey={SECRET};");
+    let string = format!("AccountEndpoint={NO_LISTENER};AccountKey={SECRET};");
     for arguments in [&LIST[..], &["manage", "GET", "counters"]] {
         check(
             command(&scratch, arguments).env("COSMOS_ENDPOINT", &string),
@@ -188,7 +188,7 @@ fn a_connection_string_in_place_of_an_endpoint_is_not_printed() {
 
 /// `perihelion ... | head` closes the pipe early.
 #[test]
-fn a_reader_that_goes_away_ends_a_command_quietly() {
+fn a_closed_standard_output_ends_a_command_quietly() {
     let scratch = ScratchDirectory::new();
     let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
     let endpoint = format!("http://127.0.0.1:{}/", server.port());

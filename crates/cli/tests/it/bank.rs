@@ -1,14 +1,14 @@
 //! The bank: sixteen clients move money between a thousand accounts in eight partitions and
-//! three containers, with distributed transactions of the client library, while the real program
-//! is killed and answers are lost ([`crate::crashing`]).
+//! three containers, with distributed transactions of the client library. Meanwhile the real
+//! program is killed and answers are lost ([`crate::crashing`]).
 //!
-//! What always holds:
+//! Invariants:
 //!
 //! - Every read transaction over all accounts has the same total, and no account is overdrawn.
-//! - Every token has one outcome. Sent again, also by another client after kills, it has the same
-//!   statuses and etags.
-//! - In the end every balance is the sum of the transfers that were committed. So none is applied
-//!   twice, none is lost, and one that was aborted or not processed has changed nothing.
+//! - Every token has one outcome. A token that is sent again, also by another client after kills,
+//!   has the same statuses and etags.
+//! - In the end every balance is the sum of the transfers that were committed. So no transfer is
+//!   applied twice or lost, and a transfer that was aborted or not processed has changed nothing.
 //!
 //! `BANK_SECONDS=600 BANK_SEED=7 cargo test --release -p perihelion bank` sets the length of the
 //! load and the seed. The seed fixes what each client sends and how long the server runs; the
@@ -47,7 +47,7 @@ struct Account {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_total_of_a_bank_never_differs_and_every_token_has_one_outcome() {
+async fn the_total_of_all_accounts_never_changes_and_every_token_has_one_outcome() {
     let (seconds, seed) = (setting("BANK_SECONDS", 30), setting("BANK_SEED", 1));
     println!("BANK_SECONDS={seconds} BANK_SEED={seed}");
     let mut random = Random::new(seed);
@@ -80,7 +80,7 @@ async fn the_total_of_a_bank_never_differs_and_every_token_has_one_outcome() {
         audits += auditor.await.expect("an auditor ends without a panic");
     }
 
-    // What is replayed now was recovered from the directory.
+    // After this crash, all answers to replayed tokens are recovered from the data directory.
     server.crash();
     let records = replay_all(&server, &places, records).await;
     check_balances(&balances(&client, &places).await.expect("a read"), &records);
@@ -93,7 +93,7 @@ async fn the_total_of_a_bank_never_differs_and_every_token_has_one_outcome() {
     check_counts(&server, &counts, audits);
 }
 
-/// The test means something only if everything happened.
+/// Fails if too few of the events happened. The test would then prove little.
 fn check_counts(server: &CrashingServer, counts: &Counts, audits: u64) {
     let events = &server.events;
     assert!(events.kills > 2 && events.lost_answers > 2, "{events:?}");
@@ -141,8 +141,8 @@ async fn audit_until(places: Places, client: Client, end: Instant) -> u64 {
     audits
 }
 
-/// Sends every token again from new clients, except those that were given up. Returns the
-/// records, all of them decided.
+/// Sends every token again from new clients, except the tokens that were given up. Returns the
+/// records, with the outcome of each token that was sent.
 async fn replay_all(server: &CrashingServer, places: &Places, records: Vec<Record>) -> Vec<Record> {
     let share = records.len().div_ceil(CLIENTS).max(1);
     let records = Arc::new(records);

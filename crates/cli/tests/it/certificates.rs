@@ -38,8 +38,8 @@ fn get_trusting(server: &RunningServer, ca: &str, name: &str) -> std::io::Result
 #[test]
 fn the_printed_ca_verifies_the_served_certificate() {
     let scratch = ScratchDirectory::new();
-    // The CA of a server without further names may not sign `cosmos`, so there is another one
-    // after this start.
+    // The CA of a server without further names may not sign `cosmos`, so the server with that name
+    // creates another CA.
     let first = stdout_of(&scratch, &["cert", "ca"]);
     let server =
         RunningServer::start(&mut command(&scratch, &["dev", "--port", "0", "--tls-name", "cosmos"]));

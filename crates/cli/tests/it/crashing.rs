@@ -1,6 +1,6 @@
 //! A server of the real program that is killed and started again while clients use it. It keeps
 //! its data directory and its address, so a client outlives the kills. While the server runs,
-//! fault rules lose answers of transactions and refuse some.
+//! fault rules lose answers of transactions and refuse some transactions.
 
 mod places;
 
@@ -15,12 +15,12 @@ use perihelion_testkit::{Random, ScratchDirectory};
 use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep};
 
-pub(crate) use self::places::{Places, some_numbers};
+pub(crate) use self::places::{Places, distinct_numbers};
 use crate::kills::kill;
 use crate::program::{RunningServer, command};
 
-/// The faults of a running server, the lost answers first. A client finds out by itself what
-/// became of most of these requests: it sends them again with the same token.
+/// The faults of a running server, the lost answers first. A client finds out the outcome of most
+/// of these requests by itself: it sends them again with the same token.
 const FAULTS: [&str; 5] = [
     r#""drop":"after","probability":0.04"#,
     r#""status":500,"subStatus":5411,"when":"after","probability":0.02"#,
@@ -32,14 +32,14 @@ const FAULTS: [&str; 5] = [
 /// How many of the faults lose the answer of a request that was carried out.
 const LOST_ANSWERS: usize = 2;
 
-/// How long a server runs before it is killed.
-const RUN: (Duration, Duration) = (Duration::from_millis(300), Duration::from_millis(2500));
+/// The shortest and the longest time that a server runs before it is killed.
+const RUN_TIMES: (Duration, Duration) = (Duration::from_millis(300), Duration::from_millis(2500));
 
 /// A start takes some tens of milliseconds. A kill within this time comes before, during or just
 /// after recovery.
 const START_MAX: Duration = Duration::from_millis(60);
 
-/// Longer than a client tries to reach a server that is gone (docs/transactions.md): 1.75 s.
+/// Longer than a client tries to reach a server that is down: 1.75 s (docs/transactions.md).
 const OUTAGE: Duration = Duration::from_millis(2500);
 
 /// The server, its data directory, and what happened to it.
@@ -52,7 +52,7 @@ pub(crate) struct CrashingServer {
     pub(crate) events: Events,
 }
 
-/// How often something happened.
+/// How often each event happened.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     pub(crate) kills: u64,
@@ -99,7 +99,7 @@ impl CrashingServer {
     pub(crate) async fn crash_until(mut self, end: Instant) -> CrashingServer {
         self.add_faults().await;
         loop {
-            let (least, most) = RUN;
+            let (least, most) = RUN_TIMES;
             let run = least + self.random_time(most - least);
             if Instant::now() + run >= end {
                 tokio::time::sleep_until(end).await;
@@ -128,8 +128,8 @@ impl CrashingServer {
         self.events.kills += 1;
     }
 
-    /// What happens between a kill and the next start: mostly nothing, sometimes a kill while the
-    /// server starts, sometimes an outage that is longer than the clients' patience.
+    /// The time between a kill and the next start. Mostly nothing happens. Sometimes a server is
+    /// killed while it starts, and sometimes there is an outage that is longer than the clients try.
     async fn stay_down(&mut self) {
         match self.random.below(8) {
             0 => {

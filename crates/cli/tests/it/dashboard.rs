@@ -19,7 +19,7 @@ fn page(address: &str) -> String {
 }
 
 #[test]
-fn dev_starts_a_dashboard_and_leads_the_explorer_to_it() {
+fn dev_starts_a_dashboard_and_redirects_the_explorer_to_it() {
     let scratch = ScratchDirectory::new();
     let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
     let dashboard = address(&server.banner()).expect("an address");
@@ -40,14 +40,14 @@ fn a_server_with_a_key_of_its_own_has_a_dashboard_with_a_token() {
     let server = RunningServer::start(dev.env("PERIHELION_KEY", "YSBrZXkgZm9yIHRlc3RzLCBub3QgYSBzZWNyZXQ="));
     let banner = server.banner();
     let dashboard = address(&banner).expect("an address");
-    assert!(page(&dashboard).starts_with("HTTP/1.1 401 "), "the key does not open it to everybody");
+    assert!(page(&dashboard).starts_with("HTTP/1.1 401 "), "the dashboard needs a token");
     let link = banner.lines().find(|line| line.trim_start().starts_with("Sign in ")).expect("a link");
     let token = link.split(&format!("http://{dashboard}/#")).nth(1).expect("a token");
     assert_eq!(token.len(), 64, "{link}");
 }
 
 #[test]
-fn two_servers_have_two_dashboards_and_none_if_it_is_not_wanted() {
+fn each_server_has_its_own_dashboard_unless_the_option_no_dashboard_is_given() {
     let scratch = ScratchDirectory::new();
     let start = |more: &[&str]| {
         RunningServer::start(&mut command(&scratch, &[&["dev", "--port", "0"], more].concat()))

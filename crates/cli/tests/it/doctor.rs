@@ -1,5 +1,5 @@
-//! `perihelion doctor` where a transcript cannot go: a service whose clock differs, a program that
-//! is not an account, TLS, a data directory. The transcript of `doctor` has the rest.
+//! Tests of `perihelion doctor` that a transcript cannot express: a service whose clock differs, a
+//! program that is not an account, TLS, a data directory. The transcript of `doctor` has the rest.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -27,9 +27,9 @@ fn found(output: &Output, subject: &str) -> (String, String) {
     (of("result"), of("finding"))
 }
 
-/// A program that answers every request over HTTP/1.1 with this status, and a date that differs
-/// from this machine's by some seconds. Returns its endpoint.
-fn answering(status: &'static str, skew_seconds: i64) -> String {
+/// Starts a program that answers every request over HTTP/1.1 with this status, and with a date that
+/// differs by some seconds from this machine's date. Returns its endpoint.
+fn endpoint_that_answers(status: &'static str, skew_seconds: i64) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
     std::thread::spawn(move || {
@@ -55,7 +55,7 @@ fn a_skewed_clock_is_found_even_if_the_key_is_refused() {
     for (skew, expected, word) in
         [(0, "ok", "agrees"), (-120, "warning", "ahead of"), (3600, "problem", "behind")]
     {
-        let output = doctor(&["--endpoint", &answering("403 Forbidden", skew), "-o", "json"]);
+        let output = doctor(&["--endpoint", &endpoint_that_answers("403 Forbidden", skew), "-o", "json"]);
         let (result, finding) = found(&output, "clock");
         assert_eq!(result, expected, "{finding}");
         assert!(finding.contains(word), "{finding}");
@@ -67,14 +67,14 @@ fn a_skewed_clock_is_found_even_if_the_key_is_refused() {
 #[test]
 fn a_program_that_is_not_an_account_is_a_problem() {
     for (status, subject) in [("404 Not Found", "credential"), ("200 OK", "consistency")] {
-        let output = doctor(&["--endpoint", &answering(status, 0), "-o", "json"]);
+        let output = doctor(&["--endpoint", &endpoint_that_answers(status, 0), "-o", "json"]);
         assert_eq!(found(&output, subject).0, "problem");
         assert_eq!(output.status.code(), Some(1));
     }
 }
 
 #[test]
-fn a_certificate_that_nobody_trusts_is_a_problem_of_tls() {
+fn an_untrusted_certificate_is_a_problem_of_tls() {
     let scratch = ScratchDirectory::new();
     let key = "c2VjcmV0IGtleQ==";
     let mut server = command(&scratch, &["dev", "--port", "0"]);
@@ -84,7 +84,7 @@ fn a_certificate_that_nobody_trusts_is_a_problem_of_tls() {
     assert_eq!(found(&output, "endpoint").0, "ok");
     assert_eq!(found(&output, "TLS").0, "problem");
 
-    // With the server's authority it is trusted.
+    // The certificate is trusted if the server's certificate authority is trusted.
     let authority = command(&scratch, &["cert", "path"]).output().expect("the binary runs");
     let mut trusting = command(&scratch, &["doctor", "--endpoint", &endpoint, "--key", key, "-o", "json"]);
     let output = trusting.env("SSL_CERT_FILE", text(&authority.stdout).trim()).output().expect("it runs");

@@ -163,6 +163,6 @@ fn completions_and_manual_pages_name_the_verbs() {
 }
 
 #[test]
-fn the_version_is_that_of_the_package() {
+fn the_printed_version_is_the_version_of_the_package() {
     check(&["--version"], &[concat!("perihelion ", env!("CARGO_PKG_VERSION"))]);
 }

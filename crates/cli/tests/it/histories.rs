@@ -1,12 +1,12 @@
 //! Histories of transactions on the real program, judged by the checker of the test kit
-//! ([`perihelion_testkit::history`]): sixteen clients read and append to lists in eight
-//! partitions and three containers, while the program is killed and answers are lost
+//! ([`perihelion_testkit::history`]). Sixteen clients read and append to lists in eight
+//! partitions and three containers. Meanwhile the program is killed and answers are lost
 //! ([`crate::crashing`]).
 //!
 //! A client reads lists in a read transaction, and appends in a write transaction whose
 //! preconditions are the etags that it read. So a read and the writes after it are one
-//! transaction. To show that the checker finds what it is for, other runs have clients with a
-//! mistake ([`Mistake`]) that users make, too.
+//! transaction. In other tests the clients make a mistake ([`Mistake`]) that users make too. These
+//! tests show that the checker finds the anomalies of such mistakes.
 //!
 //! `HISTORY_SECONDS=600 HISTORY_SEED=7 cargo test --release -p perihelion histories` sets the
 //! length of the load and the seed.
@@ -32,7 +32,7 @@ const CLIENTS: usize = 16;
 /// How many anomalies are shown. A defect may cause very many.
 const ANOMALIES_SHOWN: usize = 10;
 
-/// What the clients of a run do wrong.
+/// The mistake that the clients of a run make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mistake {
     None,
@@ -121,10 +121,10 @@ async fn transactions_are_strictly_serializable_while_the_server_is_killed() {
     assert!(run.server.events.kills > 2, "{:?}", run.server.events);
 }
 
-/// Runs clients with a mistake, until the checker finds the anomaly that it causes.
+/// Runs clients with a mistake, until the checker finds the anomaly that the mistake causes.
 async fn check_found(mistake: Mistake, expected: AnomalyKind) {
-    // A run of one second has several hundred transactions. On a busy machine it may have none
-    // that runs beside the right other one.
+    // A run of one second has several hundred transactions. On a busy machine there may be no two
+    // transactions that overlap in the way that causes the anomaly.
     const RUNS_MAX: u64 = 20;
     for seed in 0..RUNS_MAX {
         let server = CrashingServer::start(seed);

@@ -1,5 +1,5 @@
-//! The names of metrics: `docs/metrics.md` lists all of them, and the Grafana dashboard uses no
-//! others. Exports to a collector of OpenTelemetry.
+//! Tests of the names of metrics (`docs/metrics.md` lists all of them, and the Grafana dashboard uses
+//! no others), and of the exports to a collector of OpenTelemetry.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -40,7 +40,7 @@ fn named(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_page_and_the_dashboard_have_the_names_that_are_written() {
+fn the_documentation_and_the_grafana_dashboard_have_exactly_the_names_that_are_written() {
     let written = written();
     assert!(written.len() > 20, "{written:?}");
     let listed: String =
@@ -103,7 +103,7 @@ fn metrics_are_exported_to_a_collector_of_opentelemetry() {
 }
 
 #[test]
-fn a_collector_that_is_not_there_holds_up_nothing() {
+fn a_server_works_and_ends_without_its_collector() {
     let scratch = ScratchDirectory::new();
     let arguments = ["dev", "--port", "0", "--no-dashboard", "--otlp-endpoint", "http://127.0.0.1:1"];
     let server = RunningServer::start(&mut command(&scratch, &arguments));
@@ -119,16 +119,16 @@ fn a_collector_that_is_not_there_holds_up_nothing() {
 }
 
 #[test]
-fn a_collector_that_does_not_answer_does_not_hold_up_the_end_of_a_server() {
+fn a_collector_that_does_not_answer_does_not_delay_the_end_of_a_server() {
     let collector = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", collector.local_addr().expect("an address"));
     let scratch = ScratchDirectory::new();
     let arguments = ["dev", "--port", "0", "--no-dashboard", "--otlp-endpoint", &url];
     let server = RunningServer::start(&mut command(&scratch, &arguments));
     let (_open, _) = collector.accept().expect("an export");
-    let begin = Instant::now();
+    let started_at = Instant::now();
     server.signal("TERM");
     let (status, errors) = server.wait_for_end();
     assert!(status.success(), "{errors}");
-    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+    assert!(started_at.elapsed() < Duration::from_secs(4), "{:?}", started_at.elapsed());
 }

@@ -1,8 +1,8 @@
-//! `perihelion new` writes a project that builds and runs.
+//! Tests that `perihelion new` writes a project that builds and runs.
 //!
-//! The worker of the template is compiled into this binary, so it costs no build of its own: the
-//! test runs this binary again as the worker. That the project's own Cargo.toml resolves is checked
-//! with `cargo tree`.
+//! The worker of the template is compiled into this binary, so it needs no build of its own: the
+//! test runs this binary again as the worker. `cargo tree` checks that cargo can resolve the
+//! dependencies in the project's Cargo.toml.
 
 use std::net::TcpStream;
 use std::path::Path;
@@ -65,30 +65,30 @@ fn a_workflow_started_from_the_command_line_outlives_its_worker_and_is_seen_in_t
     // The worker creates the container when it starts.
     wait_until("the container is listed", || run(&["container", "list"]).contains("duroxide"));
     run(&["workflow", "start", "order", "--id", "order-1", "--input", "lamp"]);
-    wait_until("the dashboard shows what it waits for", || page().contains("waits for payment"));
+    wait_until("the dashboard shows the custom status", || page().contains("waits for payment"));
     assert!(page().contains("Running"));
     drop(worker);
     let _worker = start_worker(&endpoint);
     run(&["workflow", "raise", "order-1", "paid", "card"]);
     let output = run(&["workflow", "wait", "order-1", "--timeout", "30s"]);
     assert_eq!(output, "lamp is reserved, paid with card\n");
-    wait_until("the dashboard shows its end", || {
+    wait_until("the dashboard shows the end of the workflow", || {
         let page = page();
         page.contains("Completed") && page.contains("lamp is reserved, paid with card")
     });
 }
 
-/// Waits until a process that is not ours has done something.
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+/// Waits until another process has done something. `what` describes it, for the failure.
+fn wait_until(what: &str, mut is_done: impl FnMut() -> bool) {
     let deadline = Instant::now() + TIMEOUT;
-    while !is_so() {
+    while !is_done() {
         assert!(Instant::now() < deadline, "{what}: not within {TIMEOUT:?}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 #[test]
-fn the_project_is_one_that_cargo_resolves() {
+fn cargo_resolves_the_dependencies_of_a_new_project() {
     let scratch = ScratchDirectory::new();
     let directory = scratch.path().join("my-app");
     let output = command(&scratch, &["new", &directory.display().to_string()]).output().expect("it runs");

@@ -1,13 +1,15 @@
 //! The commands of README.md, CONTRIBUTING.md and `docs/` are run as a reader would type them.
 //!
-//! Every block of commands (```console, ```sh) is run in the order of its page, in a shell, against
+//! Every block of commands (```console, ```sh, ```bash) is run in the order of its page, in a shell, against
 //! the server of a `World`, and every command must succeed. A block that is not run has a mark on
-//! the line before it, `<!-- not run: why -->`. The reason is for the next author, so it must say
-//! something. `docs/cli.md` is compared with the output of its commands too, by `verbs`.
+//! the line before it, `<!-- not run: why -->`. The reason is for the next author, so it must have a
+//! minimum length. The commands of `docs/cli.md` are run by `verbs`, which also compares their
+//! output.
 //!
 //! A reader's machine has the program on its path and its server on port 8081. Here the path leads
-//! to the program under test, and 8081 is replaced by the port of the world's server. A command
-//! that runs until Ctrl-C is ended when it works: a server when it listens, `--watch` after a line.
+//! to the program under test, and 8081 is replaced by the port of the world's server. The test ends
+//! a command that runs until Ctrl-C when the command works: a server when it listens, `--watch`
+//! after a line.
 
 mod block;
 mod shell;

@@ -1,4 +1,4 @@
-//! The build profiles of the repository.
+//! Tests of the build profiles of the repository.
 
 use toml::Table;
 

@@ -101,7 +101,7 @@ fn manage_signs_its_request_with_the_key_of_the_account() {
 }
 
 #[test]
-fn weak_authentication_off_loopback_is_refused_with_the_option_that_allows_it() {
+fn the_refusal_of_weak_authentication_off_loopback_names_the_option_that_allows_it() {
     let arguments = ["server", "--host", "0.0.0.0", "--auth", "off", "--port", "0"];
     let mut command = command(&ScratchDirectory::new(), &arguments);
     let output = command.env("PERIHELION_KEY", OWN_KEY).output().expect("the binary runs");
@@ -263,7 +263,7 @@ fn variables_and_arguments_of_the_emulator_image_are_accepted() {
 /// The modules of Testcontainers for the image wait for a line of the log or for a health path, and
 /// then fetch the certificate authority, which they put into a trust store.
 #[test]
-fn what_test_containers_wait_for_and_fetch_is_there() {
+fn a_server_has_the_lines_and_paths_that_test_containers_wait_for_and_fetch() {
     let scratch = ScratchDirectory::new();
     let server = RunningServer::start(&mut command(&scratch, &["server", "--port", "0"]));
     let lines: Vec<String> = server.banner().lines().map(str::to_owned).collect();

@@ -1,5 +1,5 @@
-//! Tests of `perihelion stress`: its figures, its errors, and that an account is afterwards as
-//! it was before.
+//! Tests of `perihelion stress`: its figures, its errors, and that a run leaves an account as it
+//! was before.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
@@ -116,7 +116,7 @@ fn a_run_in_memory_reports_plausible_figures_for_every_concurrency() {
 }
 
 #[test]
-fn a_number_of_orchestrations_is_run_exactly_and_shown_in_a_table() {
+fn exactly_the_given_number_of_orchestrations_runs_and_is_shown_in_a_table() {
     let output = run(&["stress", "--concurrency", "2", "--orchestrations", "7", "--at-once", "3"]);
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{out}{err}");
@@ -124,14 +124,15 @@ fn a_number_of_orchestrations_is_run_exactly_and_shown_in_a_table() {
     let head = lines.iter().position(|cells| cells.first() == Some(&"workers")).expect("a head");
     assert_eq!(lines[head + 1][..3], ["2/2", "7", "0"], "{out}");
     assert!(out.contains("3 orchestrations at once, each with 5 activities of 10 ms"), "{out}");
-    // Not on a terminal: one line for each phase, and nothing that moves the cursor.
+    // Standard error is not a terminal, so there is one line for each phase, and nothing that moves
+    // the cursor.
     assert_eq!(err.lines().count(), 3, "{err}");
     assert!(err.contains("2/2: running 7 orchestrations") && err.contains("7 of 7 completed"), "{err}");
     assert!(!err.contains(['\r', '\x1b']), "{err:?}");
 }
 
 #[test]
-fn a_small_throughput_is_seen_as_throttled_answers() {
+fn a_small_throughput_causes_throttled_answers() {
     let arguments = ["--concurrency", "2", "--orchestrations", "6", "--activities", "3"];
     let output = run(&[&["stress", "-o", "json", "--throughput", "400"], &arguments[..]].concat());
     let rows = rows(&output);
@@ -158,7 +159,7 @@ fn a_failed_orchestration_is_reported_and_ends_with_an_error() {
 }
 
 #[test]
-fn a_run_on_a_data_directory_leaves_it_empty() {
+fn a_run_leaves_no_container_in_its_data_directory() {
     let directory = ScratchDirectory::new();
     let data = directory.path().join("data");
     std::fs::create_dir(&data).expect("a directory");
@@ -305,7 +306,7 @@ fn an_interrupted_run_reports_what_it_measured_and_removes_what_it_created() {
 }
 
 #[test]
-fn a_second_interrupt_ends_a_run_that_waits_for_a_server_that_hangs() {
+fn a_second_interrupt_ends_a_run_whose_server_hangs() {
     let account = Account::start();
     let mut command = account.command(&["--concurrency", "1", "--duration", "10m"]);
     let mut stress = command.stderr(Stdio::piped()).spawn().expect("the binary runs");

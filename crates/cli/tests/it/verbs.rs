@@ -1,14 +1,15 @@
-//! Every verb as an operator runs it, against a real server over a socket: its table and JSON, its
-//! help, and its errors for a wrong endpoint, a wrong key and a missing thing.
+//! Tests every verb as an operator runs it, against a real server over a socket: its table and
+//! JSON, its help, and its errors for a wrong endpoint, a wrong key, and an instance, item or
+//! container that does not exist.
 //!
-//! A file of `tests/verbs` is a transcript: commands after `$ `, each with what it prints. A line
+//! A file of `tests/verbs` is a transcript: commands after `$ `, each with its output. A line
 //! of standard error begins with `! `, and `= 6` is an exit code other than 0. The commands of a
 //! file run in order in a `World` of their own. Times, ages, charges and random ids are replaced,
 //! and gaps between columns count as two spaces: widths have tests of their own.
 //! A new verb needs one file there. The blocks of `docs/cli.md` are checked the same way.
 //!
-//! `PERIHELION_BLESS=1 cargo nextest run -p perihelion --test it verbs::` writes what the commands
-//! print into the files.
+//! `PERIHELION_BLESS=1 cargo nextest run -p perihelion --test it verbs::` writes the output of the
+//! commands into the files.
 
 mod normal;
 mod transcript;
@@ -37,16 +38,16 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// Runs a file. Returns what is different.
+/// Runs the commands of a file. Returns the difference between their output and the file.
 fn check(path: &Path) -> Option<String> {
-    let is_blessed = std::env::var_os("PERIHELION_BLESS").is_some();
+    let writes_files = std::env::var_os("PERIHELION_BLESS").is_some();
     let written = std::fs::read_to_string(path).expect("a transcript");
     let world = World::start();
     let found = Transcript::parse(&written, path.extension().is_some_and(|it| it == "md")).run(&world);
     if found == written {
         return None;
     }
-    if is_blessed {
+    if writes_files {
         std::fs::write(path, &found).expect("the file is written");
         return None;
     }
@@ -110,8 +111,8 @@ const TESTED_ELSEWHERE: [&str; 12] = [
 /// The command whose result is a text in the format of Prometheus.
 const PLAIN_TEXT: &str = "metrics";
 
-/// Commands that connect to nothing.
-const LOCAL: [&str; 2] = ["completions", "new"];
+/// Commands that do not connect to an account.
+const WITHOUT_ACCOUNT: [&str; 2] = ["completions", "new"];
 
 #[test]
 fn every_verb_has_a_transcript_with_its_help_and_its_errors() {
@@ -132,7 +133,7 @@ fn every_verb_has_a_transcript_with_its_help_and_its_errors() {
             })
         };
         assert!(has(&format!("perihelion {verb}"), "--help"), "{verb} has no help");
-        if LOCAL.contains(&verb.as_str()) {
+        if WITHOUT_ACCOUNT.contains(&verb.as_str()) {
             continue;
         }
         let shown = transcript.lines().filter(|line| line.starts_with(&format!("$ perihelion {verb}")));
@@ -141,6 +142,9 @@ fn every_verb_has_a_transcript_with_its_help_and_its_errors() {
         assert!(!json.is_empty() || verb == PLAIN_TEXT, "{verb} has no JSON");
         assert!(has("COSMOS_ENDPOINT=http://127.0.0.1:1 ", verb), "{verb} has no wrong endpoint");
         assert!(has("COSMOS_KEY=", verb), "{verb} has no wrong key");
-        assert!(transcript.contains("\n= 6\n") || verb == "container create", "{verb} has no missing thing");
+        assert!(
+            transcript.contains("\n= 6\n") || verb == "container create",
+            "{verb} has no example with exit code 6"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! `--watch` shows a result again and again, and a signal ends it.
+//! Tests of `--watch`, which shows a result again and again until a signal.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -28,11 +28,11 @@ fn a_watched_list_is_shown_again_until_a_signal() {
     assert_eq!(child.wait().expect("an exit status").code(), Some(0));
 }
 
-/// The driver tries a request again for a while; so many refusals last longer than that.
+/// The driver tries a request again for a while. This many refusals last longer.
 const REFUSALS: &str = r#"{"operation":"query","count":60,"status":503}"#;
 
 #[test]
-fn a_watched_list_goes_on_after_failures_that_pass() {
+fn a_watched_list_continues_after_transient_failures() {
     let scratch = ScratchDirectory::new();
     let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
     let endpoint = format!("http://127.0.0.1:{}/", server.port());
@@ -50,7 +50,7 @@ fn a_watched_list_goes_on_after_failures_that_pass() {
     lines.next().expect("a line").expect("text");
     run(&["manage", "POST", "faults", REFUSALS]);
     let mut errors = BufReader::new(child.stderr.take().expect("a pipe")).lines();
-    errors.next().expect("a failure is told").expect("text");
+    errors.next().expect("a failure is printed").expect("text");
     run(&["manage", "DELETE", "faults"]);
     // Lines that were printed before the failures may still be in the pipe; a new workflow is not.
     run(&["workflow", "start", "hello", "--id", "hello-2"]);

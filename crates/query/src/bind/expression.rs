@@ -68,8 +68,7 @@ impl<'q> Binder<'q> {
         exprs.iter().map(|expr| self.expr(expr)).collect()
     }
 
-    /// The node for the key of a group in scope that equals the expression, if there is
-    /// one.
+    /// The node of a GROUP BY key, if the expression equals a key of a group in scope.
     fn group_key(&self, expr: &Expr) -> Option<Node> {
         if self.computed_root.is_some() {
             return None;
@@ -149,7 +148,8 @@ impl<'q> Binder<'q> {
             Node::Constant(Some(value)) => {
                 match follow(&value, std::slice::from_ref(&step), &self.context.budget) {
                     Ok(found) => Node::Constant(found.cloned()),
-                    // Too much work for the binder: evaluated when the statement runs.
+                    // The lookup exceeds the budget of the binder. It is evaluated when the
+                    // statement runs.
                     Err(_) => Node::Step(Box::new(Node::Constant(Some(value))), step),
                 }
             }
@@ -227,8 +227,8 @@ impl<'q> Binder<'q> {
         }
     }
 
-    /// Binds RegexMatch. A pattern that only other engines support is refused, because it
-    /// would silently match nothing.
+    /// Binds RegexMatch. A pattern that our regex engine does not support is refused, because
+    /// it would silently match nothing.
     fn regex_match(&mut self, function: Function, arguments: Vec<Node>, span: Span) -> Node {
         if let Some(Node::Constant(Some(Value::String(pattern)))) = arguments.get(1)
             && let Some(error) = crate::regex::unsupported(pattern)

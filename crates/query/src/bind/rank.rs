@@ -1,11 +1,11 @@
 //! ORDER BY RANK: its scoring functions and their weights.
 //!
-//! A statement with ORDER BY RANK runs by its plan only: the client collects statistics,
+//! A statement with ORDER BY RANK runs only through its plan: the client collects statistics,
 //! runs one statement per scoring function and fuses the ranks (`plan::hybrid`). The binder
 //! checks the clause and sorts nothing.
 //!
-//! Of the codes of these errors, SC2240 and SC2241 were seen in the service. Its codes for the
-//! other errors are not known.
+//! The codes SC2240 and SC2241 were seen in answers of the service. The service's codes for
+//! the other errors of ORDER BY RANK are not known.
 
 use perihelion_model::json::{Style, Value, to_text};
 
@@ -20,7 +20,8 @@ pub(super) const FULL_TEXT_SCORE: &str = "FullTextScore";
 const RANK_FUSION: &str = "RRF";
 
 /// The most scoring functions of RRF. The plan has a statement for each scoring function, and
-/// each statement computes all of them, so the size of a plan grows with the square of this.
+/// each statement computes all scoring functions, so the size of a plan grows with the square
+/// of their number.
 const SCORES_MAX: usize = 32;
 
 /// The most bytes of the keywords of one scoring function. Each statement of the plan repeats
@@ -44,7 +45,7 @@ pub(crate) enum Scoring<'q> {
     Vector { arguments: &'q [Expr] },
 }
 
-/// A mistake in ORDER BY RANK.
+/// A mistake in ORDER BY RANK: its code, message and location.
 type RankError = (&'static str, String, Span);
 
 /// The scoring functions of an ORDER BY RANK.
@@ -120,8 +121,8 @@ fn scoring<'q>(expr: &'q Expr, parameters: &Parameters) -> Result<Scoring<'q>, R
 }
 
 /// The keywords of FullTextScore as texts of expressions. Each word of a keyword counts by
-/// itself: the service also ranks documents that have only one of them. Statements from the
-/// preview of the service have one array instead of several keywords.
+/// itself: the service also ranks documents that have only one of the words. Statements from
+/// the preview of the service have one array instead of several keywords.
 fn keyword_texts(keywords: &[Expr], parameters: &Parameters) -> Result<Vec<String>, RankError> {
     if let [only] = keywords {
         match &only.kind {
@@ -188,7 +189,7 @@ pub(super) fn is_ranked(select: &Select) -> bool {
 }
 
 /// The error for ORDER BY RANK in a subquery.
-pub(super) fn in_subquery(source: &str, select: &Select) -> Diagnostic {
+pub(super) fn error_in_subquery(source: &str, select: &Select) -> Diagnostic {
     let items = select.order_by.as_ref().map_or(&[][..], |order_by| &order_by.items);
     let span = items.first().map_or(Span::new(0, 0), |item| item.expr.span);
     Diagnostic::new("SC2246", "ORDER BY RANK is not allowed in a subquery.", source, span)
@@ -217,7 +218,7 @@ impl<'q> Binder<'q> {
     /// Refuses ORDER BY RANK in a subquery.
     pub(super) fn refuse_rank(&mut self, select: &Select) {
         if is_ranked(select) {
-            self.diagnostics.push(in_subquery(self.source, select));
+            self.diagnostics.push(error_in_subquery(self.source, select));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Binding what vector and full-text search need: the distance function of a call, and the
-//! order of rows by a distance or a score.
+//! Binding of vector and full-text search: the distance function of a call, and the order of
+//! rows by a distance or a score.
 
 use perihelion_model::json::{self, Style, Value};
 
@@ -67,7 +67,8 @@ impl<'q> Binder<'q> {
         let Node::Path { steps, .. } = vector else { return None };
         let names = steps.iter().map(|step| match step {
             Step::Name(name) => name.as_str(),
-            // An array index is in no path of the policy. An empty name is not, either.
+            // No path of the policy has an array index. No path has an empty name either, so
+            // the empty name finds no function.
             Step::Item(_) => "",
         });
         self.parameters.distance_function(names)
@@ -103,8 +104,8 @@ impl<'q> Binder<'q> {
     }
 
     /// Refuses an order by a distance whose function may be in a policy that is not known here.
-    /// Only a client plans with such parameters. It then asks the service for the plan, so the
-    /// error has no code of the service.
+    /// Only a client plans without the policy. After this error the client asks the service for
+    /// the plan, so the error has no code of the service.
     fn check_distance_is_known(&mut self, distance: &'q Expr) {
         let ExprKind::Call { arguments, .. } = &distance.kind else { return };
         if !self.parameters.may_lack_embeddings() {
@@ -169,8 +170,8 @@ fn is_sortable(node: &Node) -> bool {
     }
 }
 
-/// The option `distanceFunction` of a call, if it is not the name of a distance function. With
-/// another function the rows would have another order.
+/// The option `distanceFunction` of a call, if it is not the name of a distance function. The
+/// caller refuses it: with a default function instead, the rows would have another order.
 fn unknown_distance_function(arguments: &[Node]) -> Option<&Value> {
     let Some(Node::Constant(Some(options))) = arguments.get(3) else { return None };
     let option = options.get("distanceFunction")?;

@@ -3,10 +3,10 @@
 //! A statement of half a megabyte over a document of two megabytes can need far more
 //! work than these sizes suggest: joins multiply rows, nested subqueries such as
 //! `(SELECT VALUE [x, x] …)` double a value at every level, REPLACE makes text longer.
-//! Two counters bound the work. Steps are spent on rows, on array elements, on the
-//! elements, members and text of values that are compared, on looking up a member of a large
-//! object, on text that is searched or compared with a pattern, and on compiling a pattern.
-//! Bytes are spent on copies of values and on text that is built. A computed number or boolean and
+//! Two counters bound the work: steps and bytes. These cost steps: rows, array elements, the
+//! elements, members and text of values that are compared, the lookup of a member in a large
+//! object, text that is searched or compared with a pattern, and the compilation of a pattern.
+//! These cost bytes: copies of values, and text that is built. A computed number or boolean and
 //! the member names of a new object cost no bytes. Both counters are renewed for every
 //! document, and once more before the rows of the groups are built. The binder has a
 //! budget of its own, for all constants of a statement.

@@ -1,9 +1,9 @@
 //! The table of groups, for GROUP BY and aggregates.
 //!
 //! A table holds all groups, or only those in a [`GroupWindow`]: the first groups, in the
-//! order of their positions, after a given position. A window has a bounded size however
-//! many groups there are, and a later window continues where this one ends, whatever was
-//! written in the meantime to documents of other groups.
+//! order of their positions, after a given position. The size of a window is bounded,
+//! however many groups there are. A later window continues where this window ends. Writes in
+//! the meantime to documents of other groups do not change that.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -27,7 +27,7 @@ pub struct GroupWindow {
     pub after: Vec<u8>,
     /// The most groups that are kept; at least 1.
     pub groups_max: usize,
-    /// About the most bytes of the groups. One group may take more.
+    /// The most bytes of the groups, by an estimate. A single group may take more.
     pub bytes_max: usize,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct GroupTable {
     groups: Vec<Option<GroupState>>,
     /// The indexes of dropped groups, which new groups take.
     free: Vec<usize>,
-    /// About how many bytes the groups take; at most [`GROUP_BYTES_MAX`].
+    /// An estimate of the bytes that the groups take; at most [`GROUP_BYTES_MAX`].
     bytes: usize,
     window: Option<OpenWindow>,
 }
@@ -187,7 +187,7 @@ impl GroupTable {
         if self.bytes > GROUP_BYTES_MAX { Err(EvaluationError::TooMuchWork) } else { Ok(()) }
     }
 
-    /// About how many bytes the groups take.
+    /// An estimate of the bytes that the groups take.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

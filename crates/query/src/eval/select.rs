@@ -34,8 +34,8 @@ pub(crate) fn each_row(
     each_row_from(select, frame, context, &mut JoinWalk::default(), &mut |row, _| visit(row))
 }
 
-/// Like [`each_row`], but begins at the place of the walk. If the visit ends early, or if the
-/// budget is spent, the walk is at the row that comes next.
+/// Calls `visit` like [`each_row`], but begins at the place of the walk. If `visit` skips the
+/// remaining rows, or if the budget is spent, the walk then is at the next row.
 pub(crate) fn each_row_from(
     select: &SelectNode,
     frame: &Frame<'_>,
@@ -61,7 +61,7 @@ impl JoinWalk {
         JoinWalk { elements: Vec::new(), start }
     }
 
-    /// The elements that are bound now. After an early end, those of the row that comes next.
+    /// The elements that are bound now. After an early end: the elements of the next row.
     pub(crate) fn elements(&self) -> &[u32] {
         &self.elements
     }
@@ -111,8 +111,8 @@ fn join(
     }
 }
 
-/// Binds a source to its elements. After an early end the walk keeps the elements of the row
-/// that comes next.
+/// Binds a source to each of its elements. After an early end the walk keeps the elements of
+/// the next row.
 fn bind_each(
     items: &[Value],
     context: &Context,

@@ -14,8 +14,8 @@ pub(super) const FUNCTIONS: &[Signature] = &[
     function("StringToObject", 1, 1, |a, c| parse_json(a, c, |v| matches!(v, Value::Object(_)))),
 ];
 
-/// About the most bytes of memory that a value takes per byte of its text, for the
-/// budget. Long arrays of very short elements, such as `[0,0,…]`, take the most.
+/// How many bytes of memory the budget charges per byte of JSON text. It is an upper estimate:
+/// long arrays of very short elements, such as `[0,0,…]`, take the most memory.
 const BYTES_PER_TEXT_BYTE: usize = 16;
 
 /// ToString. A string is returned as it is.

@@ -266,8 +266,8 @@ fn bin(arguments: &[Arg<'_>], _: &Context) -> Outcome {
         let width = size.checked_mul(months_per_unit)?;
         let months = (month_number(ticks)? - month_number(origin)?).div_euclid(width).checked_mul(width)?;
         let start = add_months(origin, months)?;
-        // The bin of the month can start later in the month than the time. Then the time
-        // falls into the bin before.
+        // A bin can start after the first day of its month. If the time is earlier in that
+        // month, it falls into the previous bin.
         if start <= ticks { Some(start) } else { add_months(origin, months.checked_sub(width)?) }
     };
     let start = match unit {

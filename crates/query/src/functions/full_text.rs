@@ -29,8 +29,8 @@ const FREQUENCY_WEIGHT: f64 = 1.2;
 /// How much the length of a text counts (BM25's b), as in most search engines.
 const LENGTH_WEIGHT: f64 = 0.75;
 
-/// Whether the text contains every keyword (if `all`), or at least one of them.
-fn contains(arguments: &[Arg<'_>], context: &Context, all: bool) -> Outcome {
+/// Whether the text contains every keyword (if `needs_all`), or at least one of them.
+fn contains(arguments: &[Arg<'_>], context: &Context, needs_all: bool) -> Outcome {
     let Some(text) = text(arguments, 0) else { return Ok(None) };
     let mut keywords = Vec::new();
     for index in 1..arguments.len() {
@@ -41,11 +41,11 @@ fn contains(arguments: &[Arg<'_>], context: &Context, all: bool) -> Outcome {
     let words = words(text, context)?;
     for keyword in &keywords {
         let is_found = keyword.count_in(&words, 1, context)? > 0;
-        if is_found != all {
+        if is_found != needs_all {
             return Ok(Some(Value::Bool(is_found)));
         }
     }
-    Ok(Some(Value::Bool(all)))
+    Ok(Some(Value::Bool(needs_all)))
 }
 
 fn word_count(arguments: &[Arg<'_>], context: &Context) -> Outcome {

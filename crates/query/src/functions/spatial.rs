@@ -1,11 +1,11 @@
 //! Functions on GeoJSON: points, lines, polygons and multi-polygons.
 //!
-//! A container whose `geospatialConfig` is *Geography* measures in metres on the WGS 84
-//! ellipsoid, one that is *Geometry* in the units of the plane. The binder appends the kind to
-//! the arguments of every call. Whether shapes meet is computed on longitudes and latitudes as
-//! if they were coordinates of the plane, in both kinds; on very long edges that differs from
-//! the service, whose edges are the shortest lines on the ellipsoid. Values that are not GeoJSON
-//! give undefined, except in the two tests of validity.
+//! The `geospatialConfig` of a container has two kinds: *Geography* measures in metres on the
+//! WGS 84 ellipsoid, and *Geometry* in the units of the plane. The binder appends the kind to
+//! the arguments of every call. In both kinds, longitudes and latitudes count as coordinates of
+//! the plane when the code tests whether shapes meet. For very long edges the result differs
+//! from the service, whose edges are the shortest lines on the ellipsoid. For values that are
+//! not GeoJSON the result is undefined, except in ST_ISVALID and ST_ISVALIDDETAILED.
 
 mod ellipsoid;
 mod geometry;

@@ -2,8 +2,8 @@
 //!
 //! [`HybridSearch`] does no I/O. The caller runs [`HybridSearch::statistics_query`] on every
 //! range of the container, then the [`HybridSearch::component_queries`] on the ranges of the
-//! query, and passes all their rows to [`HybridSearch::fuse`]. Nothing can be resumed in the
-//! middle, as in the published SDKs.
+//! query, and passes all their rows to [`HybridSearch::fuse`]. As in the published SDKs, a
+//! hybrid search cannot be resumed in the middle.
 
 use std::collections::HashMap;
 
@@ -79,7 +79,8 @@ impl HybridSearch {
         }))
     }
 
-    /// The statement for the statistics, to run on every range; `None` when none are needed.
+    /// The statement for the statistics, to run on every range; `None` when the plan needs no
+    /// statistics.
     pub fn statistics_query(&self) -> Option<&str> {
         self.statistics_query.as_deref()
     }
@@ -147,6 +148,7 @@ impl HybridSearch {
 }
 
 /// The rank of each row by one score: the best score has rank 1, equal scores have the same rank.
+/// Each pair is the index of a row and its rank.
 fn ranks(rows: &[ScoredRow], component: usize, direction: Direction) -> Vec<(usize, usize)> {
     let score = |row: &usize| rows[*row].scores.get(component).copied().unwrap_or(f64::MIN);
     let mut order: Vec<usize> = (0..rows.len()).collect();

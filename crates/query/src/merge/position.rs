@@ -3,9 +3,9 @@
 //! A continuation of the service is a position between two pages, but a merge may stop
 //! in the middle of a page. So a token also has a [`RowPosition`]: the sort keys of the
 //! last row that was taken, and the documents with exactly these keys whose rows were
-//! taken. A `RowPosition` makes no assumption about the order of equal keys, stays valid
-//! when documents are written and deleted, and is valid for both halves of a split
-//! range, because each document is in one of them.
+//! taken. A `RowPosition` makes no assumption about the order of equal keys, and stays valid
+//! when documents are written and deleted. It is valid for both halves of a split range,
+//! because each document is in one of the halves.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;

@@ -13,8 +13,9 @@ use crate::program::DistinctValues;
 /// The most bytes of values that a DISTINCT may remember; groups have the same limit.
 const DISTINCT_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// The longest value of an ordered DISTINCT that a token contains whole. For a longer value it
-/// contains the hash, which is enough: the next value is only compared for equality.
+/// The longest value of an ordered DISTINCT that a token contains whole. For a longer value the
+/// token contains the hash. The hash is enough, because the next value is only compared for
+/// equality.
 const LAST_VALUE_BYTES_MAX: usize = 1024;
 
 /// The filter and its state after the rows that it has seen.
@@ -37,12 +38,12 @@ enum Distinct {
     Ordered(OrderedValues),
 }
 
-/// What an ordered DISTINCT remembers.
+/// The values that an ordered DISTINCT remembers.
 #[derive(Debug, Default)]
 struct OrderedValues {
     last: Option<LastValue>,
     /// The values of all [`EqualRows::Scattered`] rows since the last [`EqualRows::Adjacent`] row.
-    /// `None` if there are none.
+    /// `None` if there was no such row.
     scattered: Option<DistinctValues>,
 }
 
@@ -83,7 +84,7 @@ impl LastValue {
         }
     }
 
-    /// The same value for a token.
+    /// The value as a token stores it: a long value is replaced by its hash.
     fn shortened(&self) -> LastValue {
         let LastValue::Value(value) = self else { return self.clone() };
         let key = canonical_key(Some(value));
@@ -98,7 +99,7 @@ fn hash_of(key: &[u8]) -> u128 {
     key.iter().fold(OFFSET, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME))
 }
 
-/// Counts the rows that DISTINCT leaves. They are not returned.
+/// Counts the rows that DISTINCT leaves. These rows are not returned.
 #[derive(Debug)]
 struct DistinctCounter {
     /// The name of the count in the result; empty for VALUE.
@@ -155,7 +156,7 @@ impl ResultFilter {
         }
     }
 
-    /// Whether this filter, which has seen no row, can come into the state of a token.
+    /// Whether this filter, which has seen no row yet, could reach the state in a token.
     pub(super) fn can_have_been(
         &self,
         skip_left: u64,

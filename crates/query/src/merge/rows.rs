@@ -16,18 +16,18 @@ pub(super) struct MergeRow {
     pub(super) output: Option<Value>,
 }
 
-/// The place of the rows that equal a row, among the rows with the same sort keys.
+/// Where the rows that are equal to a row stand, among the rows with the same sort keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EqualRows {
     /// Directly before and after the row.
     Adjacent,
-    /// Anywhere among the rows with arrays or objects as sort keys: ORDER BY does not look into
-    /// them.
+    /// Anywhere among the rows with arrays or objects as sort keys, because ORDER BY does not
+    /// compare the contents of arrays and objects.
     Scattered,
 }
 
 impl MergeRow {
-    /// The place of the rows that equal this one.
+    /// Where the rows that are equal to this row stand.
     pub(super) fn equal_rows(&self) -> EqualRows {
         let is_collection = |key: &Option<Value>| matches!(key, Some(Value::Array(_) | Value::Object(_)));
         if self.keys.iter().any(is_collection) { EqualRows::Scattered } else { EqualRows::Adjacent }

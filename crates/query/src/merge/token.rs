@@ -8,9 +8,9 @@
 //!
 //! The token may come from outside the program, so the form of all its parts is checked. It
 //! is never longer than [`TOKEN_BYTES_MAX`]: neighbouring intervals of which no row was
-//! returned are one interval, intervals at their end are left out, and of a long value of
-//! DISTINCT the token has the hash. Sort keys cannot be replaced by a hash, because rows are
-//! compared with them. If they or the continuations are too long, there is no token.
+//! returned are one interval, intervals at their end are left out, and a long value of
+//! DISTINCT is replaced by its hash. Sort keys cannot be replaced by a hash, because rows are
+//! compared with them. If the sort keys or the continuations are too long, there is no token.
 
 use perihelion_model::json::{Object, Style, Value, object, parse_str, to_text};
 
@@ -60,8 +60,8 @@ pub(super) fn fingerprint(texts: [&str; 2]) -> u64 {
 }
 
 impl TokenContents {
-    /// The text; the number of its bytes when it is too long. All positions must have the same
-    /// sort keys.
+    /// The text of the token. The error is the number of its bytes, if the text is too long. All
+    /// positions must have the same sort keys.
     pub(super) fn print(&self) -> Result<String, usize> {
         let resume_points = join_unread(&self.resume_points);
         let mut token = object([
@@ -188,12 +188,12 @@ fn read_contents(token: &Value) -> Option<TokenContents> {
     })
 }
 
-/// Reads one interval. Tokens that earlier releases of this crate wrote have sort keys for each
-/// interval; otherwise `shared_keys` are those of all intervals.
+/// Reads one interval. In tokens of earlier releases of this crate, each interval has its own
+/// sort keys. In newer tokens all intervals have the `shared_keys`.
 fn read_resume_point(item: &Value, shared_keys: Option<&Value>) -> Option<(Interval, ResumePoint)> {
     const MEMBERS: [&str; 5] = ["min", "max", "next", "keys", "taken"];
-    // If an unknown member were ignored, such as one that was renamed, rows would be returned
-    // twice.
+    // An unknown member may be a member under a new name. If it were ignored, rows could be
+    // returned twice.
     if !item.as_object()?.iter().all(|(name, _)| MEMBERS.contains(&name)) {
         return None;
     }
@@ -212,7 +212,7 @@ fn read_resume_point(item: &Value, shared_keys: Option<&Value>) -> Option<(Inter
     Some((interval, ResumePoint { continuation, position }))
 }
 
-/// Reads an interval, which is not empty.
+/// Reads an interval; `None` if it is empty.
 fn read_interval(item: &Value) -> Option<Interval> {
     let interval =
         Interval { min: read_effective_key(item.get("min")?)?, max: read_effective_key(item.get("max")?)? };

@@ -18,7 +18,8 @@ const STEPS_PER_SORTED_MEMBER: u64 = 2;
 /// A step pays for the search of this many members with short names.
 const SEARCHED_MEMBERS_PER_STEP: u64 = 32;
 
-/// The equality of the `=` operator between two defined values, as [`super::equal`].
+/// The equality of the `=` operator between two defined values, with the result of
+/// [`super::equal`].
 pub(crate) fn equal_within(a: &Value, b: &Value, budget: &Budget) -> Evaluated<bool> {
     match (a, b) {
         (Value::String(a), Value::String(b)) => {
@@ -66,7 +67,8 @@ fn equal_objects(a: &Object, b: &Object, budget: &Budget) -> Evaluated<bool> {
     Ok(true)
 }
 
-/// The order for the operators `<`, `<=`, `>` and `>=`, as [`compare_same_type`].
+/// The order for the operators `<`, `<=`, `>` and `>=`, with the result of
+/// [`compare_same_type`].
 pub(crate) fn compare_within(a: &Value, b: &Value, budget: &Budget) -> Evaluated<Option<Ordering>> {
     if let (Value::String(a), Value::String(b)) = (a, b) {
         budget.spend_steps(text_steps(a).min(text_steps(b)))?;
@@ -74,7 +76,7 @@ pub(crate) fn compare_within(a: &Value, b: &Value, budget: &Budget) -> Evaluated
     Ok(compare_same_type(a, b))
 }
 
-/// The member of an object, as [`Object::get`], which searches name by name.
+/// The member of an object, with the result of [`Object::get`], which searches name by name.
 pub(crate) fn get_within<'v>(
     object: &'v Object,
     name: &str,

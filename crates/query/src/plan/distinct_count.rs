@@ -1,7 +1,7 @@
 //! Plans that count distinct values: `SELECT COUNT(1) FROM (SELECT DISTINCT …)`.
 //!
-//! The partitions cannot count, because the same value can be in several of them. The plan is
-//! that of the subquery, and `dCountInfo` says that the client counts the merged rows.
+//! The partitions cannot count, because the same value can be in several partitions. The plan is
+//! the plan of the subquery, and its `dCountInfo` says that the client counts the merged rows.
 
 use super::features::Supported;
 use super::{PartitionKeyFilter, PlanError, ProjectionShape, QueryPlan};

@@ -1,13 +1,14 @@
 //! The plan of a statement with ORDER BY RANK (`hybridSearchQueryInfo`).
 //!
-//! A client runs such a statement in three steps. It collects statistics from every partition
-//! (`globalStatisticsQuery`), if a full-text score needs them. It puts their sums into the
-//! *component queries*, one per scoring function, each of which returns the best rows of a
-//! partition with all scores. Then it fuses the ranks of the rows.
+//! A client runs such a statement in three steps. First it collects statistics from every
+//! partition (`globalStatisticsQuery`), if a full-text score needs them. Then it puts the sums of
+//! the statistics into the *component queries* and runs them. There is one component query per
+//! scoring function; it returns the best rows of a partition with all scores. Last the client
+//! fuses the ranks of the rows.
 //!
 //! Clients that list `HybridSearchSkipOrderByRewrite` get component queries without sort keys
 //! and without the placeholder for a filter, if there are several component queries. All texts
-//! are those of the service's planner (`docs/cosmos.md`, search).
+//! are the same as from the service's planner (`docs/cosmos.md`, search).
 
 use perihelion_model::json::{Number, Value, object};
 
@@ -160,7 +161,7 @@ impl Score {
     }
 }
 
-/// What the component queries have in common.
+/// The parts that all component queries of a plan share.
 struct ComponentStatement<'q> {
     select: &'q Select,
     scores: &'q [Score],

@@ -27,8 +27,9 @@ pub enum PartitionKeyFilter {
 }
 
 /// The partition keys that can hold a result of a statement. `paths` are the paths of the
-/// container's partition key. `reads_clock` tells whether the statement depends on the time: then
-/// it was bound for another time than that at which it runs, and its constants say nothing.
+/// container's partition key. `reads_clock` tells whether the statement depends on the time. The
+/// plan is made with another time than the statement runs with, so the constants of such a
+/// statement exclude no key.
 pub(super) fn possible_keys(bound: &Bound, paths: &[&str], reads_clock: bool) -> PartitionKeyFilter {
     // Only the innermost stage reads documents. The other stages read rows, which have no
     // partition key.

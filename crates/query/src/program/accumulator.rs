@@ -56,9 +56,9 @@ impl Accumulator<'_> {
 /// The rows of the groups in a [`GroupWindow`](crate::GroupWindow).
 #[derive(Debug)]
 pub struct GroupRows {
-    /// The position and the row of each group. Windows follow each other in the order of the
-    /// positions, which is not the order of this list: the rows are in the order in which the
-    /// groups appeared if `is_whole`, else in no particular order.
+    /// The position and the row of each group. If `is_whole`, the rows are in the order in which
+    /// the groups appeared; else they are in no particular order. The order of the positions is
+    /// another one: windows follow each other by it.
     pub rows: Vec<(Vec<u8>, Row)>,
     /// Whether no group comes after the window.
     pub is_whole: bool,

@@ -1,8 +1,8 @@
-//! `RowPlace`: a place among the rows of one document, from which a later evaluation goes on.
+//! `RowPlace`: a place among the rows of one document, from which a later evaluation continues.
 //!
-//! Joins can make far more rows of one document than fit on a page, and than the budget of one
+//! Joins can make more rows of one document than fit on a page, and more than the budget of one
 //! evaluation allows. So the rows of a document are read in parts. A place names the element of
-//! each array in FROM, so that a later part does not visit the rows before it again.
+//! each array in FROM, so that a later part does not visit the rows of earlier parts again.
 
 use perihelion_model::json::Value;
 
@@ -13,10 +13,10 @@ use crate::eval::{Frame, JoinWalk, each_row_from, order_keys, output_of};
 /// A place among the rows of a document. The default is the place before the first row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RowPlace {
-    /// How many rows of the document come before.
+    /// How many rows of the document come before this place.
     pub row: u64,
-    /// For each array or subquery in FROM the number of its element. Elements that are left out
-    /// at the end are 0.
+    /// For each array or subquery in FROM, the number of its element. Numbers that are missing
+    /// at the end count as 0.
     pub elements: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Whether a statement is little work for each document.
+//! [`Program::is_little_work`]: whether a statement needs little work for each document.
 //!
 //! The work of a step is bounded by the size of the document or of a constant: a path is looked up among
 //! the members of an object, and two arrays are compared or copied element by element. So a statement
@@ -13,108 +13,113 @@ use crate::node::{InList, Node, Output, SelectNode, SourceNode};
 /// applications look up documents. Each step takes up to 0.05 ms for a document of 16 KB.
 const STEPS_MAX: usize = 64;
 
-/// A value that becomes a part of another one is copied, which takes longer than a comparison. It counts
-/// as this many steps more.
+/// The extra steps of a value that becomes a part of another value. The value is copied, and a copy
+/// takes longer than a comparison.
 const COPY_STEPS: usize = 2;
 
-/// A constant text counts as one step more for this many bytes: copying them takes about as long as a
-/// step. Ids have up to 1023 bytes, so comparing with an id is one step.
+/// This many bytes of a constant text take one extra step: to copy them takes about as long as a step.
+/// An id has at most 1023 bytes, so a comparison with an id takes no extra step.
 const TEXT_BYTES_PER_STEP: usize = 1024;
 
 impl Program {
-    /// Whether each document that is not large needs little more work than reading it: the statement
-    /// has few steps, no joins, no subqueries and no calls of functions, whose work depends on what the
-    /// document holds.
+    /// Whether the statement needs little more work for a document than to read it, unless the document
+    /// is large. Such a statement has few steps. It has no joins, no subqueries and no calls of
+    /// functions, because their work depends on the contents of the document.
     pub fn is_little_work(&self) -> bool {
         let steps = &mut Steps { left: STEPS_MAX };
-        self.inner.is_none() && steps.has_select(&self.select)
+        self.inner.is_none() && steps.spend_select(&self.select)
     }
 }
 
-/// Counts the steps of a statement. Each function returns whether the steps are little work and
-/// not too many.
+/// The steps that a statement of little work may still take. Each method spends the steps of one
+/// part of the statement. It returns `false` if too few steps are left, or if the part can be much
+/// work.
 struct Steps {
     left: usize,
 }
 
 impl Steps {
-    fn has_select(&mut self, select: &SelectNode) -> bool {
+    fn spend_select(&mut self, select: &SelectNode) -> bool {
         let sources = match select.sources.as_slice() {
             [] => true,
-            [SourceNode::Value(node)] => self.has(node),
+            [SourceNode::Value(node)] => self.spend_node(node),
             [SourceNode::Elements(_) | SourceNode::Rows(_)] | [_, _, ..] => false,
         };
         let output = match &select.output {
-            Output::Value(node) => self.has(node),
-            Output::Object(members) => members.iter().all(|(_, node)| self.has_copy(node)),
+            Output::Value(node) => self.spend_node(node),
+            Output::Object(members) => members.iter().all(|(_, node)| self.spend_copy(node)),
         };
         let groups = select.grouping.as_ref().is_none_or(|grouping| {
-            self.has_all(&grouping.keys)
-                && grouping.aggregates.iter().all(|aggregate| self.has(&aggregate.argument))
+            self.spend_nodes(&grouping.keys)
+                && grouping.aggregates.iter().all(|aggregate| self.spend_node(&aggregate.argument))
         });
         sources
             && output
             && groups
-            && select.filter.iter().all(|node| self.has(node))
-            && select.order.iter().all(|key| self.has(&key.node))
+            && select.filter.iter().all(|node| self.spend_node(node))
+            && select.order.iter().all(|key| self.spend_node(&key.node))
     }
 
-    fn has_all(&mut self, nodes: &[Node]) -> bool {
-        nodes.iter().all(|node| self.has(node))
+    fn spend_nodes(&mut self, nodes: &[Node]) -> bool {
+        nodes.iter().all(|node| self.spend_node(node))
     }
 
-    fn has_copy(&mut self, node: &Node) -> bool {
-        self.take(COPY_STEPS) && self.has(node)
+    fn spend_copy(&mut self, node: &Node) -> bool {
+        self.spend(COPY_STEPS) && self.spend_node(node)
     }
 
-    fn has(&mut self, node: &Node) -> bool {
+    fn spend_node(&mut self, node: &Node) -> bool {
         match node {
-            Node::Constant(value) => self.has_constant(value.as_ref()),
-            Node::Path { steps, .. } => self.take(1 + steps.len()),
-            Node::GroupKey { .. } | Node::Aggregate { .. } => self.take(1),
-            Node::Step(base, _) | Node::Unary(_, base) => self.take(1) && self.has(base),
-            Node::Index(a, b) | Node::Binary(_, a, b) => self.take(1) && self.has(a) && self.has(b),
-            Node::Logical(_, nodes) => self.take(1) && self.has_all(nodes),
-            Node::Array(nodes) => self.take(1) && nodes.iter().all(|node| self.has_copy(node)),
+            Node::Constant(value) => self.spend_constant(value.as_ref()),
+            Node::Path { steps, .. } => self.spend(1 + steps.len()),
+            Node::GroupKey { .. } | Node::Aggregate { .. } => self.spend(1),
+            Node::Step(base, _) | Node::Unary(_, base) => self.spend(1) && self.spend_node(base),
+            Node::Index(a, b) | Node::Binary(_, a, b) => {
+                self.spend(1) && self.spend_node(a) && self.spend_node(b)
+            }
+            Node::Logical(_, nodes) => self.spend(1) && self.spend_nodes(nodes),
+            Node::Array(nodes) => self.spend(1) && nodes.iter().all(|node| self.spend_copy(node)),
             Node::Between { value, low, high, .. } => {
-                self.take(1) && self.has(value) && self.has(low) && self.has(high)
+                self.spend(1) && self.spend_node(value) && self.spend_node(low) && self.spend_node(high)
             }
             Node::In { value, list, .. } => {
-                self.take(1)
-                    && self.has(value)
+                self.spend(1)
+                    && self.spend_node(value)
                     && match list {
-                        // They are found by a binary search.
+                        // A binary search takes few comparisons, however long the list is.
                         InList::Sorted(_) => true,
-                        InList::Nodes(nodes) => self.has_all(nodes),
+                        InList::Nodes(nodes) => self.spend_nodes(nodes),
                     }
             }
-            Node::Conditional(a, b, c) => self.take(1) && self.has(a) && self.has(b) && self.has(c),
-            Node::Object(members) => self.take(1) && members.iter().all(|(_, node)| self.has_copy(node)),
+            Node::Conditional(a, b, c) => {
+                self.spend(1) && self.spend_node(a) && self.spend_node(b) && self.spend_node(c)
+            }
+            Node::Object(members) => self.spend(1) && members.iter().all(|(_, node)| self.spend_copy(node)),
             Node::Like { .. } | Node::Regex { .. } | Node::Call(..) | Node::Udf(_) | Node::Subquery(..) => {
                 false
             }
         }
     }
 
-    /// Each row may have a copy of the constant.
-    fn has_constant(&mut self, value: Option<&Value>) -> bool {
-        self.take(1)
+    /// Spends the steps of a constant, of which each row may have a copy.
+    fn spend_constant(&mut self, value: Option<&Value>) -> bool {
+        self.spend(1)
             && match value {
-                Some(Value::Array(items)) => items.iter().all(|item| self.has_constant(Some(item))),
+                Some(Value::Array(items)) => items.iter().all(|item| self.spend_constant(Some(item))),
                 Some(Value::Object(members)) => members
                     .iter()
-                    .all(|(name, member)| self.has_text(name) && self.has_constant(Some(member))),
-                Some(Value::String(text)) => self.has_text(text),
+                    .all(|(name, member)| self.spend_text(name) && self.spend_constant(Some(member))),
+                Some(Value::String(text)) => self.spend_text(text),
                 Some(Value::Null | Value::Bool(_) | Value::Number(_)) | None => true,
             }
     }
 
-    /// The steps of a text besides that of its value.
-    fn has_text(&mut self, text: &str) -> bool {
-        self.take(text.len() / TEXT_BYTES_PER_STEP)
+    /// Spends the extra steps of a long text. The step of its value is spent already.
+    fn spend_text(&mut self, text: &str) -> bool {
+        self.spend(text.len() / TEXT_BYTES_PER_STEP)
     }
 
-    fn take(&mut self, steps: usize) -> bool {
+    fn spend(&mut self, steps: usize) -> bool {
         let left = self.left.checked_sub(steps);
         self.left = left.unwrap_or_default();
         left.is_some()
@@ -152,8 +157,8 @@ mod tests {
         }
     }
 
-    /// Story of a bug: a parameter of any length was one step, and a statement that joined it to each id
-    /// 30 times copied many megabytes for a document on an async worker.
+    /// Story of a bug: a parameter of any length counted as one step. A statement that appended a long
+    /// parameter to each id 30 times copied many megabytes per document, on an async worker.
     #[test]
     fn a_long_parameter_is_much_work() {
         for (length, is_little) in [(1000, true), (1_000_000, false)] {

@@ -373,7 +373,7 @@ fn a_group_has_the_values_of_its_keys() {
 }
 
 #[test]
-fn rewritten_statements_that_clients_send_run() {
+fn the_rewritten_statements_that_clients_send_can_be_run() {
     let documents = r#"[{"_rid":"r1","id":"x","n":2,"g":"a"},{"_rid":"r2","id":"y","n":1,"g":"b"}]"#;
     check_all(
         "SELECT c._rid, [{\"item\": c.n}] AS orderByItems, {\"id\": c.id} AS payload\nFROM c\nWHERE (true)\nORDER BY c.n",

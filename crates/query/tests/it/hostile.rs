@@ -366,7 +366,7 @@ fn full_text_and_spatial_functions_end_within_the_limits() {
         r#"{{"x":[{list}],"g":{{"type":"LineString","coordinates":[{}]}}}}"#,
         points.join(",")
     ));
-    let begun_at = std::time::Instant::now();
+    let started_at = std::time::Instant::now();
     for (query, parameters, document, is_refused) in [
         ("SELECT VALUE FullTextContains(c.t, @k) FROM c", phrase.as_str(), &text, true),
         ("SELECT VALUE FullTextContains(c.t, @k) FROM c", fuzzy.as_str(), &text, false),
@@ -377,7 +377,7 @@ fn full_text_and_spatial_functions_end_within_the_limits() {
         let is_too_much = matches!(outcome, Err(Failure::Evaluation(EvaluationError::TooMuchWork)));
         assert_eq!(is_too_much, is_refused, "{query}: {outcome:?}");
     }
-    assert!(begun_at.elapsed().as_secs() < 60, "{:?}", begun_at.elapsed());
+    assert!(started_at.elapsed().as_secs() < 60, "{:?}", started_at.elapsed());
 }
 
 /// The plan of a fusion has a statement for each score, and each statement computes all scores. So
@@ -415,7 +415,7 @@ fn rows_in_parts(program: &perihelion_query::Program, document: &Value, part: u6
 }
 
 #[test]
-fn the_rows_of_a_document_are_the_same_in_parts() {
+fn reading_the_rows_of_a_document_in_parts_returns_the_same_rows() {
     let document = json(r#"{"a":[1,[2,3],[],{"b":[4,5]},[6]],"n":[7,8,9]}"#);
     for text in [
         "SELECT VALUE x FROM x IN c.a",

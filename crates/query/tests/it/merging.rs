@@ -339,7 +339,7 @@ fn splits_and_merges_of_ranges_do_not_change_the_result() {
 /// A partition may return rows with equal keys in any order. Even when ranges are split
 /// and merged, every row is returned once and in the order of the keys.
 #[test]
-fn equal_keys_may_come_in_any_order() {
+fn rows_with_equal_keys_may_come_in_any_order_and_are_returned_once() {
     for query in [
         "SELECT c.id, c.grp AS k FROM c ORDER BY c.grp",
         "SELECT c.id, c.grp AS k FROM c ORDER BY c.grp DESC",

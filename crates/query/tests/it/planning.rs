@@ -111,7 +111,7 @@ fn only_the_first_stage_narrows_the_scan() {
 }
 
 #[test]
-fn a_condition_in_stages_reads_one_document() {
+fn a_patch_condition_with_an_inner_stage_reads_one_document() {
     for (condition, expected) in [
         ("FROM (SELECT DISTINCT c.a FROM c) x WHERE x.a = 1", true),
         ("FROM (SELECT DISTINCT c.a FROM c) x WHERE x.a = 2", false),

@@ -304,7 +304,7 @@ fn lists_sets_and_conditional_counts_are_planned_for_clients_that_merge_them() {
 }
 
 #[test]
-fn counts_by_parameter_are_numbers_in_a_plan() {
+fn counts_that_are_parameters_are_numbers_in_a_plan() {
     let body = planned("SELECT c.a FROM c ORDER BY c.a OFFSET @skip LIMIT @take", ALL_FEATURES).unwrap();
     assert!(body.contains(r#""offset":3,"limit":4"#) && body.contains("OFFSET 0 LIMIT 7"), "{body}");
     let body = planned("SELECT TOP @n c.a FROM c ORDER BY c.a", ALL_FEATURES).unwrap();

@@ -217,7 +217,7 @@ fn a_client_can_ask_for_component_queries_without_sort_keys() {
 }
 
 #[test]
-fn search_needs_features_that_the_client_lists() {
+fn a_client_that_does_not_list_the_features_of_search_gets_no_plan() {
     let refused = |query: &str, features: &str| {
         let query = parse(query).expect(query);
         plan(&query, &Parameters::none(), Some(features), &[]).map(|_| ()).expect_err("no plan").to_string()

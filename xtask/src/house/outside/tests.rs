@@ -26,7 +26,7 @@ fn a_path_may_climb_to_the_root_and_no_further() {
 }
 
 #[test]
-fn a_path_beside_the_manifest_directory_is_counted_from_there() {
+fn a_path_after_the_manifest_directory_begins_at_the_crate() {
     let file = "crates/x/tests/it/main.rs";
     let line = |path: &str| format!("Path::new(env!(\"CARGO_MANIFEST_DIR\"))\n    .join(\"{path}\")");
     assert!(!is_problem(file, &line("../../conformance/a.json")));
@@ -35,7 +35,7 @@ fn a_path_beside_the_manifest_directory_is_counted_from_there() {
 }
 
 #[test]
-fn the_directory_beside_the_checkout_is_not_named() {
+fn a_path_into_the_directory_beside_the_checkout_is_a_problem() {
     assert!(is_problem("docs/a.md", &format!("`../{BESIDE}/style.md`")));
     assert!(is_problem("docs/a.md", &format!("`{BESIDE}/style.md`")));
     assert!(is_problem("crates/x/src/a.rs", &format!("// see {BESIDE}/facts/a.md")));
@@ -43,21 +43,21 @@ fn the_directory_beside_the_checkout_is_not_named() {
 }
 
 #[test]
-fn absolute_paths_of_one_machine_are_not_named() {
+fn an_absolute_path_of_one_machine_is_a_problem() {
     assert!(is_problem("a.sh", "cd /work/main"));
     assert!(is_problem("a.sh", "HOME=/home/me"));
     assert!(!is_problem("a.md", "perihelion --to duroxide/workflows /workflows"));
 }
 
 #[test]
-fn ranges_and_the_checkout_seen_from_beside_it_are_fine() {
+fn ranges_and_paths_that_enter_the_checkout_from_beside_it_are_no_problem() {
     assert!(!is_problem("build.rs", "for x in 1..2 { &y[..]; S { a, ..b } }"));
     assert!(!is_problem("README.md", "duroxide-cdb = { path = \"../perihelion/crates/provider\" }"));
     assert!(is_problem("README.md", "duroxide-cdb = { path = \"../perihelion/crates/missing\" }"));
 }
 
 #[test]
-fn a_page_that_is_cited_is_there() {
+fn a_cited_page_that_does_not_exist_is_a_problem() {
     assert!(!is_problem("crates/x/src/a.rs", "//! See `docs/cosmos.md`, and cosmos.md."));
     assert!(is_problem("crates/x/src/a.rs", "//! See facts.md."));
     assert!(is_problem("crates/x/src/a.rs", "//! See `facts/cosmos.md`."));

@@ -1,4 +1,4 @@
-//! Tests of which account is meant.
+//! Tests of `Account::resolve`: which account the options, the environment and the file mean.
 
 use super::*;
 
@@ -12,7 +12,7 @@ struct Case {
     expected: &'static str,
 }
 
-/// The account in one line: what named it, where it is, its key, its container.
+/// The account in one line: where it is, the place that named it, its key, its container.
 fn resolved(case: &Case) -> String {
     let Case { options, variables, file, .. } = case;
     let option = |name: &str| {
@@ -162,12 +162,12 @@ fn an_account_that_is_named_twice_is_refused() {
     refused(&["--endpoint", "https://a/", "--key-file", "/no/such/file"], None, "/no/such/file");
 }
 
-const SIGNED: &[(&str, &str)] = &[("COSMOS_KEY", "c2VjcmV0"), ("COSMOSDB_KEY", "c2VjcmV0")];
+const KEYS_IN_ENVIRONMENT: &[(&str, &str)] = &[("COSMOS_KEY", "c2VjcmV0"), ("COSMOSDB_KEY", "c2VjcmV0")];
 
 #[test]
 fn an_endpoint_in_the_file_never_gets_a_key_of_the_environment() {
     let check = |options, file: &'static str, expected: &str| {
-        let case = Case { options, variables: SIGNED, file: Some(file), expected: "" };
+        let case = Case { options, variables: KEYS_IN_ENVIRONMENT, file: Some(file), expected: "" };
         assert_eq!(resolved(&case), expected, "{file}");
     };
     let path = "from /srv/x/perihelion.toml";
@@ -205,7 +205,7 @@ fn a_connection_string_in_place_of_an_endpoint_is_refused_and_not_repeated() {
         let options: &'static [&str] = Box::leak(Box::new(["--endpoint", pasted]));
         let variables: &'static [(&str, &str)] = Box::leak(Box::new([("COSMOS_ENDPOINT", pasted)]));
         for (options, variables, name) in
-            [(options, SIGNED, "--endpoint"), (&[], variables, "COSMOS_ENDPOINT")]
+            [(options, KEYS_IN_ENVIRONMENT, "--endpoint"), (&[], variables, "COSMOS_ENDPOINT")]
         {
             let text = resolved(&Case { options, variables, file: None, expected: "" });
             assert!(text.starts_with("Failure { code: 2") && text.contains(name), "{text}");

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::context::Context;
 use crate::exit::Failure;
-use crate::output::text::shown;
+use crate::output::text::escaped;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -50,9 +50,9 @@ pub(super) struct CreateArgs {
 }
 
 fn ttl(text: &str) -> Result<Duration, String> {
-    let is_long = |time: &Duration| time.as_secs() > 0;
+    let is_at_least_a_second = |time: &Duration| time.as_secs() > 0;
     crate::args::parse_time(text)
-        .filter(is_long)
+        .filter(is_at_least_a_second)
         .ok_or_else(|| format!("`{text}` is not a time of at least a second: write it like 30m or 24h"))
 }
 
@@ -74,7 +74,7 @@ pub(super) async fn run(typed: CreateArgs, context: &Context) -> Result<(), Fail
             Ok(())
         })
         .await?;
-    eprintln!("{}", shown(&format!("created {name} on {}", context.account.described())));
+    eprintln!("{}", escaped(&format!("created {name} on {}", context.account.described())));
     context.print_done(&Created { database: &name.database, container: &name.container })
 }
 

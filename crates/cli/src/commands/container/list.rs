@@ -21,6 +21,7 @@ One request for the databases, and one for each database.";
 #[command(after_help = EXAMPLES)]
 pub(super) struct ListArgs {
     /// Only the containers of this database
+    #[arg(value_name = "DATABASE")]
     only: Option<String>,
 }
 
@@ -34,7 +35,7 @@ struct Row {
     default_ttl: Option<TimeToLive>,
 }
 
-/// What a table shows of a time to live.
+/// A time to live, as a table shows it.
 pub(super) fn ttl_text(ttl: Option<TimeToLive>) -> String {
     match ttl {
         None => "off".to_owned(),

@@ -27,7 +27,7 @@ pub(super) struct ShowArgs {
 /// A container, as JSON shows it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown {
+struct ShownContainer {
     database: String,
     #[serde(flatten)]
     properties: ContainerProperties,
@@ -47,7 +47,7 @@ pub(super) async fn run(typed: ShowArgs, context: &Context) -> Result<(), Failur
     let context = &context.in_container(typed.name);
     let shown = context.with_container(async |container| {
         let failed = |error| context.container_failed(&error);
-        Ok(Shown {
+        Ok(ShownContainer {
             database: container.database_name().to_owned(),
             properties: container.properties().await.map_err(failed)?,
             physical_partitions: container.feed_ranges().await.map_err(failed)?.len(),
@@ -55,7 +55,7 @@ pub(super) async fn run(typed: ShowArgs, context: &Context) -> Result<(), Failur
         })
     });
     let shown = shown.await?;
-    print(&context.form.thing(&shown, &lines(&shown))?)
+    print(&context.form.single(&shown, &lines(&shown))?)
 }
 
 fn throughput(provisioned: ProvisionedThroughput) -> ShownThroughput {
@@ -68,7 +68,7 @@ fn throughput(provisioned: ProvisionedThroughput) -> ShownThroughput {
     ShownThroughput { request_units, is_autoscale, is_pending: provisioned.is_pending }
 }
 
-fn lines(shown: &Shown) -> Vec<(&'static str, String)> {
+fn lines(shown: &ShownContainer) -> Vec<(&'static str, String)> {
     let policy = shown.properties.indexing_policy.as_ref();
     let paths = |paths: &[perihelion_client::IndexPath]| {
         let paths: Vec<&str> = paths.iter().map(|path| path.path.as_str()).collect();

@@ -1,7 +1,6 @@
 //! `Ledger`: the steps that were done for each order. The ledger is in the shop's
-//! process, which is not killed. All functions are pure. What always holds: a step of an
-//! order counts once, however often it is done. The order and the step are the
-//! idempotency key.
+//! process, which is not killed. All functions are pure. Invariant: a step of an order counts
+//! once, however often it is done. The order and the step are the idempotency key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_work_is_reached_before_the_last_step_even_when_orders_end_together() {
+    fn half_way_is_reached_before_the_last_step_even_when_orders_end_together() {
         let mut ledger = Ledger::new(2);
         let steps = workflows::expected_steps(1).into_iter().zip(workflows::expected_steps(2));
         for (first, second) in steps {

@@ -1,6 +1,6 @@
 //! `Traffic`: the shop's workflows with live orders, for `perihelion dev --demo`. A new order comes
-//! every few seconds, a person's approval comes late, and orders of the last hour are kept. It is
-//! something to look at in the dashboard, and to try its actions on.
+//! every few seconds, a person's approval comes late, and orders of the last hour are kept. The
+//! dashboard then has workflows to show and to try its actions on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use crate::exit::Failure;
 /// The time between two orders.
 const ORDER_INTERVAL: Duration = Duration::from_secs(3);
 
-/// How many orders later an approval comes.
+/// An approval comes this many orders after the order that needs it.
 const APPROVAL_DELAY: Order = 5;
 
-/// One approval in this many is left to the person who looks at the dashboard.
-const LEFT_OPEN: Order = 4;
+/// One in this many approvals does not come. It is left to the person at the dashboard.
+const APPROVALS_PER_OPEN_APPROVAL: Order = 4;
 
 /// How long finished orders are kept.
 const KEPT_FOR: Duration = Duration::from_secs(3600);
@@ -29,7 +29,7 @@ const KEPT_FOR: Duration = Duration::from_secs(3600);
 /// How long the end of the runtime may take, in milliseconds.
 const SHUTDOWN_TIMEOUT_MS: u64 = 1_000;
 
-/// A shop that runs.
+/// A running shop.
 pub(crate) struct Traffic {
     runtime: Arc<Runtime>,
     orders: JoinHandle<()>,
@@ -56,15 +56,15 @@ impl Traffic {
     }
 }
 
-/// Takes orders until the task is aborted. An order that cannot be started, because a fault was
-/// injected perhaps, is left out.
+/// Takes orders until the task is aborted. An order that cannot be started, for example because a
+/// fault was injected, is skipped.
 async fn take_orders(client: Client) {
     for order in 1.. {
         let id = workflows::instance_id(order);
         let _ = client.start_orchestration(&id, workflows::ORDER, order.to_string()).await;
         if let Some(earlier) = order.checked_sub(APPROVAL_DELAY)
             && workflows::needs_approval(earlier)
-            && !(earlier / 3).is_multiple_of(LEFT_OPEN)
+            && !(earlier / 3).is_multiple_of(APPROVALS_PER_OPEN_APPROVAL)
         {
             let _ = client
                 .enqueue_event(&workflows::instance_id(earlier), workflows::APPROVALS, "approved")

@@ -21,7 +21,7 @@ use super::messages::{self, Order, WorkerCommand, WorkerMessage};
 use super::workflows;
 use crate::exit::Failure;
 
-/// How long the work of a killed worker stays locked at most.
+/// The longest time that the work of a killed worker stays locked.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The worker fails when it gets no command for this long. It also fails when an order
@@ -61,8 +61,8 @@ pub(super) async fn run(data: PathBuf) -> Result<(), Failure> {
     outcome
 }
 
-/// Executes commands until the shop sends `Finish` or is gone. Fails when a command fails,
-/// or when the shop sends no command for [`STALL_TIMEOUT`].
+/// Executes commands until the shop sends `Finish` or its process ends. Fails when a command
+/// fails, or when the shop sends no command for [`STALL_TIMEOUT`].
 async fn serve(database: &Embedded, client: Client) -> Result<(), Failure> {
     let client = Arc::new(client);
     let (failure_sender, mut failures) = mpsc::channel::<String>(1);
@@ -149,8 +149,8 @@ async fn send_cost(database: &Embedded) {
     });
 }
 
-/// Sends a message. A failure is ignored: when the shop is gone, standard input ends too,
-/// and the end of the input ends the worker.
+/// Sends a message. A failure is ignored: when the shop's process has ended, standard input
+/// ends too, and the end of the input ends the worker.
 fn send(message: &WorkerMessage) {
     let _ = messages::write(&mut io::stdout().lock(), message);
 }

@@ -16,8 +16,8 @@ use serde_json::Value;
 use crate::account::{Account, RawConnection, RawFailure, RawRequest};
 use crate::exit::Failure;
 
-/// A difference of the clocks that needs no attention. It includes the time of the request, and
-/// the service tells whole seconds.
+/// The largest difference of the clocks that needs no attention. The measured difference includes
+/// the time of the request, and the service tells its time in whole seconds.
 const SKEW_SECONDS_OK: u64 = 30;
 
 /// The service refuses a request whose date differs more than this from its own clock.
@@ -37,7 +37,8 @@ struct Answer {
 /// Sends the probe and judges its answer. The last check is a problem if the account cannot be used.
 pub(super) async fn run(account: &Account, key: Option<&str>) -> Result<Vec<Check>, Failure> {
     let is_emulator_key = key == Some(EMULATOR_KEY);
-    // As the client: the emulators' key is published, so clear text reveals no secret.
+    // The client has the same options: the emulators' key is published, so clear text reveals no
+    // secret.
     let options = HttpOptions::default()
         .with_allow_cleartext(is_emulator_key)
         .with_accept_unknown_loopback_certificates(is_emulator_key);
@@ -122,7 +123,8 @@ fn clock(answer: &Answer) -> Check {
             "Check that no proxy removes the header Date",
         );
     };
-    // The service tells whole seconds, and may have looked at its clock at any time meanwhile.
+    // The service tells its time in whole seconds, and may have read its clock at any time during
+    // the request.
     let tolerance_seconds = 2 + answer.took.as_secs();
     match answer.local_seconds.abs_diff(service_seconds) <= tolerance_seconds {
         true => Check::ok("clock", "agrees with that of the service"),
@@ -130,7 +132,7 @@ fn clock(answer: &Answer) -> Check {
     }
 }
 
-/// Judges the difference between this machine's clock and that of the service.
+/// Judges the difference between this machine's clock and the service's clock.
 fn judge_clock(local_seconds: u64, service_seconds: u64) -> Check {
     let skew = local_seconds.abs_diff(service_seconds);
     let direction = if local_seconds < service_seconds { "behind" } else { "ahead of" };
@@ -153,11 +155,11 @@ fn judge_clock(local_seconds: u64, service_seconds: u64) -> Check {
 fn credential(answer: &Answer, key: Option<&str>) -> Check {
     let subject = "credential";
     let body = String::from_utf8_lossy(answer.response.body());
-    let is_key_off = body.contains("Local Authorization is disabled");
+    let are_keys_off = body.contains("Local Authorization is disabled");
     match answer.response.status().as_u16() {
         200 if key == Some(EMULATOR_KEY) => Check::ok(subject, "the emulators' well-known key"),
         200 => Check::ok(subject, "the key is right"),
-        401 | 403 if is_key_off => Check::problem(
+        401 | 403 if are_keys_off => Check::problem(
             subject,
             "the account accepts Entra ID only: keys are off (disableLocalAuth)",
             "Programs use Credential::azure (docs/azure.md); this command has only keys",

@@ -10,7 +10,7 @@ use perihelion_model::timestamp;
 use crate::commands::item::KeyArgs;
 use crate::context::Context;
 use crate::exit::Failure;
-use crate::output::text::{shown, time};
+use crate::output::text::{escaped, time};
 use crate::output::{self, Form};
 use crate::process::{Signals, print};
 
@@ -97,12 +97,12 @@ async fn follow(typed: &TailArgs, context: &Context, container: &Container) -> R
     Ok(())
 }
 
-/// The next changes; `None` if only those up to now are wanted and there are none.
+/// The next changes. With `stops_at_now`, `None` when all changes up to now were returned.
 async fn next(
     feed: &mut ChangeFeed<Value>,
-    is_until_now: bool,
+    stops_at_now: bool,
 ) -> Result<Option<Vec<Value>>, perihelion_client::Error> {
-    match is_until_now {
+    match stops_at_now {
         true => Ok(feed.next_page().await?.map(|page| page.items)),
         false => Ok(Some(feed.wait_for_page(INTERVAL).await?.items)),
     }
@@ -117,7 +117,7 @@ fn line(form: Form, item: &Value) -> Result<String, Failure> {
             let at = written_at.map_or_else(|| "-".to_owned(), |seconds| time(seconds.saturating_mul(1000)));
             let id = item.get("id").and_then(Value::as_str).unwrap_or("-");
             let item = output::line(item)?;
-            Ok(format!("{at}  {}  {}\n", shown(id), shown(item.trim_end())))
+            Ok(format!("{at}  {}  {}\n", escaped(id), escaped(item.trim_end())))
         }
     }
 }

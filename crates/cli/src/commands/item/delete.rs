@@ -8,7 +8,7 @@ use super::put::{parse_etag, print_written};
 use crate::commands::workflow::confirm;
 use crate::context::Context;
 use crate::exit::Failure;
-use crate::output::text::shown;
+use crate::output::text::escaped;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -49,7 +49,7 @@ pub(super) async fn run(typed: DeleteArgs, context: &Context) -> Result<(), Fail
             let key = key.of_id(context, container, &id).await?;
             if dry_run {
                 container.read::<serde_json::Value>(key, &id).await.map_err(failed)?;
-                eprintln!("{}", shown(&format!("would delete {id} in {}", context.target())));
+                eprintln!("{}", escaped(&format!("would delete {id} in {}", context.target())));
                 return Ok(());
             }
             if !yes {

@@ -14,7 +14,7 @@ Examples:
   perihelion item get 77 --pk ada -d shop -c orders
   perihelion item get ada -d shop -c customers        the id is the partition key
 
-The item is printed as JSON, on one line with -o jsonl. Charge and etag go to standard error.";
+The item is printed as JSON, on one line with -o jsonl. The charge goes to standard error.";
 
 /// Print an item
 #[derive(Clone, Debug, Args)]
@@ -35,7 +35,7 @@ pub(super) async fn run(typed: GetArgs, context: &Context) -> Result<(), Failure
     });
     let item = item.await?;
     let form = if context.form == Form::Table { Form::Json } else { context.form };
-    print(&form.thing(&item.value, &[])?)?;
+    print(&form.single(&item.value, &[])?)?;
     eprintln!("{:.2} RU", item.charge());
     Ok(())
 }

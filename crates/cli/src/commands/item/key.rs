@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_json_if_it_can_be_and_else_a_text() {
+    fn a_key_that_is_valid_json_is_json_and_any_other_key_is_a_text() {
         let check = |typed: &str, json: &str| {
             assert_eq!(parse(typed).unwrap(), PartitionKey::from_header(json).unwrap(), "{typed}");
         };

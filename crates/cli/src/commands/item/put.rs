@@ -43,7 +43,7 @@ pub(super) struct PutArgs {
 /// A write, as JSON shows it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Put {
+struct WrittenItem {
     id: String,
     result: &'static str,
     etag: Option<String>,
@@ -84,14 +84,14 @@ pub(super) fn print_written(
     written: &Written,
 ) -> Result<(), Failure> {
     let etag = written.etag().ok().map(ToString::to_string);
-    let put = Put { id: id.to_owned(), result, etag: etag.clone(), request_units: written.charge() };
+    let item = WrittenItem { id: id.to_owned(), result, etag: etag.clone(), request_units: written.charge() };
     let lines = [
         ("id", id.to_owned()),
         ("result", result.to_owned()),
         ("etag", etag.unwrap_or_else(|| "-".to_owned())),
         ("charge", format!("{:.2} RU", written.charge())),
     ];
-    print(&context.form.thing(&put, &lines)?)
+    print(&context.form.single(&item, &lines)?)
 }
 
 pub(super) fn parse_etag(typed: Option<&str>) -> Result<Option<Etag>, Failure> {

@@ -1,4 +1,5 @@
-//! What the service did for a query: the plan, the documents, the indexes and the charge.
+//! `perihelion query --explain`: shows what the service did for a query, that is the plan, the
+//! documents, the indexes and the charge.
 
 use perihelion_client::{Container, IndexMetrics, Query, QueryMetrics};
 use serde::Serialize;
@@ -53,7 +54,7 @@ pub(super) async fn print_explained(
         service_ms: milliseconds(metrics),
         indexes: &answer.index_metrics,
     };
-    print(&context.form.thing(&explanation, &lines)?)
+    print(&context.form.single(&explanation, &lines)?)
 }
 
 fn milliseconds(metrics: &QueryMetrics) -> f64 {
@@ -98,7 +99,7 @@ fn lines(plan: Option<&Value>, answer: &Answer) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// What the client has to do with the rows of the partitions, by the service's plan.
+/// The steps by which the client merges the rows of the partitions, from the service's plan.
 fn merged(plan: Option<&Value>) -> String {
     let Some(plan) = plan else { return "no plan: the service refuses one for this query".to_owned() };
     let info = &plan["queryInfo"];
@@ -112,6 +113,6 @@ fn merged(plan: Option<&Value>) -> String {
         (info["offset"].is_number() || info["limit"].is_number(), "OFFSET LIMIT"),
         (plan["hybridSearchQueryInfo"].is_object(), "ORDER BY RANK"),
     ];
-    let steps: Vec<&str> = steps.iter().filter(|(is_there, _)| *is_there).map(|(_, name)| *name).collect();
+    let steps: Vec<&str> = steps.iter().filter(|(is_needed, _)| *is_needed).map(|(_, name)| *name).collect();
     if steps.is_empty() { "nothing".to_owned() } else { steps.join(", ") }
 }

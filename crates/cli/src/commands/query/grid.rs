@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn members_become_columns_and_other_rows_a_value() {
+    fn members_become_columns_and_rows_that_are_not_objects_become_values() {
         let documents = r#"[{"id": "1", "n": 7, "_ts": 1}, {"tags": ["a", "b"], "n": null, "id": "2"}]"#;
         assert_eq!(render(&rows(documents)), "id  n     tags\n1   7\n2   null  [\"a\",\"b\"]\n");
         assert_eq!(render(&rows(r#"[3, {"a": "x\ny"}]"#)), "VALUE  a\n3\n       x\\ny\n");
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_end_at_their_maximum() {
+    fn a_table_has_at_most_twelve_columns() {
         let members: Vec<String> = (0..40).map(|number| format!("\"m{number}\": {number}")).collect();
         let text = render(&rows(&format!("[{{{}}}]", members.join(", "))));
         assert_eq!(

@@ -14,13 +14,13 @@ Examples:
   perihelion queue list
   perihelion queue list --watch
 
-  turns               messages that wait for a turn of their workflow. OLDEST is how long
+  turns               messages that wait for a turn of their workflow
   activities          activities that wait for a worker
   running-activities  activities that a worker has, or that wait for a retry
-  timers              timers that are not due. OLDEST is when the next one is
+  timers              timers that are not due
 
-At most 2,000 entries of each queue are counted in a physical partition; + means that there may
-be more.";
+OLDEST is how long the oldest entry waits or runs; for timers, when the next one is due. At most
+2,000 entries of each queue are counted in a physical partition; + means that there may be more.";
 
 /// Show the depth of each queue and the age of its oldest entry
 #[derive(Clone, Debug, Args)]

@@ -1,6 +1,6 @@
-//! What `dev` runs in the process of its server: the dashboard, and a demo with live orders. Both
-//! are clients of the server over its socket, as other programs are. The server runs also if one of
-//! them cannot start, which is told on standard error.
+//! `Beside`: the dashboard and the demo shop, which `dev` runs in the process of its server. Both
+//! are clients of the server over its socket, as other programs are. If one of them cannot start,
+//! standard error says why, and the server still runs.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -16,10 +16,10 @@ use crate::exit::Failure;
 use crate::management::Management;
 use crate::settings::Settings;
 
-/// The database and the container that the provider uses unless it is told otherwise.
+/// The database and the container that the provider uses by default.
 const WORKFLOWS: &str = "duroxide";
 
-/// What runs beside the server.
+/// The parts that run beside the server.
 #[derive(Default)]
 pub(super) struct Beside {
     pub(super) dashboard: Option<Dashboard>,
@@ -73,8 +73,9 @@ async fn connect(url: &str, key: &str) -> Result<Client, Failure> {
     Client::with_credential(url, credential).await.map_err(Failure::runtime)
 }
 
-/// The dashboard acts with the key of the server. If that key is a secret, everybody on this machine
-/// could use it through the dashboard, so people sign in then.
+/// Starts the dashboard, which acts with the key of the server. If that key is a secret, the
+/// dashboard asks people to sign in. Otherwise everybody on this machine could use the key through
+/// the dashboard.
 async fn dashboard(url: &str, settings: &Settings, client: Client) -> Result<Dashboard, Failure> {
     let endpoint = Endpoint::parse(url).map_err(Failure::runtime)?;
     let key = &settings.options.keys.primary;

@@ -27,13 +27,13 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// How long an export may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the last export may take. It comes out of the time in which a server has to end.
+/// How long the last export may take. It is a part of the time in which a server has to end.
 const LAST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A collector that cannot be reached is told once in this time.
+/// The shortest time between two warnings about failed exports.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The path of a collector that takes metrics.
+/// The path at which a collector takes metrics.
 const PATH: &str = "/v1/metrics";
 
 /// The exporter of one server.
@@ -66,7 +66,7 @@ impl Exporter {
         }
     }
 
-    /// Exports what happened since the last export, before the server ends.
+    /// Exports the metrics for the last time, before the server ends.
     pub(super) async fn export_last(&mut self, server: &Server) {
         self.export(server, LAST_TIMEOUT).await;
     }

@@ -25,7 +25,7 @@ const COLUMNS: [&str; 12] = [
     "429",
 ];
 
-/// The figures of a run. The JSON has its members.
+/// The figures of a run. The JSON result has the same members.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
@@ -52,8 +52,8 @@ struct Workload {
     timeout_ms: u128,
 }
 
-/// The figures of a row. Those per orchestration are per completed orchestration, and `null`
-/// when none was completed.
+/// The figures of a row. Figures per orchestration are per completed orchestration, and `null`
+/// when no orchestration was completed.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Figures {
@@ -129,7 +129,8 @@ impl Report {
         text
     }
 
-    /// What the table leaves out.
+    /// The notes below the table: the requests of waiting clients, and orchestrations that had
+    /// not ended.
     fn notes(&self) -> String {
         let sum = |of: fn(&Figures) -> f64| self.rows.iter().map(of).sum::<f64>();
         let completed = sum(|row| row.completed as f64);
@@ -186,19 +187,21 @@ impl Figures {
 
     /// The cells of the row, in the order of [`COLUMNS`].
     fn cells(&self) -> [String; COLUMNS.len()] {
-        let shown = |figure: Option<f64>| figure.map_or("-".to_owned(), |figure| format!("{figure:.1}"));
-        let whole = |figure: Option<f64>| figure.map_or("-".to_owned(), |figure| format!("{figure:.0}"));
+        let one_decimal =
+            |figure: Option<f64>| figure.map_or("-".to_owned(), |figure| format!("{figure:.1}"));
+        let no_decimals =
+            |figure: Option<f64>| figure.map_or("-".to_owned(), |figure| format!("{figure:.0}"));
         [
             format!("{}/{}", self.dispatchers, self.workers),
             self.completed.to_string(),
             self.failed.to_string(),
-            shown(Some(self.orchestrations_per_second)),
-            shown(Some(self.activities_per_second)),
-            whole(self.p50_ms),
-            whole(self.p95_ms),
-            whole(self.p99_ms),
-            shown(self.requests_per_orchestration),
-            shown(self.request_units_per_orchestration),
+            one_decimal(Some(self.orchestrations_per_second)),
+            one_decimal(Some(self.activities_per_second)),
+            no_decimals(self.p50_ms),
+            no_decimals(self.p95_ms),
+            no_decimals(self.p99_ms),
+            one_decimal(self.requests_per_orchestration),
+            one_decimal(self.request_units_per_orchestration),
             self.conflicts.to_string(),
             self.throttled.to_string(),
         ]
@@ -209,7 +212,7 @@ fn milliseconds(time: Duration) -> f64 {
     round(time.as_secs_f64() * 1e3)
 }
 
-/// Rounds to thousandths: more digits say nothing.
+/// Rounds to thousandths. The measurement is not more precise.
 fn round(figure: f64) -> f64 {
     (figure * 1e3).round() / 1e3
 }

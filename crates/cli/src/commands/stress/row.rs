@@ -25,11 +25,11 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 /// unless the run was interrupted.
 const SHUTDOWN_MS: u64 = 2_000;
 
-/// More dispatchers or workers than one process can use.
+/// The most dispatchers and the most workers: more than one process can use.
 const CONCURRENCY_MAX: u32 = 1_024;
 
-/// The methods of the provider with which a waiting client looks at an orchestration. The
-/// runtime does not call them for this workload.
+/// The methods of the provider with which a waiting client reads the status of an orchestration.
+/// The runtime does not call them for this workload.
 const STATUS_METHODS: [&str; 2] = ["read", "get_custom_status"];
 
 /// How many orchestration dispatchers and activity workers the runtime has.
@@ -64,7 +64,7 @@ impl fmt::Display for Concurrency {
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) concurrency: Concurrency,
-    /// The ids of the row's instances begin with it.
+    /// The ids of the row's instances begin with this text.
     prefix: Arc<str>,
     pub(super) started: u64,
     pub(super) completed: u64,
@@ -89,7 +89,7 @@ impl Row {
 /// The cost of a row, by the provider's metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Cost {
-    /// Requests without those of waiting clients.
+    /// Requests, without the requests of waiting clients.
     pub(super) requests: u64,
     pub(super) request_units: f64,
     /// Requests of clients that wait for the end of an orchestration.
@@ -103,9 +103,9 @@ pub(super) struct Cost {
 impl Cost {
     /// The cost up to now of a provider with these metrics.
     fn so_far(metrics: &ProviderMetrics) -> Cost {
-        let looks = || STATUS_METHODS.iter().filter_map(|name| metrics.methods.get(*name));
-        let status_requests: u64 = looks().map(|method| method.requests).sum();
-        let status_request_units: f64 = looks().map(|method| method.request_units).sum();
+        let status_methods = || STATUS_METHODS.iter().filter_map(|name| metrics.methods.get(*name));
+        let status_requests: u64 = status_methods().map(|method| method.requests).sum();
+        let status_request_units: f64 = status_methods().map(|method| method.request_units).sum();
         Cost {
             requests: metrics.requests.saturating_sub(status_requests),
             request_units: metrics.request_units - status_request_units,
@@ -131,8 +131,8 @@ impl Cost {
     }
 }
 
-/// Measures one concurrency. When `stopped` becomes true, orchestrations that run are left as
-/// they are.
+/// Measures one concurrency. When `stopped` becomes true, the measurement ends, and running
+/// orchestrations are left as they are.
 pub(super) async fn measure(
     target: &Target,
     prefix: String,
@@ -152,17 +152,17 @@ pub(super) async fn measure(
     )
     .await;
     let before = Cost::so_far(&provider.metrics());
-    let since = Instant::now();
+    let started_at = Instant::now();
     let mut clients = JoinSet::new();
     for _ in 0..load.at_once {
         let client = Client::new(provider.clone());
-        let end = load.duration.map(|duration| since + duration);
+        let end = load.duration.map(|duration| started_at + duration);
         clients.spawn(workload::run_client(client, load, Arc::clone(&prefix), Arc::clone(&tally), end));
     }
     let cost_so_far = || Cost::so_far(&provider.metrics()).since(before);
-    let show = || progress.live(|| status(concurrency, &load, &tally, since.elapsed(), &cost_so_far()));
+    let show = || progress.live(|| status(concurrency, &load, &tally, started_at.elapsed(), &cost_so_far()));
     wait_for_clients(&mut clients, &tally, stopped, show).await;
-    let elapsed = since.elapsed();
+    let elapsed = started_at.elapsed();
     clients.shutdown().await;
     runtime.shutdown(Some(SHUTDOWN_MS)).await;
     // Closing waits for cleanup, whose requests belong to the row.
@@ -207,7 +207,7 @@ async fn wait_for_clients(
     }
 }
 
-/// What ends the row: " for 10s", " 500 orchestrations", or both.
+/// The limits that end the row, as text: " for 10s", " 500 orchestrations", or both.
 fn limits(load: &Load) -> String {
     let number = load.orchestrations.map(|number| format!(" {number} orchestrations")).unwrap_or_default();
     let time = load.duration.map(|duration| format!(" for {duration:?}")).unwrap_or_default();
@@ -217,7 +217,7 @@ fn limits(load: &Load) -> String {
 /// The state of a row in one line that fits a terminal of 100 columns.
 fn status(concurrency: Concurrency, load: &Load, tally: &Tally, elapsed: Duration, cost: &Cost) -> String {
     let (seconds, completed) = (elapsed.as_secs_f64(), tally.completed());
-    // After the duration the last orchestrations end, and the time goes on.
+    // After the duration no orchestrations are started, but the last ones still run.
     let of_time = load.duration.filter(|duration| elapsed < *duration);
     let of_time = of_time.map(|duration| format!(" of {:.1}", duration.as_secs_f64())).unwrap_or_default();
     let of_number = load.orchestrations.map(|number| format!(" of {number}")).unwrap_or_default();
@@ -252,12 +252,12 @@ mod tests {
     }
 
     #[test]
-    fn the_looks_of_waiting_clients_are_not_a_cost_of_the_orchestration() {
-        let metrics = |requests: u64, looks: u64| {
+    fn requests_of_waiting_clients_do_not_count_as_cost_of_the_orchestration() {
+        let metrics = |requests: u64, status_requests: u64| {
             let mut metrics = ProviderMetrics::default();
             (metrics.requests, metrics.request_units, metrics.throttles) = (requests, requests as f64, 2);
             let mut method = MethodMetrics::default();
-            (method.requests, method.request_units) = (looks, looks as f64);
+            (method.requests, method.request_units) = (status_requests, status_requests as f64);
             metrics.methods.insert("read".to_owned(), method);
             Cost::so_far(&metrics)
         };

@@ -1,8 +1,8 @@
 //! `Target`: the account and the container of a run.
 //!
-//! What always holds: a database or container is removed only if this run created it, which
-//! the service has confirmed or its random name proves. A container that existed keeps
-//! everything but the instances of this run.
+//! Invariant: a database or container is removed only if this run created it. The proof is the
+//! answer of the service, or the random name. A container that existed before keeps everything
+//! but the instances of this run.
 
 use duroxide::providers::Provider;
 use duroxide_cdb::{ContainerName, CosmosDBProvider};
@@ -23,7 +23,7 @@ const PARALLEL_REMOVALS: usize = 8;
 /// and the delete.
 const REMOVAL_ATTEMPTS: u32 = 5;
 
-/// The name of the container in a database of the run's own.
+/// The name of the container in a database that the run creates.
 const CONTAINER: &str = "stress";
 
 /// The names that the user gave, and the random name of the run.
@@ -44,12 +44,12 @@ enum Origin {
     Created,
 }
 
-/// Where a run works, and what it created there.
+/// The account and the container of a run, and what the run created there.
 pub(super) struct Target {
     client: Client,
     connection: Connection,
-    /// The account's endpoint or the data directory; `None` for the engine in memory, of which
-    /// nothing is left.
+    /// The account's endpoint or the data directory; `None` for the engine in memory, whose data
+    /// ends with the process.
     endpoint: Option<String>,
     names: Names,
     name: ContainerName,
@@ -84,7 +84,8 @@ impl Target {
         Ok(Target { client, connection, endpoint, names, name, database, container })
     }
 
-    /// Creates what is missing, and checks that a container that exists can be used.
+    /// Creates the database and the container if they are missing. Checks that a container that
+    /// exists can be used.
     pub(super) async fn prepare(&mut self, throughput: Option<u32>) -> Result<(), Failure> {
         self.create_database().await?;
         self.create_container(throughput).await?;
@@ -136,7 +137,7 @@ impl Target {
         opened.map_err(Failure::provider)
     }
 
-    /// Where the run works, for people.
+    /// The account and the container of the run, for messages.
     pub(super) fn description(&self) -> String {
         match &self.endpoint {
             Some(endpoint) => format!("{endpoint}, container {}", self.name),
@@ -153,7 +154,7 @@ impl Target {
         &self.name
     }
 
-    /// What the ids of a row's instances begin with. No other run has the same.
+    /// The text with which the ids of a row's instances begin. No other run has the same text.
     pub(super) fn instance_prefix(&self, row: usize) -> String {
         format!("stress-{}-{}-", self.names.run, row + 1)
     }
@@ -291,8 +292,8 @@ async fn remove_instances(
     }
 }
 
-/// Removes all documents of an instance, which form one logical partition. Its runtime has
-/// stopped, and its name is random, so nothing else writes to it.
+/// Removes all documents of an instance, which form one logical partition. The runtime of the
+/// instance has stopped, and its name is random, so nothing else writes to the partition.
 async fn remove_instance(container: Container, instance: String) -> Result<(), String> {
     let mut last_error = "it does not become empty".to_owned();
     for _ in 0..REMOVAL_ATTEMPTS {
@@ -324,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_are_not_given_are_the_runs_own() {
+    fn names_that_are_not_given_contain_the_random_name_of_the_run() {
         let check = |database: Option<&str>, container: Option<&str>, expected: &str| {
             let [database, container] = [database, container].map(|name| name.map(str::to_owned));
             let names = Names { database, container, run: "0f".to_owned() };

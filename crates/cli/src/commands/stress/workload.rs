@@ -1,6 +1,6 @@
 //! The workload of duroxide's stress harness (`provider_stress_tests::parallel_orchestrations`):
-//! its orchestration, its activity, and clients that start the next orchestration when their
-//! last one has ended. `Tally` counts what they do.
+//! its orchestration, its activity, and its clients. A client starts the next orchestration when
+//! its last one has ended. `Tally` counts the orchestrations and activities.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,11 +16,11 @@ use super::row::Concurrency;
 const ORCHESTRATION: &str = "FanoutOrchestration";
 const ACTIVITY: &str = "ProcessTask";
 
-/// After so many failures a row starts no more orchestrations: the target is down, or does
+/// After this many failures a row starts no more orchestrations: the target is down, or does
 /// not do the work at all.
 const FAILURES_MAX: u64 = 100;
 
-/// The failures of a row whose reason is kept. More of them say the same.
+/// The failures of a row whose reasons are kept. Later failures mostly have the same reasons.
 const ERRORS_MAX: usize = 3;
 
 /// The most characters of a reason.
@@ -52,10 +52,10 @@ pub(super) struct Tally {
     records: Mutex<Records>,
 }
 
-/// What is known about the orchestrations that ended.
+/// The latencies and the errors of the orchestrations that ended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Records {
-    /// Of completed orchestrations.
+    /// The latencies of completed orchestrations.
     pub(super) latencies: Latencies,
     /// The reasons of the first failures.
     pub(super) errors: Vec<String>,
@@ -117,7 +117,7 @@ pub(super) fn runtime_options(concurrency: Concurrency) -> RuntimeOptions {
     }
 }
 
-/// The activity takes its time and is counted when it has ended.
+/// The activity sleeps for `time`, and is counted when it has ended.
 pub(super) fn activities(time: Duration, tally: &Arc<Tally>) -> ActivityRegistry {
     let tally = Arc::clone(tally);
     let process_task = move |_: ActivityContext, input: String| {
@@ -161,9 +161,9 @@ pub(super) async fn run_client(
     while end.is_none_or(|end| Instant::now() < end) && tally.failed() < FAILURES_MAX {
         let Some(number) = tally.start_next(load.orchestrations) else { return };
         let instance = instance_id(&prefix, number);
-        let since = Instant::now();
+        let started_at = Instant::now();
         match run_orchestration(&client, &instance, &load).await {
-            Ok(()) => tally.complete(since.elapsed()),
+            Ok(()) => tally.complete(started_at.elapsed()),
             Err(why) => tally.fail(&format!("{instance}: {why}")),
         }
     }
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_reached_exactly() {
+    fn no_more_orchestrations_start_than_the_limit() {
         let tally = Tally::default();
         let numbers: Vec<_> = (0..4).map(|_| tally.start_next(Some(3))).collect();
         assert_eq!(numbers, [Some(1), Some(2), Some(3), None]);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_failures_keep_their_reason() {
+    fn only_the_first_three_failures_keep_their_reasons() {
         let tally = Tally::default();
         for number in 0..10 {
             tally.fail(&format!("{number}{}", "é".repeat(1000)));

@@ -15,7 +15,7 @@ use crate::exit::Failure;
 /// The most bytes of a file. A transaction has at most 2 MiB; the rest is room for white space.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// The file.
+/// The contents of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TransactionFile {
@@ -164,14 +164,14 @@ impl FileOperation {
         let has_document = matches!(self.verb, FileVerb::Create | FileVerb::Upsert | FileVerb::Replace);
         let is_patch = self.verb == FileVerb::Patch;
         let may_match = !matches!(self.verb, FileVerb::Create | FileVerb::Read);
-        for (name, is_there, may_be) in [
+        for (name, is_given, is_allowed) in [
             ("document", self.document.is_some(), has_document),
             ("patch", self.patch.is_some(), is_patch),
             ("condition", self.condition.is_some(), is_patch),
             ("ifMatch", self.if_match.is_some(), may_match),
             ("ifNoneMatch", self.if_none_match.is_some(), self.verb == FileVerb::Read),
         ] {
-            if is_there && !may_be {
+            if is_given && !is_allowed {
                 return Err(Error::input(format!("a {} has no `{name}`", self.verb.name())));
             }
         }

@@ -1,8 +1,8 @@
-//! Does something to many instances, several at a time, and prints what became of each as soon as
-//! it is known: a command that is killed has told what it did.
+//! Runs an action on many instances, several at a time, and prints each outcome as soon as it is
+//! known. So the output of a command that is killed shows what it did.
 //!
-//! Time passes between a selection and a deed, in which a person answers a question. So each
-//! instance is read again before the deed, and skipped if it is not what was selected.
+//! Time passes between the selection and the action, because a person is asked first. So each
+//! instance is read again before the action, and skipped if it has changed.
 
 mod rows;
 
@@ -20,12 +20,12 @@ use crate::progress::Progress;
 /// How many instances are changed at the same time. More would be throttled in a small container.
 const AT_ONCE: usize = 8;
 
-/// What became of an instance.
+/// The outcome of the action on one instance.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Outcome {
     instance_id: String,
-    /// What was done; `None` if it failed.
+    /// The result in words; `None` if the action failed or was skipped.
     result: Option<String>,
     error: Option<String>,
     #[serde(skip)]
@@ -44,22 +44,22 @@ impl Outcome {
 }
 
 /// Shows what would be done.
-pub(super) fn show_plan(context: &Context, selection: Selection, deed: &str) -> Result<(), Failure> {
+pub(super) fn show_plan(context: &Context, selection: Selection, action: &str) -> Result<(), Failure> {
     let mut rows = Rows::begin(context.form, &selection.instances)?;
     for row in selection.instances {
-        let result = Some(format!("would {deed}"));
+        let result = Some(format!("would {action}"));
         rows.print(&Outcome { instance_id: row.instance_id, result, error: None, is_skipped: false })?;
     }
     rows.end()
 }
 
-/// Does `deed` to each instance. Fails if it failed for any, after all were tried, and if there
-/// are more than were selected.
+/// Runs `action` on each instance. After all were tried, fails if the action failed for an
+/// instance, if an instance was skipped, or if there are more instances than were selected.
 pub(super) async fn run<F>(
     context: &Context,
     provider: &CosmosDBProvider,
     selection: Selection,
-    deed: impl Fn(CosmosDBProvider, ListedInstance) -> F,
+    action: impl Fn(CosmosDBProvider, ListedInstance) -> F,
 ) -> Result<(), Failure>
 where
     F: Future<Output = Result<String, String>> + Send + 'static,
@@ -67,20 +67,21 @@ where
     let Selection { instances, is_cut, .. } = selection;
     let total = instances.len();
     let progress = Progress::new();
-    let untold =
+    let unwritten =
         |left| Failure::runtime(format!("the results cannot be written: {left} of {total} were not tried"));
-    let mut rows = Rows::begin(context.form, &instances).map_err(|_| untold(total))?;
+    let mut rows = Rows::begin(context.form, &instances).map_err(|_| unwritten(total))?;
     let mut waiting = instances.into_iter();
     let mut tasks = JoinSet::new();
     let mut counts = Counts { total, ..Counts::default() };
     let mut printed = Ok(());
     loop {
-        // Without a reader nobody learns what is done, so nothing more is begun.
+        // If the results cannot be written, no further action is started, because nobody would
+        // see its outcome.
         while printed.is_ok()
             && tasks.len() < AT_ONCE
             && let Some(row) = waiting.next()
         {
-            let work = deed(provider.clone(), row.clone());
+            let work = action(provider.clone(), row.clone());
             tasks.spawn(attempt(provider.clone(), row, work));
         }
         let Some(done) = tasks.join_next().await else { break };
@@ -92,12 +93,12 @@ where
     }
     progress.end();
     if printed.and_then(|()| rows.end()).is_err() {
-        return Err(untold(total - counts.done));
+        return Err(unwritten(total - counts.done));
     }
     counts.outcome(is_cut)
 }
 
-/// Does the deed, unless the instance has changed since the selection.
+/// Does the work of the action, unless the instance has changed since the selection.
 async fn attempt(
     provider: CosmosDBProvider,
     row: ListedInstance,
@@ -124,7 +125,8 @@ async fn attempt(
     }
 }
 
-/// What changed between two looks at the status and the time of creation; `None` if nothing did.
+/// How the status or the time of creation changed since the selection; `None` if both are the
+/// same.
 fn change(selected: (&str, u64), now: Option<(&str, u64)>) -> Option<String> {
     match now {
         None => Some("it no longer exists".to_owned()),
@@ -155,7 +157,8 @@ impl Counts {
         self.skipped += usize::from(outcome.is_skipped);
     }
 
-    /// A script must see that something is left: by a failure, by a change, or by --limit.
+    /// Fails if some instances were not changed, because of a failure, a change since the
+    /// selection, or --limit. A script must notice that.
     fn outcome(&self, is_cut: bool) -> Result<(), Failure> {
         let Counts { total, failed, skipped, .. } = *self;
         let mut left = Vec::new();
@@ -180,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instance_that_changed_since_the_selection_is_seen() {
+    fn a_change_since_the_selection_is_detected() {
         let selected = ("Completed", 7);
         assert_eq!(change(selected, Some(("Completed", 7))), None);
         assert_eq!(change(selected, None).as_deref(), Some("it no longer exists"));
@@ -190,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_a_failure() {
+    fn instances_that_were_not_changed_make_the_command_fail() {
         let counts = |failed, skipped| Counts { total: 3, done: 3, failed, skipped };
         assert!(counts(0, 0).outcome(false).is_ok());
         let failure = counts(1, 2).outcome(true).unwrap_err();

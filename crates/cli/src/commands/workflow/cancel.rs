@@ -36,8 +36,8 @@ pub(super) async fn run(typed: CancelArgs, context: &Context) -> Result<(), Fail
         .with_provider(async |provider| {
             let is_open = |row: &duroxide_cdb::ListedInstance| !instance::is_ended(&row.status);
             let selection = typed.selection.select(provider, is_open).await?;
-            let deed = format!("cancel {}", workflows(selection.instances.len()));
-            typed.selection.confirm(&deed, context, &selection)?;
+            let action = format!("cancel {}", workflows(selection.instances.len()));
+            typed.selection.confirm(&action, context, &selection)?;
             if typed.selection.dry_run {
                 return bulk::show_plan(context, selection, "cancel");
             }

@@ -59,20 +59,20 @@ pub(super) async fn run(typed: CountArgs, context: &Context) -> Result<(), Failu
                 .show(typed.watch, async || {
                     let options = selection::parse_filter(&filter)?;
                     let counts = provider.count(&options).await;
-                    shown(context.form, counts.map_err(Failure::provider)?)
+                    render(context.form, counts.map_err(Failure::provider)?)
                 })
                 .await
         })
         .await
 }
 
-fn shown(form: Form, counts: InstanceCounts) -> Result<String, Failure> {
+fn render(form: Form, counts: InstanceCounts) -> Result<String, Failure> {
     let (total, is_complete) = (counts.total(), counts.is_complete);
     if !is_complete {
         eprintln!("there are more: the count ended after 210 pages");
     }
     if form != Form::Table {
-        return form.thing(&Counts { total, is_complete, by_status: counts.by_status }, &[]);
+        return form.single(&Counts { total, is_complete, by_status: counts.by_status }, &[]);
     }
     let rows = counts.by_status.into_iter().map(|(status, count)| StatusCount { status, count });
     let rows: Vec<StatusCount> =

@@ -18,8 +18,8 @@ Examples:
 A workflow is deleted with its sub-orchestrations, all or nothing. A filter selects workflows
 without a parent that have ended or are pending; with --force also those that run.";
 
-/// The most trees that are read to count the sub-orchestrations of a selection. Each is at least
-/// three requests, and a person waits for the question.
+/// The most trees that are read to count the sub-orchestrations of a selection. Each tree takes at
+/// least three requests, and meanwhile a person waits for the question.
 const TREES_MAX: usize = 32;
 
 /// Delete workflows with their sub-orchestrations
@@ -38,16 +38,16 @@ pub(super) async fn run(typed: DeleteArgs, context: &Context) -> Result<(), Fail
     let DeleteArgs { selection: args, force } = typed;
     context
         .with_provider(async |provider| {
-            let can_go = |row: &ListedInstance| {
+            let may_be_deleted = |row: &ListedInstance| {
                 let is_idle = instance::is_ended(&row.status) || row.status == "Pending";
                 row.parent_instance_id.is_none() && (force || is_idle)
             };
-            let selection = args.select(provider, can_go).await?;
-            let deed = deed(provider, &selection.instances).await;
+            let selection = args.select(provider, may_be_deleted).await?;
+            let action = describe_action(provider, &selection.instances).await;
             if args.dry_run {
-                eprintln!("would {deed}");
+                eprintln!("would {action}");
             }
-            args.confirm(&deed, context, &selection)?;
+            args.confirm(&action, context, &selection)?;
             if args.dry_run {
                 return bulk::show_plan(context, selection, "delete");
             }
@@ -62,24 +62,26 @@ pub(super) async fn run(typed: DeleteArgs, context: &Context) -> Result<(), Fail
         .await
 }
 
-/// What is done, with the number of sub-orchestrations that go too.
-async fn deed(provider: &CosmosDBProvider, instances: &[ListedInstance]) -> String {
-    let mut below = 0;
+/// The action in words, with the number of sub-orchestrations that are deleted too.
+async fn describe_action(provider: &CosmosDBProvider, instances: &[ListedInstance]) -> String {
+    let mut descendants = 0;
     let mut is_complete = instances.len() <= TREES_MAX;
     for row in instances.iter().take(TREES_MAX) {
         match provider.tree(&row.instance_id).await {
             Ok(tree) => {
-                below += tree.instances.len().saturating_sub(1);
+                descendants += tree.instances.len().saturating_sub(1);
                 is_complete &= tree.is_complete;
             }
-            // It may be gone meanwhile. The deed itself tells what is wrong.
+            // The instance may have been deleted meanwhile. The action itself reports that.
             Err(_) => is_complete = false,
         }
     }
     let deleted = format!("delete {}", workflows(instances.len()));
-    match (below, is_complete) {
+    match (descendants, is_complete) {
         (0, true) => deleted,
-        (below, true) => format!("{deleted} with {}", counted(below as u64, "sub-orchestration")),
-        (below, false) => format!("{deleted} with at least {}", counted(below as u64, "sub-orchestration")),
+        (descendants, true) => format!("{deleted} with {}", counted(descendants as u64, "sub-orchestration")),
+        (descendants, false) => {
+            format!("{deleted} with at least {}", counted(descendants as u64, "sub-orchestration"))
+        }
     }
 }

@@ -55,8 +55,7 @@ struct Description {
     updated_ms: u64,
 }
 
-/// What a workflow has cost. The last turn is missing, because its cost would be stored by the next
-/// one.
+/// The cost of a workflow, without its last turn: the cost of a turn is stored by the next turn.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Cost {
@@ -70,7 +69,7 @@ pub(super) async fn run(typed: DescribeArgs, context: &Context) -> Result<(), Fa
             context
                 .show(typed.watch, async || {
                     let description = describe(provider, &typed.instance).await?;
-                    context.form.thing(&description, &lines(&description))
+                    context.form.single(&description, &lines(&description))
                 })
                 .await
         })
@@ -100,18 +99,18 @@ async fn describe(provider: &CosmosDBProvider, id: &str) -> Result<Description, 
         description.output = provider.get_instance_info(id).await.map_err(failed)?.output;
     }
     let client = Client::new(Arc::new(provider.clone()));
-    let asked = |error: duroxide::ClientError| Failure::runtime(error.to_string());
+    let client_failed = |error: duroxide::ClientError| Failure::runtime(error.to_string());
     description.executions = provider.list_executions(id).await.map_err(failed)?;
     let history = provider.read_history(id).await.map_err(failed)?;
     description.input = history.iter().find_map(|event| match &event.kind {
         EventKind::OrchestrationStarted { input, .. } => Some(input.clone()),
         _ => None,
     });
-    if let Some(stats) = client.get_orchestration_stats(id).await.map_err(asked)? {
+    if let Some(stats) = client.get_orchestration_stats(id).await.map_err(client_failed)? {
         (description.events, description.history_bytes) =
             (stats.history_event_count, stats.history_size_bytes);
     }
-    description.key_values = client.get_kv_all_values(id).await.map_err(asked)?.into_iter().collect();
+    description.key_values = client.get_kv_all_values(id).await.map_err(client_failed)?.into_iter().collect();
     let cost = provider.cost(id).await.map_err(failed)?;
     description.cost = Cost { request_units: cost.request_units, round_trips: cost.requests };
     Ok(description)
@@ -121,7 +120,7 @@ fn lines(description: &Description) -> Vec<(&'static str, String)> {
     let Description { instance, .. } = description;
     let now_ms = now_ms();
     let value = |text: &Option<String>| cut(text.as_deref().unwrap_or("-"), VALUE_CHARS_MAX);
-    // The start of a workflow may lie ahead, and then the age says so: "in 20s".
+    // The start of a workflow may be in the future. The age is then a text such as "in 20s".
     let ago = |at: &str, ms: u64| match ms > now_ms {
         true => format!("{at} ({})", age(ms, now_ms)),
         false => format!("{at} ({} ago)", age(ms, now_ms)),

@@ -1,5 +1,5 @@
-//! Waits for the end of a workflow. Looks are frequent at first and then rarer, because each costs
-//! request units.
+//! Waits for the end of a workflow. The workflow is read often at first and then less often,
+//! because each read costs request units.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::args::parse_time;
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::output::Form;
-use crate::output::text::{duration, shown, time};
+use crate::output::text::{duration, escaped, time};
 use crate::process::print;
 
-/// The first pause between two looks. Each pause is half as long again as the one before.
+/// The first pause between two reads. Each pause is 1.5 times as long as the pause before it.
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 
 /// The longest pause.
@@ -61,7 +61,7 @@ pub(super) async fn wait(
     let deadline = Instant::now() + timeout;
     let mut pause = PAUSE_FIRST;
     loop {
-        let state = match look(provider, id).await {
+        let state = match read_instance(provider, id).await {
             Ok(row) if instance::is_ended(&row.status) => return Ok(row),
             Ok(row) => format!("is {}", row.status.to_lowercase()),
             // A transient failure does not mean that the workflow has ended.
@@ -79,7 +79,7 @@ pub(super) async fn wait(
 }
 
 /// The instance, with its output if it has ended.
-async fn look(provider: &CosmosDBProvider, id: &str) -> Result<ListedInstance, Failure> {
+async fn read_instance(provider: &CosmosDBProvider, id: &str) -> Result<ListedInstance, Failure> {
     let mut row = instance::get(provider, id).await?;
     if instance::is_ended(&row.status) && row.output.is_none() && row.output_length.is_some() {
         // The output is too large for a row.
@@ -97,10 +97,10 @@ pub(super) fn print_end(context: &Context, row: ListedInstance) -> Result<(), Fa
         Form::Table => {
             let took = row.completed_at.map(|at| duration(at.saturating_sub(row.created_at)));
             let took = took.map_or_else(String::new, |took| format!(" in {took}"));
-            eprintln!("{} {}{took}", shown(&row.instance_id), row.status.to_lowercase());
+            eprintln!("{} {}{took}", escaped(&row.instance_id), row.status.to_lowercase());
             // A program gets the output as it is. On a terminal, control characters must not act.
             let is_terminal = std::io::stdout().is_terminal();
-            print(&format!("{}\n", if is_terminal { shown(&output) } else { output.clone() }))?;
+            print(&format!("{}\n", if is_terminal { escaped(&output) } else { output.clone() }))?;
         }
         Form::Json | Form::Jsonl => {
             let ended = Ended {
@@ -110,11 +110,11 @@ pub(super) fn print_end(context: &Context, row: ListedInstance) -> Result<(), Fa
                 completed_at: row.completed_at.map(time),
                 output: row.output,
             };
-            print(&context.form.thing(&ended, &[])?)?;
+            print(&context.form.single(&ended, &[])?)?;
         }
     }
     match is_failed {
-        true => Err(Failure::workflow(format!("{:?} failed: {}", row.instance_id, shown(&output)))),
+        true => Err(Failure::workflow(format!("{:?} failed: {}", row.instance_id, escaped(&output)))),
         false => Ok(()),
     }
 }

@@ -85,7 +85,7 @@ fn type_of(event: &Event) -> String {
     json["type"].as_str().unwrap_or("unknown").to_owned()
 }
 
-/// What a person wants to know of an event: its name and its main value.
+/// The details of an event for a person: its name and its main value.
 fn detail(kind: &EventKind) -> String {
     let json = serde_json::to_value(kind).unwrap_or_default();
     let member = |name: &str| match &json[name] {

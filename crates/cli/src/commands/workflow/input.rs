@@ -1,4 +1,4 @@
-//! Where a text for a workflow comes from: the command line, a file, or standard input.
+//! `InputArgs`: the input of a workflow, from the command line, a file, or standard input.
 
 use std::io::Read;
 use std::path::PathBuf;

@@ -11,9 +11,9 @@ use crate::exit::Failure;
 const FILTERS: &str = "\
 Filters (all terms must match; quote them, because the shell reads < and > itself):
   status=failed           running, completed, failed, continued or pending
-  name=order name=order*  the orchestration; its name begins so
+  name=order name=order*  the name of the orchestration; the beginning of its name
   version=1.2.0           the version of the orchestration
-  id=order-7 id=order-*   the id; it begins so
+  id=order-7 id=order-*   the id; the beginning of the id
   parent=batch-7          children of this workflow
   custom~half             the custom status contains the text
   created<2h updated>7d   created less than 2 h ago; last updated more than 7 days ago
@@ -37,7 +37,7 @@ pub(super) struct ListArgs {
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     limit: u32,
 
-    /// In the order of storage, which misses none, and not the last changed first
+    /// List in the order of storage, which misses no workflow, and not the last changed first
     #[arg(long)]
     stored_order: bool,
 
@@ -46,7 +46,7 @@ pub(super) struct ListArgs {
 }
 
 pub(super) async fn run(typed: ListArgs, context: &Context) -> Result<(), Failure> {
-    // A filter that is wrong is told before anything is sent.
+    // A wrong filter is reported before any request is sent.
     options(&typed)?;
     context
         .with_provider(async |provider| {

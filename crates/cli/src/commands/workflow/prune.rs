@@ -52,8 +52,8 @@ pub(super) async fn run(typed: PruneArgs, context: &Context) -> Result<(), Failu
         .with_provider(async |provider| {
             // Only workflows that have continued as new have earlier executions.
             let selection = args.select(provider, |row| row.execution_id > 1).await?;
-            let deed = format!("remove earlier executions of {}", workflows(selection.instances.len()));
-            args.confirm(&deed, context, &selection)?;
+            let action = format!("remove earlier executions of {}", workflows(selection.instances.len()));
+            args.confirm(&action, context, &selection)?;
             if args.dry_run {
                 return bulk::show_plan(context, selection, "remove earlier executions");
             }

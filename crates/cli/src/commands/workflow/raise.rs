@@ -11,14 +11,14 @@ use serde::Serialize;
 use super::{input, instance};
 use crate::context::Context;
 use crate::exit::Failure;
-use crate::output::text::shown;
+use crate::output::text::escaped;
 
 const EXAMPLES: &str = "\
 Examples:
   perihelion workflow raise order-7 approved true
   perihelion workflow raise chat-1 messages --queue '{\"text\":\"hello\"}'
 
-An event is for a workflow that waits for it, and is lost if it does not. A message of a queue
+An event reaches a workflow that waits for it, and is lost otherwise. A message of a queue
 (--queue) is kept until the workflow takes it.";
 
 /// Send an event to a workflow
@@ -51,7 +51,7 @@ pub(super) async fn run(typed: RaiseArgs, context: &Context) -> Result<(), Failu
         (None, None) => String::new(),
     };
     context.with_provider(async |provider| raise(provider, &typed, payload).await).await?;
-    eprintln!("{}", shown(&format!("sent {} to {} in {}", typed.event, typed.instance, context.target())));
+    eprintln!("{}", escaped(&format!("sent {} to {} in {}", typed.event, typed.instance, context.target())));
     let raised = Raised { instance: &typed.instance, event: &typed.event, is_queued: typed.queue };
     context.print_done(&raised)
 }

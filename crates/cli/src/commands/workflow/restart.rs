@@ -18,12 +18,12 @@ Examples:
   perihelion workflow restart order-7 --new-id order-7-again --yes
   perihelion workflow restart --filter 'status=failed updated<1h' --yes
 
-A new workflow with the name, the version and the recorded input of the current execution is
-started. The old workflow stays as it is. The new id is that of the old one with -restart- and the
-number of the execution, unless --new-id gives it. So the same command again starts no second copy:
-a new workflow that exists is told and left as it is. A filter selects workflows without a parent
-that have ended. A workflow that runs or has a parent is restarted only by its name and with
---force: two copies would run, and the parent would not get the result of the new one.";
+A new workflow is started with the name, the version and the recorded input of the current
+execution. The old workflow stays as it is. The new id is the old id with -restart- and the number
+of the execution, unless --new-id gives it. So a repeated command starts no second copy: if the new
+workflow exists, the command says so and leaves it as it is. A filter selects workflows without a
+parent that have ended. A workflow that runs or has a parent is restarted only if it is named, and
+with --force: two copies would run, and the parent would not get the result of the new one.";
 
 /// Start workflows again with their recorded input
 #[derive(Clone, Debug, Args)]
@@ -32,11 +32,11 @@ pub(super) struct RestartArgs {
     #[command(flatten)]
     selection: SelectionArgs,
 
-    /// The id of the new workflow, if there is one
+    /// The id of the new workflow, if only one workflow is restarted
     #[arg(long, value_name = "INSTANCE", conflicts_with = "filter")]
     new_id: Option<String>,
 
-    /// Let the workers choose the version, and not that of the old workflow
+    /// Let the workers choose the version, instead of the version of the old workflow
     #[arg(long)]
     newest_version: bool,
 
@@ -73,8 +73,8 @@ pub(super) async fn run(typed: RestartArgs, context: &Context) -> Result<(), Fai
         .await
 }
 
-/// Why a workflow is not restarted without --force; `None` if it may be. One that is pending has
-/// no recorded input, which is told when it is tried.
+/// Why a workflow is not restarted without --force; `None` if it may be restarted. A pending
+/// workflow has no recorded input; `restart` reports that.
 fn objection(row: &ListedInstance) -> Option<String> {
     match (&row.parent_instance_id, row.status.as_str()) {
         (Some(parent), _) => Some(format!("{:?} is a child of {parent:?}", row.instance_id)),
@@ -94,13 +94,13 @@ fn refuse_objections(instances: &[ListedInstance]) -> Result<(), Failure> {
     }
 }
 
-/// Starts the new workflow. Its id follows from the old one and its execution, unless it is given,
-/// so that a command that is repeated finds what it started before.
+/// Starts the new workflow. Unless its id is given, the id follows from the id and the execution of
+/// the old workflow, so that a repeated command finds the workflow that it started before.
 async fn restart(
     provider: CosmosDBProvider,
     row: ListedInstance,
     new_id: Option<String>,
-    is_newest: bool,
+    uses_newest_version: bool,
 ) -> Result<String, String> {
     let is_given = new_id.is_some();
     let id = new_id.unwrap_or_else(|| format!("{}-restart-{}", row.instance_id, row.execution_id));
@@ -117,7 +117,7 @@ async fn restart(
         Some(_) => return Ok(format!("started before: {id}")),
         None => {}
     }
-    let version = (!is_newest).then_some(version.as_str());
+    let version = (!uses_newest_version).then_some(version.as_str());
     let queued = start::enqueue(&provider, &id, &name, version, input).await;
     queued.map(|()| format!("started {id}")).map_err(|failure| failure.message().to_owned())
 }

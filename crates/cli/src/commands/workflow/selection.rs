@@ -11,7 +11,7 @@ use duroxide_cdb::{CosmosDBProvider, ListOptions, ListedInstance};
 use super::instance;
 use crate::context::{Context, now_ms};
 use crate::exit::Failure;
-use crate::output::text::{counted, shown};
+use crate::output::text::{counted, escaped};
 
 /// The most instances that one command changes.
 const LIMIT_MAX: u32 = 100_000;
@@ -47,10 +47,10 @@ pub(super) struct Selection {
     pub(super) instances: Vec<ListedInstance>,
     /// The filter in words; `None` if the instances were named.
     meaning: Option<String>,
-    /// Whether the filter selects more.
+    /// Whether the filter selects more instances than the limit.
     pub(super) is_cut: bool,
-    /// How many match the filter and are left out, because the verb is not for them, by their
-    /// status and whether they have a parent.
+    /// How many instances match the filter and are left out, because the verb is not for them. The
+    /// keys are their [kinds](kind).
     left_out: BTreeMap<String, usize>,
 }
 
@@ -66,7 +66,7 @@ pub(super) fn parse_filter(text: &str) -> Result<ListOptions, Failure> {
 }
 
 impl SelectionArgs {
-    /// Finds the instances. A name that does not exist is a failure. With a filter, those for
+    /// Finds the instances. A name that does not exist is a failure. With a filter, instances for
     /// which `is_wanted` is false are left out.
     pub(super) async fn select(
         &self,
@@ -76,7 +76,7 @@ impl SelectionArgs {
         let Some(filter) = &self.filter else {
             let mut instances = Vec::new();
             let mut known = BTreeSet::new();
-            // One that is named twice is taken once.
+            // An instance that is named twice is taken once.
             for name in self.instances.iter().filter(|name| known.insert(name.as_str())) {
                 instances.push(instance::get(provider, name).await?);
             }
@@ -102,19 +102,19 @@ impl SelectionArgs {
         Ok(Selection { instances, meaning, is_cut, left_out: left_out.into_inner() })
     }
 
-    /// Says what is selected and where, and asks before something is done to it, unless --yes is
-    /// given: on a terminal a person; elsewhere --yes is required. `deed` says what is done, such
-    /// as "delete 2 workflows".
+    /// Prints which instances are selected and where. Then asks the person at the terminal to
+    /// confirm the action, unless --yes is given. Without a terminal --yes is required. `action` is
+    /// the action in words, such as "delete 2 workflows".
     pub(super) fn confirm(
         &self,
-        deed: &str,
+        action: &str,
         context: &Context,
         selection: &Selection,
     ) -> Result<(), Failure> {
         let Selection { instances, meaning, is_cut, left_out } = selection;
-        let mut line = format!("{} selected in {}", workflows(instances.len()), shown(&context.target()));
+        let mut line = format!("{} selected in {}", workflows(instances.len()), escaped(&context.target()));
         if let Some(meaning) = meaning {
-            line.push_str(&format!(": {}", shown(meaning)));
+            line.push_str(&format!(": {}", escaped(meaning)));
         }
         if *is_cut {
             line.push_str(", and there are more (--limit)");
@@ -127,7 +127,7 @@ impl SelectionArgs {
         if self.yes || self.dry_run || instances.is_empty() {
             return Ok(());
         }
-        confirm(&format!("{deed} in {}", context.target()))
+        confirm(&format!("{action} in {}", context.target()))
     }
 
     /// Whether the instances were named, and not found by a filter.
@@ -136,7 +136,8 @@ impl SelectionArgs {
     }
 }
 
-/// What a workflow is that is left out: `running`, `completed with a parent`.
+/// The kind of a workflow: its status and whether it has a parent, such as `running` or `completed
+/// with a parent`.
 fn kind(row: &ListedInstance) -> String {
     let parent = if row.parent_instance_id.is_some() { " with a parent" } else { "" };
     format!("{}{parent}", row.status.to_lowercase())
@@ -148,10 +149,10 @@ pub(super) fn workflows(count: usize) -> String {
 }
 
 /// Asks a person whether to do something.
-pub(crate) fn confirm(deed: &str) -> Result<(), Failure> {
+pub(crate) fn confirm(action: &str) -> Result<(), Failure> {
     let unanswered = || {
         Failure::usage(
-            format!("this would {deed}, and nobody can be asked"),
+            format!("this would {action}, and nobody can be asked"),
             "add --yes to do it, or --dry-run to see what it would do",
         )
     };
@@ -159,7 +160,8 @@ pub(crate) fn confirm(deed: &str) -> Result<(), Failure> {
         return Err(unanswered());
     }
     let mut errors = std::io::stderr().lock();
-    let _ = write!(errors, "This will {}. Type yes to go on: ", shown(deed)).and_then(|()| errors.flush());
+    let _ =
+        write!(errors, "This will {}. Type yes to go on: ", escaped(action)).and_then(|()| errors.flush());
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer).map_err(|_| unanswered())?;
     match answer.trim() {

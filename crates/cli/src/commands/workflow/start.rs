@@ -59,7 +59,7 @@ pub(super) async fn run(typed: StartArgs, context: &Context) -> Result<(), Failu
     let started = Started { instance_id: &id, name: &typed.name, version: typed.version.as_deref() };
     print(&match context.form {
         Form::Table => format!("{id}\n"),
-        form => form.thing(&started, &[])?,
+        form => form.single(&started, &[])?,
     })
 }
 

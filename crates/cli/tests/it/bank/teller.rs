@@ -12,11 +12,11 @@ use super::Account;
 use super::transfer::Transfer;
 use crate::crashing::Places;
 
-/// The timeout of some commits. It ends before the client has sent a transaction again whose
-/// answer was lost, so that the teller has to find out the outcome.
-const HURRY: Duration = Duration::from_millis(200);
+/// The timeout of some commits. It is so short that the client library cannot send a transaction
+/// again after its answer was lost. So the teller has to find out the outcome.
+const SHORT_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What one teller saw.
+/// The counts of one teller.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Counts {
     pub(super) committed: u64,
@@ -60,7 +60,7 @@ impl Decided {
     }
 }
 
-/// What is known about a token.
+/// The knowledge of a teller about the outcome of a token.
 #[derive(Debug, Clone)]
 enum Knowledge {
     Decided(Decided),
@@ -82,7 +82,8 @@ impl Record {
         matches!(&self.knowledge, Knowledge::Decided(decided) if decided.is_committed)
     }
 
-    /// Sends the token again, unless it was given up. Panics if the outcome is another one.
+    /// Sends the token again, unless it was given up. Panics if the outcome differs from the known
+    /// outcome.
     pub(super) async fn replay(&self, client: &Client, places: &Places) -> Record {
         let transaction = self.transfer.build(client, places).with_idempotency_token(self.token);
         let outcome = match &self.knowledge {
@@ -121,7 +122,7 @@ impl Teller {
         Teller { places, client, random, counts: Counts::default(), records: Vec::new() }
     }
 
-    /// Moves money until the time is up. Returns everything that it sent.
+    /// Moves money until the time is up. Returns all transactions that the teller sent.
     pub(super) async fn work_until(mut self, end: Instant) -> (Vec<Record>, Counts) {
         while Instant::now() < end {
             let mut transfer = Transfer::random(&mut self.random);
@@ -161,16 +162,18 @@ impl Teller {
         }
     }
 
-    /// Commits a transfer until its outcome is known, or until it is left or given up.
+    /// Commits a transfer until its outcome is known, or until the teller leaves it undecided or
+    /// gives it up.
     async fn send(&mut self, transfer: Transfer) -> Record {
         let transaction = transfer.build(&self.client, &self.places);
         let token = transaction.idempotency_token();
         let record = |knowledge| Record { transfer: transfer.clone(), token, knowledge };
         let (mut is_first, mut may_be_committed) = (true, false);
         loop {
-            let is_hurried = is_first && self.random.one_in(4);
-            let hurried = is_hurried.then(|| transaction.clone().with_timeout(HURRY));
-            let outcome = hurried.as_ref().unwrap_or(&transaction).commit().await;
+            let has_short_timeout = is_first && self.random.one_in(4);
+            let with_short_timeout =
+                has_short_timeout.then(|| transaction.clone().with_timeout(SHORT_TIMEOUT));
+            let outcome = with_short_timeout.as_ref().unwrap_or(&transaction).commit().await;
             self.counts.replayed += u64::from(!is_first);
             is_first = false;
             match outcome {

@@ -4,7 +4,7 @@ use perihelion_client::{Client, DistributedWriteTransaction, Error, Etag, Patch}
 use perihelion_testkit::Random;
 
 use super::{ACCOUNTS, Account};
-use crate::crashing::{Places, some_numbers};
+use crate::crashing::{Places, distinct_numbers};
 
 /// Half of the transfers are between these accounts, so that they conflict.
 const BUSY_ACCOUNTS: u32 = 24;
@@ -29,7 +29,7 @@ impl Transfer {
     /// A transfer of one to five per account, between two to five accounts.
     pub(super) fn random(random: &mut Random) -> Transfer {
         let bound = if random.one_in(2) { BUSY_ACCOUNTS } else { ACCOUNTS };
-        let accounts = some_numbers(random, 2, 5, bound);
+        let accounts = distinct_numbers(random, 2, 5, bound);
         let leg = |account: &u32, amount| Leg { account: *account, amount, computed: None };
         let mut legs = vec![leg(&accounts[0], 0)];
         for account in &accounts[1..] {

@@ -1,5 +1,5 @@
-//! Where the documents of a test are: in eight partitions of three containers. Each of the eight
-//! partition keys is in another physical partition.
+//! `Places`: the places of the documents of a test, in eight partitions of three containers. Each of
+//! the eight partition keys is in another physical partition.
 
 use perihelion_client::{Client, Container, ContainerProperties};
 use perihelion_testkit::Random;
@@ -58,7 +58,7 @@ impl Places {
 }
 
 /// Different numbers below `bound`, from `least` to `most` of them.
-pub(crate) fn some_numbers(random: &mut Random, least: usize, most: usize, bound: u32) -> Vec<u32> {
+pub(crate) fn distinct_numbers(random: &mut Random, least: usize, most: usize, bound: u32) -> Vec<u32> {
     let count = least + random.index(most - least + 1);
     let mut numbers = Vec::new();
     while numbers.len() < count {

@@ -14,8 +14,8 @@ use super::Mistake;
 use super::lists::{List, Lists};
 use crate::crashing::Places;
 
-/// The timeout of some commits, which makes the outcome of some unknown.
-const HURRY: Duration = Duration::from_millis(200);
+/// The timeout of some commits. It is so short that the outcome of some of them is unknown.
+const SHORT_TIMEOUT: Duration = Duration::from_millis(200);
 
 pub(super) struct Appender {
     pub(super) number: u64,
@@ -32,7 +32,7 @@ pub(super) struct Appender {
 /// A list that was read, and its version.
 type Seen = (Key, List, Etag);
 
-/// The transactions to commit, and what they append.
+/// The transactions to commit, and the elements that they append.
 type Writes = (Vec<DistributedWriteTransaction>, Vec<(Key, Element)>);
 
 impl Appender {
@@ -49,7 +49,7 @@ impl Appender {
 
     /// Appends without reading. A list may get two elements.
     async fn append(&mut self) {
-        let keys = self.lists.some(&mut self.random, 1, 4);
+        let keys = self.lists.random_keys(&mut self.random, 1, 4);
         let twice = self.random.one_in(3).then_some(keys[0]);
         let invoked_at = self.lists.now();
         let mut appends = Vec::new();
@@ -67,12 +67,12 @@ impl Appender {
     /// Reads some lists from one snapshot. Then, mostly, appends to some of them, if none of them
     /// has changed.
     async fn read_and_append(&mut self) {
-        let keys = self.lists.some(&mut self.random, 2, 4);
+        let keys = self.lists.random_keys(&mut self.random, 2, 4);
         let invoked_at = self.lists.now();
         let Some(seen) = self.read(&keys).await else { return };
         let reads: Vec<(Key, Vec<Element>)> =
             seen.iter().map(|(key, list, _)| (*key, list.elements.clone())).collect();
-        // The read is a transaction by itself, whatever becomes of the writes.
+        // The read is a transaction by itself, whatever the outcome of the writes is.
         self.record(reads.clone(), Vec::new(), invoked_at, Outcome::Committed);
         if !self.random.one_in(4) {
             let (transactions, appends) = self.write(&seen).expect("valid operations");
@@ -112,8 +112,8 @@ impl Appender {
         Some(seen)
     }
 
-    /// The transaction that appends to some of the lists, and to the first in any case. With a
-    /// mistake there may be several transactions.
+    /// The transaction that appends to the first list, and to some of the others. With a mistake
+    /// there may be several transactions.
     fn write(&mut self, seen: &[Seen]) -> Result<Writes, Error> {
         let mut transactions = vec![self.client.write_transaction()];
         let mut appends = Vec::new();
@@ -159,7 +159,7 @@ impl Appender {
         .map(drop)
     }
 
-    /// Replaces a list by one with an element more.
+    /// Replaces a list by a list with one more element.
     fn replace(
         &self,
         transaction: &mut DistributedWriteTransaction,
@@ -178,8 +178,8 @@ impl Appender {
         .map(drop)
     }
 
-    /// Commits one transaction. A client with a mistake commits several, and calls the whole
-    /// aborted when one of them is.
+    /// Commits one transaction. A client with a mistake commits several transactions. If one of
+    /// them is not committed, its outcome counts for all of them.
     async fn commit(&mut self, transactions: &[DistributedWriteTransaction]) -> Outcome {
         let mut whole = Outcome::Committed;
         for transaction in transactions {
@@ -194,16 +194,17 @@ impl Appender {
     /// Commits until the outcome is known. Some outcomes are left unknown, and then the token is
     /// not used again.
     async fn commit_one(&mut self, transaction: &DistributedWriteTransaction) -> Outcome {
-        let mut hurried = self.random.one_in(4).then(|| transaction.clone().with_timeout(HURRY));
+        let mut with_short_timeout =
+            self.random.one_in(4).then(|| transaction.clone().with_timeout(SHORT_TIMEOUT));
         loop {
-            let attempt = hurried.take();
+            let attempt = with_short_timeout.take();
             match attempt.as_ref().unwrap_or(transaction).commit().await {
                 Ok(_) => return Outcome::Committed,
                 Err(TransactionError::Aborted(aborted)) => {
                     assert_eq!(aborted.status().code, 412, "only a condition may fail: {}", aborted.error());
                     return Outcome::Aborted;
                 }
-                // Nothing was written, says the client library.
+                // The client library says that nothing was written.
                 Err(TransactionError::Failed(_)) => return Outcome::Aborted,
                 Err(TransactionError::OutcomeUnknown(_)) if self.random.one_in(2) => return Outcome::Unknown,
                 Err(TransactionError::OutcomeUnknown(_)) => {}

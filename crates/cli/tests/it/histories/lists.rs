@@ -1,5 +1,5 @@
-//! The lists: documents with an array each. A few are in use at a time, so that transactions
-//! meet. A list that has grown long is replaced by a new one, so that a read stays small.
+//! The lists: documents with an array each. A few lists are in use at a time, so that transactions
+//! conflict. A list that has grown long is replaced by a new one, so that a read stays small.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ use perihelion_testkit::Random;
 use perihelion_testkit::history::{Element, Key, Outcome, Transaction};
 use serde::{Deserialize, Serialize};
 
-use crate::crashing::{Places, some_numbers};
+use crate::crashing::{Places, distinct_numbers};
 
 /// How many lists are in use at a time.
 const SLOTS: u32 = 8;
@@ -25,7 +25,8 @@ pub(super) struct List {
     pub(super) id: String,
     pub(super) pk: String,
     pub(super) elements: Vec<Element>,
-    /// Changes when the list was only read, so that a precondition on it can be checked.
+    /// A counter that a transaction increments if it only reads the list. The increment is a
+    /// write, whose precondition is checked.
     #[serde(default)]
     pub(super) touched: u64,
 }
@@ -33,7 +34,7 @@ pub(super) struct List {
 /// Which lists are in use, and the clock of the history.
 pub(super) struct Lists {
     clock: AtomicU64,
-    /// How many lists each slot has used up.
+    /// How many lists of each slot are no longer in use.
     generations: [AtomicU32; SLOTS as usize],
 }
 
@@ -53,8 +54,8 @@ impl Lists {
     }
 
     /// Some of the lists in use.
-    pub(super) fn some(&self, random: &mut Random, least: usize, most: usize) -> Vec<Key> {
-        let slots = some_numbers(random, least, most, SLOTS);
+    pub(super) fn random_keys(&self, random: &mut Random, least: usize, most: usize) -> Vec<Key> {
+        let slots = distinct_numbers(random, least, most, SLOTS);
         slots.into_iter().map(|slot| slot + SLOTS * self.generation(slot)).collect()
     }
 
@@ -83,16 +84,17 @@ impl Lists {
             (0..SLOTS).flat_map(|slot| (slot..=last(slot)).step_by(SLOTS as usize)).collect();
         let invoked_at = self.now();
         let mut reads = Vec::new();
-        // With more lists than one transaction reads, the history has several reads in one
-        // transaction that ends after the last one. No client writes any more, so they agree.
-        for some in keys.chunks(READS_MAX) {
+        // If there are more lists than one transaction can read, several transactions read them,
+        // and the history has them as one transaction. No client writes any more, so the reads
+        // agree.
+        for chunk in keys.chunks(READS_MAX) {
             let mut transaction = client.read_transaction().with_limits(false);
-            for key in some {
+            for key in chunk {
                 let (container, partition_key) = places.place(*key);
                 transaction.read(container, partition_key, &key.to_string()).expect("a read");
             }
             let read = transaction.execute().await.expect("all lists");
-            for (key, result) in some.iter().zip(&read) {
+            for (key, result) in chunk.iter().zip(&read) {
                 reads.push((*key, result.value::<List>().expect("a list").elements));
             }
         }

@@ -31,7 +31,7 @@ const PAGE_ROWS: usize = 9;
 /// Rows of a page when the whole change feed is read. They are more, for speed.
 const PAGE_ROWS_OF_EVERYTHING: usize = 301;
 
-/// What all clients have seen in all runs until now.
+/// The positions, etags and counters that all clients have seen in all runs until now.
 #[derive(Default)]
 pub(super) struct Audit {
     /// The counters as last read.

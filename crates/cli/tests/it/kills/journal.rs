@@ -3,8 +3,8 @@
 //!
 //! Each of these documents is written by one client only, so the last acknowledged
 //! version must exist after a restart. Every change makes a new body, so that the
-//! versions before and after a change differ. Besides them, each partition has one
-//! counter document that all clients increment. The journal only counts its client's
+//! versions before and after a change differ. Besides these documents, each partition has
+//! one counter document that all clients increment. The journal only counts its client's
 //! increments.
 
 use std::collections::{BTreeMap, BTreeSet};

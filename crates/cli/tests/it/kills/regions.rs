@@ -52,7 +52,7 @@ fn docs(method: &str) -> HttpRequest {
     call.header("x-ms-cosmos-allow-tentative-writes", "true")
 }
 
-/// Creates documents until the server is gone. Returns the ids of the acknowledged
+/// Creates documents until the server is killed. Returns the ids of the acknowledged
 /// documents.
 async fn write_until_the_end(address: SocketAddr, name: String) -> Vec<String> {
     let client = HttpClient::new(address);

@@ -1,6 +1,7 @@
 //! Distributed transactions of the real program: SIGKILL while clients move money between
-//! accounts. After each kill every transaction is there whole or not at all, and every token has
-//! one outcome: sent again, it gets the answer that it had, or runs for the first time.
+//! accounts. After each kill every transaction took effect as a whole or not at all, and every
+//! token has one outcome. A token that is sent again gets the same answer, or its transaction runs
+//! for the first time.
 
 use std::net::SocketAddr;
 
@@ -17,7 +18,7 @@ const BALANCE: i64 = 1000;
 /// The longest run of a server under load.
 const RUN_MICROSECONDS_MAX: u64 = 250_000;
 
-/// A transaction that one client sent last, and its answer if it came.
+/// The last transaction of one client, and its answer if there was one.
 struct Sent {
     call: HttpRequest,
     answer: Option<HttpResponse>,
@@ -71,7 +72,7 @@ async fn set_up(client: &HttpClient) {
     }
 }
 
-/// Sends transfers until the server is gone, or sometimes ends before, so that the answer to the last
+/// Sends transfers until the server is killed. Sometimes ends earlier, so that the answer to the last
 /// transfer is known. Returns the number of acknowledged transfers, and the last transfer.
 async fn send_until_killed(address: SocketAddr, client_number: usize, kill: u64, seed: u64) -> (u64, Sent) {
     let (client, mut random, mut acknowledged) = (HttpClient::new(address), Random::new(seed), 0u64);
@@ -85,7 +86,7 @@ async fn send_until_killed(address: SocketAddr, client_number: usize, kill: u64,
                 assert_eq!(answer.status, 200, "{}", answer.text());
                 acknowledged += 1;
                 if acknowledged.is_multiple_of(16) && random.one_in(4) {
-                    // This one is checked after the kill: its answer is known.
+                    // After the kill, the test compares this answer with the answer to a replay.
                     return (acknowledged, Sent { call, answer: Some(answer) });
                 }
             }

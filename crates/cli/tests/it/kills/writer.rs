@@ -59,7 +59,7 @@ impl Load {
     }
 }
 
-/// Writes until the server is gone. Returns the journal.
+/// Writes until the server is killed. Returns the journal.
 pub(super) async fn write_until_the_end(
     address: SocketAddr,
     load: Arc<Load>,

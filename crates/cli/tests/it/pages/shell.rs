@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use crate::program::{TIMEOUT, text};
 use crate::verbs::World;
 
-/// The start of a command that is built first. The program that it builds is the one under test.
+/// The start of a command that builds the program first. It is replaced by the program under test.
 const BUILT_FIRST: [&str; 2] = ["cargo run --release -- ", "cargo run -- "];
 
 /// The port that the documentation names.
@@ -19,7 +19,7 @@ const SERVERS: [&str; 3] = ["perihelion dev", "perihelion server", "perihelion d
 pub(super) struct Shell<'a>(pub(super) &'a World);
 
 impl Shell<'_> {
-    /// Runs a command. Returns what it printed if it fails.
+    /// Runs a command. The error is what the command printed.
     pub(super) fn run(&self, typed: &str) -> Result<(), String> {
         let built = BUILT_FIRST.iter().find_map(|start| typed.strip_prefix(start));
         let typed = built.map_or_else(|| typed.to_owned(), |arguments| format!("perihelion {arguments}"));
@@ -35,7 +35,7 @@ impl Shell<'_> {
     fn command(&self, typed: &str) -> Command {
         let endpoint = self.0.endpoint();
         let authority = endpoint.trim_start_matches("http://").trim_end_matches('/');
-        // curl succeeds whatever the status, unless it is told to fail.
+        // Without this option, curl succeeds whatever the status of the answer is.
         let typed = typed
             .replace(DOCUMENTED_PORT, authority)
             .replace("curl ", "curl --silent --show-error --fail-with-body ");
@@ -70,7 +70,7 @@ fn run_until(mut command: Command, start: &'static str) -> Result<(), String> {
     let (send, receive) = channel();
     std::thread::spawn(move || {
         let line = output.lines().map_while(Result::ok).find(|line| line.starts_with(start));
-        // Nobody receives it after the time is up.
+        // After the timeout there is no receiver.
         let _ = send.send(line);
     });
     let line = receive.recv_timeout(TIMEOUT).ok().flatten();

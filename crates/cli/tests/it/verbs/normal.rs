@@ -1,4 +1,4 @@
-//! Replaces what differs between two runs: times, ages, charges, random ids and ports.
+//! Replaces the values that differ between two runs: times, ages, charges, random ids and ports.
 
 use regex_lite::Regex;
 
@@ -28,7 +28,7 @@ const REPLACED: [(&str, &str); 18] = [
 /// Starts of lines whose times are always the same: help, examples, refused arguments, settings.
 const FIXED_TIMES: [&str; 4] = ["      ", "  perihelion ", "error: ", "time to live "];
 
-/// The text without what differs between two runs.
+/// The text with replacements for the values that differ between two runs.
 pub(super) fn normal(text: &str) -> String {
     let gaps = Regex::new(r"(\S) {2,}").expect("a pattern");
     let replaced: Vec<(Regex, &str)> = REPLACED
@@ -49,7 +49,7 @@ pub(super) fn normal(text: &str) -> String {
 }
 
 #[test]
-fn what_differs_between_runs_is_replaced() {
+fn values_that_differ_between_runs_are_replaced() {
     for (text, expected) in [
         ("a  2026-11-17T04:05:06.007Z  b", "a  <time>  b"),
         ("x       12s  3m      -", "x  <age>  <age>  -"),

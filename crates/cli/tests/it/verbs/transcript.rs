@@ -1,4 +1,4 @@
-//! `Transcript`: commands and what they print, as a file has them.
+//! `Transcript`: the commands of a file, with their output.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -11,12 +11,12 @@ use crate::program::{command, text};
 /// A file: its lines that are kept, and its commands.
 pub(super) struct Transcript {
     parts: Vec<Part>,
-    /// Whether people read it: then columns are aligned again.
+    /// Whether the file is a page for people. The columns of a page are aligned again.
     is_page: bool,
 }
 
 enum Part {
-    /// A line that is not of a command: a comment, or the text of a page.
+    /// A line that is neither a command nor output: a comment, or the text of a page.
     Kept(String),
     Command(String),
 }
@@ -45,7 +45,7 @@ impl Transcript {
         Transcript { parts, is_page }
     }
 
-    /// Runs the commands and returns the file with what they print.
+    /// Runs the commands and returns the file with their output.
     pub(super) fn run(&self, world: &World) -> String {
         let mut found = String::new();
         for part in &self.parts {
@@ -78,7 +78,7 @@ fn execute(typed: &str, world: &World) -> Output {
     child.wait_with_output().expect("the program ends")
 }
 
-/// A command and what it printed, as the file has it.
+/// A command and its output, in the form of the file.
 fn shown(typed: &str, output: &Output, is_page: bool) -> String {
     let mut found = format!("$ {typed}\n");
     let stdout = normal(&text(&output.stdout));
@@ -93,8 +93,8 @@ fn shown(typed: &str, output: &Output, is_page: bool) -> String {
     found
 }
 
-/// Aligns the columns of a table, whose cells have other widths than those that were printed. A
-/// text in which the lines have different numbers of cells stays.
+/// Aligns the columns of a table again, because replacements have changed the widths of cells. A
+/// text in which the lines have different numbers of cells is not changed.
 fn aligned(text: &str) -> String {
     let cells = |line: &str| -> Vec<String> {
         let indent = &line[..line.len() - line.trim_start().len()];

@@ -111,7 +111,7 @@ async fn settle_worker(provider: &CosmosDBProvider) {
     tokio::time::timeout(TIMEOUT, settled).await.expect("a heartbeat of a worker that takes turns");
 }
 
-/// Waits until an instance has a status, and has said what it waits for if it runs.
+/// Waits until an instance has a status. A running instance must also have a custom status.
 async fn settle(provider: &CosmosDBProvider, id: &str, status: &str) {
     let is_settled = async || {
         let page = provider.list(&ListOptions::new().with_id(id)).await.expect("a page");

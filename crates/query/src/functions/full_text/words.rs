@@ -1,8 +1,8 @@
 //! The words of a text, and keywords that are searched in them.
 //!
 //! A word is a run of letters and digits in lower case, without the ending of the English
-//! plural. The service removes more endings, and words such as *the*; its rules are not
-//! published.
+//! plural. The service removes more endings, and words such as *the*. The service's rules are
+//! not published.
 
 use perihelion_model::json::Value;
 
@@ -41,7 +41,7 @@ fn singular(word: &str) -> String {
     word
 }
 
-/// What is searched: one or more words, one after the other.
+/// A keyword of a search: one or more words that follow each other in the text.
 #[derive(Debug)]
 pub(super) struct Keyword {
     words: Vec<String>,
@@ -75,7 +75,7 @@ impl Keyword {
 
     fn is_at(&self, window: &[String], context: &Context) -> Evaluated<bool> {
         for (index, (word, wanted)) in window.iter().zip(&self.words).enumerate() {
-            // `count_in` has charged for the first word of every window, all of them together.
+            // `count_in` has already charged for the first words of all windows.
             context.budget.spend_steps(u64::from(index > 0))?;
             let matches = if self.edits == 0 { word == wanted } else { self.is_near(word, wanted, context)? };
             if !matches {

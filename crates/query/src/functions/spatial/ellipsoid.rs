@@ -10,12 +10,13 @@ const FLATTENING: f64 = 1.0 / 298.257_223_563;
 /// The radius of the sphere with the same surface, in metres.
 const AUTHALIC_RADIUS: f64 = 6_371_007.180_918;
 
-/// How often the formula is repeated before the points count as opposite. Other points need
-/// fewer than ten rounds.
+/// After this many rounds of the formula the points count as opposite. Other points need fewer
+/// than ten rounds.
 const ROUNDS_MAX: usize = 30;
 
-/// The length of the shortest line between two positions, in metres: Vincenty's inverse formula.
-/// For nearly opposite positions, where the formula does not converge, the length on a sphere.
+/// The length of the shortest line between two positions, in metres, by Vincenty's inverse
+/// formula. The formula does not converge for nearly opposite positions; for them the function
+/// returns the length on a sphere.
 pub(super) fn distance(a: Position, b: Position) -> f64 {
     if a == b {
         return 0.0;
@@ -39,7 +40,7 @@ fn vincenty(a: Position, b: Position) -> Option<f64> {
         let sigma = sin_sigma.atan2(cos_sigma);
         let sin_alpha = cos_u1 * cos_u2 * sin_lambda / sin_sigma;
         let cos2_alpha = 1.0 - sin_alpha * sin_alpha;
-        // On the equator.
+        // Zero only if both positions are on the equator.
         let cos_2m = if cos2_alpha == 0.0 { 0.0 } else { cos_sigma - 2.0 * sin_u1 * sin_u2 / cos2_alpha };
         let c = FLATTENING / 16.0 * cos2_alpha * (4.0 + FLATTENING * (4.0 - 3.0 * cos2_alpha));
         let term = cos_2m + c * cos_sigma * (2.0 * cos_2m * cos_2m - 1.0);

@@ -80,7 +80,7 @@ fn only_ranges_that_can_hold_a_result_are_fetched() {
 }
 
 #[test]
-fn a_query_within_some_keys_fetches_only_these() {
+fn a_query_within_some_keys_fetches_only_these_keys() {
     let plan = MergePlan::concatenation();
     let mut merge = Merge::within(plan, "q", ("70", "FF"), &ranges(), Settings::default()).unwrap();
     let fetched: Vec<_> =
@@ -235,8 +235,9 @@ fn the_ranks_of_component_queries_are_fused() {
     ];
     let queries = search.component_queries(&statistics).unwrap();
     assert_eq!(queries, ["A(4, 25, [1,3]) WHERE (true)", "B"]);
-    // Ranks by the first score: a, b, c, d. By the second, which counts double: c, b and d, a. So c
-    // is first, which is skipped, then b and a.
+    // The ranks by the first score are a, b, c, d. The ranks by the second score, which has twice
+    // the weight, are c, then b and d, then a. So the fused order is c, b, a, d. The plan skips c
+    // and takes two rows.
     let rows = [
         r#"{"_rid":"a","orderByItems":[{"item":9}],"payload":{"payload":"A","componentScores":[9,7]}}"#,
         r#"{"_rid":"b","orderByItems":[{"item":5}],"payload":{"payload":"B","componentScores":[5,3]}}"#,

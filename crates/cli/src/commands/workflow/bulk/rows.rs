@@ -1,5 +1,6 @@
-//! `Rows`: outcomes on standard output, each as soon as it is known, in all forms of a result. The
-//! ids are known before, so the first column is as wide as in a table that is printed at once.
+//! `Rows`: prints outcomes on standard output, each as soon as it is known, in all forms of a
+//! result. The ids are known before, so the first column is as wide as in a table that is printed
+//! at once.
 
 use duroxide_cdb::ListedInstance;
 use unicode_width::UnicodeWidthStr;
