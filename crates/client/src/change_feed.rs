@@ -89,8 +89,8 @@ pub struct ChangeFeed<T> {
     cursors: VecDeque<Cursor>,
     /// The `_rid` of the container that the cursors belong to.
     container_id: Option<Arc<str>>,
-    /// How many cursors in a row had no new change. When no cursor had one, the feed has
-    /// returned all changes up to now.
+    /// How many cursors in a row had no new change. When this is the number of cursors, the feed
+    /// has returned all changes up to now.
     drained_cursors: usize,
     items: PhantomData<fn() -> T>,
 }
@@ -296,7 +296,7 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
     }
 
     /// Reads the metadata again, and counts this in `refreshes`. Fails after
-    /// [`REFRESHES_MAX`] times.
+    /// [`REFRESHES_MAX`] refreshes.
     async fn refresh(&self, stale: &Arc<ContainerMetadata>, refreshes: &mut u32) -> Result<(), Error> {
         if *refreshes == REFRESHES_MAX {
             return Err(Error::answer(

@@ -2,8 +2,9 @@
 //! applied together or not at all, and reads of several partitions and containers from one
 //! snapshot.
 //!
-//! The driver does the work; this module has the typed surface. A transaction is never reported
-//! as failed if it may have been committed: see [`TransactionError`].
+//! The driver runs the transactions; this module has their typed operations, results and errors.
+//! A transaction is never reported as failed if it may have been committed: see
+//! [`TransactionError`].
 
 mod error;
 mod read;

@@ -172,7 +172,7 @@ fn referenced_documents(row: &Value) -> Vec<(String, String)> {
             ids.push(format!("h:{execution}:{}{suffix}", ids.len()));
         }
     }
-    // A garbage record lists parts to delete. The list does not keep them.
+    // A garbage record lists parts to delete. This list is not a reference that keeps the parts.
     let is_garbage = row["type"] == GARBAGE_TYPE;
     find_part_references(row, &mut |prefix, count| {
         ids.extend((0..count).filter(|_| !is_garbage).map(|n| format!("{prefix}:{n}")));

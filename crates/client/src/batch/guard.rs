@@ -22,6 +22,7 @@ pub(super) fn has_lasting_document(batch: &Batch) -> bool {
     (batch.has_upsert_with_etag && !has_delete) || (has(OperationKind::Create) && is_lasting_create())
 }
 
+/// Whether the batch creates a document that none of its operations deletes.
 fn has_create_without_delete(batch: &Batch) -> bool {
     let deleted: HashSet<&str> = batch
         .operations
@@ -39,7 +40,7 @@ fn has_create_without_delete(batch: &Batch) -> bool {
         .any(|document| document.id.is_none_or(|id| !deleted.contains(&*id)))
 }
 
-/// An operation as it is sent, as far as it matters here.
+/// The parts of a sent operation that this module reads.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WrittenOperation<'a> {

@@ -42,7 +42,7 @@ pub(super) struct Congestion {
 pub(super) struct Permit {
     epoch: u64,
     /// Whether the limit was reached with this request.
-    is_last: bool,
+    reaches_limit: bool,
 }
 
 /// How a request ended.
@@ -78,7 +78,7 @@ impl Congestion {
         if in_flight >= self.limit || self.pause_end(now).is_some() {
             return None;
         }
-        Some(Permit { epoch: self.epoch, is_last: in_flight + 1 == self.limit })
+        Some(Permit { epoch: self.epoch, reaches_limit: in_flight + 1 == self.limit })
     }
 
     /// When the pause of requests to this partition ends; `None` if requests may be sent now.
@@ -112,7 +112,7 @@ impl Congestion {
 
     fn record_clean(&mut self, permit: Permit) {
         self.failures_in_a_row = 0;
-        if !permit.is_last || permit.epoch != self.epoch {
+        if !permit.reaches_limit || permit.epoch != self.epoch {
             return;
         }
         self.clean_answers = self.clean_answers.saturating_add(1);

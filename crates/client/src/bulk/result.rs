@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{BatchResult, Error, Etag};
 
-/// What became of one operation of a bulk.
+/// The outcome of one operation of a bulk.
 #[derive(Debug, Clone)]
 pub struct BulkResult {
     pub(super) index: u64,

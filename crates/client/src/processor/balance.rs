@@ -1,6 +1,6 @@
-//! Balances the leases over the instances: a pure function from the leases to what this
-//! instance does next. The rules are those of the .NET and Java SDKs, except that a lease of
-//! a living instance is asked for and not stolen.
+//! Balances the leases over the instances: a pure function from the leases to the next steps
+//! of this instance. The rules are those of the .NET and Java SDKs, with one exception: an
+//! instance asks a live owner for its lease, and does not steal it.
 
 use std::collections::BTreeMap;
 
@@ -54,8 +54,8 @@ pub(super) fn plan(leases: &[LeaseView<'_>], own_name: &str, own_max: usize) -> 
         lease.owner != Some(own_name) && (lease.owner.is_none() || lease.is_expired) && !lease.is_running
     };
     // Other instances may not be able to take their share, because their number of leases is
-    // limited. The leases that they leave are taken beyond this instance's share, up to its
-    // limit.
+    // limited. This instance takes the leases that they leave over, beyond its own share and up
+    // to its own limit.
     let left_over = leases.iter().filter(is_free).filter(|lease| lease.is_left_over).count();
     let extra = left_over.saturating_sub(need).div_ceil(counts.len());
     let take_max = (need + extra).min(own_max.saturating_sub(own));

@@ -1,5 +1,6 @@
 //! The worker of one lease: reads the changes of its range, gives them to the handler, and
-//! stores the position. It runs until the processor stops, or the lease goes elsewhere.
+//! stores the position. It runs until the processor stops, another instance gets the lease, or
+//! the range is split.
 
 use std::future::{Future, pending};
 use std::pin::pin;
@@ -87,8 +88,8 @@ impl<H: ChangeHandler> Worker<'_, H> {
                 Wake::Ended(Ok(None)) => self.wait_for_changes().await?,
                 Wake::Ended(Err(error)) => self.report(error).await?,
             }
-            // The leases of some parts may exist already, and have owners soon. So no page is
-            // read before the split is complete.
+            // The leases of some parts may exist already, and other instances may own them soon.
+            // So no page is read before the split is complete.
             while self.feed.part_count() > 1 && *self.stop.borrow() == StopStage::Running {
                 if self.split().await? {
                     return Ok(ReleaseReason::Split);
@@ -200,7 +201,7 @@ async fn renewing_lease<F: Future>(
 ) -> Result<Wake<F::Output>, LeaseLost> {
     let future = pin!(future);
     let stopping = async {
-        // When the sender is gone, the supervisor is gone too, and this task is cancelled.
+        // When the sender was dropped, the supervisor has ended, and this task is cancelled.
         if stop.wait_for(|reached| *reached >= stage).await.is_err() {
             pending::<()>().await;
         }

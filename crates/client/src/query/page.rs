@@ -48,9 +48,9 @@ impl<T> Page<T> {
     /// aggregates, groups, and DISTINCT unless it is sorted by the distinct value. When
     /// only pages without rows follow, the last page has a token too.
     ///
-    /// The token of a query that the client merges has at most 256 KiB. An error if it would be
-    /// longer, because of long values of ORDER BY or very many partitions. The feed itself can
-    /// go on, and a later page may have a token.
+    /// The token of a query that the client merges has at most 256 KiB. This method fails if the
+    /// token would be longer, because of long values of ORDER BY or very many partitions. The feed
+    /// itself can go on, and a later page may have a token.
     pub fn continuation(&self) -> Result<Option<&str>, Error> {
         match &self.continuation {
             Continuation::Token(token) => Ok(Some(token)),
