@@ -1,5 +1,4 @@
-//! `RequestKind`: what the headers of a request say about it, as far as faults and checks need
-//! to know.
+//! `RequestKind`: the facts in the headers of a request that faults and checks need.
 
 use http::Method;
 use http::header::{CONTENT_TYPE, IF_MATCH};
@@ -16,7 +15,8 @@ pub struct RequestKind {
     pub is_query: bool,
     /// A create that replaces the document if it exists.
     pub is_upsert: bool,
-    /// The whole request has a condition. The operations of a batch have theirs in the body.
+    /// The whole request has a condition. The operations of a batch have their conditions in the
+    /// body.
     pub has_if_match: bool,
 }
 

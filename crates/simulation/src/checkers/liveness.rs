@@ -1,6 +1,7 @@
 //! Liveness: no workflow is lost or stuck. After the faults have stopped, every workflow that a
-//! user started ends within a bound, with the right result. A workflow may be gone by then only
-//! if finished instances are deleted after some time; then its last commit has the result.
+//! user started ends within a bound, with the right result. A workflow may have been deleted by
+//! then only if finished instances are deleted after some time. In this case its last commit has
+//! the result.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -35,13 +36,13 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
                 state["status"], state["output"]
             ));
         }
-        let is_there = evidence.documents.iter().any(|document| {
+        let exists = evidence.documents.iter().any(|document| {
             document["id"] == STATE_ID
                 && document["type"] == "history"
                 && document["instanceId"] == **instance
         });
-        if !is_there && !evidence.has_retention {
-            problems.push(format!("{instance} is gone, and nothing deletes it"));
+        if !exists && !evidence.has_retention {
+            problems.push(format!("{instance} does not exist any more, although nothing should delete it"));
         }
     }
     problems

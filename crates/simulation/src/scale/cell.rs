@@ -40,7 +40,7 @@ pub struct Cell {
     pub size: Size,
     /// The load as a share of the container's request units.
     pub load: f64,
-    /// What is started.
+    /// The workflows that the clients start.
     pub workload: Workload,
     /// The request units of one workflow of the workload.
     pub workflow_units: f64,

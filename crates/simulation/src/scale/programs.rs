@@ -118,7 +118,7 @@ impl Load {
         self.rate.send_replace((starts_per_second, workload));
     }
 
-    /// The number of starts that were due so far, whatever became of them.
+    /// The number of starts that were due so far. Starts that failed or were left out count, too.
     pub fn due(&self) -> u64 {
         self.due.load(Ordering::Relaxed)
     }
