@@ -1,5 +1,5 @@
-//! `Axis`: where a time is on a timeline. Long gaps in which nothing happened are *folded*: they
-//! get a short piece of the axis, whatever their length, so that what happened stays visible.
+//! `Axis`: maps times to places on a timeline. Long gaps in which nothing happened are *folded*: they
+//! get a short piece of the axis, whatever their length, so that the events stay visible.
 
 /// The share of the width that a folded gap gets.
 const FOLD_SHARE: f64 = 0.03;
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(axis.folds(), [Fold { begin_ms: 200, end_ms: day }]);
         let [before, after] = [axis.position(200), axis.position(day)];
         assert!((after - before - FOLD_SHARE).abs() < 1e-9, "{before} {after}");
-        assert!(before > 0.6, "what happened has the room: {before}");
+        assert!(before > 0.6, "the events have most of the width: {before}");
         assert_eq!((axis.position(0), axis.position(day + 100)), (0.0, 1.0));
         assert!(Axis::new(&times, false).folds().is_empty());
         assert!(axis.ticks(6).iter().all(|tick| *tick <= 200 || *tick >= day));

@@ -1,12 +1,12 @@
-//! A small chart: one line over time, with its newest value in words. The picture is for the eye;
-//! its description has the newest and the highest value.
+//! A small chart: one line over time, with its newest value as text. For people who do not see the
+//! picture, its description has the newest and the highest value.
 
 use crate::html::{Html, list, tag};
 
 const WIDTH: f64 = 320.0;
 const HEIGHT: f64 = 72.0;
 
-/// A line over time. `None` where nothing is known.
+/// A line over time. A value is `None` where it is not known.
 #[derive(Debug, Clone)]
 pub(crate) struct Chart<'a> {
     pub(crate) title: &'a str,

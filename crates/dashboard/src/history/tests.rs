@@ -73,7 +73,7 @@ fn an_execution_that_has_ended_leaves_nothing_open() {
 }
 
 #[test]
-fn an_end_without_a_begin_is_ignored() {
+fn an_end_without_a_start_is_ignored() {
     let events = [event(3, Some(99), 20, failed()), event(4, None, 21, failed())];
     assert_eq!(spans(&events), []);
 }

@@ -11,7 +11,7 @@ use tokio::sync::mpsc::Receiver;
 /// The body of an answer.
 #[derive(Debug)]
 pub(crate) enum Body {
-    /// The whole body; taken once it was sent.
+    /// The whole body; empty after it was sent.
     Whole(Bytes),
     /// Pieces, until the sender ends.
     Stream(Receiver<Bytes>),

@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 
 use super::{Parameters, Peer};
 
-/// The longest address. A listing's continuation is the longest part of one, a few hundred bytes.
+/// The longest address. Its longest part is the continuation of a list, which has a few hundred bytes.
 const ADDRESS_BYTES_MAX: usize = 16 * 1024;
 
 /// The largest form. An item has at most 2 MiB, and each of its bytes may be encoded in three.
@@ -80,7 +80,7 @@ impl Request {
         pairs.find_map(|pair| pair.trim().split_once('=').filter(|(key, _)| *key == name).map(|(_, it)| it))
     }
 
-    /// Whether the browser wants to be told of changes of this page.
+    /// Whether the browser asks for the server-sent events of this page.
     pub(crate) fn wants_events(&self) -> bool {
         self.method == Method::GET && self.header("accept").starts_with("text/event-stream")
     }

@@ -77,7 +77,7 @@ fn account(app: &App, samples: &[Sample]) -> Html {
         .add(hottest(app, last))
 }
 
-/// What each kind of request has cost so far, the most expensive first.
+/// The cost of each kind of request so far, the most expensive first.
 fn operations(sample: &Sample) -> Html {
     let mut operations = sample.operations.clone();
     operations.sort_by(|one, other| other.2.total_cmp(&one.2));
@@ -98,7 +98,8 @@ fn operations(sample: &Sample) -> Html {
     )
 }
 
-/// The partition keys that have used most. Those of the workflows are ids of workflows.
+/// The partition keys that have used the most request units. In the container of workflows, a
+/// partition key is the id of a workflow.
 fn hottest(app: &App, sample: &Sample) -> Option<Html> {
     if sample.hottest.is_empty() {
         return None;
@@ -124,7 +125,7 @@ fn hottest(app: &App, sample: &Sample) -> Option<Html> {
     Some(Html::default().add(tag("h3").add("Hottest partitions")).add(table))
 }
 
-/// What the provider of this dashboard has used, by method.
+/// The requests of this dashboard's own provider, by method.
 async fn own(app: &App) -> Html {
     let Ok(provider) = app.source.provider().await else {
         return parts::note("Nothing: the container of workflows was not opened yet.");

@@ -29,7 +29,7 @@ const PAGE_SIZE: u32 = 50;
 /// The most characters of a custom status in the table.
 const CUSTOM_STATUS_CHARS_MAX: usize = 60;
 
-/// Filters that people ask for most, with their names.
+/// Filters that people use often, with their names.
 const QUICK_FILTERS: [(&str, &str); 6] = [
     ("All", ""),
     ("Running", "status=running"),

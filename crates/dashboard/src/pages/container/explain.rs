@@ -12,7 +12,7 @@ use crate::text::{counted, cut};
 const PLAN_CHARS_MAX: usize = 4_000;
 
 pub(super) async fn section(container: &Container, query: Query, answer: &Answer) -> Html {
-    // A query that has a result may have no plan: the service refuses one for some.
+    // A query that has a result may have no plan: the service refuses a plan for some queries.
     let plan = container.query_plan(query).await.ok();
     let metrics = &answer.query_metrics;
     let milliseconds = metrics.total_time.as_secs_f64() * 1000.0;

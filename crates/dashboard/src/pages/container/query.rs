@@ -11,7 +11,7 @@ use crate::http::Parameters;
 /// The most rows that are shown.
 const ROWS_MAX: usize = 100;
 
-/// The most pages that are read. A query that finds little among much ends then.
+/// The most pages that are read. The limit ends a query that finds few rows on each of many pages.
 const PAGES_MAX: usize = 20;
 
 /// How long a query may take in all. Pages without rows are skipped and not counted, so a query that

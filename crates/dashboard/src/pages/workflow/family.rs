@@ -9,7 +9,7 @@ use crate::pages::parts::{self, ago, status, workflow_link};
 /// The most descendants that are shown.
 const SHOWN_MAX: usize = 200;
 
-/// The deepest indentation. Deeper ones are shown as deep as this.
+/// The deepest indentation. Deeper workflows get this indentation.
 const DEPTH_MAX: usize = 12;
 
 pub(super) fn section(shown: &Shown<'_>) -> Option<Html> {
