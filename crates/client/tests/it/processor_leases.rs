@@ -158,7 +158,7 @@ async fn a_split_while_the_first_leases_are_created_skips_no_change() {
     second.stop().await;
 }
 
-/// A region that lags: for some reads, point reads of leases get an old version.
+/// A region that lags: some point reads of leases get an old version.
 struct Lags {
     server: InProcess,
     lagging: Arc<Lagging>,

@@ -61,7 +61,7 @@ async fn a_page_sends_few_requests_whatever_the_number_of_workflows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_filter_selects_and_a_wrong_one_shows_its_place() {
+async fn a_filter_selects_workflows_and_an_error_in_it_shows_its_place() {
     let shop = Shop::open().await;
     shop.run("hello-1", "hello", "Ada").await;
     shop.run("fail-1", "fail", "no").await;
