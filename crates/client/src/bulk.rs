@@ -84,7 +84,7 @@ pub struct Bulk<'a> {
     totals: BulkTotals,
 }
 
-/// What the bulk knows about the container's physical partitions.
+/// The container's physical partitions, if the bulk knows them.
 enum Routing {
     /// Nothing yet.
     Unknown,

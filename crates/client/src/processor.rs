@@ -92,7 +92,7 @@ enum StopStage {
     Aborting,
 }
 
-/// What the tasks of an instance share.
+/// The state that the tasks of an instance share.
 struct Shared<H> {
     container: Container,
     store: Arc<LeaseStore>,

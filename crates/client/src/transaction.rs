@@ -28,7 +28,7 @@ use crate::container::Container;
 use crate::response::encode_error;
 use crate::{Error, Etag};
 
-/// What both kinds of transactions have: the driver, the operations, the options.
+/// The common part of read and write transactions: the driver, the operations, the options.
 #[derive(Debug, Clone)]
 struct Draft {
     driver: Driver,

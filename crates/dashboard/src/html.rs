@@ -24,7 +24,7 @@ pub(crate) struct Tag {
     content: String,
 }
 
-/// What can be added to an element.
+/// A value that can be added to an element.
 pub(crate) trait Content {
     fn write(&self, out: &mut String);
 }

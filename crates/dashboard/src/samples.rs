@@ -36,7 +36,7 @@ pub(crate) struct Sample {
 pub(crate) struct HotPartition {
     pub(crate) database: String,
     pub(crate) container: String,
-    /// As a client sends it: a JSON list.
+    /// The partition key as a client sends it: a JSON list.
     pub(crate) key: String,
     pub(crate) requests: u64,
     pub(crate) request_units: f64,

@@ -260,7 +260,7 @@ fn end_faults(world: &World, has_regions: bool) {
     }
 }
 
-/// What the workers did in the last [`user::IDLE_TIME`] of the run.
+/// The requests of the workers in the last [`user::IDLE_TIME`] of the run, and their oldest outboxes.
 fn idle_processes(world: &World, hosts: &[WorkerHost], partitions: u32) -> Vec<IdleProcess> {
     let since = world.elapsed().saturating_sub(user::IDLE_TIME);
     let counts = world.network().requests_since(since);

@@ -387,7 +387,7 @@ impl Network {
     }
 }
 
-/// What the network remembers of a request until it is answered.
+/// The network's record of a request until the request is answered.
 enum Record {
     /// The index of the request in the log.
     Logged(usize),

@@ -70,7 +70,7 @@ impl Bug {
         }
     }
 
-    /// What the bug does, in a few words.
+    /// A short description of the bug.
     pub fn description(self) -> &'static str {
         match self {
             Bug::LostMessage => "a message is lost after its create was answered 201",

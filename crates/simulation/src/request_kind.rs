@@ -8,7 +8,7 @@ use perihelion_wire::transport::Request;
 /// The path of distributed transactions.
 pub const TRANSACTION_PATH: &str = "/operations/dtc";
 
-/// What the headers of a request say.
+/// The kind of a request, from its headers.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RequestKind {
     /// The request is a query or asks for a query plan.

@@ -59,7 +59,7 @@ const MEMBERSHIP_KEY_MIN: u64 = 2;
 /// The member of the state document of a completed workflow, as a commit writes it.
 const COMPLETED: &[u8] = b"\"status\":\"Completed\"";
 
-/// What is known about a request before it is answered.
+/// The facts about a request that are known before it is answered.
 #[derive(Debug)]
 pub struct RequestMark {
     kind: Kind,
@@ -82,7 +82,7 @@ pub struct KindTotals {
     pub throttles: u64,
 }
 
-/// What was counted in a window.
+/// The counts of a window.
 #[derive(Debug, Clone, Default)]
 pub struct Window {
     /// The length of the window.
@@ -155,7 +155,7 @@ struct State {
     began_at: Duration,
     /// The end of the window for starts: later starts do not count.
     starts_until: Option<Duration>,
-    /// When each start was stored that no worker has picked up, by instance.
+    /// The starts that no worker has picked up: the time at which each was stored, by instance.
     waiting: HashMap<String, Duration>,
     /// The request units of each logical partition.
     partitions: HashMap<String, f64>,

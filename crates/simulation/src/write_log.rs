@@ -10,7 +10,7 @@ use crate::network::ServedRequest;
 use crate::request_kind::TRANSACTION_PATH;
 use crate::stored::ACTIVITY_PREFIX;
 
-/// What a write does to its document.
+/// The kind of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteKind {
     Create,

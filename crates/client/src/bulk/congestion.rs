@@ -37,7 +37,7 @@ pub(super) struct Congestion {
     failures_in_a_row: u32,
 }
 
-/// What the congestion control remembers about a request.
+/// The facts about a sent request that the congestion control needs when the request ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Permit {
     epoch: u64,

@@ -85,7 +85,7 @@ impl BulkResult {
 /// Why an operation of a bulk has no result.
 #[derive(Debug, Clone)]
 pub struct BulkError {
-    /// What the operation does, such as "delete `7`".
+    /// A short description of the operation, such as "delete `7`".
     operation: String,
     status: Option<Status>,
     is_ambiguous: bool,

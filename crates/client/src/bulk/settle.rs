@@ -206,7 +206,7 @@ impl Bulk<'_> {
     }
 }
 
-/// What the congestion control learns from a request.
+/// The signal for the congestion control after a request.
 fn signal(again: &SentAgain, retry_after: Option<Duration>) -> Signal {
     match (again.is_throttled, again.has_failed) {
         (true, _) => Signal::Throttled { retry_after },

@@ -36,7 +36,7 @@ const LEFT_OVER_ROUNDS: u32 = 3;
 struct Observation {
     nonce: String,
     first_seen: Instant,
-    /// Since when this instance asks for the lease; `None` when it does not.
+    /// The time since which this instance asks for the lease; `None` when it does not ask.
     asked_since: Option<Instant>,
 }
 
@@ -76,7 +76,7 @@ impl<H: ChangeHandler> Supervisor<H> {
         for step in takes.into_iter().chain(requests) {
             let (Step::Take(id) | Step::Ask(id) | Step::Withdraw(id) | Step::GiveBack(id)) = &step;
             let Some(lease) = find(id) else { continue };
-            // When another instance has written the lease meanwhile, the next round decides anew.
+            // When another instance has written the lease meanwhile, the next round decides again.
             let done = match step {
                 Step::Take(_) => {
                     self.start_worker(lease.clone());

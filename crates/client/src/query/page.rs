@@ -86,7 +86,7 @@ impl<T> Page<T> {
         self.cost.requests
     }
 
-    /// What the service did for this page, summed over its responses; `None` unless the query
+    /// The work of the service for this page, summed over its responses; `None` unless the query
     /// asks for it by [`with_query_metrics`](crate::Query::with_query_metrics).
     pub fn query_metrics(&self) -> Option<QueryMetrics> {
         self.cost.query_metrics.as_deref().copied()

@@ -23,7 +23,7 @@ use super::statement::Query;
 use crate::Error;
 use crate::handle::ContainerHandle;
 
-/// What the client does with the rows of the partitions.
+/// How the client combines the rows of the partitions.
 #[derive(Debug, Clone)]
 pub(super) enum Plan {
     Merge(MergePlan),

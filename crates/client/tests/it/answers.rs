@@ -1,4 +1,4 @@
-//! What responses carry beyond their documents: all headers, query metrics, index metrics.
+//! The parts of responses besides their documents: all headers, query metrics, index metrics.
 
 use http::HeaderValue;
 use perihelion_client::{

@@ -155,7 +155,7 @@ fn class(span: &Span) -> &'static str {
     }
 }
 
-/// What a bar shows, in words.
+/// The text that says what a bar shows.
 fn words(span: &Span, now_ms: u64) -> String {
     let attempt = if span.attempt > 1 { format!(", try {}", span.attempt) } else { String::new() };
     let took = duration(span.end_ms.unwrap_or(now_ms).saturating_sub(span.begin_ms));

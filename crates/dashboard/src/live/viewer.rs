@@ -15,7 +15,7 @@ pub(super) const EVENTS_WAITING_MAX: usize = 2;
 /// poller does not keep working for a frozen browser.
 pub(super) const EVENT_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Where the events of one viewer go.
+/// The stream to one viewer.
 pub(super) struct Viewer {
     pub(super) sender: mpsc::Sender<Bytes>,
     pub(super) wait_max: Duration,

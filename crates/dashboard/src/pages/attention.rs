@@ -1,6 +1,6 @@
-//! What needs attention: work that no worker takes, workflows that failed lately, workflows that
-//! have not begun, and workflows that have made no progress for long. Each part is one short list
-//! with a link to the rest.
+//! The page Attention: work that no worker takes, workflows that failed lately, workflows that have
+//! not begun, and workflows that have made no progress for long. Each part is one short list with a
+//! link to the rest.
 
 use std::sync::Arc;
 use std::time::Duration;

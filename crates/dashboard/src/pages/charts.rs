@@ -21,7 +21,7 @@ pub(super) const PAGE: Page = Page {
     path: "/charts",
     name: "Charts",
     section: "/charts",
-    // As often as the counters are read.
+    // The counters are read at the same interval.
     interval: Some(Duration::from_secs(5)),
     view: |app, query| Box::pin(view(app, query)),
     act: None,

@@ -59,8 +59,8 @@ async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
     Ok(View { title: cut(id, 80), html })
 }
 
-/// The same JSON with escapes in place of characters that a page cannot show, so that a person sees
-/// them and a save keeps them. JSON has such characters in its texts only.
+/// Returns the JSON with escapes in place of characters that a page cannot show, so that a person
+/// sees them and a save keeps them. JSON has these characters in its texts only.
 fn with_escapes(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for character in json.chars() {

@@ -7,7 +7,7 @@
 use super::Evidence;
 use crate::stored::STATE_ID;
 
-/// What an idle process did in the last part of a run.
+/// The requests of an idle process in the last part of a run, and its oldest outbox.
 #[derive(Debug, Clone)]
 pub struct IdleProcess {
     pub name: String,

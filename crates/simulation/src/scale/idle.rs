@@ -26,7 +26,7 @@ pub const REQUESTS_PER_PARTITION_MAX: f64 = 0.6;
 /// See [`REQUESTS_PER_PARTITION_MAX`].
 pub const REQUESTS_PER_PROCESS_MAX: f64 = 0.3;
 
-/// What was measured in an idle cell.
+/// The measurements of an idle cell.
 #[derive(Debug, Clone)]
 pub struct IdleOutcome {
     /// The processes and partitions.

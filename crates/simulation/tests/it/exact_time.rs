@@ -19,7 +19,7 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// The time of a request to the server and of its answer back, without faults.
 const ROUND_TRIP: Duration = Duration::from_millis(2);
 
-/// What programs have noted: a number, and the virtual time of the note.
+/// The notes of programs: a number, and the virtual time of the note.
 type Notes = Arc<Mutex<Vec<(u64, Duration)>>>;
 
 fn note(notes: &Notes, number: u64) {

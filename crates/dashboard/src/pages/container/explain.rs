@@ -1,4 +1,4 @@
-//! What the service did for a query: the plan, the documents, the indexes and the charge.
+//! The explanation of a query: the plan, the documents, the indexes and the charge.
 
 use perihelion_client::{Container, IndexMetrics, Query};
 use serde_json::Value;
@@ -56,7 +56,7 @@ fn indexes(metrics: &IndexMetrics, is_used: bool) -> Html {
     }
 }
 
-/// What the client has to do with the rows of the partitions, by the service's plan.
+/// The steps in which the client merges the rows of the partitions, by the service's plan.
 fn merged(plan: Option<&Value>) -> String {
     let Some(plan) = plan else { return "no plan: the service refuses one for this query".to_owned() };
     let info = &plan["queryInfo"];

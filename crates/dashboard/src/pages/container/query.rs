@@ -88,8 +88,8 @@ pub(super) async fn run(container: &Container, form: &Parameters) -> Result<Answ
     Ok(answer)
 }
 
-/// What is wrong with a query, in the service's words. The service sends a list of errors as JSON,
-/// followed by details of the request.
+/// The failure of a query that the service refused, in the service's words. The service sends a list
+/// of errors as JSON, followed by details of the request.
 fn refused(error: &Error) -> Failure {
     let text = error.message().lines().next().unwrap_or_default();
     let json =
