@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_token_a_proxy_with_tls_may_be_in_front() {
+    fn with_a_token_the_dashboard_may_be_behind_a_tls_proxy() {
         let access = Access::new(true, Some(Secret::random().unwrap()), 8082).unwrap();
         let post = |host, origin| access.check(&request(Method::POST, &[("host", host), ("origin", origin)]));
         assert_eq!(access.check(&request(Method::GET, &[("host", "ops.example")])), Ok(()));

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_detail_is_as_large_as_its_texts() {
+    fn the_size_of_a_detail_counts_all_its_texts() {
         let record = Record { output: Some("x".repeat(5000)), ..Record::default() };
         let mut detail = Detail { record: Arc::new(record), ..Detail::default() };
         let alone = bytes_of(&detail);

@@ -1,9 +1,9 @@
 //! A fault run: everything is drawn from a seed, so the same seed repeats a run exactly in a
 //! new process.
 //!
-//! A run has two phases. In the first phase requests fail, are late and overtake each other,
-//! processes crash, shut down and start again, clocks are set, partitions and regions fail and
-//! move, and instances are deleted while they run. No work has to be finished in this phase. In
+//! A run has two phases. In the first phase requests fail, are late and overtake each other.
+//! Processes crash, shut down and start again. Clocks are set, and partitions and regions fail and
+//! move. Instances are deleted while they run. No work has to be finished in this phase. In
 //! the second phase nothing fails, and all workflows must end. Then the checkers look at the
 //! evidence of the run.
 

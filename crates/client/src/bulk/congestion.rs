@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_of_zero_and_a_very_long_wait_are_not_taken() {
+    async fn a_wait_of_zero_and_a_very_long_wait_are_replaced() {
         let now = Instant::now();
         for (retry_after, expected) in [
             (Some(Duration::ZERO), THROTTLE_WAIT),

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_operation_is_repeated_only_if_it_may_be() {
+    fn a_lost_operation_is_sent_again_only_if_it_may_be_repeated() {
         let document = json!({"id": "a"});
         let etag = Etag::parse("\"1\"").unwrap();
         let upsert = BulkOperation::upsert("k", &document).unwrap();

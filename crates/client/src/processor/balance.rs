@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_asks_for_one_lease_of_the_busiest() {
+    fn an_instance_asks_the_busiest_instance_for_one_lease() {
         check(&["B", "B", "B", "C"], &[], &["ask 0"]);
         check(&["B", "B", "B", "A"], &[3], &["ask 0"]);
         check(&["B", "B", "A"], &[2], &[]);

@@ -152,9 +152,9 @@ impl LeaseKeeper {
         }
     }
 
-    /// Reads the lease after a write that changed its etag. This instance still owns the lease if
-    /// that was the request of an instance that asks for the lease, or an earlier write of this
-    /// instance whose answer was not awaited.
+    /// Reads the lease after another write has changed its etag. This instance may still own the
+    /// lease: another instance may have asked for the lease, or an earlier write of this instance
+    /// was applied although its answer was not awaited.
     async fn read_again(&mut self) -> Result<(), LeaseLost> {
         loop {
             match timeout_at(self.valid_until, self.store.read(&self.lease.id)).await {

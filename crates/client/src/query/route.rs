@@ -16,7 +16,7 @@
 //!
 //! The service's plan replaces the client's own plan in two cases: the service refuses the
 //! statement that the client has rewritten, or the continuation token belongs to another
-//! statement, which can be that of the service's plan.
+//! statement. That statement may come from the service's plan.
 
 use std::sync::Arc;
 

@@ -218,7 +218,7 @@ async fn a_session_token_that_cannot_be_read_is_only_a_warning() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reads_have_their_own_answers() {
+async fn every_form_of_answer_to_a_read_is_understood() {
     let account = ScriptedAccount::one_region().await;
     let read = async |answers: Vec<Result<Response, Failure>>| {
         account.set_answers(answers);

@@ -65,7 +65,7 @@ async fn a_dropped_commit_may_have_been_applied() {
 
 /// The service processed nothing, so the next commit is not a replay.
 #[tokio::test(start_paused = true)]
-async fn a_commit_after_one_that_was_not_processed_may_fail_again() {
+async fn a_commit_after_an_unprocessed_commit_may_fail_again() {
     let account = ScriptedAccount::one_region().await;
     let transaction = account.transaction();
     for answers in [four_failures(unreachable), vec![empty(401, 0)], four_failures(unreachable)] {
@@ -123,7 +123,7 @@ async fn an_aborted_token_says_nothing_about_the_tokens_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_try_after_an_abort_has_the_token_that_a_replay_comes_to() {
+async fn the_token_for_another_try_is_the_token_that_a_replay_uses_next() {
     let account = ScriptedAccount::one_region().await;
     let transaction = account.transaction().with_timeout(Duration::from_millis(500));
     let token = transaction.idempotency_token();

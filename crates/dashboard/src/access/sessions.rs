@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_ends_after_some_time_or_when_it_is_ended() {
+    fn a_session_ends_after_some_time_or_when_the_person_signs_out() {
         let (sessions, now) = (Sessions::default(), Instant::now());
         let [one, two] = [(); 2].map(|()| sessions.begin(now).unwrap());
         assert!(sessions.has(one.reveal(), now) && sessions.has(two.reveal(), now));

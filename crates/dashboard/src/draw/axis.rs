@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_gap_gets_a_short_piece() {
+    fn a_long_gap_gets_a_short_piece_of_the_axis() {
         let day = 86_400_000;
         let times = [0, 100, 200, day, day + 100];
         let axis = Axis::new(&times, true);

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chart_says_what_it_shows() {
+    fn the_description_of_a_chart_has_its_newest_and_highest_value() {
         let values = [None, Some(4.0), Some(2.0)];
         let chart =
             Chart { title: "Requests", unit: "/s", values: &values, format: |value| format!("{value:.0}") };

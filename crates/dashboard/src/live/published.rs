@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_makes_a_page_old_and_does_not_empty_it() {
+    fn a_change_makes_a_page_old_and_keeps_its_content() {
         let at = Instant::now();
         let begun = |changes: u64| Begun { at, changes };
         let mut published = Published::default();

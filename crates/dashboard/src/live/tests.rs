@@ -88,7 +88,7 @@ async fn many_viewers_of_a_page_cost_what_one_costs() {
 }
 
 #[tokio::test]
-async fn viewers_and_pages_are_bounded() {
+async fn the_numbers_of_viewers_and_watched_pages_are_bounded() {
     let (hub, looks) = (Arc::new(Hub::default()), Arc::new(AtomicUsize::new(0)));
     let watch = |key: String| hub.watch(key, INTERVAL, look(&looks, 0.0));
     let same: Vec<_> = (0..VIEWERS_MAX).map(|_| watch("/a".into()).unwrap()).collect();

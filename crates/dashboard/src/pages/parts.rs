@@ -179,7 +179,7 @@ mod tests {
     use crate::http::Parameters;
 
     #[test]
-    fn a_hidden_value_comes_back_unchanged() {
+    fn the_value_of_a_hidden_field_is_sent_back_unchanged() {
         for value in ["plain", "a\u{202e}b", "\u{0}\r\n\t\u{85}", "100% + <\u{2066}>", "a*\u{7f}"] {
             let html = hidden("id", value);
             let mut texts = html.as_str().split('"').skip(3);

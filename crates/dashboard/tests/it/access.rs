@@ -13,7 +13,7 @@ use crate::shop::Shop;
 const TOKEN: &str = "a-token-that-a-person-chose";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_host_gets_nothing() {
+async fn a_request_that_names_a_foreign_host_is_refused() {
     let shop = Shop::open().await;
     let browser = shop.browser();
     let rebound = browser.with("host", "evil.example:8082");

@@ -12,7 +12,7 @@ fn ids(page: &Page) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_have_every_workflow_once() {
+async fn the_pages_of_the_list_have_every_workflow_once() {
     let shop = Shop::open().await;
     shop.run("hello-1", "hello", "Ada").await;
     shop.copy("hello-1", 430).await;

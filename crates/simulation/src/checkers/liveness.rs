@@ -12,9 +12,9 @@ use super::Evidence;
 use crate::scenarios::Ending;
 use crate::stored::STATE_ID;
 
-/// How long workflows may need after the last fault: locks expire, one after the other, a
-/// deletion that its process left is given up after a minute, and a clock that was set back by
-/// minutes may delay a timer by as much.
+/// How long workflows may need after the last fault. Locks expire one after the other. A deletion
+/// whose process was killed is given up after a minute. A clock that was set back by minutes may
+/// delay a timer by as many minutes.
 pub const ENDED_WITHIN: Duration = Duration::from_secs(300);
 
 /// Checks that every workflow has ended, and how.
