@@ -147,15 +147,16 @@ impl Details {
             return;
         }
         kept.push_back(new);
-        while kept.len() > KEPT_MAX || kept.iter().map(|it| it.bytes).sum::<usize>() > KEPT_BYTES_MAX {
+        while kept.len() > KEPT_MAX || kept.iter().map(|detail| detail.bytes).sum::<usize>() > KEPT_BYTES_MAX
+        {
             kept.pop_front();
         }
     }
 
     fn known(&self, key: &Key, now: Instant) -> Known {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|it| now.duration_since(it.used_at) < UNUSED_KEPT_FOR);
-        let Some(found) = kept.iter_mut().find(|it| it.key == *key) else { return Known::Nothing };
+        kept.retain(|detail| now.duration_since(detail.used_at) < UNUSED_KEPT_FOR);
+        let Some(found) = kept.iter_mut().find(|detail| detail.key == *key) else { return Known::Nothing };
         found.used_at = now;
         match now.duration_since(found.read_at) < FAMILY_KEPT_FOR {
             true => Known::All(Arc::clone(&found.detail)),
@@ -262,7 +263,7 @@ mod tests {
     }
 
     fn ids(details: &Details) -> Vec<String> {
-        details.kept.lock().unwrap().iter().map(|it| it.key.row.instance_id.clone()).collect()
+        details.kept.lock().unwrap().iter().map(|detail| detail.key.row.instance_id.clone()).collect()
     }
 
     #[test]

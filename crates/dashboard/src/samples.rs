@@ -89,11 +89,11 @@ fn sample(json: &Value, at_ms: u64) -> Option<Sample> {
         throttles: operations.values().map(throttled).sum(),
         operations: operations
             .iter()
-            .map(|(name, it)| {
+            .map(|(name, operation)| {
                 (
                     name.clone(),
-                    it["requests"].as_u64().unwrap_or(0),
-                    it["requestUnits"].as_f64().unwrap_or(0.0),
+                    operation["requests"].as_u64().unwrap_or(0),
+                    operation["requestUnits"].as_f64().unwrap_or(0.0),
                 )
             })
             .collect(),

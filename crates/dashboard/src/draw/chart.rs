@@ -53,7 +53,7 @@ impl Chart<'_> {
         let y = |value: f64| HEIGHT - 2.0 - value / max.max(f64::MIN_POSITIVE) * (HEIGHT - 6.0);
         let points: Vec<String> =
             run.iter().map(|(index, value)| format!("{:.1},{:.1}", x(*index), y(*value))).collect();
-        let (first, last) = (run.first().map_or(0, |it| it.0), run.last().map_or(0, |it| it.0));
+        let (first, last) = (run.first().map_or(0, |point| point.0), run.last().map_or(0, |point| point.0));
         let area = format!("{:.1},{HEIGHT} {} {:.1},{HEIGHT}", x(first), points.join(" "), x(last));
         Html::default()
             .add(tag("polygon").class("area").attr("points", area))

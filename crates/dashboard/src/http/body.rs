@@ -29,7 +29,7 @@ impl HttpBody for Body {
             Body::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             Body::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Body::Stream(pieces) => {
-                pieces.poll_recv(context).map(|piece| piece.map(|it| Ok(Frame::data(it))))
+                pieces.poll_recv(context).map(|piece| piece.map(|bytes| Ok(Frame::data(bytes))))
             }
         }
     }

@@ -77,7 +77,9 @@ impl Request {
     pub(crate) fn cookie(&self, name: &str) -> Option<&str> {
         let all = self.headers.get_all(header::COOKIE).into_iter();
         let mut pairs = all.filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(';'));
-        pairs.find_map(|pair| pair.trim().split_once('=').filter(|(key, _)| *key == name).map(|(_, it)| it))
+        pairs.find_map(|pair| {
+            pair.trim().split_once('=').filter(|(key, _)| *key == name).map(|(_, value)| value)
+        })
     }
 
     /// Whether the browser asks for the server-sent events of this page.

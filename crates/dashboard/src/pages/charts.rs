@@ -104,19 +104,21 @@ fn hottest(app: &App, sample: &Sample) -> Option<Html> {
     if sample.hottest.is_empty() {
         return None;
     }
-    let rows = sample.hottest.iter().map(|it| {
-        let is_workflows = it.database == app.source.database && it.container == app.source.container;
-        let id = serde_json::from_str::<Vec<String>>(&it.key).ok().and_then(|key| key.into_iter().next());
+    let rows = sample.hottest.iter().map(|partition| {
+        let is_workflows =
+            partition.database == app.source.database && partition.container == app.source.container;
+        let id =
+            serde_json::from_str::<Vec<String>>(&partition.key).ok().and_then(|key| key.into_iter().next());
         let key = match id {
             Some(id) if is_workflows && !id.starts_with('_') => parts::workflow_link(&id),
-            _ => tag("code").add(cut(&it.key, 80)).done(),
+            _ => tag("code").add(cut(&partition.key, 80)).done(),
         };
         row(vec![
             key,
-            text(format!("{}/{}", it.database, it.container)),
-            number(grouped(it.requests)),
-            number(format!("{:.1}", it.request_units)),
-            number(grouped(it.throttled)),
+            text(format!("{}/{}", partition.database, partition.container)),
+            number(grouped(partition.requests)),
+            number(format!("{:.1}", partition.request_units)),
+            number(grouped(partition.throttled)),
         ])
         .done()
     });

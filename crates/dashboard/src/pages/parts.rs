@@ -184,7 +184,10 @@ mod tests {
             let html = hidden("id", value);
             let mut texts = html.as_str().split('"').skip(3);
             let (name, sent) = (texts.next().unwrap(), texts.nth(1).unwrap());
-            assert!(!sent.contains(|it: char| it.is_control() || is_not_shown(it)), "{sent:?}");
+            assert!(
+                !sent.contains(|character: char| character.is_control() || is_not_shown(character)),
+                "{sent:?}"
+            );
             assert_eq!(Parameters::parse(&format!("{name}={}", Encoded(sent))).get("id"), value);
         }
     }
