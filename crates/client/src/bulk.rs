@@ -9,7 +9,7 @@
 //! - `partition`: the operations that wait for one physical partition
 //! - `congestion`: how many requests may be under way to one physical partition
 //! - `request`: the request and its answer
-//! - `judge`: what follows from the result of an operation
+//! - `judge`: the verdict on an operation after its result
 //! - `window`: the results, in the order of the input
 
 mod congestion;
@@ -86,7 +86,7 @@ pub struct Bulk<'a> {
 
 /// The container's physical partitions, if the bulk knows them.
 enum Routing {
-    /// Nothing yet.
+    /// The physical partitions are not known yet.
     Unknown,
     /// The metadata is being read, for the first time or again. The second value is the metadata
     /// of the read before. It is used until this read ends, and after this read if it fails.
@@ -146,7 +146,7 @@ impl<'a> Bulk<'a> {
     fn poll_result(&mut self, context: &mut Context<'_>) -> Poll<Option<BulkResult>> {
         loop {
             let now = Instant::now();
-            // Every step is tried, whether or not an earlier one did something.
+            // Every step is tried, whether or not an earlier step did something.
             let mut has_progress = self.read_input(context);
             has_progress |= self.receive(context, now);
             has_progress |= self.route(context);

@@ -185,8 +185,8 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
     /// `None` costs about 1 RU per physical partition. After an error the next call
     /// continues at the same position.
     ///
-    /// `None` means less if the calls just before this call failed, or if their futures were
-    /// dropped: all changes up to the first of those calls were returned.
+    /// After calls that failed, or whose futures were dropped, `None` promises only that all
+    /// changes up to the first of those calls were returned.
     pub async fn next_page(&mut self) -> Result<Option<ChangePage<T>>, Error> {
         let deadline = deadline::from_now(self.options.page_timeout);
         deadline::within(deadline, "the read of the change feed", self.request_page()).await

@@ -260,7 +260,7 @@ impl Container {
 
     /// Replaces the properties of the container; the indexing policy and the time
     /// to live can change. When `properties` have an etag that is not the container's
-    /// current one, the call fails with 412, [`Error::is_precondition_failed`].
+    /// current etag, the call fails with 412, [`Error::is_precondition_failed`].
     pub async fn replace_properties(
         &self,
         properties: &ContainerProperties,

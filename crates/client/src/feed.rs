@@ -60,8 +60,8 @@ pub(crate) fn continuation_header(response: &Response) -> Option<HeaderValue> {
 }
 
 /// The continuation token of a page; `None` on the last page. A token that is not ASCII is an
-/// error: without it, the page would count as the last one, and the rows after it would be
-/// missing.
+/// error: without the token, the page would count as the last page, and the rows after it would
+/// be missing.
 pub(crate) fn continuation(response: &Response) -> Result<Option<String>, Error> {
     match (response.continuation(), continuation_header(response)) {
         (Some(token), _) => Ok(Some(token.to_owned())),

@@ -114,7 +114,7 @@ impl<T> QueryFeed<T> {
 }
 
 impl<T: DeserializeOwned> QueryFeed<T> {
-    /// The next page, which is never empty; `None` after the last one. After a failed
+    /// The next page, which is never empty; `None` after the last page. After a failed
     /// request the next call continues at the same row. When a row cannot be parsed as
     /// `T`, the call fails and that row is skipped: the next call returns the other rows of its
     /// page, with the page's continuation token and charge. Dropping the future of

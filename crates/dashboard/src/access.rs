@@ -12,7 +12,7 @@
 //!   pages contain. With a token the origin may have another port than the `Host`, because a proxy
 //!   with TLS listens on its own port.
 //!
-//! The checks are pure functions of the request, of the secrets and of the time.
+//! The checks change nothing. Only the check of the session reads the clock.
 
 mod secret;
 mod sessions;

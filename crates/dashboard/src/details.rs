@@ -138,7 +138,7 @@ impl Details {
         Ok(detail)
     }
 
-    /// Keeps a detail in place of an older one, and forgets the oldest ones beyond the limits.
+    /// Keeps a detail in place of an older one, and removes the oldest details beyond the limits.
     fn keep(&self, new: Kept) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let id = |key: &Key| (key.row.instance_id.clone(), key.execution);
@@ -211,7 +211,7 @@ async fn read_record(
 }
 
 /// The history of an execution; `None` if it is too large. The size of the current execution is
-/// known before it is read, that of an earlier one only afterwards.
+/// known before the history is read, the size of an earlier execution only afterwards.
 async fn read_history(
     provider: &CosmosDBProvider,
     client: &Client,

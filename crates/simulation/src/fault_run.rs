@@ -51,8 +51,8 @@ const WINDOW: Duration = Duration::from_millis(250);
 /// The most requests of an idle process in a minute for heartbeats and the reconciler.
 const IDLE_REQUESTS_PER_MINUTE: u64 = 60;
 
-/// The most requests of an idle process in a minute for the polls of one partition. It polls about
-/// every two seconds, with one query for each run of adjacent slices that it owns. With three
+/// The most requests of an idle process in a minute for the polls of one partition. The process polls
+/// about every two seconds, with one query for each run of adjacent slices that it owns. With three
 /// processes there are mostly one to four runs, and seldom six.
 const IDLE_REQUESTS_PER_PARTITION: u64 = 100;
 

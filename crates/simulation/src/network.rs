@@ -310,8 +310,8 @@ impl Network {
         text
     }
 
-    /// Logs or classifies a request that is sent now. Returns what the network remembers of it,
-    /// and what happens to it.
+    /// Logs or classifies a request that is sent now. Returns the network's record of the request,
+    /// and how it is delivered.
     fn begin_request(&self, process: &ProcessRun, request: &Request) -> (Record, Delivery) {
         let mut state = self.state();
         let is_numbered = process.role != Role::Faultless;
@@ -473,7 +473,7 @@ impl Transport for SimulatedTransport {
 
 impl SimulatedTransport {
     /// Hands a request to the server, unless the request's fault prevents that. Returns what
-    /// the sender gets. `record` is what the network remembers of the request.
+    /// the sender gets. `record` is the network's record of the request.
     async fn deliver(
         &self,
         request: Request,

@@ -17,7 +17,7 @@ use perihelion_wire::transport::{Failure, Request, Response};
 use crate::process_run::{ProcessRun, Role};
 use crate::request_kind::TRANSACTION_PATH;
 
-/// The kinds of requests. The first four are what finding work and membership cost.
+/// The kinds of requests. Requests of the first four kinds find work or belong to membership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A poll of a part of a physical partition, by its effective keys.
@@ -78,7 +78,7 @@ pub struct KindTotals {
     pub requests: u64,
     /// Their request units.
     pub request_units: f64,
-    /// The number of those that got 429.
+    /// The number of requests that got 429.
     pub throttles: u64,
 }
 
@@ -89,12 +89,12 @@ pub struct Window {
     pub length: Duration,
     /// The requests, by the number of their kind.
     kinds: [KindTotals; Kind::ALL.len()],
-    /// Batches of workers that were carried out or refused. Throttled ones are not counted.
+    /// Batches of workers that were carried out or refused. Throttled batches are not counted.
     pub batches: u64,
-    /// Batches and conditional writes of workers that lost against another writer: 412, or
-    /// 409 or 404 inside a batch.
+    /// Batches of workers and conditional writes that lost against another writer: 412, or 409 or
+    /// 404 inside a batch.
     pub lost_writes: u64,
-    /// Of the lost writes, those with 412.
+    /// The lost writes with 412.
     pub preconditions_failed: u64,
     /// Commits that completed a workflow.
     pub completions: u64,

@@ -33,7 +33,7 @@ fn has_create_without_delete(batch: &Batch) -> bool {
     let body = [batch.body.as_slice(), b"]"].concat();
     let Ok(written) = serde_json::from_slice::<Vec<WrittenOperation<'_>>>(&body) else { return false };
     let created = batch.operations.iter().zip(written).filter(|(name, _)| name.kind == OperationKind::Create);
-    // The service gives an id to a document without one. No deletion of the batch can name this
+    // The service gives an id to a document without an id. No deletion of the batch can name this
     // id.
     created
         .filter_map(|(_, written)| written.resource_body)

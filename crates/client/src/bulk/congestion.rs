@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// The wait after throttling when the service does not say how long to wait.
 const THROTTLE_WAIT: Duration = Duration::from_millis(100);
 
-/// The longest wait that is taken from the service. A longer one is shortened, because the
+/// The longest wait that is taken from the service. A longer wait is shortened, because the
 /// throughput of the container may be raised meanwhile.
 const THROTTLE_WAIT_MAX: Duration = Duration::from_secs(15);
 

@@ -32,7 +32,8 @@ pub(super) enum Step {
     /// time, or the lease is not needed any more. Otherwise the owner may hand the lease over
     /// much later, when this instance has other leases.
     Withdraw(String),
-    /// Give the lease back: it was handed over to this instance, which has its limit already.
+    /// Give the lease back: it was handed over to this instance, which already has as many leases
+    /// as its limit allows.
     GiveBack(String),
 }
 
@@ -92,7 +93,7 @@ fn settle_given(leases: &[LeaseView<'_>], own_name: &str, max: usize) -> Vec<Ste
     given.enumerate().map(step).collect()
 }
 
-/// Asks the instance with the most leases for one, if it has more than its share. If all its
+/// Asks the instance with the most leases for one lease, if it has more than its share. If all its
 /// leases are asked for already, the next instance is asked.
 fn ask_the_busiest(
     leases: &[LeaseView<'_>],
@@ -102,7 +103,7 @@ fn ask_the_busiest(
     need: usize,
 ) -> Option<Step> {
     // If this instance lacks two leases or more, it also asks an instance that has exactly its
-    // share. Afterwards that instance lacks only one.
+    // share. Afterwards that instance lacks only one lease.
     let share = if need > 1 { target.saturating_sub(1) } else { target };
     let mut others: Vec<(&str, usize)> = counts
         .iter()

@@ -86,7 +86,7 @@ pub enum ProcessorEvent {
     Released {
         /// The range.
         range: FeedRange,
-        /// Why.
+        /// The reason.
         reason: ReleaseReason,
     },
     /// The handler has failed; the changes are given to it again.

@@ -1,5 +1,5 @@
 //! Gives one page of changes to the handler: first the whole page, up to `attempts_max` times;
-//! then each document alone, to find the ones that cannot be processed.
+//! then each document alone, to find the documents that cannot be processed.
 
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;

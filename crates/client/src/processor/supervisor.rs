@@ -19,7 +19,7 @@ use crate::change_feed::check_token;
 /// How long workers have to release their leases after the option `stop_grace` is over.
 const RELEASE_GRACE: Duration = Duration::from_secs(5);
 
-/// The workers of an instance, and what it has seen of the leases.
+/// The workers of an instance, and its observations of the leases.
 struct Supervisor<H> {
     shared: Arc<Shared<H>>,
     workers: JoinSet<bool>,

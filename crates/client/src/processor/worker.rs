@@ -37,8 +37,8 @@ struct Worker<'a, H> {
     stop: watch::Receiver<StopStage>,
 }
 
-/// Processes the changes of a lease to its end. Returns whether the leases should be looked
-/// at again at once.
+/// Processes the changes of a lease until this instance gives up or loses the lease. Returns
+/// whether the leases should be looked at again at once.
 pub(super) async fn run<H: ChangeHandler>(shared: &Arc<Shared<H>>, lease: Lease) -> bool {
     let Ok(range) = lease.range.parse::<FeedRange>() else {
         let error = Error::answer(format!("lease `{}` has no valid range: delete it", lease.id));
@@ -98,8 +98,8 @@ impl<H: ChangeHandler> Worker<'_, H> {
         }
     }
 
-    /// Gives a page to the handler until it is processed, and stores the position after it.
-    /// Returns `false` when the processor stops before the page is processed, or when the page
+    /// Gives a page to the handler until the page is processed, and stores the position after the
+    /// page. Returns `false` when the processor stops before the page is processed, or when the page
     /// fails and another instance wants the lease.
     async fn process_page(&mut self, page: ChangePage<Box<RawValue>>) -> Result<bool, LeaseLost> {
         let shared = self.shared;

@@ -45,7 +45,7 @@ impl Hybrid {
         Ok(Hybrid { search, range, metadata, rows: None, cost: PageCost::default() })
     }
 
-    /// The next page; `None` after the last one.
+    /// The next page; `None` after the last page.
     pub(super) async fn next_page<T>(
         &mut self,
         container: &ContainerHandle,

@@ -19,7 +19,7 @@ use crate::Error;
 /// | `Failed` | nothing | look at the [`Error`]: the service or the network failed, or the request is wrong |
 ///
 /// A commit whose token may have been used before is never `Failed`: if the service does not
-/// decide this commit, the outcome of the earlier one is still unknown.
+/// decide this commit, the outcome of the earlier commit is still unknown.
 ///
 /// With `?`, a `TransactionError` becomes an [`Error`]: an abort has the status of its first culprit
 /// ([`Error::is_conflict`], [`Error::operation_index`]), and an unknown outcome is ambiguous
@@ -85,7 +85,7 @@ impl AbortedTransaction {
     ///
     /// Do not try again with a new transaction, which has a random token. If the first token is
     /// replayed later, for example after a crash, the client goes on from it to this token. With
-    /// this token the replay finds the outcome of the other try; with a random one it would
+    /// this token the replay finds the outcome of the other try; with a random token it would
     /// apply the writes a second time.
     pub fn next_token(&self) -> Option<IdempotencyToken> {
         self.next_token

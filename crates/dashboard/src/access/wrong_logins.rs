@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The time between two logins after a wrong one.
+/// The time between two logins after a wrong login.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest wait. An attacker who tries many tokens at once is limited by the number of

@@ -27,7 +27,7 @@ pub(crate) struct Job {
 /// The progress of a job.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Progress {
-    /// How many workflows are to be changed, as far as they have been read.
+    /// How many workflows are to be changed. The number grows while the selection is read.
     pub(crate) selected: usize,
     /// How many workflows match the filter, but the action is not possible for them.
     pub(crate) left_out: usize,

@@ -10,7 +10,7 @@ const FOLDS_MAX: usize = 8;
 /// A gap is folded if it takes more than this share of the time that is not folded.
 const GAP_SHARE: f64 = 0.3;
 
-/// The shortest gap that is folded. Shorter ones are easy to read as they are.
+/// The shortest gap that is folded. Shorter gaps are easy to read as they are.
 const GAP_MS_MIN: u64 = 1000;
 
 /// A map from times to positions between 0 and 1.

@@ -42,8 +42,8 @@ impl Answer {
         Answer::new(status, "text/plain; charset=utf-8", Body::Whole(Bytes::from(text.to_owned())))
     }
 
-    /// A file of the dashboard. `is_cached` says whether a browser may keep it: its address contains
-    /// the version of its content.
+    /// A file of the dashboard. `is_cached` says whether a browser may keep the file. It may if the
+    /// address contains the version of the content.
     pub(crate) fn asset(content_type: &'static str, content: &'static str, is_cached: bool) -> Answer {
         let body = Body::Whole(Bytes::from_static(content.as_bytes()));
         Answer { is_cached, ..Answer::new(StatusCode::OK, content_type, body) }

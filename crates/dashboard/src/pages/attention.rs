@@ -100,7 +100,7 @@ fn list_of(rows: &[ListedInstance], caption: &str, now_ms: u64) -> Html {
     table(caption, &["Workflow", "Orchestration", "Updated", "Why"], rows.collect())
 }
 
-/// Errors of duroxide itself, which mean something else than an error of the workflow.
+/// The kind of an error of duroxide itself; empty for an error of the workflow.
 fn kind_of(error: &str) -> &'static str {
     let text = error.to_lowercase();
     match () {

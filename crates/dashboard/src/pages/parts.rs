@@ -193,7 +193,7 @@ mod tests {
     }
 
     /// The script matches elements by their keys, and by their places if they have none. A tick for
-    /// "Delete this workflow" once became one for "It runs. Delete it anyway".
+    /// "Delete this workflow" once became a tick for "It runs. Delete it anyway".
     #[test]
     fn every_question_of_a_form_has_a_key() {
         let questions =

@@ -38,7 +38,7 @@ pub struct FanOutOutcome {
     pub width: u64,
     /// How many runs of activities each process began.
     pub runs: Vec<u64>,
-    /// How many turns all processes ran. Each one replays the whole history.
+    /// How many turns all processes ran. Each turn replays the whole history.
     pub turns: u64,
     /// The counts from the start of the workflow to its end.
     pub window: Window,

@@ -49,7 +49,7 @@ impl MembershipOutcome {
     }
 }
 
-/// Runs processes without work, then with a little, each measured for `length`.
+/// Runs processes without work, then with a little work, and measures both for `length`.
 pub fn run(size: Size, length: Duration, seed: u64) -> [MembershipOutcome; 2] {
     let begun = std::time::Instant::now();
     let traffic = Arc::new(Traffic::with_logical_partitions());
