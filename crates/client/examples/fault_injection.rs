@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("answer lost: {}, after {} lost answer", place_order(&orders, "2").await, lost.hits());
 
     // A connection falls silent. The client closes it after the read-hang limit and sends the
-    // read again on another one. This rule is written as JSON, as it may stand in a file of a test.
+    // read again on another one. This rule is written as JSON, as a file of a test may have it.
     faults.add_json(r#"{"operation":"read_item","silence":"before","count":1}"#)?;
     let began = Instant::now();
     orders.read::<Value>("ada", "1").await?;
@@ -59,7 +59,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     hanging.remove();
     println!("afterwards: {}", place_order(&orders, "4").await);
 
-    // Nothing is left of the faults.
+    // After the faults, the client has no request under way.
     let statistics = client.driver().statistics();
     println!("the client is idle: {}", statistics.is_idle());
     drop((orders, shop, client));
@@ -67,7 +67,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The application: stores an order once, and tells the customer what has become of it.
+/// The application: stores an order once, and returns the text for the customer.
 async fn place_order(orders: &Container, id: &str) -> String {
     let operation = OperationOptions::default().with_timeout(Duration::from_secs(2));
     let options = ItemOptions::new().with_operation(operation).with_witness(id, "/request", id);

@@ -9,7 +9,7 @@
 //! - `partition`: the operations that wait for one physical partition
 //! - `congestion`: how many requests may be under way to one physical partition
 //! - `request`: the request and its answer
-//! - `judge`: what follows from the result of an operation
+//! - `judge`: the verdict on an operation after its result
 //! - `window`: the results, in the order of the input
 
 mod congestion;
@@ -73,8 +73,8 @@ pub struct Bulk<'a> {
     routing: Routing,
     partitions: Vec<Partition>,
     partition_indexes: HashMap<Arc<str>, usize>,
-    /// The partition that is served first, so that each has its turn when the number of
-    /// requests is limited.
+    /// The index of the partition that gets the next request first. It moves on, so that each
+    /// partition gets requests although the number of requests is limited.
     first_partition: usize,
     requests: JoinSet<Result<Answer, Error>>,
     flights: HashMap<Id, Flight>,
@@ -84,12 +84,12 @@ pub struct Bulk<'a> {
     totals: BulkTotals,
 }
 
-/// What the bulk knows about the container's physical partitions.
+/// The container's physical partitions, if the bulk knows them.
 enum Routing {
-    /// Nothing yet.
+    /// The physical partitions are not known yet.
     Unknown,
-    /// The metadata is being read, for the first time or again. The second value is what was
-    /// known before. It is used until the read ends, and after a read that failed.
+    /// The metadata is being read, for the first time or again. The second value is the metadata
+    /// of the read before. It is used until this read ends, and after this read if it fails.
     Reading(MetadataFuture, Option<Arc<ContainerMetadata>>),
     Known(Arc<ContainerMetadata>),
 }
@@ -120,8 +120,8 @@ impl<'a> Bulk<'a> {
         }
     }
 
-    /// The next result; `None` when all operations have theirs. Unlike `StreamExt::next` it
-    /// needs no import. Dropping the future of a call loses no result.
+    /// The next result; `None` after the result of the last operation. Unlike `StreamExt::next`,
+    /// this method needs no import. Dropping the future of a call loses no result.
     pub async fn next(&mut self) -> Option<BulkResult> {
         poll_fn(|context| self.poll_result(context)).await
     }
@@ -146,7 +146,7 @@ impl<'a> Bulk<'a> {
     fn poll_result(&mut self, context: &mut Context<'_>) -> Poll<Option<BulkResult>> {
         loop {
             let now = Instant::now();
-            // Every step is tried, whether or not an earlier one did something.
+            // Every step is tried, whether or not an earlier step did something.
             let mut has_progress = self.read_input(context);
             has_progress |= self.receive(context, now);
             has_progress |= self.route(context);
@@ -270,7 +270,7 @@ impl<'a> Bulk<'a> {
                 unrouted.extend(partition.take_waiting());
             }
         }
-        // A partition that is gone keeps its place until its last request has ended.
+        // A partition that no longer exists stays in the list until its last request has ended.
         self.partitions.retain(|partition| {
             partition.in_flight > 0 || metadata.ranges.get(&partition.range_id).is_some()
         });
@@ -326,9 +326,9 @@ impl<'a> Bulk<'a> {
         }
     }
 
-    /// Sends one request if none is under way: the one with the first operation that has no
-    /// result. It is called when the results that wait for this operation fill the memory that
-    /// the options allow.
+    /// Sends one request if none is under way: the request with the first operation that has no
+    /// result. The other results wait for this operation. [`Bulk::send`] calls this function when
+    /// those results fill the memory that the options allow.
     fn send_first(&mut self, metadata: &Arc<ContainerMetadata>, now: Instant) {
         if !self.flights.is_empty() {
             return;

@@ -89,8 +89,8 @@ pub struct ChangeFeed<T> {
     cursors: VecDeque<Cursor>,
     /// The `_rid` of the container that the cursors belong to.
     container_id: Option<Arc<str>>,
-    /// How many cursors in a row had no new change. When no cursor had one, the feed has
-    /// returned all changes up to now.
+    /// How many cursors in a row had no new change. When this is the number of cursors, the feed
+    /// has returned all changes up to now.
     drained_cursors: usize,
     items: PhantomData<fn() -> T>,
 }
@@ -185,8 +185,8 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
     /// `None` costs about 1 RU per physical partition. After an error the next call
     /// continues at the same position.
     ///
-    /// If the calls just before this one failed or their futures were dropped, `None` means
-    /// only that all changes up to the first of those calls were returned.
+    /// After calls that failed, or whose futures were dropped, `None` promises only that all
+    /// changes up to the first of those calls were returned.
     pub async fn next_page(&mut self) -> Result<Option<ChangePage<T>>, Error> {
         let deadline = deadline::from_now(self.options.page_timeout);
         deadline::within(deadline, "the read of the change feed", self.request_page()).await
@@ -296,7 +296,7 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
     }
 
     /// Reads the metadata again, and counts this in `refreshes`. Fails after
-    /// [`REFRESHES_MAX`] times.
+    /// [`REFRESHES_MAX`] refreshes.
     async fn refresh(&self, stale: &Arc<ContainerMetadata>, refreshes: &mut u32) -> Result<(), Error> {
         if *refreshes == REFRESHES_MAX {
             return Err(Error::answer(

@@ -260,7 +260,7 @@ impl Container {
 
     /// Replaces the properties of the container; the indexing policy and the time
     /// to live can change. When `properties` have an etag that is not the container's
-    /// current one, the call fails with 412, [`Error::is_precondition_failed`].
+    /// current etag, the call fails with 412, [`Error::is_precondition_failed`].
     pub async fn replace_properties(
         &self,
         properties: &ContainerProperties,
@@ -328,8 +328,9 @@ impl Container {
     }
 
     /// The service's plan for a query over the whole container, as the service writes it: what
-    /// the client has to merge, and the statement for each partition. For tools; queries ask
-    /// for their plan themselves. A statement that needs no plan has one too.
+    /// the client has to merge, and the statement for each partition. This method is for tools:
+    /// [`Container::query`] reads its plan itself. The service also has a plan for a statement
+    /// that needs none.
     pub async fn query_plan(&self, query: impl Into<Query>) -> Result<serde_json::Value, Error> {
         query::read_plan(&self.handle, &query.into()).await
     }

@@ -32,7 +32,7 @@ impl Database {
         Container::new(&self.driver, &self.name, name)
     }
 
-    /// Creates a container. Fails with 409, [`Error::is_conflict`], when one of
+    /// Creates a container. Fails with 409, [`Error::is_conflict`], when a container of
     /// this name exists.
     ///
     /// ```no_run

@@ -8,8 +8,8 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::Error;
 
-/// The time at which a call of this length that begins now must end; `None` if there is no
-/// limit, or if the time is beyond what the clock can hold.
+/// The time at which a call must end if it begins now and may take `limit`. `None` if there is
+/// no limit, or if the time is beyond what the clock can hold.
 pub(crate) fn from_now(limit: Option<Duration>) -> Option<Instant> {
     limit.and_then(|limit| Instant::now().checked_add(limit))
 }

@@ -17,9 +17,9 @@ use crate::response::decode;
 /// that the service repeats pages.
 const PAGES_MAX: usize = 1000;
 
-/// The most pages in a row without a row or a change that one call reads. A scan of a full
-/// physical partition may have some thousand of them. More mean that the service gives the same
-/// position, or ever new ones, without an end.
+/// The most empty pages that one call reads in a row: pages without a row or a change. A scan of
+/// a full physical partition may have some thousand empty pages. More empty pages mean that the
+/// service returns continuations without an end.
 pub(crate) const EMPTY_PAGES_MAX: usize = 10_000;
 
 /// A page of a feed. The member with the list is named after the resource type.
@@ -60,8 +60,8 @@ pub(crate) fn continuation_header(response: &Response) -> Option<HeaderValue> {
 }
 
 /// The continuation token of a page; `None` on the last page. A token that is not ASCII is an
-/// error: without it, the page would count as the last one, and the rows after it would be
-/// missing.
+/// error: without the token, the page would count as the last page, and the rows after it would
+/// be missing.
 pub(crate) fn continuation(response: &Response) -> Result<Option<String>, Error> {
     match (response.continuation(), continuation_header(response)) {
         (Some(token), _) => Ok(Some(token.to_owned())),
@@ -71,7 +71,7 @@ pub(crate) fn continuation(response: &Response) -> Result<Option<String>, Error>
     }
 }
 
-/// The error after [`EMPTY_PAGES_MAX`] pages. The next call continues after them.
+/// The error after [`EMPTY_PAGES_MAX`] empty pages. The next call continues after these pages.
 #[cold]
 pub(crate) fn endless(feed: &str) -> Error {
     Error::answer(format!(

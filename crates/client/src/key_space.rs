@@ -54,7 +54,7 @@ impl KeySpace {
         }
     }
 
-    /// Whether both come from the same read of the container's metadata.
+    /// Whether both key spaces come from the same read of the container's metadata.
     pub fn is_same(&self, other: &KeySpace) -> bool {
         Arc::ptr_eq(&self.metadata, &other.metadata)
     }

@@ -45,7 +45,7 @@ pub(crate) async fn create_database_if_missing(driver: &Driver, name: &str) -> R
             Err(error) => return Err(error),
         }
         match create_database(driver, name, None).await {
-            Err(error) if exists(&error) => return Ok(()),
+            Err(error) if is_already_exists(&error) => return Ok(()),
             Err(error) if error.is_ambiguous() && rounds < CREATE_ROUNDS_MAX => rounds += 1,
             outcome => return outcome,
         }
@@ -55,7 +55,7 @@ pub(crate) async fn create_database_if_missing(driver: &Driver, name: &str) -> R
 /// Whether a create was refused because the resource exists: another process has created
 /// it meanwhile, or the response to an earlier attempt of this create was lost. The driver
 /// reports the second case as ambiguous.
-fn exists(error: &Error) -> bool {
+fn is_already_exists(error: &Error) -> bool {
     error.status().is_some_and(|status| status.code == StatusCode::CONFLICT.as_u16())
 }
 
@@ -98,7 +98,9 @@ pub(crate) async fn create_container_if_missing(
             Err(error) => return Err(error),
         }
         match create_container(container.driver(), container.database_name(), properties).await {
-            Err(error) if (exists(&error) || error.is_ambiguous()) && rounds < CREATE_ROUNDS_MAX => {
+            Err(error)
+                if (is_already_exists(&error) || error.is_ambiguous()) && rounds < CREATE_ROUNDS_MAX =>
+            {
                 rounds += 1;
             }
             outcome => return outcome,

@@ -9,9 +9,10 @@
 //! - `lease`, `lease_store`, `lease_keeper`: the documents, their requests, and a lease that
 //!   this instance owns
 //! - `start_plan`: where a new processor begins
-//! - `balance`: who takes which lease (pure)
-//! - `supervisor`, `worker`, `page`, `handler_task`: an instance, one of its leases, one page
-//!   of changes
+//! - `balance`: which instance takes which lease (a pure function)
+//! - `supervisor`: the task of an instance
+//! - `worker`: the task of one of its leases
+//! - `page`, `handler_task`: one page of changes, and the handler's work on it
 //! - `handler`: what the application implements
 //! - `lag`: how far a processor is behind
 
@@ -81,7 +82,7 @@ pub struct ChangeFeedProcessor {
     supervisor: Option<JoinHandle<()>>,
 }
 
-/// How far a processor has come in its stop.
+/// The stages in which a processor stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum StopStage {
     Running,
@@ -91,13 +92,14 @@ enum StopStage {
     Aborting,
 }
 
-/// What the tasks of an instance share.
+/// The state that the tasks of an instance share.
 struct Shared<H> {
     container: Container,
     store: Arc<LeaseStore>,
     handler: H,
     options: ProcessorOptions,
-    parallel: Semaphore,
+    /// One permit for each page that may be processed at the same time.
+    page_permits: Semaphore,
     stop: watch::Sender<StopStage>,
 }
 
@@ -110,7 +112,7 @@ impl<H> Shared<H> {
 impl ChangeFeedProcessor {
     /// Starts an instance of the processor `name` for the changes of `container`. If the
     /// processor has no leases yet, they are created, one for each physical partition. Fails
-    /// when the leases cannot be used, and not because of later failures: these are told to
+    /// when the leases cannot be used. Later failures are reported to
     /// [`ChangeHandler::on_event`].
     pub async fn start<H: ChangeHandler>(
         container: &Container,
@@ -129,7 +131,7 @@ impl ChangeFeedProcessor {
             container: container.clone(),
             store,
             handler,
-            parallel: Semaphore::new(options.parallel_max.clamp(1, Semaphore::MAX_PERMITS)),
+            page_permits: Semaphore::new(options.parallel_max.clamp(1, Semaphore::MAX_PERMITS)),
             options,
             stop: stop.clone(),
         });
@@ -154,8 +156,9 @@ impl ChangeFeedProcessor {
         self.supervisor = None;
     }
 
-    /// Estimates how far the processor `name` is behind, for each range. Any process can ask;
-    /// it needs no instance. `options` say whether the processor has all versions.
+    /// Estimates how far the processor `name` is behind, for each range. Any process can call
+    /// this; the process needs no instance of the processor. `options` must have the processor's
+    /// [`has_all_versions`](ProcessorOptions::has_all_versions); the other options have no effect.
     pub async fn lag(
         container: &Container,
         leases: &Container,
@@ -175,7 +178,7 @@ impl Drop for ChangeFeedProcessor {
     }
 }
 
-/// The longest time that the options may say.
+/// The longest duration that the options accept.
 const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
 fn mode_of(options: &ProcessorOptions) -> Mode {

@@ -114,7 +114,7 @@ impl<T> QueryFeed<T> {
 }
 
 impl<T: DeserializeOwned> QueryFeed<T> {
-    /// The next page, which is never empty; `None` after the last one. After a failed
+    /// The next page, which is never empty; `None` after the last page. After a failed
     /// request the next call continues at the same row. When a row cannot be parsed as
     /// `T`, the call fails and that row is skipped: the next call returns the other rows of its
     /// page, with the page's continuation token and charge. Dropping the future of
@@ -124,7 +124,7 @@ impl<T: DeserializeOwned> QueryFeed<T> {
             self.deadline = deadline::from_now(self.query.total_timeout);
         }
         self.is_row_skipped = false;
-        // Boxed, because the futures of the callers would contain it twice.
+        // The future is boxed, because the futures of the callers would contain it twice.
         let deadline = self.deadline;
         deadline::within(deadline, "the query", Box::pin(self.parsed_page())).await
     }
@@ -163,9 +163,10 @@ impl<T: DeserializeOwned> QueryFeed<T> {
                 }
                 Err(error) => error,
             };
-            let is_direct = matches!(execution, Execution::Direct(direct) if direct.is_at_first_page());
+            let is_first_direct_page =
+                matches!(execution, Execution::Direct(direct) if direct.is_at_first_page());
             let decision = match own_plan {
-                _ if is_direct => route::decide_after_refusal(container, query, error).await?,
+                _ if is_first_direct_page => route::decide_after_refusal(container, query, error).await?,
                 Some(plan) => route::decide_after_refused_plan(container, query, plan, error).await?,
                 None => return Err(error),
             };

@@ -2,8 +2,9 @@
 //! applied together or not at all, and reads of several partitions and containers from one
 //! snapshot.
 //!
-//! The driver does the work; this module has the typed surface. A transaction is never reported
-//! as failed if it may have been committed: see [`TransactionError`].
+//! The driver runs the transactions; this module has their typed operations, results and errors.
+//! A transaction is never reported as failed if it may have been committed: see
+//! [`TransactionError`].
 
 mod error;
 mod read;
@@ -27,7 +28,7 @@ use crate::container::Container;
 use crate::response::encode_error;
 use crate::{Error, Etag};
 
-/// What both kinds of transactions have: the driver, the operations, the options.
+/// The common part of read and write transactions: the driver, the operations, the options.
 #[derive(Debug, Clone)]
 struct Draft {
     driver: Driver,

@@ -1,17 +1,18 @@
-//! Who may use the dashboard. Four checks, each against another way in:
+//! Access control of the dashboard: four checks, each against another kind of attack.
 //!
-//! - *Host.* A dashboard on loopback answers only requests that name a loopback host. Otherwise a
-//!   page of an attacker whose name suddenly leads to 127.0.0.1 could read it (DNS rebinding). With a
-//!   token there is no need: the browser has no cookie for the attacker's name.
-//! - *Site.* A browser tells where a request comes from. A request from another site may only open
-//!   a page; it may not load it as an image, a script or a frame.
+//! - *Host.* A dashboard on loopback answers only requests that name a loopback host. Otherwise an
+//!   attacker could let the name of his own site resolve to 127.0.0.1, and his page could read the
+//!   dashboard (DNS rebinding). With a token this check is not needed, because the browser sends no
+//!   session cookie to the attacker's name.
+//! - *Site.* A browser tells which site a request comes from. A request from another site may only
+//!   open a page; it may not load the page as an image, a script or a frame.
 //! - *Token.* If there is a token, a request needs the session cookie that the login form gives
 //!   for it. Browsers do not send the cookie with requests of other sites.
 //! - *Form.* A POST needs the origin of the dashboard itself and the form token that only its own
 //!   pages contain. With a token the origin may have another port than the `Host`, because a proxy
 //!   with TLS listens on its own port.
 //!
-//! The checks are pure functions of the request, of the secrets and of the time.
+//! The checks change nothing. Only the check of the session reads the clock.
 
 mod secret;
 mod sessions;
@@ -31,15 +32,16 @@ use crate::http::Request;
 pub(crate) struct Access {
     /// Whether only this machine can reach the dashboard.
     is_loopback: bool,
-    /// What a person types into the login form; `None` if no login is needed.
+    /// The token that a person types into the login form; `None` if no login is needed.
     token: Option<Secret>,
     /// The values of the session cookies.
     sessions: Sessions,
     /// The token in every form of a page.
     form: Secret,
-    /// The token in the login form. Strangers see it, so it is another one.
+    /// The token in the login form. People who are not signed in see it, so it differs from `form`.
     login_form: Secret,
-    /// The name of the session cookie. Cookies do not know ports, so the name has it.
+    /// The name of the session cookie. A browser sends a cookie to all ports of a host, so the name
+    /// contains the port of the dashboard.
     cookie_name: String,
     wrong_logins: WrongLogins,
 }
@@ -49,7 +51,7 @@ pub(crate) struct Access {
 pub(crate) enum Refusal {
     /// The host is not this machine.
     ForeignHost,
-    /// Another site sent it.
+    /// Another site sent the request.
     ForeignSite,
     /// The session cookie is missing.
     NoSession,
@@ -58,7 +60,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// What a person reads, with what to do.
+    /// The text for the person who gets the refusal, with what to do.
     pub(crate) fn message(self) -> &'static str {
         match self {
             Refusal::ForeignHost => {
@@ -128,19 +130,19 @@ impl Access {
         self.login_form.reveal()
     }
 
-    /// The cookie for a person whose login has the right token; else when the login is answered. A
-    /// browser that came by HTTPS never sends the cookie without TLS.
+    /// Returns the session cookie if the login has the right token. Otherwise returns the time at
+    /// which the login is answered. A browser that uses HTTPS never sends the cookie without TLS.
     pub(crate) fn sign_in(&self, request: &Request, now: Instant) -> Result<String, Instant> {
         let typed = request.form.get("token").trim();
-        let is_right = self.token.as_ref().is_some_and(|token| token.is(typed));
-        // Without random numbers nobody can sign in.
+        let is_right = self.token.as_ref().is_some_and(|token| token.equals(typed));
+        // If the system gives no random numbers, no session can begin, and the login counts as wrong.
         match is_right.then(|| self.sessions.begin(now)) {
             Some(Ok(session)) => Ok(self.cookie(session.reveal(), SESSION_TIME.as_secs(), request)),
             Some(Err(_)) | None => Err(self.wrong_logins.count(now)),
         }
     }
 
-    /// Ends the session of a person. Returns the cookie that replaces the one of the session.
+    /// Ends the session of a person. Returns the empty cookie that replaces the session cookie.
     pub(crate) fn sign_out(&self, request: &Request) -> String {
         self.sessions.end(request.cookie(&self.cookie_name).unwrap_or_default());
         self.cookie("", 0, request)
@@ -152,8 +154,8 @@ impl Access {
         format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
     }
 
-    /// When a login that has just come is looked at.
-    pub(crate) fn turn_of_login(&self, now: Instant) -> Instant {
+    /// The time at which a login that has just arrived is compared with the token.
+    pub(crate) fn login_compared_at(&self, now: Instant) -> Instant {
         self.wrong_logins.turn(now)
     }
 
@@ -182,7 +184,7 @@ impl Access {
 }
 
 fn check_token(token: &Secret, request: &Request) -> Result<(), Refusal> {
-    if token.is(request.form.get("form")) { Ok(()) } else { Err(Refusal::ForeignForm) }
+    if token.equals(request.form.get("form")) { Ok(()) } else { Err(Refusal::ForeignForm) }
 }
 
 /// The host of an authority, without its port and brackets.
@@ -193,8 +195,8 @@ fn host_of(authority: &str) -> &str {
     }
 }
 
-/// Refuses what another site embeds. A person may follow a link to a page. Programs that are no
-/// browsers do not send these headers.
+/// Refuses a request that another site embeds in its own page. A person may follow a link to a page
+/// of the dashboard. Programs other than browsers do not send these headers.
 fn check_site(request: &Request) -> Result<(), Refusal> {
     let is_foreign = matches!(request.header("sec-fetch-site"), "cross-site" | "same-site");
     let is_opened = request.method == Method::GET
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_token_a_proxy_with_tls_may_be_in_front() {
+    fn with_a_token_the_dashboard_may_be_behind_a_tls_proxy() {
         let access = Access::new(true, Some(Secret::random().unwrap()), 8082).unwrap();
         let post = |host, origin| access.check(&request(Method::POST, &[("host", host), ("origin", origin)]));
         assert_eq!(access.check(&request(Method::GET, &[("host", "ops.example")])), Ok(()));

@@ -1,4 +1,4 @@
-//! `App`: what all pages share.
+//! `App`: the state that all pages share.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::notices::Notices;
 use crate::samples::Samples;
 use crate::source::Source;
 
-/// What all pages share.
+/// The state that all pages share.
 pub(crate) struct App {
     pub(crate) source: Source,
     pub(crate) access: Access,

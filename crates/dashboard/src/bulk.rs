@@ -1,6 +1,6 @@
-//! Bulk actions: a deed for all workflows that a filter selects, in a task of its own, with its
-//! progress. A workflow is read again before the deed, and skipped if its status has changed since
-//! it was selected: time passes while a long job runs.
+//! Bulk actions: one action on all workflows that a filter selects, in a task of its own, with its
+//! progress. Each workflow is read again before the action, and skipped if its status has changed
+//! since it was selected: a long job takes minutes.
 
 mod job;
 
@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 pub(crate) use job::{Job, Progress};
 
-use crate::deeds::Deed;
+use crate::deeds::WorkflowAction;
 use crate::failure::Failure;
 
 /// The most workflows that one job changes.
@@ -30,7 +30,8 @@ const JOBS_MAX: usize = 20;
 /// The size of a page of the selection.
 const PAGE_SIZE: u32 = 200;
 
-/// A workflow that is to be changed. The rest of its row, which may be large, is read again before.
+/// A workflow that is to be changed. The rest of its row, which may be large, is read again before
+/// the change.
 #[derive(Debug)]
 struct Selected {
     id: String,
@@ -38,7 +39,7 @@ struct Selected {
     created_at: u64,
 }
 
-/// The jobs of this run of the dashboard, newest last.
+/// The jobs of this run of the dashboard: the number of the last job, and the jobs, newest last.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs(Mutex<(u64, VecDeque<Arc<Job>>)>);
 
@@ -57,7 +58,7 @@ impl Jobs {
         self.all().into_iter().find(|job| job.number == number)
     }
 
-    /// Asks all jobs to begin nothing more.
+    /// Asks all jobs to change no further workflow.
     pub(crate) fn stop(&self) {
         self.all().iter().for_each(|job| job.stop());
     }
@@ -66,7 +67,7 @@ impl Jobs {
     pub(crate) fn begin(
         &self,
         provider: CosmosDBProvider,
-        deed: Deed,
+        action: WorkflowAction,
         options: ListOptions,
     ) -> Result<u64, Failure> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,7 +79,7 @@ impl Jobs {
         }
         make_room(&mut known.1)?;
         known.0 += 1;
-        let job = Arc::new(Job::new(known.0, deed, options.meaning()));
+        let job = Arc::new(Job::new(known.0, action, options.meaning()));
         known.1.push_back(Arc::clone(&job));
         let number = job.number;
         drop(known);
@@ -87,8 +88,8 @@ impl Jobs {
     }
 }
 
-/// Forgets the oldest job that is over if there are too many. A job that runs stays, because a job
-/// that is forgotten cannot be stopped.
+/// Removes the oldest job that is over if there are too many jobs. A job that runs stays, because a
+/// job that is not in the list cannot be stopped.
 fn make_room(jobs: &mut VecDeque<Arc<Job>>) -> Result<(), Failure> {
     if jobs.len() < JOBS_MAX {
         return Ok(());
@@ -108,8 +109,8 @@ async fn run(provider: CosmosDBProvider, job: Arc<Job>, options: ListOptions) {
     }
 }
 
-/// The workflows that the filter selects and the deed is for. They are read before the first is
-/// changed, because changes move workflows within the list.
+/// The workflows that the filter selects and the action is possible for. All of them are read before
+/// the first one is changed, because changes move workflows within the list.
 async fn select(
     provider: &CosmosDBProvider,
     job: &Job,
@@ -120,7 +121,7 @@ async fn select(
     while !job.is_stopped() {
         let page = provider.list(&options).await?;
         let listed = page.instances.len();
-        let wanted = page.instances.into_iter().filter(|row| job.deed.objection(row).is_none());
+        let wanted = page.instances.into_iter().filter(|row| job.action.objection(row).is_none());
         let before = rows.len();
         rows.extend(wanted.map(Selected::of));
         let left_out = listed - (rows.len() - before);
@@ -145,7 +146,7 @@ async fn apply(provider: &CosmosDBProvider, job: &Arc<Job>, rows: Vec<Selected>)
         {
             let (provider, job) = (provider.clone(), Arc::clone(job));
             tasks.spawn(async move {
-                let outcome = attempt(&provider, &job.deed, &row).await;
+                let outcome = attempt(&provider, &job.action, &row).await;
                 (row.id, outcome)
             });
         }
@@ -158,8 +159,12 @@ async fn apply(provider: &CosmosDBProvider, job: &Arc<Job>, rows: Vec<Selected>)
     job.end(None);
 }
 
-/// Does the deed, unless the workflow has changed since it was selected.
-async fn attempt(provider: &CosmosDBProvider, deed: &Deed, row: &Selected) -> Result<String, String> {
+/// Runs the action, unless the workflow has changed since it was selected.
+async fn attempt(
+    provider: &CosmosDBProvider,
+    action: &WorkflowAction,
+    row: &Selected,
+) -> Result<String, String> {
     let found = provider.list(&ListOptions::new().with_id(row.id.as_str())).await;
     let now = found.map_err(|error| error.message)?.instances.into_iter().next();
     match now {
@@ -167,7 +172,7 @@ async fn attempt(provider: &CosmosDBProvider, deed: &Deed, row: &Selected) -> Re
         Some(now) if now.status != row.status || now.created_at != row.created_at => {
             Err(format!("skipped: it was {} when it was selected, and is {} now", row.status, now.status))
         }
-        Some(now) => deed.run(provider, &now).await.map_err(|failure| failure.message),
+        Some(now) => action.run(provider, &now).await.map_err(|failure| failure.message),
     }
 }
 
@@ -176,8 +181,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_that_runs_is_not_forgotten() {
-        let job = |number: usize| Arc::new(Job::new(number as u64, Deed::Restart, String::new()));
+    fn a_job_that_runs_is_not_removed() {
+        let job = |number: usize| Arc::new(Job::new(number as u64, WorkflowAction::Restart, String::new()));
         let mut jobs: VecDeque<_> = (0..JOBS_MAX).map(job).collect();
         assert!(make_room(&mut jobs).is_err(), "all of them run");
         jobs.iter().skip(1).for_each(|job| job.end(None));

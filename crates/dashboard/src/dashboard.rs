@@ -16,7 +16,7 @@ use crate::samples::Samples;
 use crate::site;
 use crate::source::{ReadCounters, Source};
 
-/// What a dashboard shows, and who may use it.
+/// The options of a dashboard: what it shows, and who may use it.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct DashboardOptions {
@@ -26,13 +26,13 @@ pub struct DashboardOptions {
     pub container: String,
     /// The account, as pages name it. It must not contain a key.
     pub account: String,
-    /// Whether nothing can be changed.
+    /// Whether the dashboard only reads, and changes no workflow and no item.
     pub is_read_only: bool,
-    /// What a person types to sign in: at least 16 letters, digits and signs. Without it a random
-    /// token is made if one is needed or other machines can reach the dashboard.
+    /// The token that a person types to sign in: at least 16 letters, digits and signs. If this is
+    /// `None`, a random token is made when `needs_token` is set, or when other machines can reach the
+    /// dashboard.
     pub token: Option<String>,
-    /// Whether people sign in also if only this machine can reach the dashboard. Without a token a
-    /// random one is made.
+    /// Whether people must sign in even if only this machine can reach the dashboard.
     pub needs_token: bool,
     /// Reads the server's counters, for charts.
     pub counters: Option<ReadCounters>,
@@ -44,31 +44,31 @@ impl DashboardOptions {
         DashboardOptions { database: database.into(), container: container.into(), ..Self::default() }
     }
 
-    /// The account, as pages name it.
+    /// Sets the account, as pages name it.
     pub fn with_account(mut self, account: impl Into<String>) -> Self {
         self.account = account.into();
         self
     }
 
-    /// Whether nothing can be changed.
+    /// Sets whether the dashboard only reads, and changes no workflow and no item.
     pub fn with_read_only(mut self, is_read_only: bool) -> Self {
         self.is_read_only = is_read_only;
         self
     }
 
-    /// The token.
+    /// Sets the token that a person types to sign in.
     pub fn with_token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
         self
     }
 
-    /// Whether people sign in also if only this machine can reach the dashboard.
+    /// Sets whether people must sign in even if only this machine can reach the dashboard.
     pub fn with_token_needed(mut self, needs_token: bool) -> Self {
         self.needs_token = needs_token;
         self
     }
 
-    /// Reads the server's counters, for charts.
+    /// Sets the function that reads the server's counters, for charts.
     pub fn with_counters(mut self, counters: ReadCounters) -> Self {
         self.counters = Some(counters);
         self
@@ -87,8 +87,8 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// A dashboard that runs. Dropping it ends it and closes its connections. Bulk actions then finish
-/// what they have begun, and begin nothing more.
+/// A dashboard that runs. Dropping it ends it and closes its connections. Its bulk actions then finish
+/// the changes that are under way, and change no further workflow.
 #[derive(Debug)]
 pub struct Dashboard {
     listener: Listener,
@@ -99,9 +99,9 @@ pub struct Dashboard {
 }
 
 impl Dashboard {
-    /// Starts a dashboard on a bound socket. Sends no request to the account, which may be
-    /// unreachable, and whose container may be missing, until a page is opened. If there are
-    /// counters, they are read every five seconds from the start on, so that charts have a past.
+    /// Starts a dashboard on a bound socket. Sends no request to the account until a page is opened:
+    /// the account may be unreachable, and the container may be missing. If there are counters, they
+    /// are read every five seconds from the start on, so that charts also show earlier values.
     pub fn start(
         socket: TcpListener,
         client: Client,

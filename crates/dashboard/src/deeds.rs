@@ -1,6 +1,6 @@
-//! What can be done to a workflow: cancel, restart, delete, prune, and send an event. One function
-//! does each of them to one workflow, for its own page and for bulk actions, and returns what
-//! happened in words.
+//! `WorkflowAction`: an action on a workflow (cancel, restart, delete, prune, or send an event). The
+//! page of a workflow and bulk actions run it by the same function. The function changes one workflow,
+//! and returns a text that says what happened.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::failure::Failure;
 use crate::source::is_ended;
 use crate::text::counted;
 
-/// Something that is done to workflows, one by one or by a filter.
+/// An action on a workflow, from its page or as a bulk action.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub(crate) enum WorkflowAction {
     Cancel { reason: String },
     Restart,
     Delete { is_forced: bool },
@@ -22,7 +22,7 @@ pub(crate) enum Deed {
     Raise { event: String, payload: String, is_queued: bool },
 }
 
-/// The deeds, with their names in addresses and forms, and for people.
+/// The actions, each with its name in addresses and forms, and with its name for people.
 pub(crate) const NAMES: [(&str, &str); 5] = [
     ("cancel", "Cancel"),
     ("restart", "Restart"),
@@ -31,36 +31,36 @@ pub(crate) const NAMES: [(&str, &str); 5] = [
     ("raise", "Raise event"),
 ];
 
-impl Deed {
+impl WorkflowAction {
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Deed::Cancel { .. } => "cancel",
-            Deed::Restart => "restart",
-            Deed::Delete { .. } => "delete",
-            Deed::Prune { .. } => "prune",
-            Deed::Raise { .. } => "raise",
+            WorkflowAction::Cancel { .. } => "cancel",
+            WorkflowAction::Restart => "restart",
+            WorkflowAction::Delete { .. } => "delete",
+            WorkflowAction::Prune { .. } => "prune",
+            WorkflowAction::Raise { .. } => "raise",
         }
     }
 
-    /// Why a workflow is left out of a bulk action; `None` if the deed is for it.
+    /// Why the action is not possible for a workflow; `None` if it is possible.
     pub(crate) fn objection(&self, row: &ListedInstance) -> Option<&'static str> {
         let (is_ended, is_child) = (is_ended(&row.status), row.parent_instance_id.is_some());
         let is_pending = row.status == "Pending";
         match self {
-            Deed::Cancel { .. } | Deed::Raise { .. } if is_ended => Some("it has ended"),
-            Deed::Restart | Deed::Delete { .. } if is_child => Some("it has a parent"),
-            Deed::Restart if !is_ended => Some("it has not ended"),
-            Deed::Delete { is_forced: false } if !is_ended && !is_pending => Some("it runs"),
-            Deed::Prune { .. } if row.execution_id <= 1 => Some("it has one execution only"),
-            Deed::Cancel { .. }
-            | Deed::Restart
-            | Deed::Delete { .. }
-            | Deed::Prune { .. }
-            | Deed::Raise { .. } => None,
+            WorkflowAction::Cancel { .. } | WorkflowAction::Raise { .. } if is_ended => Some("it has ended"),
+            WorkflowAction::Restart | WorkflowAction::Delete { .. } if is_child => Some("it has a parent"),
+            WorkflowAction::Restart if !is_ended => Some("it has not ended"),
+            WorkflowAction::Delete { is_forced: false } if !is_ended && !is_pending => Some("it runs"),
+            WorkflowAction::Prune { .. } if row.execution_id <= 1 => Some("it has one execution only"),
+            WorkflowAction::Cancel { .. }
+            | WorkflowAction::Restart
+            | WorkflowAction::Delete { .. }
+            | WorkflowAction::Prune { .. }
+            | WorkflowAction::Raise { .. } => None,
         }
     }
 
-    /// Does it to one workflow.
+    /// Runs the action on one workflow. Returns a text that says what happened.
     pub(crate) async fn run(
         &self,
         provider: &CosmosDBProvider,
@@ -73,27 +73,27 @@ impl Deed {
         let id = row.instance_id.as_str();
         let client = || Client::new(Arc::new(provider.clone()));
         match self {
-            Deed::Cancel { reason } => {
+            WorkflowAction::Cancel { reason } => {
                 client().cancel_instance(id, reason.as_str()).await?;
                 Ok("asked to cancel".to_owned())
             }
-            Deed::Restart => restart(provider, row).await,
-            Deed::Delete { is_forced } => {
+            WorkflowAction::Restart => restart(provider, row).await,
+            WorkflowAction::Delete { is_forced } => {
                 let deleted = provider.delete(id, *is_forced).await?;
                 let workflows = counted(deleted.instances_deleted, "workflow");
                 Ok(format!("deleted {workflows}, {}", counted(deleted.events_deleted, "event")))
             }
-            Deed::Prune { keep_last } => {
+            WorkflowAction::Prune { keep_last } => {
                 let options = PruneOptions { keep_last: Some(*keep_last), completed_before: None };
                 let pruned = provider.prune_executions(id, options).await?;
                 let executions = counted(pruned.executions_deleted, "execution");
                 Ok(format!("removed {executions}, {}", counted(pruned.events_deleted, "event")))
             }
-            Deed::Raise { event, payload, is_queued: true } => {
+            WorkflowAction::Raise { event, payload, is_queued: true } => {
                 client().enqueue_event(id, event.as_str(), payload.as_str()).await?;
                 Ok(format!("sent a message to the queue {event}"))
             }
-            Deed::Raise { event, payload, is_queued: false } => {
+            WorkflowAction::Raise { event, payload, is_queued: false } => {
                 client().raise_event(id, event.as_str(), payload.as_str()).await?;
                 Ok(format!("sent the event {event}"))
             }
@@ -101,8 +101,8 @@ impl Deed {
     }
 }
 
-/// Starts a new workflow with the recorded input. duroxide cannot rewind, so the old one stays. The
-/// new id follows from the old one, so that the same action again starts no second copy.
+/// Starts a new workflow with the recorded input. duroxide cannot rewind, so the old workflow stays.
+/// The new id is derived from the old id, so that a repeated action starts no second copy.
 async fn restart(provider: &CosmosDBProvider, row: &ListedInstance) -> Result<String, Failure> {
     let id = format!("{}-restart-{}", row.instance_id, row.execution_id);
     let history = provider.read_history(&row.instance_id).await?;
@@ -127,29 +127,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_deed_is_only_for_workflows_that_it_can_help() {
+    fn each_action_is_possible_only_for_some_workflows() {
         let row = |status: &str, parent: bool, execution: u64| {
             let mut row = ListedInstance::default();
             (row.status, row.execution_id) = (status.to_owned(), execution);
             row.parent_instance_id = parent.then(|| "p".to_owned());
             row
         };
-        let cancel = Deed::Cancel { reason: String::new() };
-        let delete = |is_forced| Deed::Delete { is_forced };
-        for (deed, row, is_for) in [
+        let cancel = WorkflowAction::Cancel { reason: String::new() };
+        let delete = |is_forced| WorkflowAction::Delete { is_forced };
+        for (action, row, is_possible) in [
             (cancel.clone(), row("Running", true, 1), true),
             (cancel, row("Completed", false, 1), false),
-            (Deed::Restart, row("Failed", false, 1), true),
-            (Deed::Restart, row("Failed", true, 1), false),
-            (Deed::Restart, row("Running", false, 1), false),
+            (WorkflowAction::Restart, row("Failed", false, 1), true),
+            (WorkflowAction::Restart, row("Failed", true, 1), false),
+            (WorkflowAction::Restart, row("Running", false, 1), false),
             (delete(false), row("Running", false, 1), false),
             (delete(true), row("Running", false, 1), true),
             (delete(false), row("Pending", false, 1), true),
             (delete(true), row("Failed", true, 1), false),
-            (Deed::Prune { keep_last: 1 }, row("Running", false, 3), true),
-            (Deed::Prune { keep_last: 1 }, row("Running", false, 1), false),
+            (WorkflowAction::Prune { keep_last: 1 }, row("Running", false, 3), true),
+            (WorkflowAction::Prune { keep_last: 1 }, row("Running", false, 1), false),
         ] {
-            assert_eq!(deed.objection(&row).is_none(), is_for, "{deed:?} {row:?}");
+            assert_eq!(action.objection(&row).is_none(), is_possible, "{action:?} {row:?}");
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 /// How long the family of a workflow whose row has not changed is kept.
 const FAMILY_KEPT_FOR: Duration = Duration::from_secs(20);
 
-/// How long details are kept that nobody looks at. The longest pause of a live page is a minute.
+/// How long details are kept after their last use. The longest pause of a live page is a minute.
 const UNUSED_KEPT_FOR: Duration = Duration::from_secs(300);
 
 /// The most workflows whose details are kept. People rarely look at more of them at the same time.
@@ -29,8 +29,8 @@ const KEPT_MAX: usize = 8;
 /// The most bytes of all details that are kept. Larger details are read for each look.
 const KEPT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The most memory of a history that is shown. It leaves room for the rest of the details, so that
-/// what is shown is also kept.
+/// The most memory of a history that is shown. It leaves room for the rest of the details, so that a
+/// history that is shown can also be kept.
 const HISTORY_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
 /// The memory of an event without its texts.
@@ -48,14 +48,14 @@ pub(crate) struct Detail {
     pub(crate) tree: WorkflowTree,
 }
 
-/// What changes only with the row.
+/// The part of a detail that changes only when the row changes.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     /// The history; empty if it is too large to show.
     pub(crate) events: Vec<Event>,
     pub(crate) is_too_large: bool,
     pub(crate) key_values: BTreeMap<String, String>,
-    /// What all executions have cost.
+    /// The cost of all executions.
     pub(crate) cost: WorkflowCost,
     /// The whole output, even if it is too large for the row; `None` if there is none.
     pub(crate) output: Option<String>,
@@ -76,14 +76,14 @@ impl Record {
     }
 }
 
-/// Which detail, and of which state of the workflow.
+/// The key of a detail: the execution, and the row of the workflow at the time of the read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Key {
     row: ListedInstance,
     execution: u64,
 }
 
-/// The details that were read lately.
+/// The details that were read lately, and the locks for reads.
 #[derive(Debug, Default)]
 pub(crate) struct Details {
     kept: Mutex<VecDeque<Kept>>,
@@ -102,7 +102,7 @@ struct Kept {
     bytes: usize,
 }
 
-/// What is known of a detail.
+/// The part of a detail that is kept and is not too old.
 #[derive(Debug)]
 enum Known {
     All(Arc<Detail>),
@@ -112,7 +112,7 @@ enum Known {
 }
 
 impl Details {
-    /// The details of an execution of a workflow whose row is this.
+    /// The details of an execution of the workflow with this row.
     pub(crate) async fn read(
         &self,
         provider: &CosmosDBProvider,
@@ -138,7 +138,7 @@ impl Details {
         Ok(detail)
     }
 
-    /// Keeps a detail in place of an older one, and forgets the oldest ones beyond the limits.
+    /// Keeps a detail in place of an older one, and removes the oldest details beyond the limits.
     fn keep(&self, new: Kept) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let id = |key: &Key| (key.row.instance_id.clone(), key.execution);
@@ -147,15 +147,16 @@ impl Details {
             return;
         }
         kept.push_back(new);
-        while kept.len() > KEPT_MAX || kept.iter().map(|it| it.bytes).sum::<usize>() > KEPT_BYTES_MAX {
+        while kept.len() > KEPT_MAX || kept.iter().map(|detail| detail.bytes).sum::<usize>() > KEPT_BYTES_MAX
+        {
             kept.pop_front();
         }
     }
 
     fn known(&self, key: &Key, now: Instant) -> Known {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|it| now.duration_since(it.used_at) < UNUSED_KEPT_FOR);
-        let Some(found) = kept.iter_mut().find(|it| it.key == *key) else { return Known::Nothing };
+        kept.retain(|detail| now.duration_since(detail.used_at) < UNUSED_KEPT_FOR);
+        let Some(found) = kept.iter_mut().find(|detail| detail.key == *key) else { return Known::Nothing };
         found.used_at = now;
         match now.duration_since(found.read_at) < FAMILY_KEPT_FOR {
             true => Known::All(Arc::clone(&found.detail)),
@@ -210,7 +211,7 @@ async fn read_record(
 }
 
 /// The history of an execution; `None` if it is too large. The size of the current execution is
-/// known before it is read, that of an earlier one only afterwards.
+/// known before the history is read, the size of an earlier execution only afterwards.
 async fn read_history(
     provider: &CosmosDBProvider,
     client: &Client,
@@ -262,7 +263,7 @@ mod tests {
     }
 
     fn ids(details: &Details) -> Vec<String> {
-        details.kept.lock().unwrap().iter().map(|it| it.key.row.instance_id.clone()).collect()
+        details.kept.lock().unwrap().iter().map(|detail| detail.key.row.instance_id.clone()).collect()
     }
 
     #[test]
@@ -273,13 +274,13 @@ mod tests {
         }
         assert_eq!(ids(&details), ["c", "b"]);
         details.keep(kept("huge", now, KEPT_BYTES_MAX + 1));
-        assert_eq!(ids(&details), ["c", "b"], "others do not make room for what is too large");
+        assert_eq!(ids(&details), ["c", "b"], "a detail that is too large does not displace others");
     }
 
-    /// The pause after an expensive look is a minute, and the history was kept for 20 seconds: it was
-    /// read for every look.
+    /// Once a history was kept for 20 seconds only. The pause after an expensive look is a minute, so
+    /// the history was read for every look.
     #[test]
-    fn a_history_is_kept_as_long_as_somebody_looks_and_its_row_does_not_change() {
+    fn a_history_is_kept_while_it_is_used_and_its_row_does_not_change() {
         let (details, begin) = (Details::default(), Instant::now());
         let known = |key: &Key, seconds: u64| details.known(key, begin + Duration::from_secs(seconds));
         let key = kept("a", begin, 1).key;
@@ -292,12 +293,12 @@ mod tests {
         changed.row.updated_at += 1;
         assert!(matches!(known(&changed, 3600), Known::Nothing));
         assert!(matches!(known(&key, 3600 + 299), Known::Record(_)));
-        assert!(matches!(known(&key, 3600 + 299 + 300), Known::Nothing), "nobody has looked");
+        assert!(matches!(known(&key, 3600 + 299 + 300), Known::Nothing), "it was not used for five minutes");
         assert!(ids(&details).is_empty());
     }
 
     #[test]
-    fn a_detail_is_as_large_as_its_texts() {
+    fn the_size_of_a_detail_counts_all_its_texts() {
         let record = Record { output: Some("x".repeat(5000)), ..Record::default() };
         let mut detail = Detail { record: Arc::new(record), ..Detail::default() };
         let alone = bytes_of(&detail);
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_also_kept() {
+    fn a_history_that_is_shown_is_small_enough_to_be_kept() {
         assert!(!is_too_large(HISTORY_BYTES_MAX, 0) && is_too_large(HISTORY_BYTES_MAX, 1));
         assert!(is_too_large(0, HISTORY_BYTES_MAX) && is_too_large(u64::MAX, u64::MAX));
         assert!(HISTORY_BYTES_MAX as usize <= KEPT_BYTES_MAX / 2);

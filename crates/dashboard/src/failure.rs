@@ -21,7 +21,7 @@ impl Failure {
         Failure { status, message: message.to_string(), advice: None }
     }
 
-    /// The request asks for something that cannot be.
+    /// The request asks for something that does not exist or is not valid.
     pub(crate) fn wrong(message: impl Display) -> Failure {
         Failure::new(StatusCode::BAD_REQUEST, message)
     }
@@ -30,7 +30,7 @@ impl Failure {
         Failure::new(StatusCode::NOT_FOUND, message)
     }
 
-    /// The state of a workflow or an item does not allow it.
+    /// The state of a workflow or an item does not allow the action.
     pub(crate) fn conflict(message: impl Display) -> Failure {
         Failure::new(StatusCode::CONFLICT, message)
     }

@@ -28,8 +28,8 @@ fn live_part(page: &Page, is_live: bool) -> Tag {
     tag("div").id("live").flag("data-live", is_live && page.interval.is_some())
 }
 
-/// The frame around a content. The banner is where the script tells that the content is not up to
-/// date; it is outside of the content, so that half-filled forms stay.
+/// The frame around a content. In the banner the script says that the content is not up to date. The
+/// banner is outside of the content, so that half-filled forms stay.
 fn whole(app: &App, page: &Page, title: &str, content: impl Content) -> Html {
     let banner = tag("div").id("live-failure");
     let main = tag("main").id("main").attr("tabindex", "-1").add(banner).add(content);
@@ -37,7 +37,7 @@ fn whole(app: &App, page: &Page, title: &str, content: impl Content) -> Html {
     document(&format!("{title} · Perihelion"), body)
 }
 
-/// What a page shows instead of its content when it cannot be made.
+/// The text that a page shows instead of its content when the content cannot be made.
 fn failure(failure: &Failure) -> Html {
     let (class, role, title) = match failure.status.is_success() {
         true => ("notice", "status", "Nothing here yet"),
@@ -52,7 +52,7 @@ fn failure(failure: &Failure) -> Html {
         .done()
 }
 
-/// What a live page shows above its content when it could not be made again.
+/// The text that a live page shows above its content when newer content could not be made.
 pub(crate) fn not_up_to_date(failure: &Failure) -> Html {
     tag("div")
         .class("notice error")

@@ -1,12 +1,12 @@
 //! The history of an execution as spans of time: each activity, timer, wait and sub-orchestration
-//! from its begin to its end. A pure function of the events.
+//! from its start to its end. A pure function makes the spans from the events.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
 use duroxide::{Event, EventKind};
 
-/// What a span is.
+/// The kind of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Activity,
@@ -70,8 +70,8 @@ pub(crate) fn spans(events: &[Event]) -> Vec<Span> {
             spans.push(span);
             continue;
         }
-        if let Some((index, ending)) = ended(event, &spans, &mut index) {
-            let span = &mut spans[index];
+        if let Some((place, ending)) = ended(event, &spans, &mut index) {
+            let span = &mut spans[place];
             (span.end_ms, span.ending) = (Some(event.timestamp_ms.max(span.begin_ms)), ending);
             if ending == Ending::Failed && span.kind == Kind::Activity {
                 *failures.entry((span.name.clone(), span.input)).or_default() += 1;
@@ -82,7 +82,7 @@ pub(crate) fn spans(events: &[Event]) -> Vec<Span> {
     spans
 }
 
-/// Where spans are, so that a long history needs no search for each of its events.
+/// The places of spans in their list, so that a long history needs no search for each of its events.
 #[derive(Debug, Default)]
 struct Index {
     by_event: HashMap<u64, usize>,
@@ -133,8 +133,8 @@ fn begun(event: &Event, hasher: &RandomState) -> Option<Span> {
     })
 }
 
-/// The span that an event ends, and how. Events of a wait name no span: the first open wait with
-/// their name gets them.
+/// The place of the span that an event ends, and how the span ends. An event that a wait gets names
+/// no span: it ends the first open wait with its name.
 fn ended(event: &Event, spans: &[Span], index: &mut Index) -> Option<(usize, Ending)> {
     let source = event.source_event_id.and_then(|id| index.by_event.get(&id).copied());
     let (place, ending) = match &event.kind {
@@ -156,7 +156,7 @@ fn ended(event: &Event, spans: &[Span], index: &mut Index) -> Option<(usize, End
     place.map(|place| (place, ending))
 }
 
-/// Ends the open spans of an execution that has ended: nobody waits for them any more.
+/// Ends the open spans of an execution that has ended: the execution does not wait for them any more.
 fn close(spans: &mut [Span], events: &[Event]) {
     let is_last = |event: &&Event| {
         matches!(

@@ -3,9 +3,8 @@
 //! attributes are constants of the program, and a link is a [`Link`], so no text becomes markup
 //! or a `javascript:` address.
 //!
-//! Texts for people have a replacement in place of characters that a page cannot show. Texts that
-//! come back, such as the value of a field, must not be changed: they are added by [`Tag::exact`]
-//! and [`Exact`].
+//! In texts for people, characters that a page cannot show are replaced. Texts that a form sends back,
+//! such as the value of a field, must not be changed: they are added by [`Tag::exact`] and [`Exact`].
 
 mod link;
 
@@ -25,13 +24,12 @@ pub(crate) struct Tag {
     content: String,
 }
 
-/// What can be added to an element.
+/// A value that can be added to an element.
 pub(crate) trait Content {
     fn write(&self, out: &mut String);
 }
 
-/// A text that comes back with a form: the content of a text area. A browser reads exactly this
-/// text.
+/// A text that a form sends back: the content of a text area. A browser reads exactly this text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Exact<'a>(pub(crate) &'a str);
 
@@ -50,7 +48,7 @@ pub(crate) fn list<C: Content>(pieces: impl IntoIterator<Item = C>) -> Html {
 }
 
 impl Html {
-    /// The begin of a document.
+    /// The beginning of a document.
     pub(crate) fn doctype() -> Html {
         Html("<!doctype html>".to_owned())
     }
@@ -74,8 +72,8 @@ impl Tag {
         self
     }
 
-    /// An attribute that is not for people but comes back or is compared: the value of a field, or
-    /// a key. A browser reads exactly this value; only U+0000 cannot be written in HTML.
+    /// An attribute that is not for people: the value of a field, which a form sends back, or a key,
+    /// which is compared. A browser reads exactly this value; only U+0000 cannot be written in HTML.
     pub(crate) fn exact(mut self, name: &'static str, value: &str) -> Tag {
         self.put(name, value, |_| false);
         self
@@ -188,7 +186,7 @@ macro_rules! numbers {
 }
 numbers!(u32, u64, usize);
 
-/// Whether a character must not be in a text for people: HTML cannot have it, or it turns the
+/// Whether a character must not be in a text for people: HTML cannot have it, or it changes the
 /// direction of the text after it.
 pub(crate) fn is_not_shown(character: char) -> bool {
     match character {
@@ -199,8 +197,8 @@ pub(crate) fn is_not_shown(character: char) -> bool {
     }
 }
 
-/// Appends a text so that it is a text in an element and in a quoted attribute. Characters that are
-/// replaced become U+FFFD.
+/// Appends a text, escaped for the content of an element and for a quoted attribute. Characters that
+/// are replaced become U+FFFD.
 fn escape(out: &mut String, text: &str, is_replaced: fn(char) -> bool) {
     for character in text.chars() {
         match character {
@@ -234,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_comes_back_is_not_changed() {
+    fn a_value_that_a_form_sends_back_is_not_changed() {
         let value = "<a>\u{202e}\u{7f}\u{80}\u{9f}é\n";
         let html = tag("textarea").exact("value", value).add(Exact(value)).done();
         let exact = "&lt;a&gt;&#8238;&#127;\u{80}\u{9f}é\n";

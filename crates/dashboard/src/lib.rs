@@ -1,8 +1,8 @@
 //! The dashboard: pages in a browser for workflows and data of any Cosmos DB account.
 //!
 //! HTML and pictures are made here, in Rust. A browser gets pages, one style sheet and one small
-//! script, and hears of changes by server-sent events. Pages read through the public interfaces of
-//! the provider and the client.
+//! script, and gets new versions of a page by server-sent events. Pages read through the public
+//! interfaces of the provider and the client.
 //!
 //! Three rules hold for every page: texts from outside are escaped by the type that holds HTML
 //! (`html`); a page sends a bounded number of requests, however many workflows there are; and

@@ -1,12 +1,12 @@
-//! Live pages. A page that is watched is made again and again by one task, its *poller*, and all
-//! viewers of the same address get what the poller makes: a hundred viewers cost what one costs.
-//! The poller ends when the last viewer has gone. Browsers close the stream of a page that is
-//! hidden, so a hidden page costs nothing.
+//! Live pages. A page that is watched is made again and again by one task, its *poller*. Each time, a
+//! *look* reads the account and makes the page. All viewers of the same address get the page of the
+//! poller, so a hundred viewers cost as much as one. The poller ends when the last viewer has
+//! disconnected. Browsers close the stream of a page that is hidden, so a hidden page costs nothing.
 //!
-//! A page that is opened while others watch it is offered to its poller, so that the person who
-//! opened it does not get an older one afterwards: of two looks, the one that began later counts.
-//! After an action of a person, pages that were made before are no longer shown as new, and the
-//! pollers look again soon ([`Hub::refresh`]).
+//! When a person opens a page that others watch, the page is made for this person and then offered to
+//! the poller. Of two looks, the one that began later counts, so no viewer gets an older page after a
+//! newer page. After an action of a person, pages from before the action are no longer shown as new,
+//! and the pollers look again soon ([`Hub::refresh`]).
 
 mod events;
 mod pace;
@@ -42,7 +42,7 @@ pub(crate) struct Look {
     pub(crate) charge: f64,
 }
 
-/// What a look made.
+/// The page or the message that a look made.
 #[derive(Debug, Clone)]
 pub(crate) enum Made {
     Page {
@@ -60,7 +60,7 @@ pub(crate) struct Begun {
     pub(crate) changes: u64,
 }
 
-/// Why a page cannot be watched.
+/// A page cannot be watched, because there are too many viewers or too many watched pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooMany;
 
@@ -95,13 +95,13 @@ impl Hub {
         Begun { at: Instant::now(), changes: *self.changes.borrow() }
     }
 
-    /// The title and the content of the page that the poller of this address made lately, if it has
-    /// a poller and nobody has changed something since.
+    /// The title and the content of the page that the poller of this address made lately. `None` if
+    /// the address has no poller, or if a person has changed something since.
     pub(crate) fn fresh(&self, key: &str) -> Option<(Arc<str>, Html)> {
         self.poller(key)?.borrow().fresh(self.begin())
     }
 
-    /// Gives a page that was made for one person to all who watch this address.
+    /// Gives a page that was made for one person to all viewers of this address.
     pub(crate) fn offer(&self, key: &str, begun: Begun, title: &str, html: &Html) {
         if let Some(poller) = self.poller(key) {
             let made = Made::Page { title: Arc::from(title), html: html.clone() };

@@ -1,19 +1,20 @@
-//! `Notices`: what became of an action, told once on the next page. The address has only the
-//! number of a notice, so nobody can make a link that shows a text of their own.
+//! `Notices`: the outcomes of actions. A notice is shown once, on the next page. The address has only
+//! the number of a notice, so nobody can make a link that shows a text of their own.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-/// The most notices that wait. A page that is never opened leaves its notice.
+/// The most notices that wait to be shown. The notice of a page that is never opened stays here.
 const NOTICES_MAX: usize = 64;
 
-/// What became of an action.
+/// The outcome of an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Notice {
     pub(crate) text: String,
     pub(crate) is_error: bool,
 }
 
+/// The number of the last notice, and the notices that wait with their numbers, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Notices(Mutex<(u64, VecDeque<(u64, Notice)>)>);
 
@@ -42,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_notice_is_told_once_and_old_ones_are_forgotten() {
+    fn a_notice_is_shown_once_and_old_notices_are_removed() {
         let notices = Notices::default();
         let notice = Notice { text: "done".to_owned(), is_error: false };
         let first = notices.put(notice.clone());

@@ -1,5 +1,5 @@
-//! The pages. Each has a file with its row of the table below: its address, its name, how often it
-//! is made again while somebody watches, and the functions that make it and act for it. Addresses
+//! The pages. Each page has a file with its row of the table below: its address, its name, how often
+//! it is made again while it is watched, and the functions that make it and run its actions. Addresses
 //! and navigation come from the table, so a new page is a new file and a row.
 
 mod attention;
@@ -61,7 +61,7 @@ pub(crate) struct Page {
 /// Does what a form asks for, with its fields.
 pub(crate) type Act = fn(Arc<App>, Parameters) -> Task<Outcome>;
 
-/// A page or an action in the making.
+/// The future of a page or of an action.
 pub(crate) type Task<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
 
 /// A page that was made.
@@ -71,10 +71,10 @@ pub(crate) struct View {
     pub(crate) html: Html,
 }
 
-/// What follows an action.
+/// The answer to an action.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// The browser goes to a page, which tells the notice.
+    /// The browser goes to a page, which shows the notice.
     Go { to: Link, notice: String },
     /// The answer is a page of its own.
     Show(View),

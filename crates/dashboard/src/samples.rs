@@ -1,6 +1,6 @@
-//! `Samples`: what charts show: the server's counters, read every few seconds and kept for an hour.
-//! The counters are in the server's memory and cost no request units. Without them, as on Azure, the
-//! page of charts shows only the workflows that ended and what this dashboard's own requests cost.
+//! `Samples`: the server's counters, read every few seconds and kept for an hour, for charts. The
+//! counters are in the server's memory and cost no request units. Without them, as on Azure, the page
+//! of charts shows only the workflows that ended and the cost of this dashboard's own requests.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,16 +27,16 @@ pub(crate) struct Sample {
     pub(crate) throttles: u64,
     /// Requests and request units by operation.
     pub(crate) operations: Vec<(String, u64, f64)>,
-    /// The partition keys that have used most.
+    /// The partition keys that have used the most request units.
     pub(crate) hottest: Vec<HotPartition>,
 }
 
-/// A partition key, and what it has used.
+/// A partition key, and the requests and request units that it has used.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct HotPartition {
     pub(crate) database: String,
     pub(crate) container: String,
-    /// As a client sends it: a JSON list.
+    /// The partition key as a client sends it: a JSON list.
     pub(crate) key: String,
     pub(crate) requests: u64,
     pub(crate) request_units: f64,
@@ -63,7 +63,7 @@ impl Samples {
 
     fn add(&self, sample: Sample) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Counters that were set to zero begin anew.
+        // After the counters were set to zero, the earlier samples cannot be compared with new ones.
         if kept.back().is_some_and(|last| last.requests > sample.requests) {
             kept.clear();
         }
@@ -89,11 +89,11 @@ fn sample(json: &Value, at_ms: u64) -> Option<Sample> {
         throttles: operations.values().map(throttled).sum(),
         operations: operations
             .iter()
-            .map(|(name, it)| {
+            .map(|(name, operation)| {
                 (
                     name.clone(),
-                    it["requests"].as_u64().unwrap_or(0),
-                    it["requestUnits"].as_f64().unwrap_or(0.0),
+                    operation["requests"].as_u64().unwrap_or(0),
+                    operation["requestUnits"].as_f64().unwrap_or(0.0),
                 )
             })
             .collect(),
@@ -113,7 +113,7 @@ fn hot_partition(json: &Value) -> HotPartition {
     }
 }
 
-/// What happened per second between each two samples.
+/// The increase of a counter per second, from each sample to the next. `None` if no time has passed.
 pub(crate) fn rates(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> Vec<Option<f64>> {
     let rate = |pair: &[Sample]| {
         let seconds = pair[1].at_ms.checked_sub(pair[0].at_ms).filter(|ms| *ms > 0)? as f64 / 1000.0;

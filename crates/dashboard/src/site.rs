@@ -1,5 +1,5 @@
-//! The site: from a request to its answer. The checks come first, then the file, the login, the
-//! page, its events or its action.
+//! The site: makes the answer to a request. The checks come first. Then the answer is a file, the
+//! login, a page, the events of a page, or the result of an action.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -19,10 +19,11 @@ use crate::notices::Notice;
 use crate::pages::{self, Outcome, Page, View};
 use crate::{assets, frame, metrics};
 
-/// The addresses of texts for programs. Without a session they are refused, and lead to no login.
+/// The addresses of texts for programs. Without a session they are refused, and the answer is not the
+/// login form.
 const FILES: [&str; 2] = ["/history.json", "/metrics"];
 
-/// The largest form of the login: two tokens. Everybody who reaches the dashboard may send it.
+/// The largest login form: two tokens. Everybody who can connect to the dashboard may send it.
 const LOGIN_BYTES_MAX: usize = 4 * 1024;
 
 /// How long a page, or a form that only reads, may take. A filter that matches little makes the
@@ -52,7 +53,7 @@ async fn dispatch(app: Arc<App>, mut request: Request, body: Incoming) -> Result
     }
     if request.method == Method::POST {
         let is_login = request.path == "/login";
-        // A stranger may send the small login form, and nothing else.
+        // A person who is not signed in may send the small login form, and no other form.
         if !is_login && app.access.check_session(&request).is_err() {
             return Ok(Answer::text(StatusCode::UNAUTHORIZED, Refusal::NoSession.message()));
         }
@@ -109,10 +110,10 @@ async fn get(app: Arc<App>, request: Request) -> Result<Answer, StatusCode> {
     }
 }
 
-/// Signs a person in. The wait comes before the token is looked at, so that closing the connection
-/// saves no time.
+/// Signs a person in. The wait comes before the token is compared, so that a client that closes the
+/// connection saves no time.
 async fn login(app: &App, request: &Request) -> Answer {
-    tokio::time::sleep_until(app.access.turn_of_login(Instant::now())).await;
+    tokio::time::sleep_until(app.access.login_compared_at(Instant::now())).await;
     match app.access.sign_in(request, Instant::now()) {
         Ok(cookie) => Answer::redirect(&Link::to("/workflows")).with_cookie(cookie),
         Err(answered_at) => {
@@ -141,7 +142,7 @@ async fn show(app: Arc<App>, page: &'static Page, request: Request) -> Answer {
     }
 }
 
-/// A page that could not be made. It goes on looking, if it is live.
+/// The answer for a page that could not be made. A live page still asks for newer versions.
 fn failed(app: &App, page: &'static Page, failure: &Failure, is_live: bool) -> Answer {
     Answer::html(failure.status, frame::failed_page(app, page, failure, is_live))
 }
@@ -156,13 +157,13 @@ fn watch(app: Arc<App>, page: &'static Page, request: Request) -> Result<Answer,
     Ok(Answer::events(events))
 }
 
-/// The name of what a live page shows. A notice is told once and is not a part of the page: the script
-/// watches the address without it.
+/// The key of a live page. A notice is shown once and is not a part of the page, so the key is that of
+/// the address without the notice. The script watches that address.
 fn live_key(page: &Page, request: &Request) -> String {
     format!("{}?{}", page.path, request.query.text_without("notice"))
 }
 
-/// One look of a live page, with what it cost.
+/// One look of a live page, with its cost.
 async fn look(app: Arc<App>, page: &'static Page, query: Parameters) -> Look {
     let before = app.source.charge();
     let made = match limit(READ_TIME_MAX, (page.view)(Arc::clone(&app), query)).await {
@@ -194,7 +195,7 @@ async fn act(app: Arc<App>, page: &'static Page, form: Parameters) -> Answer {
     }
 }
 
-/// Gives up reading after some time. Its requests end with it.
+/// Gives up reading after some time. Then the requests of the read are cancelled.
 async fn limit<T>(
     time_max: Duration,
     reading: impl Future<Output = Result<T, Failure>>,
@@ -209,8 +210,8 @@ async fn limit<T>(
     tokio::time::timeout(time_max, reading).await.unwrap_or_else(|error| Err(late(error)))
 }
 
-/// Runs an action to its end, also if the browser that asked for it goes away. Live pages are made
-/// anew if it has changed something.
+/// Runs an action to its end, also if the browser that asked for it disconnects. After an action that
+/// succeeded, live pages are made anew.
 async fn change(hub: Arc<Hub>, action: pages::Task<Outcome>) -> Result<Outcome, Failure> {
     let running = tokio::spawn(async move {
         let outcome = action.await;
@@ -219,8 +220,8 @@ async fn change(hub: Arc<Hub>, action: pages::Task<Outcome>) -> Result<Outcome, 
         }
         outcome
     });
-    let broken = |error| Failure::account(format!("The action has broken off: {error}"));
-    running.await.unwrap_or_else(|error| Err(broken(error)))
+    let panicked = |error| Failure::account(format!("The action ended before it was done: {error}"));
+    running.await.unwrap_or_else(|error| Err(panicked(error)))
 }
 
 /// The whole history of an execution, as duroxide stores it.
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_action_goes_on_when_the_browser_goes_away() {
+    async fn an_action_goes_on_when_the_browser_disconnects() {
         let (sender, ended) = tokio::sync::oneshot::channel();
         let action = Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -260,12 +261,12 @@ mod tests {
             Ok(Outcome::Go { to: Link::to("/"), notice: String::new() })
         });
         let asked = tokio::time::timeout(Duration::from_millis(10), change(Arc::default(), action)).await;
-        assert!(asked.is_err(), "the browser has gone");
+        assert!(asked.is_err(), "the browser has disconnected");
         ended.await.expect("the action has ended");
     }
 
     #[tokio::test]
-    async fn live_pages_are_made_anew_after_an_action_that_worked() {
+    async fn live_pages_are_made_anew_after_an_action_that_succeeded() {
         let hub = Arc::<Hub>::default();
         let refused = Box::pin(async { Err(Failure::wrong("no")) });
         assert!(change(Arc::clone(&hub), refused).await.is_err());

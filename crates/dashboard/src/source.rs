@@ -1,5 +1,5 @@
-//! `Source`: where pages read from: the account's client, the provider on the container of
-//! workflows, and the counters of the server if it has them.
+//! `Source`: the places that pages read from. These are the account's client, the provider on the
+//! container of workflows, and the counters of the server if it has them.
 //!
 //! The provider is opened when a page first needs it, because the container of workflows may be
 //! created after the dashboard has started. A container that is missing is never created. Pages that
@@ -22,7 +22,7 @@ use crate::failure::{Failure, first_line};
 pub type ReadCounters =
     Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<serde_json::Value, String>> + Send>> + Send + Sync>;
 
-/// Where pages read from.
+/// The places that pages read from.
 pub(crate) struct Source {
     pub(crate) client: Client,
     pub(crate) database: String,
@@ -53,8 +53,8 @@ impl Source {
         self.provider.get(|| open(self.client.clone(), self.database.clone(), self.container.clone())).await
     }
 
-    /// The request units that the provider has used so far. The difference of two looks is what was
-    /// used between them, by any page.
+    /// The request units that the provider has used so far. The difference of two calls is the number
+    /// of request units that all pages have used between the calls.
     pub(crate) fn charge(&self) -> f64 {
         self.provider.made().map_or(0.0, |provider| provider.metrics().request_units)
     }

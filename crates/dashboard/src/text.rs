@@ -66,7 +66,7 @@ pub(crate) fn counted(count: u64, noun: &str) -> String {
     format!("{} {noun}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
-/// A number with its thousands apart: `10,000`.
+/// A number with commas between its thousands: `10,000`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -134,7 +134,7 @@ impl Write for Limited {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let taken = bytes.len().min(self.bytes_max - self.bytes.len());
         self.bytes.extend_from_slice(&bytes[..taken]);
-        // `write_all` takes a write of no bytes for a failure.
+        // A write of no bytes is a failure for `write_all`.
         Ok(taken)
     }
 
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_their_thousands_apart() {
+    fn numbers_have_commas_between_their_thousands() {
         assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!(counted(1, "row"), "1 row");
     }

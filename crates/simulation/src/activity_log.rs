@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::virtual_clock;
 
-/// The number of runs that began of each activity, by the activity's input.
+/// The runs of each activity that began, by the activity's input.
 #[derive(Debug, Clone, Default)]
 pub struct ActivityLog {
     /// The times at which runs of each activity began, by its input.

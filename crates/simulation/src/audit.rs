@@ -18,9 +18,8 @@ use crate::stored::{
     CHUNK_RUNS, DELETION, GARBAGE_STAGING, GARBAGE_TYPE, PARTS_REFERENCE, PURGE, STAGED_UNDER, STATE_ID,
 };
 
-/// How long cleanup may take: locks expire, sessions become idle, and the
-/// reconciler of one process looks every 30 s. After a kill the dead process counts as alive
-/// for a while.
+/// How long cleanup may take: locks expire, sessions become idle, and the reconciler of one
+/// process looks every 30 s. After a kill, the killed process counts as alive for a while.
 const SETTLE_LIMIT: Duration = Duration::from_secs(240);
 
 /// The time between two reads of the container while cleanup goes on.
@@ -172,7 +171,7 @@ fn referenced_documents(row: &Value) -> Vec<(String, String)> {
             ids.push(format!("h:{execution}:{}{suffix}", ids.len()));
         }
     }
-    // A garbage record lists parts to delete. The list does not keep them.
+    // A garbage record lists parts to delete. This list is not a reference that keeps the parts.
     let is_garbage = row["type"] == GARBAGE_TYPE;
     find_part_references(row, &mut |prefix, count| {
         ids.extend((0..count).filter(|_| !is_garbage).map(|n| format!("{prefix}:{n}")));

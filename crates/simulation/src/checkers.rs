@@ -1,4 +1,4 @@
-//! The checkers: each one checks one property of a run, from what the run left behind.
+//! The checkers: each one checks one property of a run, from the evidence of the run.
 //! `planted` has bugs that show that each checker can fail.
 
 pub mod completions;
@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::scenarios::Endings;
 use crate::write_log::LoggedWrite;
 
-/// What a run left behind.
+/// The evidence of a run: results of calls, documents, histories, requests and writes.
 #[derive(Debug, Default)]
 pub struct Evidence {
     /// Wrong results of the user's calls.

@@ -54,8 +54,8 @@ pub enum Fault {
     DoneButTimeout,
     /// The request is served, and then the process that sent it is killed.
     Kill,
-    /// 429 with a wait of this many milliseconds; the request is not served. Drawn by an
-    /// episode only, like the next four.
+    /// 429 with a wait of this many milliseconds; the request is not served. Only episodes draw
+    /// this fault and the next four.
     ThrottledFor(u64),
     /// 403/3: the region does not accept writes any more; the request is not served.
     WriteForbidden,

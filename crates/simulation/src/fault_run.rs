@@ -1,11 +1,11 @@
 //! A fault run: everything is drawn from a seed, so the same seed repeats a run exactly in a
 //! new process.
 //!
-//! A run has two phases. In the first phase requests fail, are late and overtake each other,
-//! processes crash, shut down and start again, clocks are set, partitions and regions fail and
-//! move, and instances are deleted while they run. No work has to be finished in this phase. In
-//! the second phase nothing fails, and all workflows must end. Then the checkers look at what
-//! the run left behind.
+//! A run has two phases. In the first phase requests fail, are late and overtake each other.
+//! Processes crash, shut down and start again. Clocks are set, and partitions and regions fail and
+//! move. Instances are deleted while they run. No work has to be finished in this phase. In
+//! the second phase nothing fails, and all workflows must end. Then the checkers look at the
+//! evidence of the run.
 
 pub mod draw;
 pub mod storm;
@@ -37,8 +37,9 @@ use crate::weather::Weather;
 use crate::world::{self, World, WorldOptions};
 use crate::write_log;
 
-/// The limit of the second phase: the workflows have to end, what they left has to be cleaned
-/// up, and with retention a tree of instances whose deletion was put off for ten minutes has to go.
+/// The limit of the second phase. In this time the workflows have to end, and their leftover
+/// documents have to be cleaned up. With retention, a tree of instances has to be deleted even if
+/// its deletion was put off for ten minutes.
 const CALM_TIME_LIMIT: Duration = Duration::from_secs(
     liveness::ENDED_WITHIN.as_secs() + user::SETTLED_WITH_RETENTION_WITHIN.as_secs() + 60,
 );
@@ -50,8 +51,8 @@ const WINDOW: Duration = Duration::from_millis(250);
 /// The most requests of an idle process in a minute for heartbeats and the reconciler.
 const IDLE_REQUESTS_PER_MINUTE: u64 = 60;
 
-/// The most requests of an idle process in a minute for the polls of one partition. It polls about
-/// every two seconds, with one query for each run of adjacent slices that it owns. With three
+/// The most requests of an idle process in a minute for the polls of one partition. The process polls
+/// about every two seconds, with one query for each run of adjacent slices that it owns. With three
 /// processes there are mostly one to four runs, and seldom six.
 const IDLE_REQUESTS_PER_PARTITION: u64 = 100;
 
@@ -76,8 +77,8 @@ pub struct Outcome {
     pub workflows: u64,
 }
 
-/// Simulates the run of this seed, and checks it. If a bug is planted, the caller checks that it
-/// was found.
+/// Simulates the run of this seed, and checks it. If a bug is planted, the caller checks that a
+/// checker has found it.
 pub fn run(seed: u64, size: Size, bug: Option<Bug>) -> Outcome {
     begin_steady_clock();
     let mut draw = draw::draw(seed, size);
@@ -161,7 +162,7 @@ fn simulate(world: &mut World, draw: Draw, bug: Option<Bug>) -> Outcome {
         if world.run(at.saturating_sub(world.elapsed()), is_idle) {
             break;
         }
-        *faults.entry(cause(world, &hosts, incident)).or_default() += 1;
+        *faults.entry(inject_incident(world, &hosts, incident)).or_default() += 1;
     }
     if !is_idle(world) {
         world.run(draw.faults_until.saturating_sub(world.elapsed()), is_idle);
@@ -199,15 +200,15 @@ fn simulate(world: &mut World, draw: Draw, bug: Option<Bug>) -> Outcome {
     }
 }
 
-/// Lets an incident happen. Returns its name in the table of faults.
-fn cause(world: &mut World, hosts: &[WorkerHost], incident: &Incident) -> &'static str {
+/// Makes an incident happen. Returns its name in the table of faults.
+fn inject_incident(world: &mut World, hosts: &[WorkerHost], incident: &Incident) -> &'static str {
     match incident {
         Incident::Crash(worker) => {
             world.kill(hosts[*worker].index);
             "crash"
         }
         Incident::Shutdown(worker) => {
-            // A process that is not open yet does not stop.
+            // A process that has not opened its provider yet does not stop.
             if hosts[*worker].provider.has_value() {
                 hosts[*worker].stop.notify_one();
             }
@@ -228,9 +229,9 @@ fn cause(world: &mut World, hosts: &[WorkerHost], incident: &Incident) -> &'stat
             world.manage(Method::POST, "faults", rule.clone());
             name
         }
-        Incident::PartitionWell => {
+        Incident::PartitionRecovered => {
             world.manage(Method::DELETE, "faults", String::new());
-            "partition well again"
+            "partition recovered"
         }
         Incident::Failover(region) => {
             world.manage(Method::POST, "regions/write", format!("{{\"region\":\"{region}\"}}"));
@@ -247,7 +248,7 @@ fn cause(world: &mut World, hosts: &[WorkerHost], incident: &Incident) -> &'stat
     }
 }
 
-/// Ends all faults. Clocks that are wrong stay so.
+/// Ends all faults. Clocks that are wrong stay wrong.
 fn end_faults(world: &World, has_regions: bool) {
     world.network().set_plan(FaultPlan::None);
     world.network().set_weather(Weather::default());
@@ -259,7 +260,7 @@ fn end_faults(world: &World, has_regions: bool) {
     }
 }
 
-/// What the workers did in the last [`user::IDLE_TIME`] of the run.
+/// The requests of the workers in the last [`user::IDLE_TIME`] of the run, and their oldest outboxes.
 fn idle_processes(world: &World, hosts: &[WorkerHost], partitions: u32) -> Vec<IdleProcess> {
     let since = world.elapsed().saturating_sub(user::IDLE_TIME);
     let counts = world.network().requests_since(since);
@@ -287,13 +288,14 @@ fn idle_processes(world: &World, hosts: &[WorkerHost], partitions: u32) -> Vec<I
 /// The number of instances that ran, and the sum of the times from their first commit to their
 /// last.
 fn workflow_time(evidence: &Evidence) -> (u64, Duration) {
-    let mut lives = BTreeMap::<&str, (u64, u64)>::new();
+    // The time of the first and of the last commit, by partition.
+    let mut spans = BTreeMap::<&str, (u64, u64)>::new();
     for write in evidence.writes.iter().filter(|write| write.id == crate::stored::STATE_ID) {
-        let life = lives.entry(&write.partition).or_insert((write.at_ms, write.at_ms));
+        let span = spans.entry(&write.partition).or_insert((write.at_ms, write.at_ms));
         if write.body["type"] == "history" {
-            life.1 = write.at_ms;
+            span.1 = write.at_ms;
         }
     }
-    let sum = lives.values().map(|(first, last)| Duration::from_millis(last.saturating_sub(*first))).sum();
-    (lives.len() as u64, sum)
+    let sum = spans.values().map(|(first, last)| Duration::from_millis(last.saturating_sub(*first))).sum();
+    (spans.len() as u64, sum)
 }

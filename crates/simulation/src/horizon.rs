@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::virtual_clock;
 
-/// What a process waits for.
+/// The answers that a process waits for.
 #[derive(Debug, Default)]
 pub struct Horizon {
     state: Mutex<State>,

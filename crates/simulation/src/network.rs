@@ -116,8 +116,8 @@ struct State {
     answers: u64,
     /// The number of all requests, those of faultless processes included.
     requests: u64,
-    /// All requests of the run, in the order in which the processes ran that sent them. Empty if
-    /// the traffic is measured.
+    /// All requests of the run, in the order in which their senders ran. Empty if the traffic is
+    /// measured.
     log: Vec<Exchange>,
     hash: u64,
 }
@@ -263,11 +263,11 @@ impl Network {
     /// this prefix.
     pub fn batches_of(&self, id_prefix: &str) -> Vec<u64> {
         let state = self.state();
-        let is_such_batch = |exchange: &&Exchange| {
+        let is_matching = |exchange: &&Exchange| {
             let body = String::from_utf8_lossy(&exchange.body[..exchange.body.len().min(SEARCHED_BYTES)]);
             body.starts_with('[') && body.contains(&format!("\"id\":\"{id_prefix}"))
         };
-        state.log.iter().filter(is_such_batch).filter_map(|exchange| exchange.number).collect()
+        state.log.iter().filter(is_matching).filter_map(|exchange| exchange.number).collect()
     }
 
     /// A hash of every request, of the status of every answer, and of their times.
@@ -310,8 +310,8 @@ impl Network {
         text
     }
 
-    /// Logs or classifies a request that is sent now. Returns what the network remembers of it,
-    /// and what happens to it.
+    /// Logs or classifies a request that is sent now. Returns the network's record of the request,
+    /// and how it is delivered.
     fn begin_request(&self, process: &ProcessRun, request: &Request) -> (Record, Delivery) {
         let mut state = self.state();
         let is_numbered = process.role != Role::Faultless;
@@ -387,7 +387,7 @@ impl Network {
     }
 }
 
-/// What the network remembers of a request until it is answered.
+/// The network's record of a request until the request is answered.
 enum Record {
     /// The index of the request in the log.
     Logged(usize),
@@ -454,7 +454,7 @@ impl Transport for SimulatedTransport {
             if delivery.fault == Some(Fault::Kill) {
                 transport.kill_process();
             }
-            // The receiver is gone if its process was killed or the request timed out.
+            // The receiver was dropped if its process was killed or the request timed out.
             let _ = answer_sender.send(outcome);
             promise.keep();
         });
@@ -473,7 +473,7 @@ impl Transport for SimulatedTransport {
 
 impl SimulatedTransport {
     /// Hands a request to the server, unless the request's fault prevents that. Returns what
-    /// the sender gets. `record` is what the network remembers of the request.
+    /// the sender gets. `record` is the network's record of the request.
     async fn deliver(
         &self,
         request: Request,
@@ -492,8 +492,8 @@ impl SimulatedTransport {
                 outcome
             }
         };
-        let dates_ahead = self.network.planted().map_or(0, |planted| planted.dates_ahead_s(&self.process));
-        outcome.map(|response| with_date(response, dates_ahead))
+        let ahead_s = self.network.planted().map_or(0, |planted| planted.dates_ahead_s(&self.process));
+        outcome.map(|response| with_date(response, ahead_s))
     }
 
     /// Lets the server answer a request. If a bug is planted, the bug may change the answer.
@@ -505,8 +505,8 @@ impl SimulatedTransport {
     }
 }
 
-/// Adds the header `date`, which answers over a socket have and answers in process have not.
-/// The date is right, plus `ahead_s` seconds.
+/// Adds the header `date`, which an answer over a socket has and an answer in process lacks.
+/// The date is the current time plus `ahead_s` seconds.
 fn with_date(mut response: Response, ahead_s: u64) -> Response {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let date = perihelion_wire::date::format(now.as_secs() + ahead_s);

@@ -70,7 +70,7 @@ impl Bug {
         }
     }
 
-    /// What the bug does, in a few words.
+    /// A short description of the bug.
     pub fn description(self) -> &'static str {
         match self {
             Bug::LostMessage => "a message is lost after its create was answered 201",
@@ -94,7 +94,7 @@ const DATES_AHEAD_S: u64 = 60;
 /// user has seen the tombstone.
 const RESURRECTED_AFTER: Duration = Duration::from_secs(3);
 
-/// A planted bug, and what it remembers.
+/// A planted bug, and the states that it remembers.
 #[derive(Debug)]
 pub struct Planted {
     bug: Bug,

@@ -1,5 +1,4 @@
-//! `RequestKind`: what the headers of a request say about it, as far as faults and checks need
-//! to know.
+//! `RequestKind`: the facts in the headers of a request that faults and checks need.
 
 use http::Method;
 use http::header::{CONTENT_TYPE, IF_MATCH};
@@ -9,14 +8,15 @@ use perihelion_wire::transport::Request;
 /// The path of distributed transactions.
 pub const TRANSACTION_PATH: &str = "/operations/dtc";
 
-/// What the headers of a request say.
+/// The kind of a request, from its headers.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RequestKind {
     /// The request is a query or asks for a query plan.
     pub is_query: bool,
     /// A create that replaces the document if it exists.
     pub is_upsert: bool,
-    /// The whole request has a condition. The operations of a batch have theirs in the body.
+    /// The whole request has a condition. The operations of a batch have their conditions in the
+    /// body.
     pub has_if_match: bool,
 }
 

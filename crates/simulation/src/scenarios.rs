@@ -259,7 +259,7 @@ async fn parked(user: &User, name: String) -> Result<Endings, String> {
     Ok(Endings::new())
 }
 
-/// Calls until there is an answer.
+/// Repeats a call until it succeeds.
 async fn until_answered<T, E, F: Future<Output = Result<T, E>>>(mut call: impl FnMut() -> F) -> T {
     loop {
         match call().await {

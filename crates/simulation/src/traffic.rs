@@ -17,7 +17,7 @@ use perihelion_wire::transport::{Failure, Request, Response};
 use crate::process_run::{ProcessRun, Role};
 use crate::request_kind::TRANSACTION_PATH;
 
-/// The kinds of requests. The first four are what finding work and membership cost.
+/// The kinds of requests. Requests of the first four kinds find work or belong to membership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A poll of a part of a physical partition, by its effective keys.
@@ -59,7 +59,7 @@ const MEMBERSHIP_KEY_MIN: u64 = 2;
 /// The member of the state document of a completed workflow, as a commit writes it.
 const COMPLETED: &[u8] = b"\"status\":\"Completed\"";
 
-/// What is known about a request before it is answered.
+/// The facts about a request that are known before it is answered.
 #[derive(Debug)]
 pub struct RequestMark {
     kind: Kind,
@@ -78,23 +78,23 @@ pub struct KindTotals {
     pub requests: u64,
     /// Their request units.
     pub request_units: f64,
-    /// The number of those that got 429.
+    /// The number of requests that got 429.
     pub throttles: u64,
 }
 
-/// What was counted in a window.
+/// The counts of a window.
 #[derive(Debug, Clone, Default)]
 pub struct Window {
     /// The length of the window.
     pub length: Duration,
     /// The requests, by the number of their kind.
     kinds: [KindTotals; Kind::ALL.len()],
-    /// Batches of workers that were carried out or refused. Throttled ones are not counted.
+    /// Batches of workers that were carried out or refused. Throttled batches are not counted.
     pub batches: u64,
-    /// Batches and conditional writes of workers that lost against another writer: 412, or
-    /// 409 or 404 inside a batch.
+    /// Batches of workers and conditional writes that lost against another writer: 412, or 409 or
+    /// 404 inside a batch.
     pub lost_writes: u64,
-    /// Of the lost writes, those with 412.
+    /// The lost writes with 412.
     pub preconditions_failed: u64,
     /// Commits that completed a workflow.
     pub completions: u64,
@@ -155,7 +155,7 @@ struct State {
     began_at: Duration,
     /// The end of the window for starts: later starts do not count.
     starts_until: Option<Duration>,
-    /// When each start was stored that no worker has picked up, by instance.
+    /// The starts that no worker has picked up: the time at which each was stored, by instance.
     waiting: HashMap<String, Duration>,
     /// The request units of each logical partition.
     partitions: HashMap<String, f64>,

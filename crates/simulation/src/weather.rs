@@ -37,7 +37,8 @@ pub enum Trouble {
     CutOff,
 }
 
-/// Whose requests an episode affects. Requests of faultless processes are never affected.
+/// The processes whose requests an episode affects. Requests of faultless processes are never
+/// affected.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Scope {
     /// Every process.

@@ -1,7 +1,7 @@
 //! The world of a simulation: one server and some processes, each on a tokio
 //! runtime of its own, all on one thread and with one virtual clock.
 //!
-//! Time goes in windows. In a window each process runs up to its horizon: the paused clock of its
+//! Time advances in windows. In a window each process runs up to its horizon: the paused clock of its
 //! runtime jumps from timer to timer and stops at the moment at which the next answer can come,
 //! or at the end of the window. Then the server runs up to the process that is furthest behind,
 //! and so on. So an effect of one host on another comes through the server, at its exact time.
@@ -87,7 +87,7 @@ pub struct World {
     step: Duration,
     window: Duration,
     // The last field, so that everything above is dropped in virtual time.
-    shim: VirtualClock,
+    clock: VirtualClock,
 }
 
 thread_local! {
@@ -142,9 +142,9 @@ pub fn simulate_with<R: Send>(
     count_panics();
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            let shim = VirtualClock::begin(seed);
+            let clock = VirtualClock::begin(seed);
             fastrand::seed(seed);
-            let mut world = World::open(shim, options);
+            let mut world = World::open(clock, options);
             let result = with_log(|| scene(&mut world));
             assert_eq!(PANICS.get(), 0, "a task has panicked");
             result
@@ -178,7 +178,7 @@ fn count_panics() {
 }
 
 impl World {
-    fn open(shim: VirtualClock, options: WorldOptions) -> World {
+    fn open(clock: VirtualClock, options: WorldOptions) -> World {
         let server = HostRuntime::new();
         let account = options.account.unwrap_or_else(|| {
             EmbeddedOptions::default().with_partitions(options.partitions).with_throughput(options.throughput)
@@ -193,7 +193,7 @@ impl World {
             elapsed: Duration::ZERO,
             step: options.step,
             window: options.window,
-            shim,
+            clock,
         }
     }
 
@@ -287,7 +287,7 @@ impl World {
             self.server.run_until(async { tokio::time::sleep_until(until).await }, || false);
         }
         self.elapsed = end;
-        self.shim.set_elapsed(end);
+        self.clock.set_elapsed(end);
     }
 
     /// Runs the process of a host up to its horizon, if it is not there yet.
@@ -300,9 +300,9 @@ impl World {
         if process.horizon.target(limits) <= host.reached {
             return;
         }
-        self.shim.set_clock_skew_ms(host.clock_skew_ms);
+        self.clock.set_clock_skew_ms(host.clock_skew_ms);
         host.reached = runtime.run_until(process.horizon.reach(limits), || process.is_killed());
-        self.shim.set_clock_skew_ms(0);
+        self.clock.set_clock_skew_ms(0);
         self.remove_killed(index);
     }
 
@@ -310,7 +310,7 @@ impl World {
     fn remove_killed(&mut self, index: usize) {
         let host = &mut self.hosts[index];
         if host.running.as_ref().is_some_and(|(_, process)| process.is_killed()) {
-            self.shim.set_elapsed(host.reached);
+            self.clock.set_elapsed(host.reached);
             host.running = None;
             host.reached += host.restart_after;
         }
@@ -332,7 +332,7 @@ impl World {
             inner: embedded.transport(),
         };
         // The clock of the new runtime begins with the time of the start.
-        self.shim.set_elapsed(host.reached);
+        self.clock.set_elapsed(host.reached);
         let runtime = HostRuntime::new();
         runtime.spawn((host.program)(Connection { endpoint: embedded.endpoint(), transport }));
         host.running = Some((runtime, process));

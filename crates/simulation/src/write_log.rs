@@ -10,7 +10,7 @@ use crate::network::ServedRequest;
 use crate::request_kind::TRANSACTION_PATH;
 use crate::stored::ACTIVITY_PREFIX;
 
-/// What a write does to its document.
+/// The kind of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteKind {
     Create,
@@ -36,7 +36,7 @@ pub struct LoggedWrite {
     pub body: Value,
     /// Whether the write itself has a condition: an etag, or a predicate of a patch.
     pub is_conditional: bool,
-    /// The number of the request. The writes of a batch or a transaction have the same.
+    /// The number of the request. All writes of a batch or a transaction have the same number.
     pub request: usize,
     /// Whether some write of the same batch or transaction has a condition or creates its document.
     /// That write then fences the others, because all of them are applied or none.

@@ -22,6 +22,7 @@ pub(super) fn has_lasting_document(batch: &Batch) -> bool {
     (batch.has_upsert_with_etag && !has_delete) || (has(OperationKind::Create) && is_lasting_create())
 }
 
+/// Whether the batch creates a document that none of its operations deletes.
 fn has_create_without_delete(batch: &Batch) -> bool {
     let deleted: HashSet<&str> = batch
         .operations
@@ -32,14 +33,14 @@ fn has_create_without_delete(batch: &Batch) -> bool {
     let body = [batch.body.as_slice(), b"]"].concat();
     let Ok(written) = serde_json::from_slice::<Vec<WrittenOperation<'_>>>(&body) else { return false };
     let created = batch.operations.iter().zip(written).filter(|(name, _)| name.kind == OperationKind::Create);
-    // The service gives an id to a document without one. No deletion of the batch can name this
+    // The service gives an id to a document without an id. No deletion of the batch can name this
     // id.
     created
         .filter_map(|(_, written)| written.resource_body)
         .any(|document| document.id.is_none_or(|id| !deleted.contains(&*id)))
 }
 
-/// An operation as it is sent, as far as it matters here.
+/// The parts of a sent operation that this module reads.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WrittenOperation<'a> {

@@ -25,8 +25,8 @@ impl BatchResults {
     }
 
     /// One result per operation. The list is empty when the response was lost and
-    /// the witness showed that the batch was applied. To see the documents then,
-    /// read them.
+    /// the witness showed that the batch was applied. In this case, read the documents
+    /// to see them.
     pub fn results(&self) -> &[BatchResult] {
         &self.results
     }
@@ -36,14 +36,14 @@ impl BatchResults {
         self.results.get(index)
     }
 
-    /// Request units of the whole batch. When the response was lost, the request units
-    /// of the read of the witness.
+    /// Request units of the whole batch. When the response was lost, these are the request
+    /// units of the read of the witness.
     pub fn charge(&self) -> f64 {
         self.receipt.charge()
     }
 
-    /// Status, session token and diagnostics of the response to the batch. When that
-    /// response was lost, those of the response to the read of the witness.
+    /// Status, session token and diagnostics of the response to the batch. When this
+    /// response was lost, they come from the response to the read of the witness.
     pub fn receipt(&self) -> &Receipt {
         &self.receipt
     }

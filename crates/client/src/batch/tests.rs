@@ -26,7 +26,7 @@ fn response(code: u16, sub: u32, body: &'static str) -> Response {
 }
 
 #[test]
-fn the_request_body_has_the_form_of_the_service() {
+fn the_request_body_has_the_form_that_the_service_expects() {
     let mut batch = Batch::new("k");
     batch
         .create(&json!({"id": "a"}))
@@ -202,7 +202,7 @@ fn a_batch_of_reads_is_never_ambiguous() {
 }
 
 #[test]
-fn a_result_without_a_charge_is_a_result() {
+fn a_batch_result_without_a_charge_is_accepted() {
     let mut batch = Batch::new("k");
     batch.create(&json!({"id": "a"})).unwrap();
     let body = r#"[{"statusCode":201,"subStatusCode":null,"requestCharge":null,"eTag":null}]"#;

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// The wait after throttling when the service does not say how long to wait.
 const THROTTLE_WAIT: Duration = Duration::from_millis(100);
 
-/// The longest wait that is taken from the service. A longer one is shortened, because the
+/// The longest wait that is taken from the service. A longer wait is shortened, because the
 /// throughput of the container may be raised meanwhile.
 const THROTTLE_WAIT_MAX: Duration = Duration::from_secs(15);
 
@@ -37,12 +37,12 @@ pub(super) struct Congestion {
     failures_in_a_row: u32,
 }
 
-/// What the congestion control remembers about a request.
+/// The facts about a sent request that the congestion control needs when the request ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Permit {
     epoch: u64,
     /// Whether the limit was reached with this request.
-    is_last: bool,
+    reaches_limit: bool,
 }
 
 /// How a request ended.
@@ -78,7 +78,7 @@ impl Congestion {
         if in_flight >= self.limit || self.pause_end(now).is_some() {
             return None;
         }
-        Some(Permit { epoch: self.epoch, is_last: in_flight + 1 == self.limit })
+        Some(Permit { epoch: self.epoch, reaches_limit: in_flight + 1 == self.limit })
     }
 
     /// When the pause of requests to this partition ends; `None` if requests may be sent now.
@@ -112,7 +112,7 @@ impl Congestion {
 
     fn record_clean(&mut self, permit: Permit) {
         self.failures_in_a_row = 0;
-        if !permit.is_last || permit.epoch != self.epoch {
+        if !permit.reaches_limit || permit.epoch != self.epoch {
             return;
         }
         self.clean_answers = self.clean_answers.saturating_add(1);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_of_zero_and_a_very_long_wait_are_not_taken() {
+    async fn a_wait_of_zero_and_a_very_long_wait_are_replaced() {
         let now = Instant::now();
         for (retry_after, expected) in [
             (Some(Duration::ZERO), THROTTLE_WAIT),

@@ -20,7 +20,7 @@ pub(super) enum Verdict {
     /// The operation was applied, or has read its document.
     Applied,
     /// A repeated delete found no document: an earlier attempt has deleted it.
-    AlreadyGone,
+    AlreadyDeleted,
     /// The operation ends with an error.
     Ended {
         /// Whether the operation may have been applied.
@@ -37,7 +37,7 @@ pub(super) enum Again {
     Throttled,
     /// Its physical partition was split, merged or moved.
     Moved,
-    /// The service did not carry it out, and would do so now.
+    /// The service did not carry it out, and may carry it out when it is sent again.
     NotTried,
     /// Its answer was lost, and it may be repeated.
     Lost,
@@ -52,7 +52,7 @@ pub(super) fn judge_result(operation: &BulkOperation, may_have_applied: bool, re
     match result {
         Status { code: 200..=299, .. } | status::NOT_MODIFIED | Status { code: 304, .. } => Verdict::Applied,
         // With another sub-status a 404 says nothing about the document.
-        status::NOT_FOUND if may_have_applied && operation.is_plain_delete() => Verdict::AlreadyGone,
+        status::NOT_FOUND if may_have_applied && operation.is_plain_delete() => Verdict::AlreadyDeleted,
         status::GONE | Status { code: 410, .. } => Verdict::Again(Again::Moved),
         Status { code: 413, sub: RESPONSE_TOO_LARGE } => Verdict::Again(Again::NotTried),
         status::FAILED_DEPENDENCY | Status { code: 424, .. } => Verdict::Again(Again::NotTried),
@@ -83,10 +83,10 @@ pub(super) fn judge_failure(
     if error.is_throttled() {
         return Verdict::Again(Again::Throttled);
     }
-    let is_of_request = error.status().is_some_and(|status| {
+    let is_request_refused = error.status().is_some_and(|status| {
         status.code == status::BAD_REQUEST.code || status.code == status::TOO_LARGE.code
     });
-    if is_of_request && operations > 1 {
+    if is_request_refused && operations > 1 {
         return Verdict::Again(Again::InSmallerRequest);
     }
     ended(operation, may_have_applied)
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_operation_is_repeated_only_if_it_may_be() {
+    fn a_lost_operation_is_sent_again_only_if_it_may_be_repeated() {
         let document = json!({"id": "a"});
         let etag = Etag::parse("\"1\"").unwrap();
         let upsert = BulkOperation::upsert("k", &document).unwrap();
@@ -146,7 +146,7 @@ mod tests {
         check(&replace, true, 404, Verdict::Ended { is_ambiguous: true });
         check(&read, true, 404, Verdict::Ended { is_ambiguous: false });
         check(&delete, false, 404, Verdict::Ended { is_ambiguous: false });
-        check(&delete, true, 404, Verdict::AlreadyGone);
+        check(&delete, true, 404, Verdict::AlreadyDeleted);
         check(&guarded, true, 404, Verdict::Ended { is_ambiguous: true });
     }
 

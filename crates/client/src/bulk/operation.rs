@@ -152,7 +152,7 @@ impl BulkOperation {
         self.kind == OperationKind::Delete && self.idempotency == Idempotency::Idempotent
     }
 
-    /// What the operation does, for error messages.
+    /// A short description of the operation, for error messages.
     pub(super) fn name(&self) -> String {
         match &self.id {
             Some(id) => format!("{} `{id}`", self.kind.name()),

@@ -13,12 +13,12 @@ use perihelion_driver::OperationOptions;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct BulkOptions {
-    /// The most operations in memory: read from the input, and their results not yet taken
-    /// by the caller (default 10,000).
+    /// The most operations in memory (default 10,000). An operation is in memory from the time
+    /// it is read from the input until the caller takes its result.
     pub operations_in_memory_max: usize,
-    /// About how many bytes of operations without a result, and of documents in results, are in
-    /// memory at most (default 64 MiB). The input is read beyond this by at most one operation.
-    /// Documents in the answers to requests that are under way may go further beyond this.
+    /// The most bytes in memory, approximately (default 64 MiB): operations without a result, and
+    /// documents in results. The input may exceed this limit by one operation. Documents in the
+    /// answers to requests that are under way may exceed it by more.
     pub bytes_in_memory_max: usize,
     /// The most requests under way to all partitions (default 64).
     pub requests_max: usize,
@@ -62,7 +62,8 @@ impl BulkOptions {
         self
     }
 
-    /// Sets about how many bytes of operations and of documents in results are in memory at most.
+    /// Sets the most bytes of operations and of documents in results that are in memory,
+    /// approximately.
     pub fn with_bytes_in_memory_max(mut self, bytes: usize) -> Self {
         self.bytes_in_memory_max = bytes;
         self

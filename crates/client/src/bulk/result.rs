@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{BatchResult, Error, Etag};
 
-/// What became of one operation of a bulk.
+/// The outcome of one operation of a bulk.
 #[derive(Debug, Clone)]
 pub struct BulkResult {
     pub(super) index: u64,
@@ -85,7 +85,7 @@ impl BulkResult {
 /// Why an operation of a bulk has no result.
 #[derive(Debug, Clone)]
 pub struct BulkError {
-    /// What the operation does, such as "delete `7`".
+    /// A short description of the operation, such as "delete `7`".
     operation: String,
     status: Option<Status>,
     is_ambiguous: bool,

@@ -1,5 +1,5 @@
-//! Settles a request of a bulk that has ended: each of its operations has a result then, or
-//! is sent again.
+//! Settles a bulk request that has ended: each of its operations gets a result, or is queued to
+//! be sent again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,9 +23,9 @@ const FAILURES_MAX: u32 = 10;
 /// Operations of one request that are sent again.
 #[derive(Default)]
 struct SentAgain {
-    /// To the same partition.
+    /// Operations that go to the same partition.
     to_partition: Vec<QueuedOperation>,
-    /// To the partitions that replaced this one.
+    /// Operations that go to the partitions that replaced this partition.
     moved: Vec<QueuedOperation>,
     is_throttled: bool,
     has_failed: bool,
@@ -82,9 +82,9 @@ impl Bulk<'_> {
         let status = result.status();
         match judge::judge_result(&queued.operation, queued.may_have_applied, status) {
             Verdict::Applied => self.end(queued.index, queued.charge, queued.retries, Ok(result)),
-            Verdict::AlreadyGone => {
-                let gone = BatchResult::without_document(status::NO_CONTENT, result.charge());
-                self.end(queued.index, queued.charge, queued.retries, Ok(gone));
+            Verdict::AlreadyDeleted => {
+                let deleted = BatchResult::without_document(status::NO_CONTENT, result.charge());
+                self.end(queued.index, queued.charge, queued.retries, Ok(deleted));
             }
             Verdict::Ended { is_ambiguous } => self.end_refused(queued, status, is_ambiguous),
             Verdict::Again(reason) => {
@@ -116,7 +116,7 @@ impl Bulk<'_> {
                     self.end_failed(queued, error);
                 }
                 // `judge_failure` never returns these two for a failed request.
-                Verdict::Applied | Verdict::AlreadyGone => self.end_failed(queued, error),
+                Verdict::Applied | Verdict::AlreadyDeleted => self.end_failed(queued, error),
             }
         }
     }
@@ -145,8 +145,8 @@ impl Bulk<'_> {
             Again::InSmallerRequest => queued.request_operations_max = count / 2,
             Again::Moved | Again::NotTried | Again::Lost => {
                 queued.failures += 1;
-                // A partition that moved is found at once in most cases. If not, the next
-                // attempt waits.
+                // In most cases the next attempt finds the partition that moved. If it does not,
+                // the attempt after it waits.
                 again.has_failed |= reason != Again::Moved || queued.failures > 1;
                 if queued.failures > FAILURES_MAX {
                     return Some(queued);
@@ -206,7 +206,7 @@ impl Bulk<'_> {
     }
 }
 
-/// What the congestion control learns from a request.
+/// The signal for the congestion control after a request.
 fn signal(again: &SentAgain, retry_after: Option<Duration>) -> Signal {
     match (again.is_throttled, again.has_failed) {
         (true, _) => Signal::Throttled { retry_after },

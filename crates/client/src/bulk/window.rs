@@ -1,5 +1,5 @@
 //! `Window`: the operations in memory, in the order of the input. A result waits here until
-//! all earlier operations have theirs.
+//! all earlier operations have a result.
 
 use std::collections::VecDeque;
 
@@ -45,7 +45,7 @@ impl Window {
         }
     }
 
-    /// The result of the first operation, if it is known.
+    /// Removes the first operation and returns its result. `None` while it has no result.
     pub(super) fn pop(&mut self) -> Option<BulkResult> {
         self.slots.front()?.result.as_ref()?;
         let slot = self.slots.pop_front()?;

@@ -61,8 +61,8 @@ pub(super) async fn fetch<T: DeserializeOwned>(
     }
     let response = container.execute(&operation, &options.operation).await?;
     let mut fetched = read(response)?;
-    // A page with the etag that the cursor has already makes no progress. It counts as the end,
-    // so that the same page is not requested again at once.
+    // A page makes no progress if its etag is the etag of the cursor's position. This page counts
+    // as the end of the feed, so that the same page is not requested again at once.
     fetched.is_at_end |= matches!(&cursor.position, Position::After(etag) if *etag == fetched.etag);
     Ok(fetched)
 }

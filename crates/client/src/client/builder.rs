@@ -78,8 +78,8 @@ impl ClientBuilder {
     }
 
     /// Sets the defaults of all operations, and the options of circuit breakers and
-    /// of the account's regions. What other methods of the builder set stays, whether they
-    /// are called before or after this one.
+    /// of the account's regions. The settings of the builder's other methods are kept, whether
+    /// those methods are called before or after this method.
     pub fn with_options(mut self, options: DriverOptions) -> Self {
         self.options = options;
         self
@@ -92,9 +92,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the timeouts and limits of HTTP connections. Certificate authorities that
-    /// [`with_ca_pem`](ClientBuilder::with_ca_pem) adds stay, whether it is called before or
-    /// after this method.
+    /// Sets the timeouts and limits of HTTP connections. The certificate authorities of
+    /// [`with_ca_pem`](ClientBuilder::with_ca_pem) are kept, whether `with_ca_pem` is called
+    /// before or after this method.
     pub fn with_http(mut self, options: HttpOptions) -> Self {
         self.http = Some(options);
         self
@@ -103,8 +103,8 @@ impl ClientBuilder {
     /// Uses the connections and the defaults of this runtime, which the clients of several
     /// accounts can share. Options of the connections, such as certificates, are those of the
     /// runtime: [`with_http`](ClientBuilder::with_http), [`with_ca_pem`](ClientBuilder::with_ca_pem)
-    /// and [`with_transport`](ClientBuilder::with_transport) cannot be combined with it. What a
-    /// connection string says about certificates has no effect: for an emulator, set
+    /// and [`with_transport`](ClientBuilder::with_transport) cannot be combined with a runtime. The
+    /// certificate settings of a connection string have no effect: for an emulator, set
     /// `HttpOptions::with_accept_unknown_loopback_certificates` in the runtime.
     ///
     /// ```no_run

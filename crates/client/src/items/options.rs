@@ -22,7 +22,7 @@ use crate::{Error, Etag};
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ItemOptions {
-    /// The etag that the document must have. If it has another one, the operation fails
+    /// The etag that the document must have. If it has another etag, the operation fails
     /// with 412,
     /// [`Error::is_precondition_failed`](crate::Error::is_precondition_failed).
     pub if_match: Option<Etag>,

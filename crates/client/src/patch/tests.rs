@@ -7,7 +7,7 @@ fn text(patch: &Patch) -> String {
 }
 
 #[test]
-fn the_request_body_has_the_form_of_the_service() {
+fn the_request_body_has_the_form_that_the_service_expects() {
     let patch = Patch::new()
         .set("/a", "x")
         .and_then(|patch| patch.add("/list/-", [1, 2]))

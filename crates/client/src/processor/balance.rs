@@ -1,6 +1,6 @@
-//! Balances the leases over the instances: a pure function from the leases to what this
-//! instance does next. The rules are those of the .NET and Java SDKs, except that a lease of
-//! a living instance is asked for and not stolen.
+//! Balances the leases over the instances: a pure function from the leases to the next steps
+//! of this instance. The rules are those of the .NET and Java SDKs, with one exception: an
+//! instance asks a live owner for its lease, and does not steal it.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,8 @@ pub(super) enum Step {
     /// time, or the lease is not needed any more. Otherwise the owner may hand the lease over
     /// much later, when this instance has other leases.
     Withdraw(String),
-    /// Give the lease back: it was handed over to this instance, which has its limit already.
+    /// Give the lease back: it was handed over to this instance, which already has as many leases
+    /// as its limit allows.
     GiveBack(String),
 }
 
@@ -54,8 +55,8 @@ pub(super) fn plan(leases: &[LeaseView<'_>], own_name: &str, own_max: usize) -> 
         lease.owner != Some(own_name) && (lease.owner.is_none() || lease.is_expired) && !lease.is_running
     };
     // Other instances may not be able to take their share, because their number of leases is
-    // limited. The leases that they leave are taken beyond this instance's share, up to its
-    // limit.
+    // limited. This instance takes the leases that they leave over, beyond its own share and up
+    // to its own limit.
     let left_over = leases.iter().filter(is_free).filter(|lease| lease.is_left_over).count();
     let extra = left_over.saturating_sub(need).div_ceil(counts.len());
     let take_max = (need + extra).min(own_max.saturating_sub(own));
@@ -92,7 +93,7 @@ fn settle_given(leases: &[LeaseView<'_>], own_name: &str, max: usize) -> Vec<Ste
     given.enumerate().map(step).collect()
 }
 
-/// Asks the instance with the most leases for one, if it has more than its share. If all its
+/// Asks the instance with the most leases for one lease, if it has more than its share. If all its
 /// leases are asked for already, the next instance is asked.
 fn ask_the_busiest(
     leases: &[LeaseView<'_>],
@@ -102,7 +103,7 @@ fn ask_the_busiest(
     need: usize,
 ) -> Option<Step> {
     // If this instance lacks two leases or more, it also asks an instance that has exactly its
-    // share. Afterwards that instance lacks only one.
+    // share. Afterwards that instance lacks only one lease.
     let share = if need > 1 { target.saturating_sub(1) } else { target };
     let mut others: Vec<(&str, usize)> = counts
         .iter()
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_asks_for_one_lease_of_the_busiest() {
+    fn an_instance_asks_the_busiest_instance_for_one_lease() {
         check(&["B", "B", "B", "C"], &[], &["ask 0"]);
         check(&["B", "B", "B", "A"], &[3], &["ask 0"]);
         check(&["B", "B", "A"], &[2], &[]);

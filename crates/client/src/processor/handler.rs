@@ -33,7 +33,7 @@ pub trait ChangeHandler: Send + Sync + 'static {
     /// Takes a document that cannot be processed. Either it cannot be parsed, or
     /// [`handle`](ChangeHandler::handle) was called with only this document and has failed as
     /// often as the options allow. With `Ok` the document counts as processed. With an error
-    /// the whole page is processed again later, and the range does not go on.
+    /// the whole page is processed again later, and the later pages of the range wait.
     ///
     /// The default implementation returns the error of the document: no document is skipped
     /// unless the application says so.
@@ -86,7 +86,7 @@ pub enum ProcessorEvent {
     Released {
         /// The range.
         range: FeedRange,
-        /// Why.
+        /// The reason.
         reason: ReleaseReason,
     },
     /// The handler has failed; the changes are given to it again.

@@ -28,7 +28,7 @@ impl HandlerTask {
         let (shared, range, documents) = (Arc::clone(shared), range.clone(), Arc::clone(documents));
         HandlerTask(tokio::spawn(async move {
             // The semaphore is never closed.
-            let _permit = shared.parallel.acquire().await;
+            let _permit = shared.page_permits.acquire().await;
             process_page(&shared.handler, &shared.options, &range, &documents).await
         }))
     }

@@ -14,7 +14,7 @@ use crate::{ChangeFeedOptions, Container, Error, FeedRange};
 pub struct RangeLag {
     /// The part of the container.
     pub range: FeedRange,
-    /// The instance that processes it; `None` when no instance does.
+    /// The instance that processes the range; `None` when no instance does.
     pub owner: Option<String>,
     /// About how many changes are not processed yet: the difference of two log sequence
     /// numbers. A batch counts once. A document that changed several times may count several

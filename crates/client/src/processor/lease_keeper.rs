@@ -20,11 +20,11 @@ use crate::Error;
 /// The wait before a write of a lease is tried again.
 const RETRY_WAIT: Duration = Duration::from_millis(500);
 
-/// How often a deletion may find that the lease has changed. The owner and one instance that
-/// asks for the lease write it, so twice is rare.
+/// How often a deletion may find that the lease has changed. Only the owner and the instance that
+/// asks for the lease write it, so a second conflict is rare.
 const CONFLICTS_MAX: u32 = 10;
 
-/// How long a write may take that begins after the lease has expired.
+/// How long a write may take if it begins after the lease has expired.
 const LATE_WRITE_MAX: Duration = Duration::from_secs(5);
 
 /// A lease that this instance owns.
@@ -66,7 +66,7 @@ impl LeaseKeeper {
     }
 
     /// Renews the lease again and again. Ends only when the lease is lost. When the future is
-    /// dropped during a write, the next write finds out what became of it.
+    /// dropped during a write, the next write finds out whether that write was applied.
     pub(super) async fn renew_until_lost(&mut self) -> LeaseLost {
         loop {
             sleep_until(self.renew_at).await;
@@ -92,7 +92,8 @@ impl LeaseKeeper {
         self.lease.wanted_by.as_deref().filter(|name| *name != self.store.instance)
     }
 
-    /// Gives the lease to the instance that asks for it. If none does, the lease has no owner.
+    /// Gives the lease to the instance that asks for it. If no instance asks, the lease has no
+    /// owner afterwards.
     pub(super) async fn give_up(&mut self) -> Result<(), LeaseLost> {
         self.save(|lease| lease.owner = lease.wanted_by.take()).await
     }
@@ -151,9 +152,9 @@ impl LeaseKeeper {
         }
     }
 
-    /// Reads the lease after another write. The lease is still owned when that was the write
-    /// of an instance that asks for it, or a write of this instance whose answer was not
-    /// awaited.
+    /// Reads the lease after another write has changed its etag. This instance may still own the
+    /// lease: another instance may have asked for the lease, or an earlier write of this instance
+    /// was applied although its answer was not awaited.
     async fn read_again(&mut self) -> Result<(), LeaseLost> {
         loop {
             match timeout_at(self.valid_until, self.store.read(&self.lease.id)).await {

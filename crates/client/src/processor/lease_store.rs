@@ -21,7 +21,7 @@ pub(super) struct LeaseStore {
     random: RandomState,
 }
 
-/// The end of a conditional write.
+/// The outcome of a conditional write.
 #[derive(Debug)]
 pub(super) enum LeaseWrite {
     /// The lease as it is now.
@@ -89,8 +89,8 @@ impl LeaseStore {
             match serde_json::from_value(document) {
                 Ok(lease) => listed.leases.push(lease),
                 Err(error) => listed.unreadable.push(Error::answer(format!(
-                    "document `{id}` of container `{}` is not a valid lease: {error}. Nobody processes its \
-                     range: repair the document, or delete it",
+                    "document `{id}` of container `{}` is not a valid lease: {error}. No instance \
+                     processes its range: repair the document, or delete it",
                     self.leases.name()
                 ))),
             }
@@ -123,8 +123,8 @@ impl LeaseStore {
         self.create(&lease.id, &serde_json::to_value(&lease).map_err(unwritable)?).await
     }
 
-    /// Stores where the processing begins, unless another instance has stored that before.
-    /// Returns what is stored.
+    /// Stores where the processing begins, unless another instance has stored a plan before.
+    /// Returns the stored plan.
     pub(super) async fn agree_on_start(&self, proposed: StartPlan) -> Result<StartPlan, Error> {
         let id = self.names.start_id();
         let document = json!({"id": id, "partitionKey": self.names.processor, "ranges": proposed.ranges});
@@ -173,7 +173,7 @@ impl LeaseStore {
     }
 
     /// Gives a lease that this instance owns and does not process to the instance that asks for
-    /// it. If none does, the lease has no owner.
+    /// it. If no instance asks, the lease has no owner afterwards.
     pub(super) async fn give_back(&self, lease: &Lease) -> Result<LeaseWrite, Error> {
         let wanted_by = lease.wanted_by.clone().filter(|name| *name != self.instance);
         self.replace(&Lease { owner: wanted_by, wanted_by: None, ..lease.clone() }).await
@@ -188,7 +188,7 @@ impl LeaseStore {
                 let etag = written.etag()?.clone();
                 Ok(LeaseWrite::Written(Box::new(Lease { etag: Some(etag), ..next })))
             }
-            Err(error) => conflict_or(error),
+            Err(error) => outcome_of_failure(error),
         }
     }
 
@@ -198,7 +198,7 @@ impl LeaseStore {
         let options = ItemOptions::new().with_if_match(etag);
         match self.leases.delete_with(self.names.key_of(&lease.id), &lease.id, &options).await {
             Ok(_) => Ok(LeaseWrite::Gone),
-            Err(error) => conflict_or(error),
+            Err(error) => outcome_of_failure(error),
         }
     }
 
@@ -223,8 +223,9 @@ impl LeaseStore {
     }
 }
 
-/// The end of a conditional write that was refused; other errors stay errors.
-fn conflict_or(error: Error) -> Result<LeaseWrite, Error> {
+/// The outcome of a conditional write that failed with this error. Errors that say nothing about
+/// the lease are returned as errors.
+fn outcome_of_failure(error: Error) -> Result<LeaseWrite, Error> {
     if error.is_precondition_failed() {
         return Ok(LeaseWrite::Conflict);
     }
@@ -232,7 +233,8 @@ fn conflict_or(error: Error) -> Result<LeaseWrite, Error> {
     if error.is_document_not_found() {
         return Ok(LeaseWrite::Gone);
     }
-    // The lease must be read again to find out.
+    // The write may have been applied. Like after a conflict, the lease must be read again to
+    // find out.
     if error.is_ambiguous() { Ok(LeaseWrite::Conflict) } else { Err(error) }
 }
 

@@ -33,8 +33,8 @@ pub struct ProcessorOptions {
     /// together are lower than the number of leases, for example after a split, the rest of the
     /// container is not processed until an instance has room.
     pub leases_max: usize,
-    /// How often a page, and then each of its documents, is given to the handler before a
-    /// document is poison (default 3).
+    /// How often the handler gets a page, and then each of its documents alone, before a
+    /// document counts as poison (default 3).
     pub attempts_max: u32,
     /// The wait before the handler gets a page or a document again (default 1 s).
     pub retry_wait: Duration,

@@ -1,5 +1,5 @@
 //! Gives one page of changes to the handler: first the whole page, up to `attempts_max` times;
-//! then each document alone, to find the ones that cannot be processed.
+//! then each document alone, to find the documents that cannot be processed.
 
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -18,7 +18,7 @@ pub(super) async fn process_page<H: ChangeHandler>(
 ) -> Result<(), HandlerError> {
     let (valid, invalid) = divide::<H::Item>(documents);
     if !valid.is_empty()
-        && let Err(error) = try_often(handler, options, range, &valid).await
+        && let Err(error) = handle_with_retries(handler, options, range, &valid).await
     {
         match valid.as_slice() {
             [only] => poison(handler, range, only, error, options.attempts_max.max(1)).await?,
@@ -52,7 +52,7 @@ async fn process_one_by_one<H: ChangeHandler>(
     documents: &[&RawValue],
 ) -> Result<(), HandlerError> {
     for document in documents {
-        if let Err(error) = try_often(handler, options, range, &[*document]).await {
+        if let Err(error) = handle_with_retries(handler, options, range, &[*document]).await {
             poison(handler, range, document, error, options.attempts_max.max(1)).await?;
         }
     }
@@ -60,7 +60,7 @@ async fn process_one_by_one<H: ChangeHandler>(
 }
 
 /// Gives the documents to the handler, up to the number of attempts. Returns the last error.
-async fn try_often<H: ChangeHandler>(
+async fn handle_with_retries<H: ChangeHandler>(
     handler: &H,
     options: &ProcessorOptions,
     range: &FeedRange,

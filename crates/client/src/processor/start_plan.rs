@@ -1,9 +1,9 @@
 //! `StartPlan`: where a processor begins, for each range. The first instance stores it as one
 //! document, and all instances create their leases from that document.
 //!
-//! Without it, two instances that create the first leases while a range is split would use
-//! different ranges: one the parent, at an early position, the other the children, at later
-//! positions. No instance would read the changes in between.
+//! Without this document, two instances that create the first leases while a range is split
+//! would use different ranges. One instance would use the parent range at an early position, the
+//! other the child ranges at later positions. No instance would read the changes in between.
 
 use serde::{Deserialize, Serialize};
 

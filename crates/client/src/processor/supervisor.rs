@@ -19,7 +19,7 @@ use crate::change_feed::check_token;
 /// How long workers have to release their leases after the option `stop_grace` is over.
 const RELEASE_GRACE: Duration = Duration::from_secs(5);
 
-/// The workers of an instance, and what it has seen of the leases.
+/// The workers of an instance, and its observations of the leases.
 struct Supervisor<H> {
     shared: Arc<Shared<H>>,
     workers: JoinSet<bool>,
@@ -36,7 +36,7 @@ const LEFT_OVER_ROUNDS: u32 = 3;
 struct Observation {
     nonce: String,
     first_seen: Instant,
-    /// Since when this instance asks for the lease; `None` when it does not.
+    /// The time since which this instance asks for the lease; `None` when it does not ask.
     asked_since: Option<Instant>,
 }
 
@@ -55,7 +55,7 @@ pub(super) async fn supervise<H: ChangeHandler>(shared: Arc<Shared<H>>) {
 }
 
 impl<H: ChangeHandler> Supervisor<H> {
-    /// Lists the leases, and takes or asks for what is this instance's share.
+    /// Lists the leases, and takes or asks for the leases of this instance's share.
     async fn look_at_leases(&mut self) -> Result<(), Error> {
         let listed = self.shared.store.list().await?;
         for error in listed.unreadable {
@@ -76,7 +76,7 @@ impl<H: ChangeHandler> Supervisor<H> {
         for step in takes.into_iter().chain(requests) {
             let (Step::Take(id) | Step::Ask(id) | Step::Withdraw(id) | Step::GiveBack(id)) = &step;
             let Some(lease) = find(id) else { continue };
-            // When another instance has written the lease meanwhile, the next round decides anew.
+            // When another instance has written the lease meanwhile, the next round decides again.
             let done = match step {
                 Step::Take(_) => {
                     self.start_worker(lease.clone());
@@ -92,9 +92,10 @@ impl<H: ChangeHandler> Supervisor<H> {
         result
     }
 
-    /// Removes the leases from the list whose tokens this instance cannot read: most of them were
-    /// written by an instance of a later version. Such leases are left to others. The handler is
-    /// told about those that no other instance holds, and those of this instance are given back.
+    /// Removes the leases whose tokens this instance cannot read from the list. Usually an instance
+    /// of a later version has written these tokens. This instance leaves these leases to other
+    /// instances: it tells the handler about leases that no other instance holds, and gives back
+    /// leases that it owns itself.
     async fn leave_unreadable(&mut self, leases: &mut Vec<Lease>, now: Instant) -> Result<(), Error> {
         let (mut result, mode, own) = (Ok(()), self.shared.mode(), &self.shared.store.instance);
         let mut left = Vec::new();
@@ -147,8 +148,8 @@ impl<H: ChangeHandler> Supervisor<H> {
                 }
             }
             if let Some(seen) = self.observed.get_mut(&lease.id) {
-                let asks = lease.wanted_by.as_ref() == Some(&self.shared.store.instance);
-                seen.asked_since = if asks { seen.asked_since.or(Some(now)) } else { None };
+                let is_asking = lease.wanted_by.as_ref() == Some(&self.shared.store.instance);
+                seen.asked_since = if is_asking { seen.asked_since.or(Some(now)) } else { None };
             }
         }
     }

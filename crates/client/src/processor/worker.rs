@@ -1,5 +1,6 @@
 //! The worker of one lease: reads the changes of its range, gives them to the handler, and
-//! stores the position. It runs until the processor stops, or the lease goes elsewhere.
+//! stores the position. It runs until the processor stops, another instance gets the lease, or
+//! the range is split.
 
 use std::future::{Future, pending};
 use std::pin::pin;
@@ -36,8 +37,8 @@ struct Worker<'a, H> {
     stop: watch::Receiver<StopStage>,
 }
 
-/// Processes the changes of a lease to its end. Returns whether the leases should be looked
-/// at again at once.
+/// Processes the changes of a lease until this instance gives up or loses the lease. Returns
+/// whether the leases should be looked at again at once.
 pub(super) async fn run<H: ChangeHandler>(shared: &Arc<Shared<H>>, lease: Lease) -> bool {
     let Ok(range) = lease.range.parse::<FeedRange>() else {
         let error = Error::answer(format!("lease `{}` has no valid range: delete it", lease.id));
@@ -87,8 +88,8 @@ impl<H: ChangeHandler> Worker<'_, H> {
                 Wake::Ended(Ok(None)) => self.wait_for_changes().await?,
                 Wake::Ended(Err(error)) => self.report(error).await?,
             }
-            // The leases of some parts may exist already, and have owners soon. So no page is
-            // read before the split is complete.
+            // The leases of some parts may exist already, and other instances may own them soon.
+            // So no page is read before the split is complete.
             while self.feed.part_count() > 1 && *self.stop.borrow() == StopStage::Running {
                 if self.split().await? {
                     return Ok(ReleaseReason::Split);
@@ -97,8 +98,8 @@ impl<H: ChangeHandler> Worker<'_, H> {
         }
     }
 
-    /// Gives a page to the handler until it is processed, and stores the position after it.
-    /// Returns `false` when the processor stops before the page is processed, or when the page
+    /// Gives a page to the handler until the page is processed, and stores the position after the
+    /// page. Returns `false` when the processor stops before the page is processed, or when the page
     /// fails and another instance wants the lease.
     async fn process_page(&mut self, page: ChangePage<Box<RawValue>>) -> Result<bool, LeaseLost> {
         let shared = self.shared;
@@ -200,7 +201,7 @@ async fn renewing_lease<F: Future>(
 ) -> Result<Wake<F::Output>, LeaseLost> {
     let future = pin!(future);
     let stopping = async {
-        // When the sender is gone, the supervisor is gone too, and this task is cancelled.
+        // When the sender was dropped, the supervisor has ended, and this task is cancelled.
         if stop.wait_for(|reached| *reached >= stage).await.is_err() {
             pending::<()>().await;
         }

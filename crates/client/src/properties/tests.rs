@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn properties_have_the_form_of_the_service() {
+fn properties_have_the_form_that_the_service_expects() {
     let properties = ContainerProperties::new("orders", "/customer")
         .with_ttl(Duration::from_secs(60))
         .with_unique_key(["/number", "/year"])

@@ -48,7 +48,7 @@ impl Direct {
         matches!(self.next, NextRequest::FirstPage)
     }
 
-    /// The next page that has rows; `None` after the last one. After a failed request the next
+    /// The next page that has rows; `None` after the last page. After a failed request the next
     /// call requests the same page. The rows are parsed directly from the answer, unless one of
     /// them cannot be parsed.
     pub(super) async fn next_page<T: DeserializeOwned>(

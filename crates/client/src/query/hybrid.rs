@@ -2,7 +2,8 @@
 //!
 //! [`perihelion_query::merge::HybridSearch`] decides what to run and fuses the rows. Every
 //! statement runs on each physical partition of its scope, like a merged query. The first page
-//! waits for all of them. If it fails or its future is dropped, the next call starts again.
+//! waits for all statements. If the first page fails, or its future is dropped, the next call
+//! runs all statements again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -44,7 +45,7 @@ impl Hybrid {
         Ok(Hybrid { search, range, metadata, rows: None, cost: PageCost::default() })
     }
 
-    /// The next page; `None` after the last one.
+    /// The next page; `None` after the last page.
     pub(super) async fn next_page<T>(
         &mut self,
         container: &ContainerHandle,
@@ -65,7 +66,7 @@ impl Hybrid {
         Ok(Some(ReceivedPage::new(rows, Continuation::None, std::mem::take(&mut self.cost))))
     }
 
-    /// Runs all statements of the plan.
+    /// Runs all statements of the plan, and returns the fused rows.
     async fn fused(&mut self, container: &ContainerHandle, query: &Query) -> Result<Vec<Value>, Error> {
         let mut statistics = Vec::new();
         if let Some(text) = self.search.statistics_query() {

@@ -94,7 +94,7 @@ impl Merged {
         Ok(Merged { merge, pending, refused, rid, body: None, cost, empty_pages: 0 })
     }
 
-    /// The next page; `None` after the last one. After a failed request the next call
+    /// The next page; `None` after the last page. After a failed request the next call
     /// continues at the same row.
     pub(super) async fn next_page<T>(
         &mut self,

@@ -70,7 +70,7 @@ impl QueryMetrics {
     }
 
     /// Parses `name=value;name=value`. Names that are not known, and values that are not
-    /// numbers, are left out: the metrics explain a query, and must not fail it.
+    /// numbers, are left out: the metrics explain a query, and must not make it fail.
     fn parse(text: &str) -> Self {
         let mut metrics = QueryMetrics { responses: 1, ..QueryMetrics::default() };
         let mut ratio = 0.0;

@@ -48,9 +48,9 @@ impl<T> Page<T> {
     /// aggregates, groups, and DISTINCT unless it is sorted by the distinct value. When
     /// only pages without rows follow, the last page has a token too.
     ///
-    /// The token of a query that the client merges has at most 256 KiB. An error if it would be
-    /// longer, because of long values of ORDER BY or very many partitions. The feed itself can
-    /// go on, and a later page may have a token.
+    /// The token of a query that the client merges has at most 256 KiB. This method fails if the
+    /// token would be longer, because of long values of ORDER BY or very many partitions. The feed
+    /// itself can go on, and a later page may have a token.
     pub fn continuation(&self) -> Result<Option<&str>, Error> {
         match &self.continuation {
             Continuation::Token(token) => Ok(Some(token)),
@@ -86,7 +86,7 @@ impl<T> Page<T> {
         self.cost.requests
     }
 
-    /// What the service did for this page, summed over its responses; `None` unless the query
+    /// The work of the service for this page, summed over its responses; `None` unless the query
     /// asks for it by [`with_query_metrics`](crate::Query::with_query_metrics).
     pub fn query_metrics(&self) -> Option<QueryMetrics> {
         self.cost.query_metrics.as_deref().copied()

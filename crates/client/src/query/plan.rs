@@ -1,11 +1,11 @@
 //! The plan of a query that the client merges: made by the client itself, or fetched from
 //! the service.
 //!
-//! The client plans with the planner of `perihelion-query`, which is that of our server too,
-//! and costs no request. The service's plan is fetched when the client cannot plan: the parser
+//! The client plans with the planner of `perihelion-query`, which our server uses too. This
+//! costs no request. The client fetches the service's plan when it cannot plan itself: the parser
 //! or the planner does not understand the statement, or the statement sorts by the distance of
 //! a vector that the known metadata lacks. So a language feature that is newer than this client
-//! still works. [`Query::with_service_plan`] asks for the service's plan always.
+//! still works. With [`Query::with_service_plan`] the client always fetches the service's plan.
 
 use perihelion_driver::ContainerMetadata;
 use perihelion_model::json::{self, Value};
@@ -23,7 +23,7 @@ use super::statement::Query;
 use crate::Error;
 use crate::handle::ContainerHandle;
 
-/// What the client does with the rows of the partitions.
+/// How the client combines the rows of the partitions.
 #[derive(Debug, Clone)]
 pub(super) enum Plan {
     Merge(MergePlan),
@@ -65,7 +65,7 @@ pub(super) async fn fetch_plan(container: &ContainerHandle, query: &Query) -> Re
     Plan::parse(text).map_err(|error| client_error(error).with_diagnostics(response.diagnostics))
 }
 
-/// The service's plan, as it is written.
+/// The service's plan as JSON, as the service writes it.
 pub(crate) async fn read_plan(
     container: &ContainerHandle,
     query: &Query,

@@ -1,8 +1,8 @@
 //! The rows of a page while they are turned into the caller's type.
 //!
-//! A row that cannot be parsed as `T` fails the call that meets it, and is skipped. The other
-//! rows of its page stay here, in their order, and the next call returns them. So every call
-//! makes progress, and a bad row costs only itself.
+//! When a row cannot be parsed as `T`, the call fails, and the row is skipped. The other rows of
+//! its page stay here, in their order, and the next call returns them. So every call makes
+//! progress, and a bad row does not hide other rows.
 
 use perihelion_model::json::Value;
 use serde::de::DeserializeOwned;
@@ -43,7 +43,7 @@ impl<T> ReceivedPage<T> {
 }
 
 impl<T: DeserializeOwned> ReceivedPage<T> {
-    /// Parses all rows. After an error the bad row is gone, and the next call goes on with the
+    /// Parses all rows. After an error the bad row is removed, and the next call goes on with the
     /// row after it.
     pub(super) fn parse(&mut self) -> Result<(), Error> {
         for row in self.unparsed.by_ref() {

@@ -16,7 +16,7 @@
 //!
 //! The service's plan replaces the client's own plan in two cases: the service refuses the
 //! statement that the client has rewritten, or the continuation token belongs to another
-//! statement, which can be that of the service's plan.
+//! statement. That statement may come from the service's plan.
 
 use std::sync::Arc;
 
@@ -121,10 +121,10 @@ pub(super) async fn decide_after_refusal(
 }
 
 /// Decides how to run a query when the service has refused the first page of a statement that
-/// the client rewrote by its own plan. The client or the caller made the mistake; the service's
-/// plan tells which. If the service cannot plan the query, its error is about the caller's own
-/// text, and is returned. If its plan has the same statements, the first error is returned. If
-/// not, the query starts again by the service's plan.
+/// the client rewrote by its own plan. Either the client or the caller made a mistake; the
+/// service's plan shows which of them. If the service cannot plan the query, its error is about the
+/// caller's own text, and is returned. If its plan has the same statements, the first error is
+/// returned. If not, the query starts again by the service's plan.
 pub(super) async fn decide_after_refused_plan(
     container: &ContainerHandle,
     query: &Query,

@@ -144,8 +144,8 @@ impl Query {
 
     /// Fetches the query plan from the service, with one request more. By default the client
     /// plans a query that it merges, and fetches the service's plan only when it cannot plan the
-    /// statement, or when the service refuses what the client made of it. Use this if the client
-    /// and the service understand a statement in different ways.
+    /// statement, or when the service refuses the statement that the client has rewritten. Use this
+    /// if the client and the service understand a statement in different ways.
     pub fn with_service_plan(mut self) -> Self {
         self.is_planned_by_service = true;
         self

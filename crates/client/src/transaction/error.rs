@@ -1,5 +1,5 @@
 //! Why a transaction did not succeed. The three cases need different reactions, so they are
-//! variants of an enum and not questions to an error.
+//! variants of an enum, and not methods of one error type.
 
 use std::fmt;
 
@@ -19,9 +19,9 @@ use crate::Error;
 /// | `Failed` | nothing | look at the [`Error`]: the service or the network failed, or the request is wrong |
 ///
 /// A commit whose token may have been used before is never `Failed`: if the service does not
-/// decide this commit, the outcome of the earlier one is still unknown.
+/// decide this commit, the outcome of the earlier commit is still unknown.
 ///
-/// With `?`, it becomes an [`Error`]: an abort then has the status of its first culprit
+/// With `?`, a `TransactionError` becomes an [`Error`]: an abort has the status of its first culprit
 /// ([`Error::is_conflict`], [`Error::operation_index`]), and an unknown outcome is ambiguous
 /// ([`Error::is_ambiguous`]).
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ pub enum TransactionError {
     Aborted(Box<AbortedTransaction>),
     /// The transaction may or may not have been committed: its answer was lost, the repeats had
     /// no clear answer either, or there was no time left to repeat it. Or an earlier commit of the
-    /// token may have been applied, and this one found out nothing. Never for reads.
+    /// token may have been applied, and this commit did not find out. Never for reads.
     OutcomeUnknown(UnknownOutcome),
     /// The service did not process the transaction, and no earlier commit used its token.
     Failed(Error),
@@ -61,7 +61,8 @@ impl AbortedTransaction {
         self.results.results().iter().enumerate().filter(|(_, result)| result.is_culprit())
     }
 
-    /// The status of the first culprit, such as 409 or 412; if there is none, that of the whole.
+    /// The status of the first culprit, such as 409 or 412. If there is no culprit, the status of
+    /// the whole transaction.
     pub fn status(&self) -> Status {
         self.culprits().next().map_or(self.results.status(), |(_, result)| result.status())
     }
@@ -84,7 +85,7 @@ impl AbortedTransaction {
     ///
     /// Do not try again with a new transaction, which has a random token. If the first token is
     /// replayed later, for example after a crash, the client goes on from it to this token. With
-    /// this token the replay finds the outcome of the other try; with a random one it would
+    /// this token the replay finds the outcome of the other try; with a random token it would
     /// apply the writes a second time.
     pub fn next_token(&self) -> Option<IdempotencyToken> {
         self.next_token
@@ -109,12 +110,13 @@ pub struct UnknownOutcome {
 }
 
 impl UnknownOutcome {
-    /// The token to find out with: commit the same operations with this token.
+    /// The token of the transaction. To find out the outcome, commit the same operations with this
+    /// token.
     pub fn idempotency_token(&self) -> IdempotencyToken {
         self.token
     }
 
-    /// What went wrong last.
+    /// The last error.
     pub fn error(&self) -> &Error {
         &self.error
     }
@@ -136,7 +138,7 @@ impl TransactionError {
         self.error().diagnostics()
     }
 
-    /// The error behind this one.
+    /// The underlying error.
     pub fn error(&self) -> &Error {
         match self {
             TransactionError::Aborted(aborted) => &aborted.error,

@@ -39,8 +39,8 @@ use crate::{Error, Etag};
 /// # What the snapshot guarantees
 ///
 /// Our server reads all documents from one view of the store: the reads are serializable, and
-/// the view has every write that the write region had acknowledged before. On Azure that depends
-/// on the consistency level: see [`TransactionConsistency`]. The reads always go to the write
+/// the view has every write that the write region had acknowledged before. On Azure the guarantee
+/// depends on the consistency level: see [`TransactionConsistency`]. The reads always go to the write
 /// region, whatever regions are preferred, and carry the session tokens of this client, so that
 /// they show its own writes.
 #[derive(Debug, Clone)]

@@ -55,7 +55,7 @@ impl TransactionResults {
     }
 
     /// The mode of the answer to a commit: all writes are applied, or (on some accounts of Azure)
-    /// all certainly will be.
+    /// all writes will certainly be applied.
     pub fn mode(&self) -> ResponseMode {
         self.mode
     }

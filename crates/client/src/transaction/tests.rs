@@ -1,4 +1,4 @@
-//! What a transaction refuses before anything is sent, and what its results say.
+//! Operations that a transaction refuses before it sends a request, and errors of its runs.
 
 use perihelion_wire::transport::{Failure, FailureKind, Request, Response, Sent, Transport};
 use serde_json::json;

@@ -57,7 +57,7 @@ use crate::{Error, Etag};
 /// store the token before the commit, and give it to a transaction with the same operations in
 /// the same order
 /// ([`with_idempotency_token`](DistributedWriteTransaction::with_idempotency_token)). Our server
-/// remembers a token for a day; how long Azure does is not published.
+/// remembers a token for a day. How long Azure remembers a token is not published.
 ///
 /// If an earlier commit was not applied, another commit of its token applies it. So a program that
 /// has given a token up, and has written its documents in another way, must not replay it. After
@@ -189,8 +189,8 @@ impl DistributedWriteTransaction {
 
     /// Sets the idempotency token, to ask for the outcome of an earlier commit. The operations
     /// must be those of that commit, with the same documents in the same order: the service
-    /// refuses a known token with other operations. If the earlier commit was not applied, this
-    /// one is.
+    /// refuses a known token with other operations. If the earlier commit was not applied, the new
+    /// commit applies its writes.
     ///
     /// From then on a commit that the service does not decide is
     /// [`OutcomeUnknown`](crate::TransactionError::OutcomeUnknown) and never
@@ -237,8 +237,8 @@ impl DistributedWriteTransaction {
         self.len() == 0
     }
 
-    /// Commits the transaction: applies all of its writes, or none. However often it is called,
-    /// the writes are applied at most once. A call after a commit, or after an abort that may not
+    /// Commits the transaction: applies all of its writes, or none. However often this method is
+    /// called, the writes are applied at most once. A call after a commit, or after an abort that may not
     /// be repeated, gets the same outcome again; any other call tries again.
     pub async fn commit(&self) -> Result<TransactionResults, TransactionError> {
         self.draft.run().await

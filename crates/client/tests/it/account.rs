@@ -21,7 +21,7 @@ pub(crate) struct TestAccount {
     host: Host,
 }
 
-/// What runs the account.
+/// The server or service behind the account.
 enum Host {
     InProcess(TestServer),
     Tls(TestServer),

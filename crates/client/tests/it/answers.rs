@@ -1,4 +1,4 @@
-//! What responses carry beyond their documents: all headers, query metrics, index metrics.
+//! The parts of responses besides their documents: all headers, query metrics, index metrics.
 
 use http::HeaderValue;
 use perihelion_client::{
@@ -80,9 +80,10 @@ struct WithIndexMetrics(InProcess);
 
 impl Transport for WithIndexMetrics {
     async fn send(&self, request: Request) -> Result<Response, Failure> {
-        let asks = request.headers.get(headers::POPULATE_INDEX_METRICS).is_some_and(|value| value == "True");
+        let is_asked =
+            request.headers.get(headers::POPULATE_INDEX_METRICS).is_some_and(|value| value == "True");
         let mut response = self.0.send(request).await?;
-        if asks {
+        if is_asked {
             let metrics = r#"{"UtilizedSingleIndexes":[{"IndexSpec":"/n/?","IndexImpactScore":"High"}]}"#;
             response.headers_mut().insert(headers::INDEX_UTILIZATION, HeaderValue::from_static(metrics));
         }

@@ -79,7 +79,7 @@ async fn a_throttled_container_slows_the_bulk_down_and_loses_nothing() {
     let totals = bulk.totals();
     assert_eq!((operations, totals.failed_operations), (1500, 0));
     assert!(totals.throttled_requests > 0 && retries > 0, "the server did not throttle: {totals:?}");
-    // Most requests are admitted: the bulk waits as the service asks, and does not hammer.
+    // Most requests are not throttled, because the bulk waits as long as the service asks.
     assert!(totals.throttled_requests < totals.requests / 2, "{totals:?}");
     drop((bulk, client));
     server.stop().await;
@@ -206,7 +206,7 @@ async fn an_operation_answered_with_503_before_it_was_applied_is_sent_again() {
 }
 
 #[tokio::test]
-async fn one_bad_operation_does_not_fail_its_companions() {
+async fn one_bad_operation_does_not_fail_the_others_of_its_request() {
     let world = World::new(1).await;
     let container = world.container("c", PARTITION_KEY).await;
     let bad = |n: u64| if n == 37 { BulkOperation::upsert(key(n), &5) } else { create(n) };

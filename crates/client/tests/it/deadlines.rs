@@ -24,9 +24,9 @@ async fn slow_world(operation: &str) -> (World, Container) {
     (world, container)
 }
 
-/// Both for a query that the service answers alone, and for one that the client merges.
+/// This holds for a query that the service answers alone, and for a query that the client merges.
 #[tokio::test(start_paused = true)]
-async fn a_query_ends_in_its_time() {
+async fn a_query_ends_at_its_time_limit() {
     let (_world, container) = slow_world("query").await;
     for text in ["SELECT * FROM c", "SELECT * FROM c ORDER BY c.pk"] {
         let query = || Query::new(text).with_max_items(1).with_parallel_max(1);
@@ -56,7 +56,7 @@ async fn a_query_whose_time_is_up_sends_no_request() {
 
 /// A call asks each of the four partitions. The next call continues where the first one ended.
 #[tokio::test(start_paused = true)]
-async fn a_read_of_a_change_feed_ends_in_its_time() {
+async fn a_read_of_a_change_feed_ends_at_its_time_limit() {
     let (_world, container) = slow_world("change_feed").await;
     let options = ChangeFeedOptions::from_now().with_page_timeout(SECOND * 5 / 2);
     let mut feed = container.change_feed::<Value>(options);

@@ -1,5 +1,5 @@
-//! Pages whose continuation tokens and etags no well-behaved service sends: empty ones, ones that
-//! are not ASCII, and ones that never lead to an end.
+//! Pages with continuation tokens and etags that no correct service sends: tokens that are empty,
+//! tokens that are not ASCII, and tokens that never lead to the last page.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

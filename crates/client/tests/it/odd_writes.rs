@@ -27,7 +27,8 @@ impl Transport for OddBodies {
     }
 }
 
-/// A container whose replaces are answered with this body, and the same container without that.
+/// A container whose replaces are answered with this body, and a handle of the same container with
+/// unchanged answers.
 async fn orders(body: &'static [u8]) -> (TestServer, Container, Container) {
     let server = TestServer::in_process(EmbeddedOptions::default()).await;
     let plain = Client::over(&server.endpoint(), server.embedded().transport()).await.unwrap();
@@ -47,7 +48,7 @@ async fn a_replaced_container_with_an_unreadable_answer_is_ambiguous() {
         let error = odd.replace_properties(&properties).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Ambiguous, "{error}");
         assert_eq!(error.diagnostics().attempts().count(), 1, "{error}");
-        assert_eq!(orders.properties().await.unwrap().ttl, properties.ttl, "it was applied");
+        assert_eq!(orders.properties().await.unwrap().ttl, properties.ttl, "the change was applied");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Query plans: the client makes them itself, and takes the service's plan where it cannot.
+//! Query plans: the client makes them itself, and uses the service's plan when it cannot.
 
 use bytes::Bytes;
 use perihelion_client::{Client, Container, ContainerProperties, ErrorKind, FeedRange, Query};

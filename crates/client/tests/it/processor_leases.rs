@@ -120,7 +120,7 @@ async fn a_handler_that_blocks_its_thread_keeps_its_lease() {
 /// With one thread, a lease cannot be renewed while the handler blocks. The page is stored as
 /// processed all the same, because no other instance has taken the lease.
 #[tokio::test]
-async fn a_page_that_blocked_the_only_thread_does_not_repeat_for_ever() {
+async fn a_page_whose_handler_blocked_the_only_thread_is_processed_once() {
     let shop = Shop::new(1).await;
     shop.write(0..3).await;
     let blocking = Counter { blocks_for: Duration::from_millis(900), ..Counter::default() };
@@ -158,7 +158,7 @@ async fn a_split_while_the_first_leases_are_created_skips_no_change() {
     second.stop().await;
 }
 
-/// A region that lags: for some reads, point reads of leases get an old version.
+/// A region that lags: some point reads of leases get an old version.
 struct Lags {
     server: InProcess,
     lagging: Arc<Lagging>,

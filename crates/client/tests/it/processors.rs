@@ -32,7 +32,7 @@ pub(super) async fn wait_until(what: &str, limit: Duration, mut condition: impl 
     }
 }
 
-/// What a handler has been given. All clones of a `Recorder` share one.
+/// The changes and events that a handler has received. All clones of a `Recorder` share one record.
 #[derive(Default)]
 struct Record {
     /// How often each document was processed.
@@ -42,7 +42,7 @@ struct Record {
     failures: Vec<String>,
 }
 
-/// Records what it is given. Fails for the documents in `fails_for`.
+/// Records the changes and events that it receives. Fails for the documents in `fails_for`.
 #[derive(Clone, Default)]
 struct Recorder {
     record: Arc<Mutex<Record>>,
@@ -376,9 +376,10 @@ async fn a_processor_cannot_start_at_a_token_or_with_all_versions_at_the_beginni
 async fn an_instance_that_fails_hands_its_leases_over() {
     let shop = Shop::new(4).await;
     shop.write(0..200).await;
-    let sick = Refuses { calls: Arc::default() };
+    let failing = Refuses { calls: Arc::default() };
     let named = options().with_instance("first");
-    let _first = ChangeFeedProcessor::start(&shop.orders, &shop.leases, "test", sick, named).await.unwrap();
+    let _first =
+        ChangeFeedProcessor::start(&shop.orders, &shop.leases, "test", failing, named).await.unwrap();
     shop.wait_for_shares(&[("first", 4)]).await;
     let _second = shop.start("second", &Recorder::default()).await;
     shop.wait_for_shares(&[("first", 2), ("second", 2)]).await;

@@ -223,7 +223,7 @@ async fn a_query_ends_with_an_error_when_its_container_is_created_again() {
 /// The provider polls its queues this way: one request per partition, each with its
 /// own order.
 #[tokio::test(start_paused = true)]
-async fn without_a_plan_each_partition_runs_the_statement_as_it_is() {
+async fn without_a_plan_each_partition_runs_the_statement_unchanged() {
     let (world, orders) = orders_in_four_partitions().await;
     let first = Query::new("SELECT TOP 5 * FROM c ORDER BY c.total");
     for range in orders.feed_ranges().await.unwrap() {
@@ -453,7 +453,7 @@ async fn errors_name_the_cause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_row_that_cannot_be_parsed_costs_only_itself() {
+async fn a_row_that_cannot_be_parsed_does_not_hide_other_rows() {
     let (_world, orders) = orders_in_four_partitions().await;
     // Every seventh order has no weight, which becomes a text.
     let weights = "SELECT VALUE c.weight ?? 'none' FROM c";
@@ -514,7 +514,7 @@ async fn a_stream_goes_on_after_a_row_that_cannot_be_parsed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_continuation_token_that_would_be_too_long_is_an_error_where_it_is_asked_for() {
+async fn a_continuation_token_that_would_be_too_long_is_an_error_only_when_it_is_read() {
     let world = World::new(2).await;
     let notes = world.container("notes", r#"{"paths":["/pk"],"kind":"Hash","version":2}"#).await;
     for number in 0..8 {

@@ -63,7 +63,7 @@ async fn exists(container: &Container) -> bool {
 
 /// The witness is in a document that the consumer does not delete.
 #[tokio::test(start_paused = true)]
-async fn a_batch_is_not_sent_again_when_its_witness_is_there() {
+async fn a_batch_is_not_sent_again_when_its_witness_is_found() {
     let world = World::new(1).await;
     let (writer, consumer) = writer_and_consumer(&world).await;
     let mut batch = Batch::new("k").with_witness("state", "/turn", "turn-1");
@@ -98,7 +98,7 @@ async fn a_write_that_must_not_be_repeated_is_ambiguous() {
     assert!(!exists(&consumer).await, "the message was created twice");
 }
 
-/// Without a choice of the writer, the create is sent again and succeeds.
+/// The writer does not call `with_repeat`. The create is sent again and succeeds.
 #[tokio::test(start_paused = true)]
 async fn a_create_is_repeated_by_default() {
     let world = World::new(1).await;

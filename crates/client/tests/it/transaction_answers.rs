@@ -1,6 +1,7 @@
-//! Transactions whose answers a script gives: answers of other services, damaged answers and
-//! lost ones. `transaction_replays` has those about replays. A token is *burnt* if the service has
-//! aborted its transaction and recorded that: another try of the same operations needs a new token.
+//! Transactions with scripted answers: answers of other services, damaged answers and lost answers.
+//! `transaction_replays` has the tests of replays. An *aborted token* is the token of a transaction
+//! that the service has aborted, and whose abort it has recorded. Another try of the same operations
+//! needs a new token.
 
 use std::time::Duration;
 
@@ -15,25 +16,25 @@ use perihelion_wire::transport::{Failure, Response};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::transaction_stage::{Stage, answer, committed, empty, header, results, with_header};
+use crate::transaction_stage::{ScriptedAccount, answer, committed, empty, header, results, with_header};
 
 /// Runs a commit against a script, and returns how many tokens were used.
-async fn tokens_of(stage: &Stage, answers: Vec<Result<Response, Failure>>) -> usize {
-    stage.play(answers);
-    let results = stage.commit().await.unwrap();
-    let tokens = stage.tokens();
+async fn tokens_of(account: &ScriptedAccount, answers: Vec<Result<Response, Failure>>) -> usize {
+    account.set_answers(answers);
+    let results = account.commit().await.unwrap();
+    let tokens = account.tokens();
     assert_eq!(tokens.last(), Some(&results.idempotency_token().to_string()));
     tokens.len()
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_request_has_the_form_of_the_published_sdks() {
-    let stage = Stage::one_region().await;
-    stage.play([committed()]);
-    let done = stage.commit().await.unwrap();
+    let account = ScriptedAccount::one_region().await;
+    account.set_answers([committed()]);
+    let done = account.commit().await.unwrap();
     assert_eq!((done.status().code, done.charge(), done.mode()), (200, 12.5, ResponseMode::Standard));
     assert_eq!(done.diagnostics().idempotency_token(), Some(done.idempotency_token()));
-    let requests = stage.requests();
+    let requests = account.requests();
     let headers = &requests[0].headers;
     assert_eq!(requests[0].method, "POST");
     assert_eq!(header(headers, "x-ms-cosmos-operation-type"), "CommitDistributedTransaction");
@@ -58,7 +59,7 @@ async fn the_request_has_the_form_of_the_published_sdks() {
 
 #[tokio::test(start_paused = true)]
 async fn the_same_token_is_sent_again_until_the_service_decides() {
-    let stage = Stage::one_region().await;
+    let account = ScriptedAccount::one_region().await;
     let started = Instant::now();
     let answers = vec![
         empty(408, 0),
@@ -71,41 +72,41 @@ async fn the_same_token_is_sent_again_until_the_service_decides() {
         answer(200, 0, "{"),
         committed(),
     ];
-    assert_eq!(tokens_of(&stage, answers).await, 1);
+    assert_eq!(tokens_of(&account, answers).await, 1);
     let waited = started.elapsed();
     assert!(
         waited >= Duration::from_millis(1000 + 250 + 2000) && waited < Duration::from_secs(6),
         "{waited:?}"
     );
-    let bodies: Vec<Bytes> = stage.requests().into_iter().map(|request| request.body).collect();
+    let bodies: Vec<Bytes> = account.requests().into_iter().map(|request| request.body).collect();
     assert!(bodies.windows(2).all(|pair| pair[0] == pair[1]), "the bytes of a token never change");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_abort_that_may_be_repeated_gets_a_new_token_and_a_retriable_answer_does_not() {
-    let stage = Stage::one_region().await;
+    let account = ScriptedAccount::one_region().await;
     let rolled_back = [(453, 5415), (449, 0)];
-    let burnt = || answer(452, 5421, results(true, rolled_back));
-    assert_eq!(tokens_of(&stage, vec![burnt(), burnt(), committed()]).await, 3);
+    let aborted_retriable = || answer(452, 5421, results(true, rolled_back));
+    assert_eq!(tokens_of(&account, vec![aborted_retriable(), aborted_retriable(), committed()]).await, 3);
     let busy = answer(449, 0, results(true, rolled_back));
-    assert_eq!(tokens_of(&stage, vec![busy, committed()]).await, 1);
+    assert_eq!(tokens_of(&account, vec![busy, committed()]).await, 1);
 }
 
 /// A process that replays its first token comes to the token that its predecessor committed.
 #[tokio::test(start_paused = true)]
-async fn the_token_after_a_burnt_token_is_always_the_same() {
-    let stage = Stage::one_region().await;
+async fn the_token_after_an_aborted_token_is_always_the_same() {
+    let account = ScriptedAccount::one_region().await;
     let token = IdempotencyToken::parse("0123abcd-4567-49ab-8def-0123456789ab").unwrap();
     let mut seen = Vec::new();
     for _ in 0..2 {
-        stage.play([answer(452, 0, results(true, [(453, 5415), (409, 0)])), committed()]);
-        let mut transaction = stage.client.write_transaction().with_idempotency_token(token);
+        account.set_answers([answer(452, 0, results(true, [(453, 5415), (409, 0)])), committed()]);
+        let mut transaction = account.client.write_transaction().with_idempotency_token(token);
         transaction
-            .create(&stage.a, "x", &json!({"id": "1", "pk": "x"}))
-            .and_then(|transaction| transaction.delete(&stage.b, "y", "2"))
+            .create(&account.a, "x", &json!({"id": "1", "pk": "x"}))
+            .and_then(|transaction| transaction.delete(&account.b, "y", "2"))
             .unwrap();
         transaction.commit().await.unwrap();
-        seen.push(stage.tokens());
+        seen.push(account.tokens());
     }
     assert_eq!(seen[0], seen[1]);
     assert_eq!((seen[0].len(), &seen[0][0]), (2, &token.to_string()));
@@ -113,15 +114,15 @@ async fn the_token_after_a_burnt_token_is_always_the_same() {
 
 #[tokio::test(start_paused = true)]
 async fn an_abort_names_its_culprits_in_every_form_of_the_service() {
-    let stage = Stage::one_region().await;
+    let account = ScriptedAccount::one_region().await;
     for (status, sub, statuses) in [
         (452, 5421, [(453, 5415), (409, 0)]),
         (452, 0, [(424, 0), (409, 0)]),
         (409, 0, [(424, 0), (409, 0)]),
         (207, 0, [(424, 0), (409, 0)]),
     ] {
-        stage.play([answer(status, sub, results(false, statuses))]);
-        let error = stage.commit().await.unwrap_err();
+        account.set_answers([answer(status, sub, results(false, statuses))]);
+        let error = account.commit().await.unwrap_err();
         let TransactionError::Aborted(aborted) = &error else { panic!("{status}: {error:?}") };
         let culprits: Vec<_> =
             aborted.culprits().map(|(index, result)| (index, result.status().code)).collect();
@@ -132,8 +133,8 @@ async fn an_abort_names_its_culprits_in_every_form_of_the_service() {
         assert!(plain.is_conflict() && plain.operation_index() == Some(1), "{plain}");
     }
     // An abort without results is an abort, too. It names no operation.
-    stage.play([empty(452, 5421)]);
-    let error = stage.commit().await.unwrap_err();
+    account.set_answers([empty(452, 5421)]);
+    let error = account.commit().await.unwrap_err();
     let TransactionError::Aborted(aborted) = &error else { panic!("{error:?}") };
     assert_eq!((aborted.status().code, aborted.culprits().count()), (452, 0));
     assert!(error.to_string().contains("has aborted the transaction"), "{error}");
@@ -142,7 +143,7 @@ async fn an_abort_names_its_culprits_in_every_form_of_the_service() {
 
 #[tokio::test(start_paused = true)]
 async fn a_write_that_may_be_committed_is_never_reported_as_failed() {
-    let stage = Stage::one_region().await;
+    let account = ScriptedAccount::one_region().await;
     let scripts: Vec<(&str, Vec<Result<Response, Failure>>)> = vec![
         ("lost", (0..4).map(|_| Err(response_lost())).collect()),
         ("busy", (0..11).map(|_| empty(408, 0)).collect()),
@@ -158,11 +159,11 @@ async fn a_write_that_may_be_committed_is_never_reported_as_failed() {
         ("lost, then forbidden", vec![Err(response_lost()), empty(401, 0)]),
     ];
     for (name, answers) in scripts {
-        stage.play(answers);
-        let error = stage.commit().await.unwrap_err();
+        account.set_answers(answers);
+        let error = account.commit().await.unwrap_err();
         let TransactionError::OutcomeUnknown(unknown) = &error else { panic!("{name}: {error:?}") };
         let token = unknown.idempotency_token().to_string();
-        assert_eq!(stage.tokens(), [token.as_str()], "{name}");
+        assert_eq!(account.tokens(), [token.as_str()], "{name}");
         assert!(error.to_string().contains(&token), "{name}: {error}");
         assert!(Error::from(error).is_ambiguous(), "{name}");
     }
@@ -170,7 +171,7 @@ async fn a_write_that_may_be_committed_is_never_reported_as_failed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_of_the_whole_request_says_what_to_do() {
-    let stage = Stage::one_region().await;
+    let account = ScriptedAccount::one_region().await;
     for (sub, words) in [
         (5405, "cannot read"),
         (5406, "has no distributed transactions"),
@@ -179,8 +180,8 @@ async fn a_refusal_of_the_whole_request_says_what_to_do() {
         (5409, "endpoint"),
         (5410, "same operations"),
     ] {
-        stage.play([empty(400, sub)]);
-        let error = stage.commit().await.unwrap_err();
+        account.set_answers([empty(400, sub)]);
+        let error = account.commit().await.unwrap_err();
         let TransactionError::Failed(error) = &error else { panic!("{sub}: {error:?}") };
         assert!(error.message().contains(words), "{sub}: {error}");
         assert_eq!(error.is_unsupported(), sub == 5406, "{error}");
@@ -190,13 +191,13 @@ async fn a_refusal_of_the_whole_request_says_what_to_do() {
 
 #[tokio::test(start_paused = true)]
 async fn a_session_token_that_cannot_be_read_is_only_a_warning() {
-    let stage = Stage::one_region().await;
+    let account = ScriptedAccount::one_region().await;
     let body = json!({"operationResponses": [
         {"index": 1, "statusCode": 204, "sessionToken": "nonsense"},
         {"index": 0, "statusCode": 201, "eTag": "\"7\"", "sessionToken": "-1#900", "partitionKeyRangeId": "0",
          "requestCharge": 6.5}]});
-    stage.play([answer(200, 0, body.to_string())]);
-    let done = stage.commit().await.unwrap();
+    account.set_answers([answer(200, 0, body.to_string())]);
+    let done = account.commit().await.unwrap();
     assert_eq!(done.diagnostics().warnings().len(), 1);
     assert!(done.diagnostics().to_json().contains("warnings"));
     let created = done.get(0).unwrap();
@@ -205,27 +206,27 @@ async fn a_session_token_that_cannot_be_read_is_only_a_warning() {
     // The good token was recorded: a read of the same partition carries it.
     let mut sent = Vec::new();
     for key in 0..8 {
-        stage.play([answer(304, 0, "")]);
-        let mut reads = stage.client.read_transaction();
-        reads.read(&stage.a, key, "1").unwrap();
+        account.set_answers([answer(304, 0, "")]);
+        let mut reads = account.client.read_transaction();
+        reads.read(&account.a, key, "1").unwrap();
         let unchanged = reads.execute().await.unwrap();
         assert!(unchanged.get(0).unwrap().is_unchanged());
-        let body: Value = serde_json::from_slice(&stage.requests()[0].body).unwrap();
+        let body: Value = serde_json::from_slice(&account.requests()[0].body).unwrap();
         sent.push(body["operations"][0]["sessionToken"].as_str().map(str::to_owned));
     }
     assert!(sent.iter().any(|token| token.as_deref() == Some("0:-1#900")), "{sent:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn reads_have_their_own_answers() {
-    let stage = Stage::one_region().await;
+async fn every_form_of_answer_to_a_read_is_understood() {
+    let account = ScriptedAccount::one_region().await;
     let read = async |answers: Vec<Result<Response, Failure>>| {
-        stage.play(answers);
+        account.set_answers(answers);
         let mut transaction =
-            stage.client.read_transaction().with_consistency(TransactionConsistency::Strong);
-        transaction.read(&stage.a, "x", "1").and_then(|reads| reads.read(&stage.b, "y", "2")).unwrap();
+            account.client.read_transaction().with_consistency(TransactionConsistency::Strong);
+        transaction.read(&account.a, "x", "1").and_then(|reads| reads.read(&account.b, "y", "2")).unwrap();
         let result = transaction.execute().await;
-        let headers = stage.requests()[0].headers.clone();
+        let headers = account.requests()[0].headers.clone();
         assert_eq!(header(&headers, "x-ms-cosmos-operation-type"), "Read");
         assert_eq!(header(&headers, "x-ms-consistency-level"), "Strong");
         assert!(!header(&headers, "x-ms-cosmos-idempotency-token").is_empty());
@@ -255,18 +256,18 @@ async fn reads_have_their_own_answers() {
     assert!(matches!(lost, TransactionError::Failed(_)), "{lost:?}");
 }
 
-/// Reads too: the coordinator is in the write region.
+/// This holds for reads, too, because the coordinator is in the write region.
 #[tokio::test(start_paused = true)]
 async fn all_attempts_go_to_the_write_region_and_are_not_hedged() {
     let options = EmbeddedOptions::default().with_regions(regions::three_regions());
-    let stage = Stage::new(options, &[EAST]).await;
+    let account = ScriptedAccount::new(options, &[EAST]).await;
     let answers = || vec![Err(response_lost()), empty(503, 0), empty(403, 3), empty(408, 0), committed()];
-    stage.play(answers());
-    let done = stage.commit().await.unwrap();
+    account.set_answers(answers());
+    let done = account.commit().await.unwrap();
     assert_eq!(done.diagnostics().attempts().count(), 5);
-    stage.play(answers());
-    let mut transaction = stage.client.read_transaction();
-    transaction.read(&stage.a, "x", "1").and_then(|reads| reads.read(&stage.b, "y", "2")).unwrap();
+    account.set_answers(answers());
+    let mut transaction = account.client.read_transaction();
+    transaction.read(&account.a, "x", "1").and_then(|reads| reads.read(&account.b, "y", "2")).unwrap();
     let read = transaction.execute().await.unwrap();
     for diagnostics in [done.diagnostics(), read.diagnostics()] {
         let regions: Vec<&str> = diagnostics.attempts().map(|attempt| attempt.region.name()).collect();
@@ -282,13 +283,13 @@ async fn a_write_region_that_moves_while_a_transaction_waits_is_found() {
         (vec![empty(503, 0), committed()], vec![WEST, EAST]),
     ] {
         let options = EmbeddedOptions::default().with_regions(regions::three_regions());
-        let stage = Stage::new(options, &[]).await;
-        stage.play(answers);
+        let account = ScriptedAccount::new(options, &[]).await;
+        account.set_answers(answers);
         let moved = async {
             tokio::time::sleep(Duration::from_millis(10)).await;
-            stage.move_writes(EAST).await;
+            account.move_writes(EAST).await;
         };
-        let (done, ()) = tokio::join!(stage.commit(), moved);
+        let (done, ()) = tokio::join!(account.commit(), moved);
         let done = done.unwrap();
         let regions: Vec<&str> = done.diagnostics().attempts().map(|attempt| attempt.region.name()).collect();
         assert_eq!(regions, expected);
@@ -297,38 +298,38 @@ async fn a_write_region_that_moves_while_a_transaction_waits_is_found() {
 
 #[tokio::test(start_paused = true)]
 async fn no_retry_begins_after_the_deadline() {
-    let stage = Stage::one_region().await;
-    stage.play((0..3).map(|_| empty(408, 0)));
-    let mut transaction = stage.client.write_transaction().with_timeout(Duration::from_millis(2500));
-    transaction.delete(&stage.b, "y", "2").unwrap();
+    let account = ScriptedAccount::one_region().await;
+    account.set_answers((0..3).map(|_| empty(408, 0)));
+    let mut transaction = account.client.write_transaction().with_timeout(Duration::from_millis(2500));
+    transaction.delete(&account.b, "y", "2").unwrap();
     let started = Instant::now();
     let error = transaction.commit().await.unwrap_err();
     assert!(matches!(error, TransactionError::OutcomeUnknown(_)), "{error:?}");
     assert_eq!(started.elapsed(), Duration::from_secs(2));
-    assert_eq!(stage.requests().len(), 3);
+    assert_eq!(account.requests().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_account_with_several_write_regions_has_no_transactions() {
     let options = EmbeddedOptions::default().with_regions(regions::three_regions()).with_multi_write(true);
-    let stage = Stage::new(options, &[]).await;
-    stage.play([]);
-    let error = stage.commit().await.unwrap_err();
+    let account = ScriptedAccount::new(options, &[]).await;
+    account.set_answers([]);
+    let error = account.commit().await.unwrap_err();
     let TransactionError::Failed(error) = error else { panic!("{error:?}") };
     assert!(error.is_unsupported() && error.kind() == ErrorKind::Unsupported, "{error}");
-    assert!(stage.requests().is_empty(), "nothing is sent");
+    assert!(account.requests().is_empty(), "nothing is sent");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_over_two_megabytes_is_not_sent() {
-    let stage = Stage::one_region().await;
+    let account = ScriptedAccount::one_region().await;
     let large = json!({"id": "1", "pk": "x", "text": "x".repeat(2 * 1024 * 1024)});
-    stage.play([]);
-    let mut transaction = stage.client.write_transaction();
-    transaction.create(&stage.a, "x", &large).unwrap();
+    account.set_answers([]);
+    let mut transaction = account.client.write_transaction();
+    transaction.create(&account.a, "x", &large).unwrap();
     let error = transaction.commit().await.unwrap_err();
     assert!(error.to_string().contains("2097152"), "{error}");
-    stage.play([answer(200, 0, r#"{"operationResponses":[{"index":0,"statusCode":201}]}"#)]);
+    account.set_answers([answer(200, 0, r#"{"operationResponses":[{"index":0,"statusCode":201}]}"#)]);
     transaction.with_limits(false).commit().await.unwrap();
-    assert_eq!(stage.requests().len(), 1);
+    assert_eq!(account.requests().len(), 1);
 }

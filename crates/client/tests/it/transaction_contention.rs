@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::transactions::{Bank, attempts};
 
 #[tokio::test(start_paused = true)]
-async fn a_burnt_token_is_followed_by_the_next_one_and_the_writes_are_applied_once() {
+async fn an_aborted_token_is_followed_by_the_next_token_and_the_writes_are_applied_once() {
     let bank = Bank::new().await;
     bank.fault(r#""status":452,"isRetriable":true,"count":2"#).await;
     let transfer = bank.transfer();

@@ -1,5 +1,5 @@
-//! A stage for transactions whose answers a script gives. Everything but the transactions goes to
-//! a server in this process, and the clock is tokio's and paused.
+//! `ScriptedAccount`: an account that answers transactions with the answers that a test has set. All
+//! other requests go to a server in this process. The clock is tokio's and paused.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -44,7 +44,7 @@ impl Transport for Scripted {
 }
 
 /// A client with the containers `a` and `b`.
-pub(crate) struct Stage {
+pub(crate) struct ScriptedAccount {
     pub(crate) client: Client,
     pub(crate) a: Container,
     pub(crate) b: Container,
@@ -52,8 +52,8 @@ pub(crate) struct Stage {
     server: TestServer,
 }
 
-impl Stage {
-    pub(crate) async fn new(options: EmbeddedOptions, preferred: &[&str]) -> Stage {
+impl ScriptedAccount {
+    pub(crate) async fn new(options: EmbeddedOptions, preferred: &[&str]) -> ScriptedAccount {
         let server = TestServer::in_process(options).await;
         let script = Arc::new(Mutex::new(Script::default()));
         let client = connect(&server, &script, preferred).await;
@@ -62,14 +62,14 @@ impl Stage {
             create_container(client.driver(), "shop", name, "/pk").await;
         }
         let database = client.database("shop");
-        Stage { a: database.container("a"), b: database.container("b"), client, script, server }
+        ScriptedAccount { a: database.container("a"), b: database.container("b"), client, script, server }
     }
 
     /// The same account and script with a new client, which has read no metadata of containers.
-    pub(crate) async fn restarted(self) -> Stage {
+    pub(crate) async fn restarted(self) -> ScriptedAccount {
         let client = connect(&self.server, &self.script, &[]).await;
         let database = client.database("shop");
-        Stage { a: database.container("a"), b: database.container("b"), client, ..self }
+        ScriptedAccount { a: database.container("a"), b: database.container("b"), client, ..self }
     }
 
     /// Moves the writes of the account to another region.
@@ -77,17 +77,17 @@ impl Stage {
         self.server.manage_region("regions/write", region).await;
     }
 
-    /// Until the next [`Stage::play`], only transactions get answers.
+    /// Until the next [`ScriptedAccount::set_answers`], only transactions get answers.
     pub(crate) fn cut_off(&self) {
         self.script.lock().unwrap().is_cut_off = true;
     }
 
-    pub(crate) async fn one_region() -> Stage {
-        Stage::new(EmbeddedOptions::default().with_partitions(2), &[]).await
+    pub(crate) async fn one_region() -> ScriptedAccount {
+        ScriptedAccount::new(EmbeddedOptions::default().with_partitions(2), &[]).await
     }
 
     /// Replaces the script.
-    pub(crate) fn play(&self, answers: impl IntoIterator<Item = Result<Response, Failure>>) {
+    pub(crate) fn set_answers(&self, answers: impl IntoIterator<Item = Result<Response, Failure>>) {
         *self.script.lock().unwrap() = Script { answers: answers.into_iter().collect(), ..Script::default() };
     }
 

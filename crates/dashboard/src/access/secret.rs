@@ -1,4 +1,4 @@
-//! `Secret`: a random text, compared in a time that does not depend on where it differs.
+//! `Secret`: a secret text. A comparison takes the same time wherever the two texts differ.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ impl Secret {
         (text.len() >= CHARS_MIN && is_plain).then(|| Secret(text.to_owned()))
     }
 
-    pub(crate) fn is(&self, other: &str) -> bool {
+    pub(crate) fn equals(&self, other: &str) -> bool {
         let (own, other) = (self.0.as_bytes(), other.as_bytes());
         let difference = own.iter().zip(other).fold(0, |difference, (one, two)| difference | (one ^ two));
         own.len() == other.len() && difference == 0
@@ -49,8 +49,8 @@ mod tests {
     #[test]
     fn secrets_differ_and_equal_only_themselves() {
         let [one, two] = [(); 2].map(|()| Secret::random().unwrap());
-        assert!(one.is(one.reveal()) && !one.is(two.reveal()));
-        assert!(!one.is("") && !one.is(&one.reveal()[1..]));
+        assert!(one.equals(one.reveal()) && !one.equals(two.reveal()));
+        assert!(!one.equals("") && !one.equals(&one.reveal()[1..]));
         assert_eq!(one.reveal().len(), 64);
         assert!(Secret::chosen("short").is_none() && Secret::chosen("with spaces in between it").is_none());
         assert!(Secret::chosen("long-enough-for-a-token").is_some());

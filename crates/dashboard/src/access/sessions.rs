@@ -1,5 +1,5 @@
-//! `Sessions`: who is signed in. Each login has a session of its own, which ends after some time or
-//! when the person signs out.
+//! `Sessions`: the sessions of people who are signed in. Each login begins a session of its own, which
+//! ends after some time or when the person signs out.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -33,11 +33,11 @@ impl Sessions {
 
     pub(super) fn has(&self, value: &str, now: Instant) -> bool {
         let sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.iter().any(|(session, end)| *end > now && session.is(value))
+        sessions.iter().any(|(session, end)| *end > now && session.equals(value))
     }
 
     pub(super) fn end(&self, value: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(session, _)| !session.is(value));
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(session, _)| !session.equals(value));
     }
 }
 
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_ends_after_some_time_or_when_it_is_ended() {
+    fn a_session_ends_after_some_time_or_when_the_person_signs_out() {
         let (sessions, now) = (Sessions::default(), Instant::now());
         let [one, two] = [(); 2].map(|()| sessions.begin(now).unwrap());
         assert!(sessions.has(one.reveal(), now) && sessions.has(two.reveal(), now));
@@ -63,6 +63,6 @@ mod tests {
         assert!(!sessions.has(first.reveal(), now));
         assert_eq!(sessions.0.lock().unwrap().len(), SESSIONS_MAX);
         sessions.begin(now + SESSION_TIME).unwrap();
-        assert_eq!(sessions.0.lock().unwrap().len(), 1, "those that have ended are forgotten");
+        assert_eq!(sessions.0.lock().unwrap().len(), 1, "sessions that have ended are removed");
     }
 }

@@ -1,19 +1,19 @@
-//! `WrongLogins`: makes logins wait after a wrong one, so that tokens cannot be guessed fast. After a
-//! wrong login, one login per second is compared with the token, whether it is right or wrong. The
-//! wait comes before the comparison, and a login keeps its turn when its connection is closed: who
-//! does not wait for the answer learns nothing and gains no time.
+//! `WrongLogins`: makes logins wait after a wrong login, so that tokens cannot be guessed fast. After
+//! a wrong login, one login per second is compared with the token, whether it is right or wrong. The
+//! wait comes before the comparison, and a login keeps its turn when its connection is closed. So a
+//! client that does not wait for the answer learns nothing and gains no time.
 //!
-//! No login waits longer than [`WAIT_MAX`], so that a stranger cannot lock people out.
+//! No login waits longer than [`WAIT_MAX`], so that an attacker cannot lock people out.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The time between two logins after a wrong one.
+/// The time between two logins after a wrong login.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest wait. A stranger who tries many tokens at once is limited by the number of
+/// The longest wait. An attacker who tries many tokens at once is limited by the number of
 /// connections.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
@@ -22,7 +22,8 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 pub(super) struct WrongLogins(Mutex<Option<Instant>>);
 
 impl WrongLogins {
-    /// When a login that has just come is compared. It takes the turn, if logins wait.
+    /// The time at which a login that has just arrived is compared. If logins have to wait, this login
+    /// takes the next turn.
     pub(super) fn turn(&self, now: Instant) -> Instant {
         let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match *next {
@@ -30,7 +31,7 @@ impl WrongLogins {
                 *next = Some((at + PAUSE).min(now + WAIT_MAX));
                 at
             }
-            // This login takes the turn, so that others that come at the same time wait for theirs.
+            // This login takes the turn, so that other logins that come at the same time wait.
             Some(_) => {
                 *next = Some(now + PAUSE);
                 now
@@ -39,7 +40,7 @@ impl WrongLogins {
         }
     }
 
-    /// Counts a wrong login. Returns when it is answered.
+    /// Counts a wrong login. Returns the time at which it is answered.
     pub(super) fn count(&self, now: Instant) -> Instant {
         let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let answered_at = now + PAUSE;
@@ -55,7 +56,7 @@ mod tests {
     #[test]
     fn after_a_wrong_login_one_login_per_second_is_compared() {
         let (logins, now) = (WrongLogins::default(), Instant::now());
-        assert_eq!([logins.turn(now), logins.turn(now)], [now; 2], "nobody has been wrong");
+        assert_eq!([logins.turn(now), logins.turn(now)], [now; 2], "there was no wrong login");
         assert_eq!(logins.count(now), now + PAUSE);
         let waits: Vec<u64> = (0..12).map(|_| logins.turn(now).duration_since(now).as_secs()).collect();
         assert_eq!(waits, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 10]);

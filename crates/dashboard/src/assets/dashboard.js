@@ -1,5 +1,5 @@
-// The script of the dashboard. Pages work without it; it keeps a live page up to date, lets a
-// person pause that, and moves a token from the address into the login form.
+// The script of the dashboard. Pages work without it. It keeps a live page up to date, lets a person
+// pause the updates, and moves a token from the address into the login form.
 "use strict";
 
 (() => {
@@ -12,10 +12,11 @@
   // The newest version of the page, if it waits until no text is selected.
   let waiting = null;
 
-  // How long a page waits that the dashboard refused to keep up to date, as when too many are watched.
+  // The wait before the next try, if the dashboard refused to keep this page up to date. It does so
+  // when too many pages are watched.
   const RETRY_MS = 30000;
 
-  // The address without the number of a notice, which is told once.
+  // The address without the number of a notice, because a notice is shown only once.
   const address = new URL(location.href);
   if (address.searchParams.has("notice")) {
     address.searchParams.delete("notice");
@@ -35,7 +36,8 @@
     source = new EventSource(address.pathname + address.search);
     source.onopen = () => say("Live", "on");
     source.onerror = () => {
-      // A stream that was refused stays closed; one that broke connects again by itself.
+      // A stream that was refused stays closed. A stream whose connection broke connects again by
+      // itself.
       const isClosed = source && source.readyState === EventSource.CLOSED;
       say(isClosed ? "Not live" : "Reconnecting", "waiting");
       if (!isClosed) return;
@@ -43,8 +45,8 @@
       retry = setTimeout(connect, RETRY_MS);
     };
     source.onmessage = (event) => show(event.data);
-    // The page stays, with half-filled forms, under the message. A page that never had a content
-    // says why already.
+    // The page stays, with half-filled forms, under the message. A page that never had content shows
+    // the reason already.
     source.addEventListener("failure", (event) => {
       if (!("failed" in live.dataset)) banner.innerHTML = event.data;
     });
@@ -73,7 +75,7 @@
     live.dispatchEvent(new Event("updated"));
   };
 
-  // By attributes: `form.id` would be the field with the name `id`.
+  // Reads the attribute, because `form.id` would be the field with the name `id`.
   const key = (node) =>
     node.nodeType === Node.ELEMENT_NODE ? node.getAttribute("data-key") || node.getAttribute("id") || "" : "";
 
@@ -127,7 +129,7 @@
         say("Paused", "off");
       } else connect();
     });
-    // A hidden page costs nothing.
+    // A hidden page is not kept up to date, so it costs nothing.
     document.addEventListener("visibilitychange", () => {
       if (document.hidden) disconnect();
       else connect();
@@ -140,7 +142,7 @@
     connect();
   }
 
-  // A slash goes to the filter, as in many tools.
+  // The key / moves the focus to the filter, as in many tools.
   document.addEventListener("keydown", (event) => {
     const isTyping = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.nodeName);
     const filter = document.getElementById("filter");
@@ -150,14 +152,15 @@
     }
   });
 
-  // The login link has the token behind a #, which browsers do not send. It leaves the address at once.
+  // The login link has the token after a #, which browsers do not send. The token is removed from the
+  // address at once.
   const login = document.getElementById("login");
   if (login && location.hash.length > 1) {
     login.elements.token.value = location.hash.slice(1);
     history.replaceState(null, "", location.pathname);
     login.submit();
   }
-  // A person who is signed in already opened the link: the token is the name of no element.
+  // A person who is signed in already has opened the login link. No element has the token as its id.
   if (!login && location.hash.length > 1 && !document.getElementById(location.hash.slice(1))) {
     history.replaceState(null, "", location.pathname + location.search);
   }

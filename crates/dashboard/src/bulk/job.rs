@@ -1,12 +1,12 @@
-//! `Job`: one bulk action, and how far it is.
+//! `Job`: one bulk action, and its progress.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::deeds::Deed;
+use crate::deeds::WorkflowAction;
 use crate::text::{cut, now_ms};
 
-/// The most failures that are told one by one. The rest is counted.
+/// The most failures that are listed. Further failures are only counted.
 const FAILURES_MAX: usize = 50;
 
 /// The longest message of a failure.
@@ -16,7 +16,7 @@ const FAILURE_CHARS_MAX: usize = 300;
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) number: u64,
-    pub(crate) deed: Deed,
+    pub(crate) action: WorkflowAction,
     /// The filter, in words.
     pub(crate) meaning: String,
     pub(crate) begun_ms: u64,
@@ -24,14 +24,14 @@ pub(crate) struct Job {
     is_stopped: AtomicBool,
 }
 
-/// How far a job is.
+/// The progress of a job.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Progress {
-    /// How many workflows are to be changed, as far as they have been read.
+    /// How many workflows are to be changed. The number grows while the selection is read.
     pub(crate) selected: usize,
-    /// How many match the filter but not the deed.
+    /// How many workflows match the filter, but the action is not possible for them.
     pub(crate) left_out: usize,
-    /// Whether the filter selects more than a job changes.
+    /// Whether the filter selects more workflows than a job changes.
     pub(crate) is_cut: bool,
     pub(crate) done: usize,
     pub(crate) failed: usize,
@@ -44,16 +44,16 @@ pub(crate) struct Progress {
 }
 
 impl Job {
-    pub(super) fn new(number: u64, deed: Deed, meaning: String) -> Job {
+    pub(super) fn new(number: u64, action: WorkflowAction, meaning: String) -> Job {
         let (progress, is_stopped) = Default::default();
-        Job { number, deed, meaning, begun_ms: now_ms(), progress, is_stopped }
+        Job { number, action, meaning, begun_ms: now_ms(), progress, is_stopped }
     }
 
     pub(crate) fn progress(&self) -> Progress {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks the job to begin nothing more.
+    /// Asks the job to change no further workflow.
     pub(crate) fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
     }

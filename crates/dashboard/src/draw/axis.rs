@@ -1,5 +1,5 @@
-//! `Axis`: where a time is on a timeline. Long gaps in which nothing happened are *folded*: they
-//! get a short piece of the axis, whatever their length, so that what happened stays visible.
+//! `Axis`: maps times to places on a timeline. Long gaps in which nothing happened are *folded*: they
+//! get a short piece of the axis, whatever their length, so that the events stay visible.
 
 /// The share of the width that a folded gap gets.
 const FOLD_SHARE: f64 = 0.03;
@@ -10,7 +10,7 @@ const FOLDS_MAX: usize = 8;
 /// A gap is folded if it takes more than this share of the time that is not folded.
 const GAP_SHARE: f64 = 0.3;
 
-/// The shortest gap that is folded. Shorter ones are easy to read as they are.
+/// The shortest gap that is folded. Shorter gaps are easy to read as they are.
 const GAP_MS_MIN: u64 = 1000;
 
 /// A map from times to positions between 0 and 1.
@@ -124,14 +124,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_gap_gets_a_short_piece() {
+    fn a_long_gap_gets_a_short_piece_of_the_axis() {
         let day = 86_400_000;
         let times = [0, 100, 200, day, day + 100];
         let axis = Axis::new(&times, true);
         assert_eq!(axis.folds(), [Fold { begin_ms: 200, end_ms: day }]);
         let [before, after] = [axis.position(200), axis.position(day)];
         assert!((after - before - FOLD_SHARE).abs() < 1e-9, "{before} {after}");
-        assert!(before > 0.6, "what happened has the room: {before}");
+        assert!(before > 0.6, "the events have most of the width: {before}");
         assert_eq!((axis.position(0), axis.position(day + 100)), (0.0, 1.0));
         assert!(Axis::new(&times, false).folds().is_empty());
         assert!(axis.ticks(6).iter().all(|tick| *tick <= 200 || *tick >= day));

@@ -1,12 +1,12 @@
-//! A small chart: one line over time, with its newest value in words. The picture is for the eye;
-//! its description has the newest and the highest value.
+//! A small chart: one line over time, with its newest value as text. For people who do not see the
+//! picture, its description has the newest and the highest value.
 
 use crate::html::{Html, list, tag};
 
 const WIDTH: f64 = 320.0;
 const HEIGHT: f64 = 72.0;
 
-/// A line over time. `None` where nothing is known.
+/// A line over time. A value is `None` where it is not known.
 #[derive(Debug, Clone)]
 pub(crate) struct Chart<'a> {
     pub(crate) title: &'a str,
@@ -53,7 +53,7 @@ impl Chart<'_> {
         let y = |value: f64| HEIGHT - 2.0 - value / max.max(f64::MIN_POSITIVE) * (HEIGHT - 6.0);
         let points: Vec<String> =
             run.iter().map(|(index, value)| format!("{:.1},{:.1}", x(*index), y(*value))).collect();
-        let (first, last) = (run.first().map_or(0, |it| it.0), run.last().map_or(0, |it| it.0));
+        let (first, last) = (run.first().map_or(0, |point| point.0), run.last().map_or(0, |point| point.0));
         let area = format!("{:.1},{HEIGHT} {} {:.1},{HEIGHT}", x(first), points.join(" "), x(last));
         Html::default()
             .add(tag("polygon").class("area").attr("points", area))
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chart_says_what_it_shows() {
+    fn the_description_of_a_chart_has_its_newest_and_highest_value() {
         let values = [None, Some(4.0), Some(2.0)];
         let chart =
             Chart { title: "Requests", unit: "/s", values: &values, format: |value| format!("{value:.0}") };

@@ -1,13 +1,13 @@
 //! The timeline of an execution: one row for each span, with a bar on a common axis. A bar is a
-//! link to the event that began it, and says in words what it shows, so that it can be read
-//! without seeing it.
+//! link to the event that began its span, and has a text that says what it shows, for people who do
+//! not see the picture.
 
 use super::axis::Axis;
 use crate::history::{Ending, Kind, Span};
 use crate::html::{Content, Html, Link, list, tag};
 use crate::text::{TITLE_CHARS_MAX, cut, duration};
 
-/// The height of a row, in the units of the picture. The style sheet gives the labels the same.
+/// The height of a row, in the units of the picture. The style sheet gives the labels the same height.
 const ROW: f64 = 24.0;
 
 /// The narrowest bar that can still be seen and clicked, in pixels.
@@ -19,14 +19,14 @@ const AXIS_END: f64 = 0.99;
 /// The least share of the page between two labels of the axis.
 const TICK_GAP: f64 = 0.09;
 
-/// What is drawn, and how.
+/// The spans to draw, and how to draw them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timeline<'a> {
     pub(crate) spans: &'a [Span],
     pub(crate) axis: &'a Axis,
     /// The picture is this many times as wide as the page.
     pub(crate) zoom: u64,
-    /// Until when open spans are drawn.
+    /// The time at which the bars of open spans end.
     pub(crate) now_ms: u64,
 }
 
@@ -155,7 +155,7 @@ fn class(span: &Span) -> &'static str {
     }
 }
 
-/// What a bar shows, in words.
+/// The text that says what a bar shows.
 fn words(span: &Span, now_ms: u64) -> String {
     let attempt = if span.attempt > 1 { format!(", try {}", span.attempt) } else { String::new() };
     let took = duration(span.end_ms.unwrap_or(now_ms).saturating_sub(span.begin_ms));
@@ -172,7 +172,7 @@ fn words(span: &Span, now_ms: u64) -> String {
     )
 }
 
-/// The time since the begin of the axis, exact enough for this step between two labels.
+/// The time since the beginning of the axis, exact enough for this step between two labels.
 fn elapsed(passed_ms: u64, step_ms: u64) -> String {
     match passed_ms {
         0 => "0".to_owned(),
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_in_a_picture_is_a_text() {
+    fn a_name_in_a_picture_is_escaped() {
         let events = [duroxide::Event::with_event_id(
             2,
             "i",

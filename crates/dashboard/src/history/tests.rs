@@ -64,7 +64,7 @@ fn an_event_ends_the_first_open_wait_with_its_name() {
 }
 
 #[test]
-fn an_execution_that_has_ended_leaves_nothing_open() {
+fn an_execution_that_has_ended_has_no_open_span() {
     let events = [
         event(2, None, 10, scheduled("slow")),
         event(3, None, 40, EventKind::OrchestrationCompleted { output: String::new() }),
@@ -73,7 +73,7 @@ fn an_execution_that_has_ended_leaves_nothing_open() {
 }
 
 #[test]
-fn an_end_without_a_begin_is_ignored() {
+fn an_end_without_a_start_is_ignored() {
     let events = [event(3, Some(99), 20, failed()), event(4, None, 21, failed())];
     assert_eq!(spans(&events), []);
 }
@@ -94,7 +94,7 @@ fn a_wait_that_was_cancelled_gets_no_event() {
 
 /// A search through all spans for each event took minutes for a wide fan-out.
 #[test]
-fn a_wide_fan_out_is_read_in_a_moment() {
+fn the_spans_of_a_wide_fan_out_are_made_in_seconds() {
     let width = 50_000;
     let begun = (0..width).map(|n| event(2 + n, None, n, scheduled("charge")));
     let done = || EventKind::ActivityCompleted { result: String::new() };

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_encoded_and_empty_ones_left_out() {
+    fn parameters_are_encoded_and_empty_parameters_are_left_out() {
         let link = Link::to("/workflows").with("filter", "name=a b&c").with("after", "").with("n", 7);
         assert_eq!(link.to_string(), "/workflows?filter=name%3Da%20b%26c&n=7");
         assert_eq!(Link::anchor("event-3").to_string(), "#event-3");

@@ -9,8 +9,8 @@ use tokio::sync::mpsc::Receiver;
 use super::Body;
 use crate::html::{Html, Link};
 
-/// What a page may load and where it may send: only the dashboard itself. No inline scripts and
-/// styles, so that markup that should ever slip into a page does nothing.
+/// A page may load files only from the dashboard and send forms only to the dashboard. Inline scripts
+/// and styles are forbidden, so that markup in a text has no effect even if it was not escaped.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
      img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
@@ -42,7 +42,8 @@ impl Answer {
         Answer::new(status, "text/plain; charset=utf-8", Body::Whole(Bytes::from(text.to_owned())))
     }
 
-    /// A file of the dashboard. `is_cached` if its address names its content.
+    /// A file of the dashboard. `is_cached` says whether a browser may keep the file. It may if the
+    /// address contains the version of the content.
     pub(crate) fn asset(content_type: &'static str, content: &'static str, is_cached: bool) -> Answer {
         let body = Body::Whole(Bytes::from_static(content.as_bytes()));
         Answer { is_cached, ..Answer::new(StatusCode::OK, content_type, body) }

@@ -11,7 +11,7 @@ use tokio::sync::mpsc::Receiver;
 /// The body of an answer.
 #[derive(Debug)]
 pub(crate) enum Body {
-    /// The whole body; taken once it was sent.
+    /// The whole body; empty after it was sent.
     Whole(Bytes),
     /// Pieces, until the sender ends.
     Stream(Receiver<Bytes>),
@@ -29,7 +29,7 @@ impl HttpBody for Body {
             Body::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             Body::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Body::Stream(pieces) => {
-                pieces.poll_recv(context).map(|piece| piece.map(|it| Ok(Frame::data(it))))
+                pieces.poll_recv(context).map(|piece| piece.map(|bytes| Ok(Frame::data(bytes))))
             }
         }
     }

@@ -23,10 +23,10 @@ use super::write_limit::WriteLimit;
 /// The most connections. A browser opens up to six; a connection beyond the limit waits.
 const CONNECTIONS_MAX: usize = 256;
 
-/// How long the head of a request may take. A connection that sends nothing is closed then.
+/// How long the head of a request may take. After that the connection is closed.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long an answer may wait for a client that does not read. The connection is closed then.
+/// How long an answer may wait for a client that does not read. After that the connection is closed.
 const WRITE_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// The most bytes of a head.
@@ -132,7 +132,8 @@ mod tests {
 
     use super::*;
 
-    /// 256 such clients shut everybody out, before any login.
+    /// 256 such clients once used all connections, so that no other client could connect. They needed
+    /// no login.
     #[tokio::test]
     async fn a_client_that_never_reads_is_disconnected() {
         let (near, mut far) = tokio::io::duplex(4096);

@@ -44,7 +44,7 @@ impl Parameters {
         pairs.map(|(key, value)| format!("{}={}&", Encoded(key), Encoded(value))).collect()
     }
 
-    /// The number that a parameter is; `None` if it is missing or is not a number.
+    /// The value of a parameter as a number; `None` if it is missing or is not a number.
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
         self.get(name).trim().parse().ok()
     }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_decoded_and_broken_ones_do_no_harm() {
+    fn values_are_decoded_and_invalid_escapes_are_kept() {
         let parameters = Parameters::parse("a=1+2%203&b=%C3%A4&c=%zz%4&d&=x&a=second&e=%ff");
         assert_eq!(parameters.get("a"), "1 2 3");
         assert_eq!(parameters.get("b"), "ä");
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_with_a_star_at_its_name_is_encoded_twice() {
+    fn a_value_whose_name_ends_with_a_star_is_decoded_twice() {
         let parameters = Parameters::parse("id*=a%250D%250A%25E2%2580%25AE%252B&key%2A=%2525&b=%2525");
         assert_eq!(parameters.get("id"), "a\r\n\u{202e}+");
         assert_eq!((parameters.get("key"), parameters.get("b")), ("%", "%25"));

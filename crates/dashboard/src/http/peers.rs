@@ -1,6 +1,6 @@
-//! `Peers`: how many connections each address has, so that one machine cannot take all of them. A
-//! connection of a person who is signed in is not counted: a proxy brings the connections of
-//! everybody from one address.
+//! `Peers`: how many connections each address has, so that one machine cannot use all of them. A
+//! connection of a person who is signed in is not counted, because behind a proxy all people have
+//! the address of the proxy.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -27,15 +27,15 @@ impl Peer {
         Peer(Arc::new(Mutex::new(Some(counted))))
     }
 
-    /// Counts the connection no longer: somebody uses it who is signed in.
+    /// Stops counting the connection, because a person who is signed in uses it.
     pub(crate) fn trust(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
 impl Peers {
-    /// Counts a connection; `None` if its address has too many. Loopback has no limit: a proxy
-    /// there brings everybody's connections.
+    /// Counts a connection; `None` if its address has too many. Loopback has no limit, because all
+    /// people behind a proxy on this machine have a loopback address.
     pub(super) fn count(&self, address: IpAddr) -> Option<Counted> {
         let address = network(address);
         if address.is_loopback() {
@@ -64,7 +64,8 @@ impl Drop for Counted {
     }
 }
 
-/// What is counted as one address: with IPv6, a machine has all addresses of its /64.
+/// The address by which connections are counted. A machine with IPv6 has all addresses of its /64
+/// network, so these count as one address.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(six) if !six.is_loopback() => {
@@ -86,10 +87,10 @@ mod tests {
         assert!(count("10.0.0.1").is_none() && count("::ffff:10.0.0.1").is_none());
         assert!(count("10.0.0.2").is_some(), "another address");
         held.pop();
-        assert!(count("10.0.0.1").is_some(), "one has gone");
+        assert!(count("10.0.0.1").is_some(), "one connection was closed");
         let trusted: Vec<Peer> =
             (0..300).map(|_| Peer::new(count("10.0.0.1").expect("a place"))).inspect(Peer::trust).collect();
-        assert!(count("10.0.0.1").is_some(), "those who are signed in do not count");
+        assert!(count("10.0.0.1").is_some(), "connections of people who are signed in do not count");
         drop(trusted);
         let six: Vec<_> = (0..CONNECTIONS_MAX).map(|n| count(&format!("2001:db8::{n:x}"))).collect();
         assert!(six.iter().all(Option::is_some) && count("2001:db8::ffff").is_none());

@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 
 use super::{Parameters, Peer};
 
-/// The longest address. A listing's continuation is the longest part of one, a few hundred bytes.
+/// The longest address. Its longest part is the continuation of a list, which has a few hundred bytes.
 const ADDRESS_BYTES_MAX: usize = 16 * 1024;
 
 /// The largest form. An item has at most 2 MiB, and each of its bytes may be encoded in three.
@@ -77,10 +77,12 @@ impl Request {
     pub(crate) fn cookie(&self, name: &str) -> Option<&str> {
         let all = self.headers.get_all(header::COOKIE).into_iter();
         let mut pairs = all.filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(';'));
-        pairs.find_map(|pair| pair.trim().split_once('=').filter(|(key, _)| *key == name).map(|(_, it)| it))
+        pairs.find_map(|pair| {
+            pair.trim().split_once('=').filter(|(key, _)| *key == name).map(|(_, value)| value)
+        })
     }
 
-    /// Whether the browser wants to be told of changes of this page.
+    /// Whether the browser asks for the server-sent events of this page.
     pub(crate) fn wants_events(&self) -> bool {
         self.method == Method::GET && self.header("accept").starts_with("text/event-stream")
     }

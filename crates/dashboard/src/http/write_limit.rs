@@ -100,7 +100,7 @@ mod tests {
         let mut taken = [0; 4];
         for _ in 0..3 {
             near.write_all(b"1234").await.unwrap();
-            // Longer than the limit in all, but each wait is shorter.
+            // The waits together are longer than the limit, but each wait is shorter.
             tokio::time::sleep(Duration::from_millis(100)).await;
             far.read_exact(&mut taken).await.unwrap();
         }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-/// How often a stream without news says something. A connection that broke is noticed then.
+/// The time after which a stream without other events sends a heartbeat. So a connection that broke
+/// is noticed.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// The first event: how long a browser waits before it connects again.

@@ -2,14 +2,14 @@
 //! a look that cost much it is longer, so that the page stays within [`CHARGE_PER_SECOND_MAX`]. It is
 //! also longer after a look that took long, such as one at a very long history.
 //!
-//! After a change that a person has made, a look may come early. Its pause is added to the one that
-//! it has cut short, so that many changes do not make a page cost more.
+//! After a change that a person has made, a look may come early. The pause after the early look is
+//! added to the rest of the pause that it has cut short. So many changes do not make a page cost more.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What watching one page may cost, in request units per second. The goal is at most five on an
+/// The most request units per second that watching one page may cost. The goal is at most five on an
 /// idle account; the rest is for opening the page and for rounding.
 const CHARGE_PER_SECOND_MAX: f64 = 3.5;
 
@@ -17,7 +17,8 @@ const CHARGE_PER_SECOND_MAX: f64 = 3.5;
 /// watched takes at most a third of a processor then.
 const PAUSE_PER_TIME: u32 = 2;
 
-/// The longest pause between two looks, however much a look costs. A look may come early by as much.
+/// The longest pause between two looks, however much a look costs. After changes, looks may be ahead
+/// of their pauses by this time at most.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// When the next look comes.
@@ -35,7 +36,7 @@ impl Pace {
         Pace { interval, ended_at: now, paid_at: now }
     }
 
-    /// A look has ended that took this long.
+    /// Records a look that has ended, with its cost and the time that it took.
     pub(super) fn looked(&mut self, charge: f64, took: Duration, now: Instant) {
         self.ended_at = now;
         self.paid_at = self.paid_at.max(now) + pause(self.interval, charge, took);
@@ -79,10 +80,10 @@ mod tests {
     }
 
     #[test]
-    fn changes_bring_a_look_forward_but_not_for_ever() {
+    fn many_changes_bring_only_a_few_looks_forward() {
         let (begin, charge) = (Instant::now(), 35.0);
         let (mut pace, mut now, mut looks) = (Pace::new(INTERVAL, begin), begin, 0);
-        // Somebody changes something all the time, for ten minutes.
+        // People make changes all the time, for ten minutes.
         while now < begin + Duration::from_secs(600) {
             pace.looked(charge, Duration::ZERO, now);
             assert!(pace.due() <= now + PAUSE_MAX);

@@ -1,4 +1,4 @@
-//! The poller of one address: looks again and again until nobody watches.
+//! The poller of one address: looks again and again until the page has no viewers.
 
 use std::future::Future;
 use std::sync::{Arc, PoisonError};
@@ -12,7 +12,7 @@ use super::published::Published;
 use super::{Begun, Hub, Look};
 
 /// How long a poller without viewers keeps its slot, without looking. A browser that reloads the
-/// page comes back in this time, and does not cause a look more.
+/// page connects again in this time, and does not cause another look.
 const RETURN_TIME: Duration = Duration::from_secs(2);
 
 /// The place of a poller in the hub. It is given back when it is dropped, also by a panic.
@@ -28,8 +28,8 @@ impl Slot {
         Slot { hub, key, sender }
     }
 
-    /// Whether somebody watches. The slot is given back if not, so that the next viewer begins
-    /// another poller.
+    /// Whether the page has viewers. If it has none, the slot is given back, so that the next viewer
+    /// begins another poller.
     fn is_watched(&self) -> bool {
         let mut pollers = self.hub.pollers.lock().unwrap_or_else(PoisonError::into_inner);
         let is_watched = self.sender.receiver_count() > 0;
@@ -50,7 +50,7 @@ impl Drop for Slot {
     }
 }
 
-/// Looks again and again until nobody watches.
+/// Looks again and again until the page has no viewers.
 pub(super) async fn poll<F>(slot: Slot, interval: Duration, look: impl Fn() -> F)
 where
     F: Future<Output = Look>,
@@ -62,15 +62,15 @@ where
         let Look { made, charge } = look().await;
         slot.sender.send_if_modified(|published| published.take(begun, made));
         pace.looked(charge, begun.at.elapsed(), Instant::now());
-        if !rest(&slot, &pace, &mut changes).await {
+        if !wait_for_next_look(&slot, &pace, &mut changes).await {
             return;
         }
     }
 }
 
-/// Waits for the time of the next look. A change during the look before counts too, because that
-/// look may have read what was there before. False if nobody watches any more.
-async fn rest(slot: &Slot, pace: &Pace, changes: &mut watch::Receiver<u64>) -> bool {
+/// Waits for the time of the next look. A change during the last look counts too, because that look
+/// may have read data from before the change. Returns false if the page has no viewers any more.
+async fn wait_for_next_look(slot: &Slot, pace: &Pace, changes: &mut watch::Receiver<u64>) -> bool {
     let mut due = pace.due();
     loop {
         tokio::select! {

@@ -1,5 +1,5 @@
-//! `Published`: what the viewers of one address see. Its events are built once, and all viewers send
-//! the same bytes.
+//! `Published`: the page or the failure that the viewers of one address see. Its events are built
+//! once, and all viewers get the same bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use bytes::Bytes;
 use super::{Begun, Made, events};
 use crate::html::Html;
 
-/// How old a page may be that is shown to the next viewer.
+/// A page that is older than this is not shown to a new viewer.
 const FRESH: Duration = Duration::from_millis(900);
 
-/// What the viewers of one address see.
+/// The page or the failure that the viewers of one address see.
 #[derive(Debug, Default)]
 pub(super) struct Published {
     page: Option<Page>,
@@ -31,8 +31,8 @@ struct Page {
 }
 
 impl Published {
-    /// Takes what a look made, unless a look that began later was taken before. True if viewers do
-    /// not have it yet.
+    /// Takes the result of a look, unless the result of a look that began later was taken before.
+    /// Returns whether viewers do not have the result yet.
     pub(super) fn take(&mut self, begun: Begun, made: Made) -> bool {
         if self.begun.is_some_and(|last| last.at > begun.at) {
             return false;
@@ -63,7 +63,7 @@ impl Published {
         self.failure.clone().or_else(|| self.page.as_ref().map(|page| page.event.clone()))
     }
 
-    /// The page, if it was made lately and nothing has been changed since its look began.
+    /// The page, if it was made lately and people have made no change since its look began.
     pub(super) fn fresh(&self, now: Begun) -> Option<(Arc<str>, Html)> {
         let begun = self.begun?;
         let is_fresh = now.at.duration_since(begun.at) < FRESH && now.changes == begun.changes;
@@ -91,18 +91,18 @@ mod tests {
         assert!(published.take(begun(2), page("new")));
         assert!(!published.take(begun(1), page("old")));
         assert_eq!(published.event(), Some(events::page("new")));
-        assert!(!published.take(begun(3), page("new")), "viewers have it");
+        assert!(!published.take(begun(3), page("new")), "viewers have this page");
     }
 
     #[test]
-    fn a_change_makes_a_page_old_and_does_not_empty_it() {
+    fn a_change_makes_a_page_old_and_keeps_its_content() {
         let at = Instant::now();
         let begun = |changes: u64| Begun { at, changes };
         let mut published = Published::default();
         published.take(begun(0), page("a"));
         assert!(published.fresh(begun(0)).is_some());
-        assert!(published.fresh(begun(1)).is_none(), "somebody has changed something");
-        assert!(published.fresh(Begun { at: at + FRESH, changes: 0 }).is_none(), "it is old");
+        assert!(published.fresh(begun(1)).is_none(), "a person has made a change");
+        assert!(published.fresh(Begun { at: at + FRESH, changes: 0 }).is_none(), "the page is old");
         assert_eq!(published.event(), Some(events::page("a")));
     }
 
@@ -115,7 +115,7 @@ mod tests {
         assert!(published.take(begun, failure()) && !published.take(begun, failure()));
         assert_eq!(published.event(), Some(events::failure("no")));
         assert!(published.fresh(begun).is_none());
-        assert!(published.take(begun, page("a")), "viewers hear that it works again");
+        assert!(published.take(begun, page("a")), "viewers learn that the page can be made again");
         assert_eq!(published.event(), Some(events::page("a")));
     }
 }

@@ -8,11 +8,11 @@ use super::*;
 
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// What is awaited comes in this time, or not at all.
+/// The longest wait for something that a test expects.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// More than the budget of an hour, so that the pause is the longest one.
-const DEAR: f64 = 1e9;
+/// A charge above the budget of an hour, so that the pause after the look is the longest pause.
+const EXPENSIVE: f64 = 1e9;
 
 fn page(text: &str, charge: f64) -> Look {
     Look { made: Made::Page { title: "".into(), html: Html::default().add(text) }, charge }
@@ -28,7 +28,7 @@ fn look(counter: &Arc<AtomicUsize>, charge: f64) -> impl Fn() -> std::future::Re
 
 /// Looks that the test ends one by one.
 struct Looks {
-    /// For each look that has begun, how it is ended.
+    /// A sender for each look that has begun. It ends the look.
     begun: UnboundedReceiver<tokio::sync::oneshot::Sender<Look>>,
 }
 
@@ -84,11 +84,11 @@ async fn many_viewers_of_a_page_cost_what_one_costs() {
     until("the poller ends", || hub.pollers.lock().unwrap().is_empty()).await;
     let after = looks.load(Ordering::Relaxed);
     tokio::time::sleep(INTERVAL * 5).await;
-    assert_eq!(looks.load(Ordering::Relaxed), after, "nobody watches");
+    assert_eq!(looks.load(Ordering::Relaxed), after, "there are no viewers");
 }
 
 #[tokio::test]
-async fn viewers_and_pages_are_bounded() {
+async fn the_numbers_of_viewers_and_watched_pages_are_bounded() {
     let (hub, looks) = (Arc::new(Hub::default()), Arc::new(AtomicUsize::new(0)));
     let watch = |key: String| hub.watch(key, INTERVAL, look(&looks, 0.0));
     let same: Vec<_> = (0..VIEWERS_MAX).map(|_| watch("/a".into()).unwrap()).collect();
@@ -101,9 +101,9 @@ async fn viewers_and_pages_are_bounded() {
     drop(others);
 }
 
-/// The second viewer once got the older page of the poller over the one that was just opened.
+/// The second viewer once got the older page of the poller instead of the page that was just opened.
 #[tokio::test]
-async fn a_page_that_was_just_opened_is_what_its_viewer_gets_first() {
+async fn a_viewer_first_gets_the_page_that_was_just_opened() {
     let hub = Arc::new(Hub::default());
     let (mut looks, look) = looks();
     let mut first = hub.watch("/a".into(), INTERVAL, look).unwrap();
@@ -115,13 +115,13 @@ async fn a_page_that_was_just_opened_is_what_its_viewer_gets_first() {
     hub.offer("/a", begun, "", &Html::default().add("opened"));
     let mut second = hub.watch("/a".into(), INTERVAL, std::future::pending).unwrap();
     assert_eq!(event(&mut second).await, events::page("opened"));
-    assert_eq!(event(&mut first).await, events::page("opened"), "others see it too");
+    assert_eq!(event(&mut first).await, events::page("opened"), "other viewers see it too");
     running.send(page("older", 0.0)).unwrap();
     looks.next().await.send(page("newest", 0.0)).unwrap();
-    assert_eq!(event(&mut second).await, events::page("newest"), "the older one is left out");
+    assert_eq!(event(&mut second).await, events::page("newest"), "the older page is left out");
 }
 
-/// The poller once paused for up to a minute with a page of the time before the action.
+/// The poller once showed a page from before the action for up to a minute, until its pause ended.
 #[tokio::test]
 async fn a_change_during_a_look_causes_another_look() {
     let hub = Arc::new(Hub::default());
@@ -129,15 +129,15 @@ async fn a_change_during_a_look_causes_another_look() {
     let mut viewer = hub.watch("/a".into(), INTERVAL, look).unwrap();
     let running = looks.next().await;
     hub.refresh();
-    running.send(page("before", DEAR)).unwrap();
+    running.send(page("before", EXPENSIVE)).unwrap();
     assert_eq!(event(&mut viewer).await, events::page("before"));
-    assert!(hub.fresh("/a").is_none(), "it is of the time before the change");
+    assert!(hub.fresh("/a").is_none(), "the page is from before the change");
     looks.next().await.send(page("after", 0.0)).unwrap();
     assert_eq!(event(&mut viewer).await, events::page("after"));
     assert!(hub.fresh("/a").is_some());
 }
 
-/// A change once emptied the page that waited to be sent.
+/// A change once removed the content of a page that waited to be sent.
 #[tokio::test]
 async fn a_change_sends_no_empty_page() {
     let hub = Arc::new(Hub::default());
@@ -154,7 +154,7 @@ async fn a_change_sends_no_empty_page() {
 #[tokio::test]
 async fn a_page_without_viewers_gives_back_its_slot_during_its_pause() {
     let (hub, looks) = (Arc::new(Hub::default()), Arc::new(AtomicUsize::new(0)));
-    let mut viewer = hub.watch("/a".into(), INTERVAL, look(&looks, DEAR)).unwrap();
+    let mut viewer = hub.watch("/a".into(), INTERVAL, look(&looks, EXPENSIVE)).unwrap();
     event(&mut viewer).await;
     drop(viewer);
     until("the slot is free", || hub.pollers.lock().unwrap().is_empty()).await;
@@ -166,7 +166,7 @@ async fn a_look_that_panics_ends_its_stream_and_gives_back_its_slot() {
     let hub = Arc::new(Hub::default());
     let (mut looks, look) = looks();
     let mut viewer = hub.watch("/a".into(), INTERVAL, look).unwrap();
-    // Without an end, the look panics.
+    // When its sender is dropped, the look panics.
     drop(looks.next().await);
     until("the slot is free", || hub.pollers.lock().unwrap().is_empty()).await;
     assert_eq!(viewer.recv().await, Some(events::greeting()));

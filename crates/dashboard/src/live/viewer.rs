@@ -1,4 +1,4 @@
-//! One viewer: sends what is published to its stream, until the viewer has gone.
+//! One viewer: sends each published event to the viewer's stream, until the viewer disconnects.
 
 use std::time::Duration;
 
@@ -8,27 +8,27 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use super::events;
 use super::published::Published;
 
-/// How many events wait for a slow viewer. The newest page is enough, so it is few.
+/// How many events wait for a slow viewer. The number is small, because the newest page is enough.
 pub(super) const EVENTS_WAITING_MAX: usize = 2;
 
-/// How long an event waits for a viewer that takes none. The stream ends then, so that a frozen
-/// browser does not keep a poller at work.
+/// How long an event waits for a viewer that takes no events. After that the stream ends, so that the
+/// poller does not keep working for a frozen browser.
 pub(super) const EVENT_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Where the events of one viewer go.
+/// The stream to one viewer.
 pub(super) struct Viewer {
     pub(super) sender: mpsc::Sender<Bytes>,
     pub(super) wait_max: Duration,
 }
 
 impl Viewer {
-    /// Sends an event. False if the viewer has gone or has taken nothing for too long.
+    /// Sends an event. Returns false if the viewer has disconnected or has taken no event for too long.
     async fn send(&self, event: Bytes) -> bool {
         self.sender.send_timeout(event, self.wait_max).await.is_ok()
     }
 }
 
-/// Sends what is published to one viewer, until the viewer has gone.
+/// Sends each published event to one viewer, until the viewer disconnects.
 pub(super) async fn forward(
     mut published: watch::Receiver<Published>,
     viewer: Viewer,

@@ -1,6 +1,6 @@
-//! What needs attention: work that no worker takes, workflows that failed lately, workflows that
-//! have not begun, and workflows that have made no progress for long. Each part is one short list
-//! with a link to the rest.
+//! The page Attention: work that no worker takes, workflows that failed lately, workflows that have
+//! not begun, and workflows that have made no progress for long. Each part is one short list with a
+//! link to the rest.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,8 +81,8 @@ async fn read(
 }
 
 fn list_of(rows: &[ListedInstance], caption: &str, now_ms: u64) -> Html {
-    let rows = rows.iter().map(|it| {
-        let why = it.output.as_deref().map_or_else(nothing, |error| {
+    let rows = rows.iter().map(|instance| {
+        let why = instance.output.as_deref().map_or_else(nothing, |error| {
             tag("span")
                 .attr("title", cut(error, 2000))
                 .add(tag("strong").add(kind_of(error)))
@@ -90,9 +90,9 @@ fn list_of(rows: &[ListedInstance], caption: &str, now_ms: u64) -> Html {
                 .done()
         });
         row(vec![
-            workflow_link(&it.instance_id),
-            parts::name_and_version(it),
-            ago(it.updated_at, now_ms),
+            workflow_link(&instance.instance_id),
+            parts::name_and_version(instance),
+            ago(instance.updated_at, now_ms),
             why,
         ])
         .done()
@@ -100,7 +100,7 @@ fn list_of(rows: &[ListedInstance], caption: &str, now_ms: u64) -> Html {
     table(caption, &["Workflow", "Orchestration", "Updated", "Why"], rows.collect())
 }
 
-/// Errors of duroxide itself, which mean something else than an error of the workflow.
+/// The kind of an error of duroxide itself; empty for an error of the workflow.
 fn kind_of(error: &str) -> &'static str {
     let text = error.to_lowercase();
     match () {
@@ -117,7 +117,8 @@ fn overdue_section(work: &OverdueWork, now_ms: u64) -> Html {
     let content = match overdue.is_empty() {
         true => parts::note("No work waits longer than a minute."),
         false => {
-            let rows = overdue.iter().take(ROWS as usize * 2).map(|it| overdue_row(it, now_ms)).collect();
+            let rows =
+                overdue.iter().take(ROWS as usize * 2).map(|entry| overdue_row(entry, now_ms)).collect();
             let more = overdue.len().saturating_sub(ROWS as usize * 2);
             table("Work that no worker takes", &["Workflow", "Queue", "What", "Waits since", "#Attempts"], rows)
                 .add((more > 0).then(|| parts::note(format!("At least {more} more."))))
@@ -132,16 +133,16 @@ fn overdue_section(work: &OverdueWork, now_ms: u64) -> Html {
     section("overdue", "Work that no worker takes", content.add(gap)).done()
 }
 
-fn overdue_row(it: &OverdueInfo, now_ms: u64) -> Html {
-    let queue = if it.kind == QueueKind::Turns { "turns" } else { "activities" };
-    let tag_text = it.tag.as_deref().map(|tag| format!(" (tag {})", cut(tag, 40)));
-    let what = it.name.as_deref().map(|name| cut(name, 80)).unwrap_or_else(|| "–".to_owned());
+fn overdue_row(entry: &OverdueInfo, now_ms: u64) -> Html {
+    let queue = if entry.kind == QueueKind::Turns { "turns" } else { "activities" };
+    let tag_text = entry.tag.as_deref().map(|tag| format!(" (tag {})", cut(tag, 40)));
+    let what = entry.name.as_deref().map(|name| cut(name, 80)).unwrap_or_else(|| "–".to_owned());
     row(vec![
-        workflow_link(&it.instance_id),
+        workflow_link(&entry.instance_id),
         text(queue),
         text(what).add(tag_text),
-        ago(it.since_ms, now_ms),
-        number(it.attempts),
+        ago(entry.since_ms, now_ms),
+        number(entry.attempts),
     ])
     .done()
 }

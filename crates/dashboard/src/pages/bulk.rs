@@ -1,4 +1,5 @@
-//! Bulk actions: a filter and a deed, then the number of workflows, then the job with its progress.
+//! Bulk actions. The page has three steps: a filter and an action, then the number of workflows, then
+//! the job with its progress.
 
 mod progress;
 
@@ -10,7 +11,7 @@ use super::parts::{self, button, check, field, hidden};
 use super::{Outcome, Page, View, workflow, workflows};
 use crate::app::App;
 use crate::bulk::SELECTED_MAX;
-use crate::deeds::{Deed, NAMES};
+use crate::deeds::{NAMES, WorkflowAction};
 use crate::failure::Failure;
 use crate::html::{Html, Link, list, tag};
 use crate::http::Parameters;
@@ -36,7 +37,7 @@ async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
     Ok(View { title: "Bulk actions".to_owned(), html })
 }
 
-/// The first step: which workflows, and what to do.
+/// The first step: the form for the filter and the action.
 fn begin(app: &App, filter: &str, chosen: &str, form: &Parameters) -> Html {
     let heading = parts::heading("Bulk actions", Html::default());
     if app.is_read_only {
@@ -45,7 +46,7 @@ fn begin(app: &App, filter: &str, chosen: &str, form: &Parameters) -> Html {
     let options = NAMES
         .iter()
         .map(|(name, label)| tag("option").attr("value", name).flag("selected", *name == chosen).add(*label));
-    let deeds = tag("label")
+    let action_field = tag("label")
         .class("field")
         .add(tag("span").add("What to do"))
         .add(tag("select").attr("name", "deed").add(list(options)));
@@ -58,7 +59,7 @@ fn begin(app: &App, filter: &str, chosen: &str, form: &Parameters) -> Html {
         .attr("spellcheck", "false");
     let fields = Html::default()
         .add(tag("label").class("field wide").add(tag("span").add("Filter")).add(filter))
-        .add(deeds)
+        .add(action_field)
         .add(details(form))
         .add(button("Count first", "primary"));
     heading
@@ -67,7 +68,7 @@ fn begin(app: &App, filter: &str, chosen: &str, form: &Parameters) -> Html {
         .add(progress::list_of_jobs(&app.jobs))
 }
 
-/// What some deeds need.
+/// The fields that some actions need.
 fn details(form: &Parameters) -> Html {
     let or = |name: &str, default: &str| {
         if form.has(name) { form.get(name).to_owned() } else { default.to_owned() }
@@ -99,11 +100,11 @@ async fn act(app: Arc<App>, form: Parameters) -> Result<Outcome, Failure> {
         return Err(Failure::wrong("An empty filter would select every workflow.")
             .advise("Say which ones. created>=0s means all of them."));
     }
-    let deed = workflow_deed(&form)?;
+    let action = chosen_action(&form)?;
     match form.get("action") {
         "count" => {
             let counts = app.source.provider().await?.count(&options).await?;
-            let view = confirm(&app, &form, &deed, &options, &counts, at_ms);
+            let view = confirm(&app, &form, &action, &options, &counts, at_ms);
             Ok(Outcome::Show(View { title: "Bulk actions".to_owned(), html: view }))
         }
         "begin" if form.get("confirm") != "yes" => {
@@ -111,7 +112,7 @@ async fn act(app: Arc<App>, form: Parameters) -> Result<Outcome, Failure> {
                 .advise("Tick the box of the form."))
         }
         "begin" => {
-            let number = app.jobs.begin(app.source.provider().await?, deed, options)?;
+            let number = app.jobs.begin(app.source.provider().await?, action, options)?;
             Ok(Outcome::Go {
                 to: Link::to(PATH).with("job", number),
                 notice: "The bulk action has begun.".to_owned(),
@@ -121,20 +122,20 @@ async fn act(app: Arc<App>, form: Parameters) -> Result<Outcome, Failure> {
     }
 }
 
-fn workflow_deed(form: &Parameters) -> Result<Deed, Failure> {
-    workflow::deed(form.get("deed"), form)
+fn chosen_action(form: &Parameters) -> Result<WorkflowAction, Failure> {
+    workflow::parse_action(form.get("deed"), form)
 }
 
-/// The second step: what would be done, with the number of workflows.
+/// The second step: the action and the number of workflows, with a form to confirm them.
 fn confirm(
     app: &App,
     form: &Parameters,
-    deed: &Deed,
+    action: &WorkflowAction,
     options: &ListOptions,
     counts: &InstanceCounts,
     at_ms: u64,
 ) -> Html {
-    let label = NAMES.iter().find(|(name, _)| *name == deed.name()).map_or("", |(_, label)| label);
+    let label = NAMES.iter().find(|(name, _)| *name == action.name()).map_or("", |(_, label)| label);
     let rows = counts.by_status.iter().map(|(status, count)| {
         parts::row(vec![parts::status(status), parts::number(grouped(*count))]).done()
     });

@@ -21,7 +21,7 @@ pub(super) const PAGE: Page = Page {
     path: "/charts",
     name: "Charts",
     section: "/charts",
-    // As often as the counters are read.
+    // The counters are read at the same interval.
     interval: Some(Duration::from_secs(5)),
     view: |app, query| Box::pin(view(app, query)),
     act: None,
@@ -77,7 +77,7 @@ fn account(app: &App, samples: &[Sample]) -> Html {
         .add(hottest(app, last))
 }
 
-/// What each kind of request has cost so far, the most expensive first.
+/// The cost of each kind of request so far, the most expensive first.
 fn operations(sample: &Sample) -> Html {
     let mut operations = sample.operations.clone();
     operations.sort_by(|one, other| other.2.total_cmp(&one.2));
@@ -98,24 +98,27 @@ fn operations(sample: &Sample) -> Html {
     )
 }
 
-/// The partition keys that have used most. Those of the workflows are ids of workflows.
+/// The partition keys that have used the most request units. In the container of workflows, a
+/// partition key is the id of a workflow.
 fn hottest(app: &App, sample: &Sample) -> Option<Html> {
     if sample.hottest.is_empty() {
         return None;
     }
-    let rows = sample.hottest.iter().map(|it| {
-        let is_workflows = it.database == app.source.database && it.container == app.source.container;
-        let id = serde_json::from_str::<Vec<String>>(&it.key).ok().and_then(|key| key.into_iter().next());
+    let rows = sample.hottest.iter().map(|partition| {
+        let is_workflows =
+            partition.database == app.source.database && partition.container == app.source.container;
+        let id =
+            serde_json::from_str::<Vec<String>>(&partition.key).ok().and_then(|key| key.into_iter().next());
         let key = match id {
             Some(id) if is_workflows && !id.starts_with('_') => parts::workflow_link(&id),
-            _ => tag("code").add(cut(&it.key, 80)).done(),
+            _ => tag("code").add(cut(&partition.key, 80)).done(),
         };
         row(vec![
             key,
-            text(format!("{}/{}", it.database, it.container)),
-            number(grouped(it.requests)),
-            number(format!("{:.1}", it.request_units)),
-            number(grouped(it.throttled)),
+            text(format!("{}/{}", partition.database, partition.container)),
+            number(grouped(partition.requests)),
+            number(format!("{:.1}", partition.request_units)),
+            number(grouped(partition.throttled)),
         ])
         .done()
     });
@@ -124,7 +127,7 @@ fn hottest(app: &App, sample: &Sample) -> Option<Html> {
     Some(Html::default().add(tag("h3").add("Hottest partitions")).add(table))
 }
 
-/// What the provider of this dashboard has used, by method.
+/// The requests of this dashboard's own provider, by method.
 async fn own(app: &App) -> Html {
     let Ok(provider) = app.source.provider().await else {
         return parts::note("Nothing: the container of workflows was not opened yet.");

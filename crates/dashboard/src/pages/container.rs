@@ -1,5 +1,6 @@
-//! One container: a query with its rows, and what the service did for it. Queries are sent as forms
-//! and never by an address alone, because a link of another site must not cause one.
+//! One container: a query with its rows, and an explanation of what the service did for the query.
+//! Queries are sent as forms and never by an address alone, because a link on another site must not
+//! cause a query.
 
 mod explain;
 mod query;
@@ -139,7 +140,7 @@ fn page(app: &App, place: &Place, properties: &ContainerProperties, form: &Param
         .add(result)
 }
 
-/// The rows. A row that is an item is a link to it.
+/// The rows. A row that is a whole item has a link to the item.
 fn rows(place: &Place, properties: &ContainerProperties, answer: &Answer) -> Html {
     let more = if answer.is_cut { ", and more follow" } else { "" };
     let summary = format!(

@@ -26,7 +26,7 @@ pub(super) const PAGE: Page = Page {
     act: Some(|app, form| Box::pin(act(app, form))),
 };
 
-/// What a new item begins with.
+/// The text of a new item in the editor.
 const NEW_ITEM: &str = "{\n  \"id\": \"\"\n}";
 
 async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
@@ -59,13 +59,13 @@ async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
     Ok(View { title: cut(id, 80), html })
 }
 
-/// The same JSON with escapes in place of characters that a page cannot show, so that a person sees
-/// them and a save keeps them. JSON has such characters in its texts only.
+/// Returns the JSON with escapes in place of characters that a page cannot show, so that a person
+/// sees them and a save keeps them. JSON has these characters in its texts only.
 fn with_escapes(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for character in json.chars() {
         match is_not_shown(character) {
-            // All of them are in the first plane, so four digits are enough.
+            // All these characters are below U+10000, so four digits are enough.
             true => escaped.push_str(&format!("\\u{:04x}", u32::from(character))),
             false => escaped.push(character),
         }

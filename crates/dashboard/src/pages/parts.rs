@@ -9,7 +9,7 @@ use crate::text::{TITLE_CHARS_MAX, age, cut, time};
 /// The most characters of an id or a name in a table. The title has more.
 const CELL_CHARS_MAX: usize = 80;
 
-/// The heading of a page, with what is known about it beside it.
+/// The heading of a page, with some content beside it, such as a status or a button.
 pub(super) fn heading(title: &str, aside: impl Content) -> Html {
     tag("div").class("heading").add(tag("h1").add(title)).add(tag("div").class("aside").add(aside)).done()
 }
@@ -25,7 +25,8 @@ pub(super) fn section(id: &'static str, title: &str, content: impl Content) -> T
         .add(content)
 }
 
-/// A table. The caption is for those who do not see it. On a narrow page the table scrolls.
+/// A table. The caption is for people who do not see the table. On a narrow page the table scrolls. A
+/// head that begins with `#` is the head of a column of numbers.
 pub(super) fn table(caption: &str, heads: &[&str], rows: Vec<Html>) -> Html {
     let heads = heads.iter().map(|head| match head.strip_prefix('#') {
         Some(head) => tag("th").attr("scope", "col").class("number").add(head),
@@ -63,7 +64,7 @@ pub(super) fn number(content: impl Content) -> Html {
     tag("span").class("number").add(content).done()
 }
 
-/// What a table shows for nothing.
+/// The content of a cell without a value.
 pub(super) fn nothing() -> Html {
     tag("span").class("faint").add("–").done()
 }
@@ -118,8 +119,8 @@ pub(super) fn form(app: &App, path: &'static str, action: &str, content: impl Co
         .add(content)
 }
 
-/// A field that a person does not see. It comes back unchanged, whatever characters it has: a value
-/// that a page or a browser would change is encoded, which `Parameters` reads.
+/// A field that a person does not see. The form sends its value back unchanged, whatever characters
+/// it has: a value that a page or a browser would change is encoded, and `Parameters` decodes it.
 pub(super) fn hidden(name: &str, value: &str) -> Html {
     let input = tag("input").attr("type", "hidden");
     let is_changed = value.chars().any(|character| character.is_control() || is_not_shown(character));
@@ -153,7 +154,8 @@ pub(super) fn kept_check(name: &'static str, label: &str, is_ticked: bool) -> Ht
 
 fn check_box(name: &'static str, label: &str, change: impl FnOnce(Tag) -> Tag) -> Html {
     let input = tag("input").attr("type", "checkbox").attr("name", name).attr("value", "yes");
-    // Without the key, a tick would stay at its place when another question comes before it.
+    // Without the key, the script would match questions by their place. When a question is inserted
+    // before this one, the tick would then belong to the inserted question.
     let check = tag("label").class("check").attr("data-key", name);
     check.add(change(input)).add(tag("span").add(label)).done()
 }
@@ -177,18 +179,21 @@ mod tests {
     use crate::http::Parameters;
 
     #[test]
-    fn a_hidden_value_comes_back_unchanged() {
+    fn the_value_of_a_hidden_field_is_sent_back_unchanged() {
         for value in ["plain", "a\u{202e}b", "\u{0}\r\n\t\u{85}", "100% + <\u{2066}>", "a*\u{7f}"] {
             let html = hidden("id", value);
             let mut texts = html.as_str().split('"').skip(3);
             let (name, sent) = (texts.next().unwrap(), texts.nth(1).unwrap());
-            assert!(!sent.contains(|it: char| it.is_control() || is_not_shown(it)), "{sent:?}");
+            assert!(
+                !sent.contains(|character: char| character.is_control() || is_not_shown(character)),
+                "{sent:?}"
+            );
             assert_eq!(Parameters::parse(&format!("{name}={}", Encoded(sent))).get("id"), value);
         }
     }
 
     /// The script matches elements by their keys, and by their places if they have none. A tick for
-    /// "Delete this workflow" once became one for "It runs. Delete it anyway".
+    /// "Delete this workflow" once became a tick for "It runs. Delete it anyway".
     #[test]
     fn every_question_of_a_form_has_a_key() {
         let questions =

@@ -1,4 +1,4 @@
-//! Activity sessions: who owns them and until when.
+//! Activity sessions: which worker owns each of them, and until when.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The page of one workflow: its facts, timeline, events, values, family and actions. `timeline`, `events`, `family`, `cost` and `actions` are
-//! its sections.
+//! The page of one workflow: its facts, timeline, events, values, family and actions. The modules
+//! `timeline`, `events`, `family`, `cost` and `actions` are its sections.
 
 mod actions;
 mod cost;
@@ -7,7 +7,7 @@ mod events;
 mod family;
 mod timeline;
 
-pub(super) use actions::deed;
+pub(super) use actions::parse_action;
 
 use std::sync::Arc;
 
@@ -52,7 +52,8 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// This page with other parameters. The ones that are given replace those of the address.
+    /// A link to this page with other parameters. The parameters in `changes` replace those of the
+    /// address.
     fn link(&self, changes: &[(&'static str, String)]) -> Link {
         let mut link = Link::to(PATH).with("id", &self.row.instance_id);
         for name in ["execution", "zoom", "failed", "unfolded", "rows", "type", "events"] {

@@ -29,7 +29,7 @@ const PAGE_SIZE: u32 = 50;
 /// The most characters of a custom status in the table.
 const CUSTOM_STATUS_CHARS_MAX: usize = 60;
 
-/// Filters that people ask for most, with their names.
+/// Filters that people use often, with their names.
 const QUICK_FILTERS: [(&str, &str); 6] = [
     ("All", ""),
     ("Running", "status=running"),
@@ -136,7 +136,7 @@ fn rows(page: &ListPage, now_ms: u64) -> Html {
     if page.instances.is_empty() && page.continuation.is_none() {
         return parts::note("No workflow matches.");
     }
-    let rows = page.instances.iter().map(|it| instance_row(it, now_ms)).collect();
+    let rows = page.instances.iter().map(|instance| instance_row(instance, now_ms)).collect();
     table(
         "Workflows",
         &["Workflow", "Status", "Orchestration", "Created", "Updated", "#Took", "#RU", "Custom status"],
@@ -145,25 +145,26 @@ fn rows(page: &ListPage, now_ms: u64) -> Html {
 }
 
 /// The row of a workflow.
-pub(super) fn instance_row(it: &ListedInstance, now_ms: u64) -> Html {
-    let took = it.completed_at.map(|at| parts::number(duration(at.saturating_sub(it.created_at))));
-    let units =
-        (it.charge_centi_ru > 0).then(|| parts::number(format!("{:.1}", it.charge_centi_ru as f64 / 100.0)));
-    let custom = it.custom_status.as_deref().map(|custom| {
+pub(super) fn instance_row(instance: &ListedInstance, now_ms: u64) -> Html {
+    let took =
+        instance.completed_at.map(|at| parts::number(duration(at.saturating_sub(instance.created_at))));
+    let units = (instance.charge_centi_ru > 0)
+        .then(|| parts::number(format!("{:.1}", instance.charge_centi_ru as f64 / 100.0)));
+    let custom = instance.custom_status.as_deref().map(|custom| {
         let title = cut(custom, TITLE_CHARS_MAX);
         tag("span").attr("title", title).add(cut(custom, CUSTOM_STATUS_CHARS_MAX)).done()
     });
     row(vec![
-        workflow_link(&it.instance_id),
-        status(&it.status),
-        parts::name_and_version(it),
-        ago(it.created_at, now_ms),
-        ago(it.updated_at, now_ms),
+        workflow_link(&instance.instance_id),
+        status(&instance.status),
+        parts::name_and_version(instance),
+        ago(instance.created_at, now_ms),
+        ago(instance.updated_at, now_ms),
         took.unwrap_or_else(|| parts::number(nothing())),
         units.unwrap_or_else(|| parts::number(nothing())),
         custom.unwrap_or_else(nothing),
     ])
-    .exact("data-key", &it.instance_id)
+    .exact("data-key", &instance.instance_id)
     .done()
 }
 

@@ -86,7 +86,7 @@ mod tests {
     const LONG: Duration = Duration::from_millis(300);
 
     #[tokio::test]
-    async fn all_who_ask_share_one_attempt() {
+    async fn all_callers_share_one_attempt() {
         let (attempt, begun) = (SharedOnce::default(), Arc::new(AtomicU32::new(0)));
         // The first attempt fails and the second succeeds.
         let make = || {
@@ -100,9 +100,9 @@ mod tests {
         let [one, two, three] = [attempt.get(make), attempt.get(make), attempt.get(make)];
         let asked = tokio::join!(one, two, three);
         assert!(asked.0.is_err() && asked.1.is_err() && asked.2.is_err());
-        assert!(begin.elapsed() < LONG * 2, "nobody waits for a second attempt");
+        assert!(begin.elapsed() < LONG * 2, "no caller waits for a second attempt");
         assert_eq!((begun.load(Ordering::Relaxed), attempt.made()), (1, None));
-        // The person who asked first leaves. The attempt goes on for the others.
+        // The first caller is dropped. The attempt goes on for the others.
         assert!(tokio::time::timeout(LONG / 10, attempt.get(make)).await.is_err());
         assert_eq!(attempt.get(make).await.ok(), Some(1));
         assert_eq!((attempt.get(make).await.ok(), attempt.made()), (Some(1), Some(1)));

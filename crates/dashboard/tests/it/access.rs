@@ -1,4 +1,4 @@
-//! Who may use the dashboard.
+//! Access control of the dashboard.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::shop::Shop;
 const TOKEN: &str = "a-token-that-a-person-chose";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_host_gets_nothing() {
+async fn a_request_that_names_a_foreign_host_is_refused() {
     let shop = Shop::open().await;
     let browser = shop.browser();
     let rebound = browser.with("host", "evil.example:8082");
@@ -71,7 +71,7 @@ async fn with_a_token_nothing_is_shown_before_the_login() {
     let action = [("action", "count"), ("filter", "status=failed"), ("deed", "cancel")];
     assert_eq!(inside.post("/bulk", &action).await.status, 200);
     let form_inside = inside.get("/bulk").await.attribute("name=\"form\"", "value").expect("a form token");
-    assert_ne!(form, form_inside, "strangers do not see the token of the forms");
+    assert_ne!(form, form_inside, "people who are not signed in do not see the token of the forms");
     let outside = format!("form={form_inside}&action=count&filter=status%3Dfailed&deed=cancel");
     assert_eq!(browser.send(Method::POST, "/bulk", outside).await.status, 401);
     assert!(cookie.contains("Max-Age=43200"), "{cookie}");
@@ -87,7 +87,7 @@ async fn with_a_token_nothing_is_shown_before_the_login() {
 
 /// A program that guesses tokens once did not wait for the answers: it closed its connections.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_login_slows_down_the_next_one_also_if_nobody_waits_for_its_answer() {
+async fn a_wrong_login_delays_the_next_login_also_if_its_client_disconnects() {
     let shop = Shop::with(|options| options.with_token(TOKEN)).await;
     let browser = shop.browser();
     let form = browser.get("/workflows").await.attribute("name=\"form\"", "value").expect("a form token");
@@ -122,7 +122,7 @@ async fn beyond_loopback_there_is_always_a_token() {
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], dashboard.address().port()));
     assert_eq!(Browser::new(address).get("/workflows").await.status, 401);
     assert!(open(Some("short")).await.is_err_and(|error| error.to_string().contains("at least 16")));
-    assert_eq!(open(Some(TOKEN)).await.expect("a dashboard").made_token(), None, "it is known already");
+    assert_eq!(open(Some(TOKEN)).await.expect("a dashboard").made_token(), None, "a given token is not made");
     shop.close().await;
 }
 

@@ -1,4 +1,4 @@
-//! What can be done to workflows, one by one and by a filter.
+//! Actions on single workflows, and bulk actions on the workflows that a filter selects.
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-/// A page that takes longer has hung.
+/// The longest wait for a page. A page that takes longer has hung.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ impl Page {
         let area = self.text.split("<textarea").nth(1).expect("a text area");
         let area =
             area.split_once('>').and_then(|(_, rest)| rest.split_once("</textarea>")).expect("its end").0;
-        // A browser leaves out a line break at the begin.
+        // A browser leaves out a line break at the beginning.
         unescaped(area.strip_prefix('\n').unwrap_or(area))
     }
 }
@@ -140,7 +140,7 @@ impl Browser {
     }
 }
 
-/// What a browser reads for the references that the dashboard writes.
+/// Replaces the character references that the dashboard writes by their characters.
 fn unescaped(text: &str) -> String {
     let names = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'")];
     let plain = names.iter().fold(text.to_owned(), |text, (name, sign)| text.replace(name, sign));

@@ -46,7 +46,7 @@ async fn an_item_is_created_edited_and_deleted_under_its_etag() {
     let saved = browser.post_and_follow("/item", &save(r#"{"id":"a","instanceId":"shop","z":2}"#)).await;
     saved.has(&["Saved a for", "&quot;z&quot;: 2"]);
     let stale = browser.post("/item", &save(r#"{"id":"a","instanceId":"shop","z":3}"#)).await;
-    assert_eq!(stale.status, 409, "somebody changed it");
+    assert_eq!(stale.status, 409, "the item has another etag now");
     for wrong in ["[1]", "{", "not json"] {
         let answer = browser
             .post("/item", &[&place[..], &item[..], &[("action", "save"), ("item", wrong)]].concat())

@@ -1,5 +1,5 @@
-//! Texts of strangers: ids, names, inputs and errors that try to become markup, and requests that
-//! try to be too large.
+//! Hostile input: ids, names, inputs and errors that contain markup, and requests that are too large
+//! or broken.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -68,11 +68,12 @@ async fn requests_that_are_too_large_or_broken_are_refused() {
     shop.close().await;
 }
 
-/// Characters that a page cannot show: they turn the direction of a text, or HTML has no reference
-/// for them. The last two are changed by browsers when a form is sent.
+/// Characters that a page cannot show: they change the direction of a text, or HTML has no reference
+/// for them. Browsers change the last two when a form is sent.
 const NOT_SHOWN: &str = "\u{202e}\u{2066}\u{7f}\u{80}\u{9f}\u{1}\r\n";
 
-/// The deletion once acted on the workflow whose id has a replacement character.
+/// The deletion once deleted another workflow, whose id has replacement characters in place of the
+/// characters that a page cannot show.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_action_is_for_the_workflow_with_exactly_this_id() {
     let shop = Shop::open().await;

@@ -12,7 +12,7 @@ fn ids(page: &Page) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_have_every_workflow_once() {
+async fn the_pages_of_the_list_have_every_workflow_once() {
     let shop = Shop::open().await;
     shop.run("hello-1", "hello", "Ada").await;
     shop.copy("hello-1", 430).await;
@@ -61,7 +61,7 @@ async fn a_page_sends_few_requests_whatever_the_number_of_workflows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_filter_selects_and_a_wrong_one_shows_its_place() {
+async fn a_filter_selects_workflows_and_an_error_in_it_shows_its_place() {
     let shop = Shop::open().await;
     shop.run("hello-1", "hello", "Ada").await;
     shop.run("fail-1", "fail", "no").await;

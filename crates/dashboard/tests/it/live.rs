@@ -36,7 +36,7 @@ impl Events {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_viewer_hears_of_changes() {
+async fn a_viewer_gets_changes() {
     let shop = Shop::open().await;
     let browser = shop.browser();
     let mut events = Events::open(&browser, "/workflows").await;
@@ -49,9 +49,9 @@ async fn a_viewer_hears_of_changes() {
     shop.close().await;
 }
 
-/// A failed look once replaced the page, and with it a form that somebody filled in.
+/// A failed look once replaced the page, and with it a form that a person had filled in.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_that_cannot_be_made_again_is_told_by_an_event_of_its_own() {
+async fn a_page_that_cannot_be_made_again_sends_a_failure_event() {
     let shop = Shop::open().await;
     shop.run("hello-1", "hello", "Ada").await;
     let browser = shop.browser();
@@ -83,13 +83,13 @@ async fn the_number_of_viewers_is_bounded() {
     shop.close().await;
 }
 
-/// The time in which the cost of watching is measured. A page that costs more per look is looked at
-/// several times in it.
+/// The time for which the cost of watching is measured. It is long enough for several looks at the
+/// most expensive page.
 const MEASURED: Duration = Duration::from_secs(12);
 
 /// Watching a page of an idle account with one partition costs at most 5 RU per second, whatever
-/// the number of viewers, and nothing when nobody watches any more. Each page has an account of its
-/// own, so that all are measured at the same time.
+/// the number of viewers, and nothing after the last viewer has disconnected. Each page has an account
+/// of its own, so that all pages are measured at the same time.
 #[tokio::test(flavor = "multi_thread")]
 async fn watching_a_page_costs_little() {
     let paths = [
@@ -108,7 +108,8 @@ async fn watching_a_page_costs_little() {
     }
 }
 
-/// What five viewers of a page cost, in request units per second. Checks that nothing is sent later.
+/// The cost of five viewers of a page, in request units per second. Checks that no request is sent
+/// after they have disconnected.
 async fn cost_of_watching(path: &str) -> f64 {
     let mut shop = Shop::open().await;
     shop.run("batch-1", "batch", "Ada").await;
@@ -120,7 +121,7 @@ async fn cost_of_watching(path: &str) -> f64 {
     for _ in 0..5 {
         viewers.push(Events::open(&browser, path).await);
     }
-    // The first look is not what watching costs.
+    // The cost of the first look is not measured.
     tokio::time::sleep(Duration::from_millis(500)).await;
     shop.server.reset_counters().await;
     tokio::time::sleep(MEASURED).await;

@@ -34,7 +34,7 @@ async fn every_page_is_shown_with_safe_headers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_files_are_served_and_what_does_not_exist_is_told() {
+async fn the_files_are_served_and_missing_pages_are_reported() {
     let shop = Shop::open().await;
     let browser = shop.browser();
     assert_eq!(browser.get("/assets/dashboard.css").await.header("content-type"), "text/css; charset=utf-8");
@@ -50,7 +50,7 @@ async fn the_files_are_served_and_what_does_not_exist_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_workflow_is_shown_with_everything() {
+async fn the_page_of_a_workflow_has_all_its_sections() {
     let shop = Shop::open().await;
     shop.run("batch-1", "batch", "Ada").await;
     shop.wait_for_approval("approval-1").await;
@@ -92,7 +92,7 @@ async fn one_workflow_is_shown_with_everything() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_container_that_is_missing_is_told_and_not_created() {
+async fn a_missing_container_is_reported_and_not_created() {
     let shop = Shop::with(|mut options| {
         options.container = "nothing".to_owned();
         options

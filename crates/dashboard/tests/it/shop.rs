@@ -85,7 +85,8 @@ impl Shop {
         }
     }
 
-    /// Ends the workers, so that nothing else costs requests. What waits stays.
+    /// Ends the workers, so that only the dashboard sends requests. Work that waits stays in the
+    /// container.
     pub(crate) async fn stop_workers(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown(Some(1000)).await;

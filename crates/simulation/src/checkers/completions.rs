@@ -1,7 +1,7 @@
 //! Completions: the completion of an activity is counted once. In every history each
-//! completion belongs to one scheduled activity, timer or child, no two completions belong to
-//! the same one, event ids are dense, and one event is terminal. In the container the
-//! completion of an activity is created once in the life of an instance.
+//! completion belongs to one scheduled activity, timer or child, none of these is completed
+//! twice, event ids are dense, and one event is terminal. In the container the completion of an
+//! activity is created once in an incarnation of its instance.
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,7 +24,7 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
     problems
 }
 
-/// Completions that were created twice in one life of their instance.
+/// Completions that were created twice in one incarnation of their instance.
 fn created_twice(writes: &[LoggedWrite]) -> Vec<String> {
     let (mut created, mut problems) = (HashSet::new(), Vec::new());
     for write in writes {
@@ -33,8 +33,8 @@ fn created_twice(writes: &[LoggedWrite]) -> Vec<String> {
             && write.id.starts_with(COMPLETION_PREFIX)
             && write.instance().is_some()
         {
-            let life = write.body["inc"].as_str().unwrap_or_default().to_owned();
-            if !created.insert((write.partition.clone(), write.id.clone(), life)) {
+            let incarnation = write.body["inc"].as_str().unwrap_or_default().to_owned();
+            if !created.insert((write.partition.clone(), write.id.clone(), incarnation)) {
                 problems.push(format!("{} of {} was created twice", write.id, write.partition));
             }
         }
@@ -52,10 +52,12 @@ fn check_history(history: &[Event]) -> Vec<String> {
     if ends != 1 {
         problems.push(format!("{ends} events are terminal"));
     }
-    // The kind of what was scheduled, by the id of the event, and what has completed.
+    // `scheduled` has the kind of each scheduled item, by the id of the event that scheduled it.
+    // `completed` has the ids of those events whose items have completed.
     let (mut scheduled, mut completed) = (HashMap::new(), HashSet::new());
     for event in history {
-        // `Err` has the kind of what the event schedules, `Ok` the kind of what it completes.
+        // `Err`: the event schedules an item of this kind. `Ok`: the event completes an item of
+        // this kind.
         let kind = match &event.kind {
             EventKind::ActivityScheduled { .. } => Err("activity"),
             EventKind::TimerCreated { .. } => Err("timer"),

@@ -23,17 +23,16 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
         if document_type == "deletion" || !document[DELETION].is_null() {
             problems.push(format!("a deletion is left under way: {document_type} of {name}"));
         }
-        // Tombstones stay for a week. A garbage record and what it lists stay for a day.
+        // Tombstones stay for a week. A garbage record and the documents that it lists stay for a day.
         let is_kept = matches!(document_type, "deleted" | GARBAGE_TYPE) || !document[STAGED_UNDER].is_null();
         if !is_kept && evidence.deleted.iter().any(|(root, _)| is_in_tree(name, root)) {
-            problems
-                .push(format!("{document_type} {} of {name} is there after the deletion", document["id"]));
+            problems.push(format!("{document_type} {} of {name} exists after the deletion", document["id"]));
         }
         if let Some(parent) = document["parentInstanceId"].as_str()
             && live.contains(name)
             && !live.contains(parent)
         {
-            problems.push(format!("{name} is there, but its parent {parent} is not"));
+            problems.push(format!("{name} exists, but its parent {parent} does not"));
         }
     }
     for write in evidence.writes.iter().filter(|write| write.id == STATE_ID && write.has_document()) {

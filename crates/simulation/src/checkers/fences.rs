@@ -1,8 +1,8 @@
-//! Fences: no process overwrites what it has not seen. This checker looks at the documents that
-//! several processes write. Every write to them must be conditional (an etag, a predicate, or a
-//! create), or in one atomic batch with a conditional write, or in the short list `UNCONDITIONAL`
-//! with its reason. And the commits of an instance follow one another: the number of a commit is
-//! one higher than that of the commit before.
+//! Fences: no process overwrites a version of a document that it has not read. This checker looks
+//! at the documents that several processes write. Every write to them must be conditional (an
+//! etag, a predicate, or a create), or in one atomic batch with a conditional write, or in the
+//! short list `UNCONDITIONAL` with its reason. And the commits of an instance follow one another:
+//! the number of a commit is one higher than that of the commit before.
 
 use std::collections::HashMap;
 
@@ -51,8 +51,8 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
     for write in &evidence.writes {
         let is_fenced = write.is_conditional || write.kind == WriteKind::Create || write.is_fenced;
         // The state needs a condition of its own, also in a batch.
-        let is_own = write.is_conditional || write.kind == WriteKind::Create;
-        if (write.id == STATE_ID && !is_own) || (!is_fenced && !is_listed(write)) {
+        let has_own_condition = write.is_conditional || write.kind == WriteKind::Create;
+        if (write.id == STATE_ID && !has_own_condition) || (!is_fenced && !is_listed(write)) {
             problems.push(format!(
                 "{} at {} ms: {:?} of {} in {} without a condition",
                 write.sender, write.at_ms, write.kind, write.id, write.partition

@@ -1,13 +1,13 @@
 //! Growth: no garbage is left that would grow with the number of instances. After all instances
 //! have ended and cleanup is done, the container has only states of instances, their histories,
-//! tombstones and heartbeats with a time to live, and no document that is still to be processed.
+//! and tombstones and heartbeats with a time to live. No document is still to be processed.
 //! With retention, no finished instance is left. A process that has nothing to do sends few
 //! requests, and knows of no undelivered messages.
 
 use super::Evidence;
 use crate::stored::STATE_ID;
 
-/// What an idle process did in the last part of a run.
+/// The requests of an idle process in the last part of a run, and its oldest outbox.
 #[derive(Debug, Clone)]
 pub struct IdleProcess {
     pub name: String,

@@ -1,6 +1,7 @@
 //! Liveness: no workflow is lost or stuck. After the faults have stopped, every workflow that a
-//! user started ends within a bound, with the right result. A workflow may be gone by then only
-//! if finished instances are deleted after some time; then its last commit has the result.
+//! user started ends within a bound, with the right result. A workflow may have been deleted by
+//! then only if finished instances are deleted after some time. In this case its last commit has
+//! the result.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,9 +12,9 @@ use super::Evidence;
 use crate::scenarios::Ending;
 use crate::stored::STATE_ID;
 
-/// How long workflows may need after the last fault: locks expire, one after the other, a
-/// deletion that its process left is given up after a minute, and a clock that was set back by
-/// minutes may delay a timer by as much.
+/// How long workflows may need after the last fault. Locks expire one after the other. A deletion
+/// whose process was killed is given up after a minute. A clock that was set back by minutes may
+/// delay a timer by as many minutes.
 pub const ENDED_WITHIN: Duration = Duration::from_secs(300);
 
 /// Checks that every workflow has ended, and how.
@@ -35,13 +36,13 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
                 state["status"], state["output"]
             ));
         }
-        let is_there = evidence.documents.iter().any(|document| {
+        let exists = evidence.documents.iter().any(|document| {
             document["id"] == STATE_ID
                 && document["type"] == "history"
                 && document["instanceId"] == **instance
         });
-        if !is_there && !evidence.has_retention {
-            problems.push(format!("{instance} is gone, and nothing deletes it"));
+        if !exists && !evidence.has_retention {
+            problems.push(format!("{instance} does not exist any more, although nothing should delete it"));
         }
     }
     problems

@@ -22,8 +22,8 @@ const USER_EPISODE_INTERVAL: Duration = Duration::from_secs(15);
 /// The longest episode that affects workers only: longer than most locks.
 const WORKER_EPISODE_MAX_MS: u64 = 15_000;
 
-/// The attempts after which a turn or an activity is poison. Many, because locks expire in
-/// episodes.
+/// The number of attempts after which a turn or an activity is poison. The number is large,
+/// because locks expire in episodes.
 const ATTEMPTS_MAX: u32 = 1000;
 
 /// The largest step of a clock, in milliseconds.
@@ -41,7 +41,7 @@ pub enum Size {
     Quick,
 }
 
-/// Something that happens at a moment, not to a single request.
+/// Something that happens at one moment and affects more than a single request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Incident {
     /// The process of a worker is killed.
@@ -55,7 +55,7 @@ pub enum Incident {
     /// A physical partition is in trouble from now on: a fault rule of the server.
     PartitionTrouble { name: &'static str, rule: String },
     /// The trouble of the partition ends.
-    PartitionWell,
+    PartitionRecovered,
     /// The write region moves to this region.
     Failover(&'static str),
     /// A region is not reachable for its clients.
@@ -64,7 +64,7 @@ pub enum Incident {
     RegionUp(&'static str),
 }
 
-/// All that is drawn.
+/// Everything that is drawn for a run.
 #[derive(Debug)]
 pub struct Draw {
     /// Physical partitions of the container.
@@ -158,17 +158,17 @@ fn draw_worker(rng: &mut fastrand::Rng, retention: RetentionOptions, has_regions
     }
 }
 
-/// Draws which workers commit by distributed transactions: none, all, or some of them, and whether
-/// the user deletes by them. Drawn apart from the rest, so that a seed draws the same run with and
-/// without transactions.
+/// Draws which workers commit by distributed transactions (none, all, or some of them), and whether
+/// the user deletes by transactions. This is drawn apart from the rest, so that a seed draws the
+/// same run with and without transactions.
 pub fn draw_cross_instance(seed: u64, draw: &mut Draw) {
     let mut rng = fastrand::Rng::with_seed(seed ^ CROSS_INSTANCE_SALT);
     let modes = [CrossInstance::Outbox, CrossInstance::Auto, CrossInstance::Transaction];
-    let of_all = modes[rng.usize(..modes.len())];
+    let common_mode = modes[rng.usize(..modes.len())];
     let is_mixed = rng.bool();
     draw.user = modes[rng.usize(..modes.len())];
     for worker in &mut draw.workers {
-        worker.cross_instance = if is_mixed { modes[rng.usize(..modes.len())] } else { of_all };
+        worker.cross_instance = if is_mixed { modes[rng.usize(..modes.len())] } else { common_mode };
     }
 }
 
@@ -260,7 +260,7 @@ fn draw_incidents(
         };
         let rule = format!("{{\"range\":\"{range}\",{trouble}}}");
         incidents.push((from, Incident::PartitionTrouble { name, rule }));
-        incidents.push((until, Incident::PartitionWell));
+        incidents.push((until, Incident::PartitionRecovered));
     }
     if has_regions {
         for (number, _) in (0..rng.usize(1..=3)).enumerate() {

@@ -127,7 +127,7 @@ async fn act(user: &Arc<User>, scenarios: Vec<(Scenario, Duration)>, storms: Vec
     found
 }
 
-/// Waits until every instance has ended. Retention may have deleted it since.
+/// Waits until every instance has ended. An instance that retention has deleted counts as ended.
 async fn wait_until_ended(user: &User, endings: &Endings) {
     for (instance, _) in endings {
         loop {

@@ -1,5 +1,4 @@
-//! One cell (processes, partitions and a load), what is measured in it, and the limits that it
-//! must keep.
+//! One cell (processes, partitions and a load), its measurements, and the limits that it must keep.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +39,7 @@ pub struct Cell {
     pub size: Size,
     /// The load as a share of the container's request units.
     pub load: f64,
-    /// What is started.
+    /// The workflows that the clients start.
     pub workload: Workload,
     /// The request units of one workflow of the workload.
     pub workflow_units: f64,
@@ -53,12 +52,12 @@ impl Cell {
     }
 }
 
-/// What was measured in a cell.
+/// The measurements of a cell.
 #[derive(Debug, Clone)]
 pub struct CellOutcome {
     /// The cell.
     pub cell: Cell,
-    /// What was counted.
+    /// The counts of the measured time.
     pub window: Window,
     /// Starts that were due in the window.
     pub starts_due: u64,

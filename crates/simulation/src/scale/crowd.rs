@@ -1,5 +1,5 @@
-//! A crowd: what an idle process costs in a container with very many ended and sleeping
-//! instances, compared with an empty container.
+//! A crowd: the cost of an idle process in a container with very many ended and sleeping instances,
+//! compared with an empty container.
 
 mod copies;
 
@@ -40,16 +40,16 @@ const FILL_REST: Duration = Duration::from_secs(30);
 /// How much more an idle process may cost with the crowd than without.
 pub const RATIO_MAX: f64 = 1.05;
 
-/// What was measured.
+/// The measurements of both containers.
 #[derive(Debug, Clone)]
 pub struct CrowdOutcome {
     /// Ended instances that were in the container.
     pub ended: u64,
     /// Sleeping instances that were in the container, each with a pending timer.
     pub sleeping: u64,
-    /// What an idle process did in an empty container.
+    /// The requests of an idle process in an empty container.
     pub empty: Window,
-    /// What an idle process did with the crowd.
+    /// The requests of an idle process in a container with the crowd.
     pub crowded: Window,
     /// The real time that both runs took.
     pub real_time: Duration,
@@ -80,7 +80,7 @@ pub fn run(ended: u64, sleeping: u64, partitions: u32, length: Duration, seed: u
 }
 
 /// Fills a container and measures one idle process in it. Returns the number of ended instances,
-/// the number of sleeping instances, and what the idle process did.
+/// the number of sleeping instances, and the requests of the idle process.
 fn idle_with(ended: u64, sleeping: u64, partitions: u32, length: Duration, seed: u64) -> (u64, u64, Window) {
     let traffic = Arc::new(Traffic::default());
     let size = Size::new(FILLERS, partitions);

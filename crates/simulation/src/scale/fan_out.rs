@@ -1,4 +1,4 @@
-//! One instance's activities over many processes: how evenly they are shared.
+//! One instance's activities over many processes: how evenly the processes share them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,8 +22,8 @@ pub const LARGEST_SHARE_MAX: f64 = 1.5;
 const CONCURRENCY: usize = 8;
 
 /// The request units per second of a partition. All activities are in one logical partition, and
-/// each one reads the history of the instance (duroxide does). With fewer units, throttling would
-/// be measured, and under throttling no process asks for help.
+/// duroxide reads the history of the instance for each activity. With fewer units, throttling
+/// would be measured, and under throttling no process asks for help.
 const PARTITION_UNITS: u32 = 1_000_000;
 
 /// The limit of the fan-out's virtual time.
@@ -38,7 +38,7 @@ pub struct FanOutOutcome {
     pub width: u64,
     /// How many runs of activities each process began.
     pub runs: Vec<u64>,
-    /// How many turns all processes ran. Each one replays the whole history.
+    /// How many turns all processes ran. Each turn replays the whole history.
     pub turns: u64,
     /// The counts from the start of the workflow to its end.
     pub window: Window,

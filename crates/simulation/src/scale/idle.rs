@@ -9,8 +9,8 @@ use crate::scale::{Size, measure, open_clients, open_workers};
 use crate::traffic::{Kind, Traffic, Window};
 use crate::world;
 
-/// Starts per second of the measurement of pick-ups. So rare that the container is idle
-/// before most of them.
+/// Starts per second of the measurement of pick-ups. Starts are so rare that the container is
+/// idle before most of them.
 const STARTS_PER_SECOND: f64 = 0.25;
 
 /// A process counts as busy for half a minute after its start. Then the others read that it is
@@ -26,7 +26,7 @@ pub const REQUESTS_PER_PARTITION_MAX: f64 = 0.6;
 /// See [`REQUESTS_PER_PARTITION_MAX`].
 pub const REQUESTS_PER_PROCESS_MAX: f64 = 0.3;
 
-/// What was measured in an idle cell.
+/// The measurements of an idle cell.
 #[derive(Debug, Clone)]
 pub struct IdleOutcome {
     /// The processes and partitions.

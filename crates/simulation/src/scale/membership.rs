@@ -18,15 +18,15 @@ const STEP: Duration = Duration::from_millis(5);
 /// The time with work before the measurement with work.
 const WARM_UP: Duration = Duration::from_secs(5);
 
-/// What was measured: without work, and with one start a second for each partition, so that
-/// polls find rows.
+/// The measurements without work, or with one start a second for each partition, so that polls
+/// find rows.
 #[derive(Debug, Clone)]
 pub struct MembershipOutcome {
     /// The processes and partitions.
     pub size: Size,
     /// Starts per second; zero without work.
     pub starts_per_second: f64,
-    /// What was counted.
+    /// The counts of the measured time.
     pub window: Window,
     /// The real time of the whole run.
     pub real_time: Duration,
@@ -49,7 +49,7 @@ impl MembershipOutcome {
     }
 }
 
-/// Runs processes without work, then with a little, each measured for `length`.
+/// Runs processes without work, then with a little work, and measures both for `length`.
 pub fn run(size: Size, length: Duration, seed: u64) -> [MembershipOutcome; 2] {
     let begun = std::time::Instant::now();
     let traffic = Arc::new(Traffic::with_logical_partitions());

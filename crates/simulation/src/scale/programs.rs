@@ -61,7 +61,7 @@ const SECONDS_PER_WORKFLOW: f64 = 0.04;
 const CONCURRENCY_MIN: usize = 4;
 const CONCURRENCY_MAX: usize = 512;
 
-/// What the clients start.
+/// The workflows that the clients start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
     /// The smallest workflow: one activity.
@@ -113,12 +113,12 @@ impl Load {
         }
     }
 
-    /// Sets the number of starts per second, and what is started.
+    /// Sets the number of starts per second, and the workflows that are started.
     pub fn set(&self, starts_per_second: f64, workload: Workload) {
         self.rate.send_replace((starts_per_second, workload));
     }
 
-    /// The number of starts that were due so far, whatever became of them.
+    /// The number of starts that were due so far. Starts that failed or were left out count, too.
     pub fn due(&self) -> u64 {
         self.due.load(Ordering::Relaxed)
     }

@@ -174,7 +174,7 @@ fn turns_of_several_processes_on_one_instance_are_committed_one_by_one() {
 /// survives the kill. In the tiers that do not write their locks, the first attempt of each
 /// process may be missing in the count.
 #[test]
-fn a_turn_that_ends_every_process_becomes_poison() {
+fn a_turn_that_kills_every_process_becomes_poison() {
     for processes in [1, 2] {
         for tier in [CommitTier::Durable, CommitTier::Optimistic, CommitTier::Cached] {
             let settings = Settings { tier, attempts_max: ATTEMPTS_MAX, ..Settings::default() };

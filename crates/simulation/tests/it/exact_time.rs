@@ -19,7 +19,7 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// The time of a request to the server and of its answer back, without faults.
 const ROUND_TRIP: Duration = Duration::from_millis(2);
 
-/// What programs have noted: a number, and the virtual time of the note.
+/// The notes of programs: a number, and the virtual time of the note.
 type Notes = Arc<Mutex<Vec<(u64, Duration)>>>;
 
 fn note(notes: &Notes, number: u64) {
@@ -55,7 +55,7 @@ async fn sleep_until(moment: Duration) {
 /// Writes its document every 100 ms from second 2 on, and notes the end of each write.
 async fn write_often(connection: Connection, notes: Notes) {
     let user = User::open(connection).await;
-    // The first write also reads what the client has to know of the container.
+    // The first write also reads the metadata of the container.
     user.container().upsert("i", &json!({ "id": "first", "instanceId": "i" })).await.expect("no fault");
     for number in 0..20 {
         sleep_until(Duration::from_millis(2000 + 100 * number)).await;
@@ -99,7 +99,7 @@ fn a_host_sees_the_writes_of_another_host_in_the_order_of_time() {
     let seen = run(Duration::ZERO, programs, &reads);
     assert_eq!(seen.len(), 20, "{seen:?}");
     for (number, at) in seen {
-        // The write is there after half a round trip. A read begins every 9 ms.
+        // The server has the write after half a round trip. A read begins every 9 ms.
         let written_at = Duration::from_millis(2000 + 100 * number) + ROUND_TRIP / 2;
         let latest = written_at + ROUND_TRIP + Duration::from_millis(9);
         assert!(at >= written_at && at <= latest, "write {number} was seen at {at:?}");
@@ -107,7 +107,7 @@ fn a_host_sees_the_writes_of_another_host_in_the_order_of_time() {
 }
 
 /// Notes its start, and kills itself after 130 ms.
-async fn die_soon(connection: Connection, notes: Notes) {
+async fn kill_itself_soon(connection: Connection, notes: Notes) {
     note(&notes, 0);
     tokio::time::sleep(Duration::from_millis(130)).await;
     connection.transport.kill_process();
@@ -118,7 +118,7 @@ async fn die_soon(connection: Connection, notes: Notes) {
 #[test]
 fn a_killed_process_stops_at_once_and_is_started_again_in_time() {
     let notes = Notes::default();
-    let starts = run(Duration::from_millis(270), vec![program(&notes, die_soon)], &notes);
+    let starts = run(Duration::from_millis(270), vec![program(&notes, kill_itself_soon)], &notes);
     assert_eq!(starts.len(), 25, "{starts:?}");
     for (index, (number, at)) in starts.into_iter().enumerate() {
         assert_eq!((number, at), (0, Duration::from_millis(400 * index as u64)));

@@ -448,7 +448,7 @@ fn check(case: Case) {
 }
 
 /// Opening a provider over a connected client creates the database and the container. Each
-/// request of it fails, in every way except a kill.
+/// request of the opening fails, in every way except a kill.
 #[test]
 fn every_request_of_opening_may_fail() {
     let requests = open(None).expect("opening without faults");

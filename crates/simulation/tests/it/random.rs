@@ -1,5 +1,5 @@
 //! Fault runs: everything is drawn from a seed, so the same seed repeats a run exactly in a new
-//! process (`fault_run`). The checkers must be clean, and each planted bug must be found.
+//! process (`fault_run`). The checkers must find no violation, and must find each planted bug.
 //!
 //! `SIMULATION_SEEDS=17..18 cargo test -p perihelion-simulation --test it random_faults`
 //! repeats seed 17. `SIMULATION_LOG=duroxide_cdb=debug` prints what the provider logs.
@@ -92,7 +92,7 @@ fn check(seeds: Range<u64>, size: Size) {
     );
 }
 
-/// The seed that the child process of the test below runs.
+/// The environment variable with the seed that the child process runs.
 const CHILD_SEED: &str = "SIMULATION_CHILD_SEED";
 
 /// Runs a seed in a new process, and returns its outcome as text.

@@ -97,8 +97,8 @@ fn helpers_leave_the_turns_of_a_fan_out_to_one_process() {
     assert!(outcome.turns <= 200, "{} turns for 600 activities", outcome.turns);
 }
 
-/// Each helper begins at its own part of the backlog. When all began with the oldest, there were
-/// 3.3 lost writes for each activity; now there are 0.9.
+/// Each helper begins at its own part of the backlog. When all helpers began with the oldest
+/// activity, there were 3.3 lost writes for each activity; now there are 0.9.
 #[test]
 fn helpers_of_a_fan_out_lose_few_writes() {
     let outcome = fan_out::run(Size::new(8, 1), 800, 1);

@@ -146,7 +146,7 @@ pub(crate) fn user_program(
             let problems = match (scenario.run)(&user, scenario.name.to_owned()).await {
                 Ok(endings) => {
                     wait_until_ended(&user, &endings).await;
-                    // Also lets requests fail that are sent in the background after the end.
+                    // Requests that are sent in the background after the end can fail, too.
                     tokio::time::sleep(network.cut_off_remaining() + AFTERMATH).await;
                     roles.put(network.request_roles());
                     audit(&user, &activity_log, &endings, network.kills().saturating_add(extra_runs_max))

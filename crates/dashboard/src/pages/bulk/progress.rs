@@ -1,4 +1,4 @@
-//! The progress of a bulk action, and the list of those of this run.
+//! The progress of a bulk action, and the list of all bulk actions of this run.
 
 use std::sync::Arc;
 
@@ -19,8 +19,9 @@ pub(super) fn show(app: &App, number: u64) -> Result<Html, Failure> {
     let progress = job.progress();
     let state = state(&job, &progress);
     let heading = parts::heading(&format!("Bulk action {}", job.number), text(state));
-    let what =
-        tag("p").add(tag("strong").add(job.deed.name())).add(format!(" for workflows with {}.", job.meaning));
+    let what = tag("p")
+        .add(tag("strong").add(job.action.name()))
+        .add(format!(" for workflows with {}.", job.meaning));
     let stop = (!progress.is_over && !job.is_stopped()).then(|| {
         let content =
             Html::default().add(hidden("job", &job.number.to_string())).add(button("Stop", "danger"));
@@ -88,7 +89,7 @@ pub(super) fn list_of_jobs(jobs: &Arc<Jobs>) -> Option<Html> {
             tag("a").href(&Link::to(PATH).with("job", job.number)).add(format!("Bulk action {}", job.number));
         parts::row(vec![
             link.done(),
-            text(job.deed.name()),
+            text(job.action.name()),
             text(job.meaning.as_str()),
             text(state(job, &progress)),
             number(format!(

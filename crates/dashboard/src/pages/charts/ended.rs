@@ -1,5 +1,5 @@
-//! Workflows that ended lately: how many per minute, and how long they took. One list of the newest
-//! ones is read for each look, whatever the number of workflows.
+//! Workflows that ended lately: how many per minute, and how long they took. Each look reads one list
+//! of the newest workflows, whatever the number of workflows.
 
 use duroxide_cdb::{CosmosDBProvider, ListOptions, ListOrder, ListedInstance};
 
@@ -9,7 +9,7 @@ use crate::html::{Html, list, tag};
 use crate::pages::parts;
 use crate::text::{counted, duration, now_ms};
 
-/// The workflows that are read. Their latencies are the ones that are shown.
+/// The number of workflows that are read. The page shows the latencies of these workflows.
 const ROWS: u32 = 200;
 
 /// The time that is shown, in columns of a minute each.

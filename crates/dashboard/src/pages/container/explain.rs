@@ -1,4 +1,4 @@
-//! What the service did for a query: the plan, the documents, the indexes and the charge.
+//! The explanation of a query: the plan, the documents, the indexes and the charge.
 
 use perihelion_client::{Container, IndexMetrics, Query};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::text::{counted, cut};
 const PLAN_CHARS_MAX: usize = 4_000;
 
 pub(super) async fn section(container: &Container, query: Query, answer: &Answer) -> Html {
-    // A query that has a result may have no plan: the service refuses one for some.
+    // A query that has a result may have no plan: the service refuses a plan for some queries.
     let plan = container.query_plan(query).await.ok();
     let metrics = &answer.query_metrics;
     let milliseconds = metrics.total_time.as_secs_f64() * 1000.0;
@@ -56,7 +56,7 @@ fn indexes(metrics: &IndexMetrics, is_used: bool) -> Html {
     }
 }
 
-/// What the client has to do with the rows of the partitions, by the service's plan.
+/// The steps in which the client merges the rows of the partitions, by the service's plan.
 fn merged(plan: Option<&Value>) -> String {
     let Some(plan) = plan else { return "no plan: the service refuses one for this query".to_owned() };
     let info = &plan["queryInfo"];

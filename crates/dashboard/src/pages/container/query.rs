@@ -11,7 +11,7 @@ use crate::http::Parameters;
 /// The most rows that are shown.
 const ROWS_MAX: usize = 100;
 
-/// The most pages that are read. A query that finds little among much ends then.
+/// The most pages that are read. The limit ends a query that finds few rows on each of many pages.
 const PAGES_MAX: usize = 20;
 
 /// How long a query may take in all. Pages without rows are skipped and not counted, so a query that
@@ -88,8 +88,8 @@ pub(super) async fn run(container: &Container, form: &Parameters) -> Result<Answ
     Ok(answer)
 }
 
-/// What is wrong with a query, in the service's words. The service sends a list of errors as JSON,
-/// followed by details of the request.
+/// The failure of a query that the service refused, in the service's words. The service sends a list
+/// of errors as JSON, followed by details of the request.
 fn refused(error: &Error) -> Failure {
     let text = error.message().lines().next().unwrap_or_default();
     let json =

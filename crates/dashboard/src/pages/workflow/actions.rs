@@ -1,11 +1,11 @@
-//! What can be done to a workflow from its page. What destroys is behind a disclosure that says what
-//! will happen, and needs a tick.
+//! The actions on the page of a workflow, each behind a disclosure. All actions except an event say
+//! what will happen, and need a tick as confirmation.
 
 use std::sync::Arc;
 
 use super::Shown;
 use crate::app::App;
-use crate::deeds::Deed;
+use crate::deeds::WorkflowAction;
 use crate::failure::Failure;
 use crate::html::{Content, Html, Link, tag};
 use crate::http::Parameters;
@@ -28,7 +28,8 @@ pub(super) fn section(shown: &Shown<'_>) -> Html {
     group.add(raise).add(cancel).add(restart).add(prune).add(delete).done()
 }
 
-/// An action behind its name. The content is the form.
+/// The form of an action, hidden until a person opens it by its name. `content` is the rest of the
+/// form.
 fn disclosure(
     shown: &Shown<'_>,
     action: &'static str,
@@ -107,43 +108,45 @@ fn delete(shown: &Shown<'_>, is_ended: bool) -> Html {
     disclosure(shown, "delete", "Delete…", "danger-text", content)
 }
 
-/// The deed that a form asks for. Pages with a filter read the same fields.
-pub(in crate::pages) fn deed(action: &str, form: &Parameters) -> Result<Deed, Failure> {
+/// The action that a form asks for. The page of bulk actions reads the same fields.
+pub(in crate::pages) fn parse_action(name: &str, form: &Parameters) -> Result<WorkflowAction, Failure> {
     let missing = |what: &str| Failure::wrong(format!("{what} is missing."));
-    Ok(match action {
+    Ok(match name {
         "raise" if !form.has("event") => return Err(missing("The name of the event")),
-        "raise" => Deed::Raise {
+        "raise" => WorkflowAction::Raise {
             event: form.get("event").to_owned(),
             payload: form.get("payload").to_owned(),
             is_queued: form.has("queue"),
         },
-        "cancel" => Deed::Cancel { reason: form.get("reason").to_owned() },
-        "restart" => Deed::Restart,
-        "delete" => Deed::Delete { is_forced: form.has("force") },
+        "cancel" => WorkflowAction::Cancel { reason: form.get("reason").to_owned() },
+        "restart" => WorkflowAction::Restart,
+        "delete" => WorkflowAction::Delete { is_forced: form.has("force") },
         "prune" => {
             let keep = form.number("keep").and_then(|keep| u32::try_from(keep).ok()).filter(|keep| *keep > 0);
-            Deed::Prune { keep_last: keep.ok_or_else(|| missing("The number of executions to keep"))? }
+            WorkflowAction::Prune {
+                keep_last: keep.ok_or_else(|| missing("The number of executions to keep"))?,
+            }
         }
         other => return Err(Failure::wrong(format!("{other:?} is not an action."))),
     })
 }
 
 pub(super) async fn act(app: Arc<App>, form: Parameters) -> Result<Outcome, Failure> {
-    let deed = deed(form.get("action"), &form)?;
-    let needs_confirmation = !matches!(deed, Deed::Raise { .. });
+    let action = parse_action(form.get("action"), &form)?;
+    let needs_confirmation = !matches!(action, WorkflowAction::Raise { .. });
     if needs_confirmation && form.get("confirm") != "yes" {
         return Err(Failure::wrong("The action was not confirmed, so nothing was done.")
             .advise("Tick the box of the form."));
     }
     let row = app.source.instance(form.get("id")).await?;
-    let done = deed.run(&app.source.provider().await?, &row).await?;
-    let to = match deed {
-        Deed::Delete { .. } => Link::to("/workflows"),
-        Deed::Restart => {
+    let done = action.run(&app.source.provider().await?, &row).await?;
+    let to = match action {
+        WorkflowAction::Delete { .. } => Link::to("/workflows"),
+        WorkflowAction::Restart => {
             let new = format!("{}-restart-{}", row.instance_id, row.execution_id);
             Link::to(super::PATH).with("id", new)
         }
-        Deed::Cancel { .. } | Deed::Prune { .. } | Deed::Raise { .. } => {
+        WorkflowAction::Cancel { .. } | WorkflowAction::Prune { .. } | WorkflowAction::Raise { .. } => {
             Link::to(super::PATH).with("id", &row.instance_id)
         }
     };

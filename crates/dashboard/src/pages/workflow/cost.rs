@@ -1,5 +1,5 @@
-//! What a workflow has cost: in all, and by turn. A charge is stored by the next commit, so the
-//! last turn is missing, and the section says so.
+//! The cost of a workflow: in all, and by turn. The cost of a turn is stored by the next commit, so
+//! the last turn is missing, and the section says so.
 
 use duroxide_cdb::{TurnCost, WorkflowCost};
 

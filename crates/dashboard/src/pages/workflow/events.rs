@@ -94,7 +94,7 @@ fn is_failure(kind: &EventKind) -> bool {
     )
 }
 
-/// What a person wants to know of an event: its name and its main value.
+/// The most important facts of an event: its name and its main value.
 fn detail(kind: &EventKind) -> String {
     let json = serde_json::to_value(kind).unwrap_or_default();
     let member = |name: &str| match &json[name] {

@@ -35,7 +35,7 @@ pub(super) fn section(shown: &Shown<'_>) -> Html {
     parts::section("timeline", "Timeline", html).done()
 }
 
-/// All times of the axis. What is open reaches to now.
+/// All times of the axis. An open span ends now.
 fn times(shown: &Shown<'_>, spans: &[Span]) -> Vec<u64> {
     let mut times: Vec<u64> = shown.detail.record.events.iter().map(|event| event.timestamp_ms).collect();
     if spans.iter().any(|span| span.ending == Ending::Open) {

@@ -1,5 +1,5 @@
 //! `sim faults`: runs in which everything is drawn from a seed, with all faults. The checkers
-//! must be clean. With `--planted`, each planted bug must be found.
+//! must find no violation. With `--planted`, a checker must find each planted bug.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

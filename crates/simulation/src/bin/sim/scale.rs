@@ -83,7 +83,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
     sleeping: u64,
     /// Write the tables to docs/provider-scale.md too. Needs the current directory to be the
-    /// root of the repository (cargo xtask sim sees to it)
+    /// root of the repository (cargo xtask sim runs there)
     #[arg(long)]
     write: bool,
 }
@@ -272,7 +272,8 @@ dispatchers as its share of the load needs.
 
 ";
 
-/// Writes the sections into the page. A section of the same title is replaced; others stay.
+/// Writes the sections into the page. Replaces sections with the same titles, and keeps the other
+/// sections of the page.
 fn write_sections(sections: &[Section]) -> std::io::Result<()> {
     let page = match std::fs::read_to_string(PAGE) {
         Ok(page) => page,

@@ -13,7 +13,7 @@ use crate::world::Program;
 /// Writes that are under way at the same time.
 const WRITES_AT_ONCE: usize = 512;
 
-/// What is copied.
+/// The workflow to copy, and the number of copies.
 #[derive(Debug, Clone)]
 pub(super) struct Copies {
     /// The orchestration of the workflow.
