@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use duroxide::providers::Provider;
 use duroxide_cdb::CrossInstance;
-use perihelion_client::{Patch, Query};
+use perihelion_client::{Batch, Etag, Patch, Query};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -172,16 +172,25 @@ async fn collect(user: &User, has_retention: bool, found: &mut Evidence) {
 async fn make_stagings_due(user: &User, documents: &[Value]) -> Vec<String> {
     let mut records = Vec::new();
     for record in documents.iter().filter(|document| is_record_of_staging(document)) {
-        let (instance, id) = (&record["instanceId"], &record["id"]);
-        let is_due = record[DUE_AT].as_u64() == Some(0);
-        if let (false, Some(instance), Some(id)) = (is_due, instance.as_str(), id.as_str()) {
-            let due = Patch::new().set(&format!("/{DUE_AT}"), 0).expect("a path");
-            // A reconciler may have deleted the record since it was read.
-            let _ = user.container().patch(instance, id, &due).await;
+        let mut text = format!("the garbage record {} of {}", record["id"], record["instanceId"]);
+        // If a reconciler has changed or deleted the record since it was read, the next round reads
+        // it again.
+        if record[DUE_AT].as_u64() != Some(0)
+            && let Err(error) = make_due(user, record).await
+        {
+            text.push_str(&format!(", which could not be made due: {error}"));
         }
-        records.push(format!("the garbage record {id} of {instance}"));
+        records.push(text);
     }
     records
+}
+
+async fn make_due(user: &User, record: &Value) -> Result<(), perihelion_client::Error> {
+    let member = |name: &str| record[name].as_str().unwrap_or_default();
+    let due = Patch::new().set(&format!("/{DUE_AT}"), 0)?;
+    let mut batch = Batch::new(member("instanceId"));
+    batch.patch_if_match(member("id"), &due, &Etag::parse(member("_etag"))?)?;
+    user.container().batch(batch).await.map(drop)
 }
 
 fn is_record_of_staging(document: &Value) -> bool {
