@@ -79,8 +79,8 @@ pub(crate) fn bind_with(
         Some(Err(diagnostics)) => (None, diagnostics),
         None => (None, Vec::new()),
     };
-    if staged.is_some_and(rank::is_ranked) {
-        diagnostics.push(rank::error_in_subquery(source, select));
+    if let Some(staged) = staged.filter(|staged| rank::is_ranked(staged)) {
+        diagnostics.push(rank::error_in_subquery(source, staged));
     }
     let mut binder = Binder {
         source,

@@ -130,6 +130,10 @@ fn scores_outside_of_order_by_rank_and_directions_are_refused() {
         "SELECT VALUE (SELECT VALUE 1 FROM c ORDER BY RANK FullTextScore(c.t, 'a')) FROM c",
         "SC2246 50..73 ORDER BY RANK is not allowed in a subquery.",
     );
+    check_refused(
+        "SELECT VALUE r FROM (SELECT VALUE c.t FROM c ORDER BY RANK FullTextScore(c.t, 'a')) AS r",
+        "SC2246 59..82 ORDER BY RANK is not allowed in a subquery.",
+    );
 }
 
 /// The plan of a statement, as text.
