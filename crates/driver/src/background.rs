@@ -156,7 +156,7 @@ async fn work(core: &Core, schedule: &Schedule, now: Instant) {
     if is_due || suspect.is_some() {
         let deadline = now + core.option_layers().metadata_settings().timeout;
         core.account_reader().refresh(core, topology, suspect.as_ref(), deadline).await;
-        // If the task is aborted before, the next one refreshes the account.
+        // If the task is aborted before this line, the next task refreshes the account.
         if is_due {
             schedule.done().refreshed_at = now;
         }

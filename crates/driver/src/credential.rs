@@ -113,8 +113,8 @@ impl Credential {
 
     /// The Authorization header of one request. `link` is the resource link that is signed,
     /// `date` is the request's `x-ms-date` in lower case, and `scope` comes from
-    /// [`scope_of`]. The call waits only when an access token must be fetched, and fails at the
-    /// deadline then.
+    /// [`scope_of`]. The call waits only when an access token must be fetched, at most until the
+    /// deadline.
     pub(crate) async fn authorize(
         &self,
         method: &Method,

@@ -173,8 +173,9 @@ impl Driver {
         metadata::refresh(&*self.core, container, stale, self.metadata_deadline()).await
     }
 
-    /// Whether both drivers belong to the same account. Judged by endpoints: one of the drivers
-    /// was opened with an endpoint that the other knows as the account's or as a region's.
+    /// Whether both drivers belong to the same account. This is so if one of the drivers was
+    /// opened with an endpoint that the other driver knows as the endpoint of its account or of
+    /// one of its regions.
     pub fn is_of_same_account(&self, other: &Driver) -> bool {
         let knows = |one: &Driver, other: &Driver| {
             let (account, endpoint) = (one.core.topology().snapshot().account, other.endpoint());

@@ -226,7 +226,7 @@ impl Error {
     }
 
     /// Whether the document does not exist, in a container that does. Programs that take a
-    /// missing document as "deleted" or "never created" should ask this, and not
+    /// missing document as "deleted" or "never created" should call this method, and not
     /// [`Error::is_not_found`]: when the container was deleted, nothing is known about its
     /// documents.
     pub fn is_document_not_found(&self) -> bool {

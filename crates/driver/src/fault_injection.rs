@@ -1,4 +1,4 @@
-//! Fault injection: an application tests what it does when the service, the network or one
+//! Fault injection: lets an application test what it does when the service, the network or one
 //! connection misbehaves (cargo feature `fault-injection`).
 //!
 //! A [`FaultRule`] says which requests it hits, how often, and what happens to them. A

@@ -1,5 +1,5 @@
 //! Operations: what a caller asks of the service. An operation has a verb, a
-//! target, the partitions it goes to, and says whether it may be repeated when an
+//! target and the partitions it goes to. It also says whether it may be repeated when its
 //! answer is lost.
 //!
 //! The pipeline does not change an [`Operation`]. Endpoint, session token and
@@ -54,8 +54,8 @@ pub struct TransactionFacts {
     pub token: IdempotencyToken,
     /// The number of operations. A complete answer has one result for each.
     pub operations: usize,
-    /// Whether this is a write whose token may have been used before. Then the outcome is unknown
-    /// until the service decides it.
+    /// Whether this is a write whose token may have been used before. If so, the outcome is
+    /// unknown until the service decides it.
     pub is_replay: bool,
 }
 

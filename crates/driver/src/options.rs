@@ -84,13 +84,13 @@ pub struct OperationOptions {
     /// limits the share of the container's throughput that a bucket may use.
     pub throughput_bucket: Option<u8>,
     /// How old an answer from the cache of a dedicated gateway may be (default: the service's,
-    /// 5 min). It counts for reads and queries through a dedicated gateway, and is sent in
+    /// 5 min). It applies to reads and queries through a dedicated gateway, and is sent in
     /// whole milliseconds.
     pub dedicated_gateway_staleness_max: Option<Duration>,
     /// Whether reads and queries go past the cache of a dedicated gateway (default no).
     pub dedicated_gateway_bypass: Option<bool>,
     /// Headers of the caller's own. The headers of all layers are sent. If several layers have
-    /// a header of the same name, the nearest one counts.
+    /// a header of the same name, the layer that is nearest to the operation wins.
     pub headers: CustomHeaders,
 }
 

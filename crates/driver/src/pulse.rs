@@ -153,13 +153,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stuck_task_has_a_fresh_chance_before_it_is_given_up() {
+    async fn a_stuck_task_gets_time_to_run_again_before_it_is_given_up() {
         let pulse = Pulse::new(Instant::now());
         let advance = tokio::time::advance;
         for _ in 0..2 {
             pulse.expect_at(Instant::now());
             advance(LATE_AFTER + RESUME_GRACE).await;
-            assert!(!pulse.is_given_up(Instant::now()), "this is the first look");
+            assert!(!pulse.is_given_up(Instant::now()), "the first call finds the task stuck");
             advance(RESUME_GRACE / 2).await;
             assert!(!pulse.is_given_up(Instant::now()));
             advance(RESUME_GRACE / 2).await;

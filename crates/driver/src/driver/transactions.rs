@@ -38,8 +38,8 @@ impl Driver {
     ///
     /// A transaction that writes is a replay if its token was given ([`Transaction::set_token`]),
     /// or if an earlier run of the transaction or of a clone may have used the token. Every error
-    /// of a replay is ambiguous, even an error from before anything was sent: it does not say what
-    /// the token did earlier.
+    /// of a replay is ambiguous, even an error from before anything was sent: the error does not
+    /// say whether an earlier run with the token was applied.
     pub async fn execute_transaction(
         &self,
         transaction: &Transaction,
@@ -313,11 +313,11 @@ fn padded(content: Content, operations: usize) -> Content {
 /// operation.
 fn describe_refusal(transaction: &Transaction, content: &Content, error: Error) -> Error {
     let results = content.results.as_deref().unwrap_or_default();
-    let envelope = error.status().unwrap_or(status::TRANSACTION_ABORTED);
+    let whole_status = error.status().unwrap_or(status::TRANSACTION_ABORTED);
     let index = results.iter().position(OperationResult::is_culprit);
     let status = match index.and_then(|index| results.get(index)) {
-        Some(result) if envelope.code == status::TRANSACTION_ABORTED.code => result.status,
-        Some(_) | None => promoted_status(envelope, results),
+        Some(result) if whole_status.code == status::TRANSACTION_ABORTED.code => result.status,
+        Some(_) | None => promoted_status(whole_status, results),
     };
     let consequence =
         if transaction.verb().is_read() { "no document was read" } else { "nothing was written" };

@@ -173,11 +173,11 @@ impl FaultInjector {
             return None;
         }
         let now = Instant::now();
-        let addressed = LazyCell::new(|| Addressed::of(subject));
+        let target = LazyCell::new(|| RequestTarget::of(subject));
         let rules = self.0.rules.load();
         let hit = rules.iter().find(|active| {
             !matches!(active.rule.effect, Effect::Connect(_))
-                && active.rule.conditions.match_request(subject, &addressed)
+                && active.rule.conditions.match_request(subject, &target)
                 && active.is_hit(now)
         })?;
         tracing::debug!(rule = %hit.label(), endpoint = %subject.endpoint, "a fault is injected");
@@ -236,12 +236,12 @@ impl FaultHandle {
         self.rule.is_enabled.load(Ordering::SeqCst)
     }
 
-    /// Lets the rule hit requests.
+    /// Enables the rule: it hits requests.
     pub fn enable(&self) {
         self.rule.is_enabled.store(true, Ordering::SeqCst);
     }
 
-    /// Lets the rule hit no request until it is enabled. Its counts stay.
+    /// Disables the rule: it hits no request until it is enabled again. Its counts stay.
     pub fn disable(&self) {
         self.rule.is_enabled.store(false, Ordering::SeqCst);
     }
@@ -281,15 +281,15 @@ impl ActiveRule {
     }
 }
 
-/// What a request is addressed to.
-struct Addressed {
+/// The target of a request: the resource in its path, and the kinds of operation and resource.
+struct RequestTarget {
     /// `None` for a path that addresses no resource of the service.
     resource: Option<Resource>,
     operation: OperationKind,
     kind: Option<ResourceKind>,
 }
 
-impl Addressed {
+impl RequestTarget {
     fn of(subject: &Subject<'_>) -> Self {
         let resource = path::parse(subject.path).ok();
         let operation = resource.as_ref().map_or(OperationKind::Other, |resource| {
@@ -316,7 +316,7 @@ impl Addressed {
             OperationKind::Offer => Some(ResourceKind::Offer),
             OperationKind::Other => None,
         };
-        Addressed { resource, operation, kind }
+        RequestTarget { resource, operation, kind }
     }
 }
 
@@ -324,7 +324,7 @@ impl Conditions {
     fn match_request(
         &self,
         subject: &Subject<'_>,
-        addressed: &LazyCell<Addressed, impl FnOnce() -> Addressed>,
+        target: &LazyCell<RequestTarget, impl FnOnce() -> RequestTarget>,
     ) -> bool {
         let Route { region, range } = subject.route;
         self.protocol.is_none_or(|wanted| wanted == subject.protocol)
@@ -335,9 +335,9 @@ impl Conditions {
                 .as_ref()
                 .is_none_or(|wanted| region.as_ref().is_some_and(|name| *wanted == Region::new(name)))
             && self.range.as_deref().is_none_or(|wanted| Some(wanted) == range.as_deref())
-            && self.operation.is_none_or(|wanted| wanted == addressed.operation)
-            && self.resource.is_none_or(|wanted| Some(wanted) == addressed.kind)
-            && self.match_names(addressed.resource.as_ref())
+            && self.operation.is_none_or(|wanted| wanted == target.operation)
+            && self.resource.is_none_or(|wanted| Some(wanted) == target.kind)
+            && self.match_names(target.resource.as_ref())
     }
 
     /// Compares the names in the path.

@@ -282,7 +282,7 @@ impl FaultRule {
         self
     }
 
-    /// Lets bytes arrive on the connection that are not HTTP.
+    /// Makes the connection deliver bytes that are not HTTP.
     pub fn with_garbage(mut self, when: When) -> Self {
         self.effect = Effect::Connection(ConnectionFault::Garbage, when);
         self
@@ -314,7 +314,7 @@ impl FaultRule {
         self
     }
 
-    /// Checks what the types do not.
+    /// Refuses values that the types allow but that cannot be used.
     pub(super) fn check(&self) -> Result<(), BadFaultRule> {
         let bad = |text: &str| {
             let name = self.name.as_ref().map_or(String::new(), |name| format!(" `{name}`"));
@@ -336,7 +336,7 @@ impl FaultRule {
             }
             Effect::SlowBody(0) => bad("a slow body needs at least one byte per second"),
             Effect::Connect(_) if !self.conditions.are_known_when_connecting() => {
-                bad("connections that cannot be opened have only a region and an endpoint as conditions")
+                bad("a rule for new connections can have only a region and an endpoint as conditions")
             }
             Effect::None
             | Effect::Answer(_)

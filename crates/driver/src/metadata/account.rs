@@ -51,7 +51,7 @@ pub(crate) struct AccountReader {
     published_read_at: Mutex<Option<Instant>>,
 }
 
-/// When the account was refreshed, and who refreshes it now.
+/// When the account was refreshed, and the refresh that is under way.
 #[derive(Debug, Default)]
 struct Refreshes {
     /// When the last refresh ended, even if it failed; `None` before the first refresh.
@@ -188,9 +188,9 @@ impl AccountReader {
     ) {
         let (pulse, ended) = loop {
             match self.begin_refresh(pause, Instant::now()) {
-                Turn::Begin(pulse, ended) => break (pulse, ended),
-                Turn::NotNeeded => return,
-                Turn::Wait(mut other) => {
+                RefreshStep::Begin(pulse, ended) => break (pulse, ended),
+                RefreshStep::NotNeeded => return,
+                RefreshStep::Wait(mut other) => {
                     // Checks from time to time whether the other caller still makes progress.
                     let until = deadline.min(Instant::now() + pulse::BEAT);
                     let _ = tokio::time::timeout_at(until, other.ended.changed()).await;
@@ -219,20 +219,20 @@ impl AccountReader {
     }
 
     /// Whether the caller is to refresh the account now.
-    fn begin_refresh(&self, pause: Duration, now: Instant) -> Turn {
+    fn begin_refresh(&self, pause: Duration, now: Instant) -> RefreshStep {
         let mut refreshes = self.lock();
         if refreshes.last_at.is_some_and(|last| now.saturating_duration_since(last) < pause) {
-            return Turn::NotNeeded;
+            return RefreshStep::NotNeeded;
         }
         if let Some(other) = &refreshes.under_way
             && other.ended.has_changed().is_ok()
             && !other.pulse.is_stuck(now)
         {
-            return Turn::Wait(other.clone());
+            return RefreshStep::Wait(other.clone());
         }
         let ((sender, ended), pulse) = (watch::channel(()), Arc::new(Pulse::new(now)));
         refreshes.under_way = Some(RefreshUnderWay { ended, pulse: Arc::clone(&pulse) });
-        Turn::Begin(pulse, sender)
+        RefreshStep::Begin(pulse, sender)
     }
 
     fn lock(&self) -> MutexGuard<'_, Refreshes> {
@@ -283,7 +283,7 @@ impl AccountReader {
 }
 
 /// The next step of a caller that wants a refresh.
-enum Turn {
+enum RefreshStep {
     /// The caller refreshes the account. Dropping the sender wakes the callers that wait for the
     /// refresh.
     Begin(Arc<Pulse>, watch::Sender<()>),

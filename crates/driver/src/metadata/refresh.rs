@@ -1,7 +1,7 @@
 //! Learns a container's metadata: its `_rid`, partition key and ranges. One task at a time
 //! reads the metadata of a container, for all operations that need it. The task is not part
 //! of an operation and has a deadline of its own. So an operation that ends early, by its
-//! timeout or because it was cancelled, does not end the reads, and the next operation has
+//! timeout or because it was cancelled, does not end the reads, and the next operation finds
 //! the result.
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::routing::ranges::RangeMap;
 const RANGE_PAGES_MAX: usize = 1000;
 
 /// The most bytes of one feed of partition key ranges. A range has some hundred bytes, and the
-/// largest containers have some thousand ranges. A feed with more is not one of the service.
+/// largest containers have some thousand ranges. A longer feed does not come from the service.
 const RANGE_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// The least time between any read of the metadata and a read by [`try_refresh`]. A
@@ -41,9 +41,10 @@ const REFRESH_DOUBLINGS_MAX: u32 = 6;
 /// How long a read of the metadata by [`try_refresh`] may delay an operation.
 const REFRESH_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// The most tasks that one operation waits for, one after the other. It waits for another task
-/// when a task has ended without a result, or is stuck. A task ends without a result when its
-/// runtime shuts down, and is stuck when its runtime makes no progress any more (see `pulse`).
+/// The most tasks that one operation waits for, one after the other. The operation waits for
+/// another task when a task has ended without a result, or is stuck. A task ends without a result
+/// when its runtime shuts down, and is stuck when its runtime makes no progress any more (see
+/// `pulse`).
 const TASKS_MAX: u32 = 3;
 
 /// Reads the metadata of a container that has none. Waits for the task that reads it
@@ -83,7 +84,7 @@ pub(crate) async fn try_refresh(
     deadline: Instant,
 ) -> Arc<ContainerMetadata> {
     let now = Instant::now();
-    let doublings = container.fruitless_reads().min(REFRESH_DOUBLINGS_MAX);
+    let doublings = container.reads_missing_range().min(REFRESH_DOUBLINGS_MAX);
     if !container.learning.may_start(now, REFRESH_PAUSE * 2u32.pow(doublings)) {
         return current;
     }
@@ -213,7 +214,7 @@ async fn fetch_ranges(
     })
 }
 
-/// What the driver reads of a container's properties.
+/// The part of a container's properties that the driver uses.
 struct Properties {
     rid: String,
     partition_key: PartitionKeyDefinition,

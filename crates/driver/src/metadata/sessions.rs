@@ -29,8 +29,8 @@ const RANGES_MAX: usize = 4096;
 const TOKEN_BYTES_MAX: usize = 1024;
 
 /// The most bytes that the tokens of unknown ranges may have together. Each request to one range
-/// carries them all, and its token stays below [`COMPOUND_BYTES_MAX`]. Further unknown ranges are
-/// ignored until the container's ranges were read again.
+/// carries all these tokens, and its session token must stay below [`COMPOUND_BYTES_MAX`]. Further
+/// unknown ranges are ignored until the container's ranges were read again.
 const UNKNOWN_BYTES_MAX: usize = 6 * 1024;
 
 /// How long a range is kept after a read of the container's ranges did not list it. A region that
@@ -184,7 +184,7 @@ struct RangeProgress {
     /// The session token of the range: `range:progress`.
     header: HeaderValue,
     /// When the container's ranges were first read without this range; `None` if the last read
-    /// had it, or there was none yet.
+    /// listed the range, or if there was no read yet.
     unknown_since: Option<Instant>,
 }
 
@@ -231,14 +231,14 @@ impl SessionMap {
         next
     }
 
-    /// How many bytes the tokens of the ranges have that are not in `ranges`.
+    /// The length of all tokens of ranges that are not in `ranges`, in bytes.
     fn unknown_bytes(&self, ranges: &RangeMap) -> usize {
         let unknown = self.ranges.iter().filter(|known| is_outside(&known.range, ranges));
         unknown.map(|known| known.header.len()).sum()
     }
 
     /// Raises the progress of an unknown range, unless the tokens of all unknown ranges become
-    /// too long. `unknown_bytes` is how many bytes they have.
+    /// too long. `unknown_bytes` is the length of these tokens together.
     fn raise_unknown(&mut self, range: &str, progress: &Progress, unknown_bytes: &mut usize) {
         let before = self.find(range).cloned();
         self.raise(range, progress);

@@ -89,9 +89,9 @@ pub(super) async fn apply(
 }
 
 /// Reads the account again after the wait before a retry of a transaction. A transaction goes only
-/// to the write region that the account names, so without this read it would ask the old write
-/// region until the refresh pause of the account is over, which is as long as all its waits.
-/// `suspect` is the endpoint of the last attempt.
+/// to the write region that the account names. Without this read, it would ask the old write region
+/// until the refresh pause of the account is over. That pause is as long as all waits of the
+/// transaction together. `suspect` is the endpoint of the last attempt.
 pub(super) async fn refresh_after_wait(
     core: &Core,
     operation: &Operation,

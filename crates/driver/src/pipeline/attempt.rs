@@ -146,7 +146,7 @@ fn is_unauthorized(result: &AttemptResult) -> bool {
 /// For a throttled request, the wait that the service asks for, if it names one.
 /// The outer `None` means that the request was not throttled. 429/3092 (a replica
 /// is out of resources) does not count as throttling. Neither does a 429 with the results of a
-/// transaction: it says itself whether the transaction may be repeated.
+/// transaction: its body says whether the transaction may be repeated.
 fn requested_throttle_wait(operation: &Operation, result: &AttemptResult) -> Option<Option<Duration>> {
     let response = result.as_ref().ok().filter(|answer| answer.status() == StatusCode::TOO_MANY_REQUESTS)?;
     let has_results = || {

@@ -13,7 +13,7 @@ use super::finish::{
 };
 use super::judge::judge;
 use super::prepare::{Call, Prepared, prepare};
-use super::retry::{Effects, Verdict, looks_before_retry};
+use super::retry::{Effects, Verdict, reads_witness_before_retry};
 use super::send::send;
 use super::state::{RequestedSession, State, profile_of};
 use crate::core::Core;
@@ -107,7 +107,7 @@ async fn run_attempts(core: &Core, call: Call<'_>, state: &mut State) -> Result<
                     let suspect = &prepared.route.location.endpoint;
                     apply::refresh_after_wait(core, call.operation, effects, suspect, state).await;
                 }
-                if looks_before_retry(profile_of(call.operation), &state.budgets)
+                if reads_witness_before_retry(profile_of(call.operation), &state.budgets)
                     && let Some(response) = look_for_witness(core, call, state).await
                 {
                     return Ok(response);

@@ -111,9 +111,9 @@ impl OperationResult {
     /// operation with the status of the whole abort (452) is not such a cause: the service did not
     /// say which operation failed.
     pub fn is_culprit(&self) -> bool {
-        let is_other = ROLLED_BACK.contains(&self.status.code);
-        let is_unnamed = self.status.code == status::TRANSACTION_ABORTED.code;
-        self.is_failure() && !is_other && !is_unnamed
+        let is_rolled_back = ROLLED_BACK.contains(&self.status.code);
+        let is_whole_abort = self.status.code == status::TRANSACTION_ABORTED.code;
+        self.is_failure() && !is_rolled_back && !is_whole_abort
     }
 }
 
@@ -123,8 +123,8 @@ pub(crate) struct Content {
     pub(crate) is_retriable: bool,
     pub(crate) mode: ResponseMode,
     pub(crate) diagnostic: Option<String>,
-    /// One result for each operation, in order; `None` if the answer does not have exactly
-    /// these.
+    /// One result for each operation, in order; `None` if the answer has fewer or more results,
+    /// or a result that cannot be read.
     pub(crate) results: Option<Vec<OperationResult>>,
 }
 
@@ -163,7 +163,7 @@ pub(crate) fn promoted_status(status: Status, results: &[OperationResult]) -> St
         .map_or(status, |result| result.status)
 }
 
-/// The results in the order of the operations. Every index must be there exactly once.
+/// The results in the order of the operations. Every index must occur exactly once.
 fn parse_results(list: &RawValue, body: &Bytes, operations: usize) -> Option<Vec<OperationResult>> {
     let list = bounded_list(list.get(), operations)?;
     let mut ordered: Vec<Option<OperationResult>> = vec![None; list.len()];

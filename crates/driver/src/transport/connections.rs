@@ -7,9 +7,10 @@
 //! pool when it ends, is unhealthy or is not needed.
 //!
 //! What always holds:
-//! - While a request waits, a shard is being opened or a stream is in use, and the end of either
-//!   serves the queue. In any case, the wait ends at the request's deadline. If the runtime that
-//!   opens the shard ends, a waiting request opens another shard within `pulse::RESUME_GRACE`.
+//! - While a request waits, a shard is being opened or a stream is in use. When the shard is open
+//!   or the stream ends, the queue is served. In any case, the wait ends at the request's deadline.
+//!   If the runtime that opens the shard ends, a waiting request opens another shard within
+//!   `pulse::RESUME_GRACE`.
 //! - A request does not overtake a waiting request, unless both arrive at the same moment.
 //! - A shard that has left the pool does not come back.
 
@@ -90,7 +91,7 @@ pub(super) struct Connections {
     pub(super) buffered_bytes: AtomicUsize,
 }
 
-/// The part that is changed under a lock.
+/// The fields of [`Connections`] that are changed under a lock.
 struct Changing {
     waiters: Waiters,
     /// Until when no shard is opened ahead of need. Set when a shard could not be opened, or
@@ -190,7 +191,7 @@ impl Connections {
             return None;
         }
         let (reservation, load) = self.reserve_any()?;
-        if load.has_stuck {
+        if load.has_stuck_shard {
             self.remove_stuck_shards();
         }
         self.grow_ahead(load);

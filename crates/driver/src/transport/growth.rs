@@ -4,8 +4,8 @@
 use super::limits::{FILL_BEFORE_GROWTH, OPENINGS_AT_ONCE_MAX};
 use super::slots::SlotsView;
 
-/// With the connections that were taken out of use, an endpoint may have this many times its
-/// maximum of connections.
+/// The most connections of an endpoint, as a multiple of its maximum, when those that were taken
+/// out of use are counted too.
 const WITH_RETIRED_MAX: usize = 2;
 
 /// The streams of all shards of an endpoint at one moment.
@@ -23,7 +23,7 @@ pub(super) struct Load {
     /// The streams of usable shards.
     pub(super) capacity: usize,
     /// Whether the task of a shard is stuck: its runtime makes no progress.
-    pub(super) has_stuck: bool,
+    pub(super) has_stuck_shard: bool,
 }
 
 impl Load {
@@ -69,7 +69,7 @@ pub(super) fn choose(shards: impl Iterator<Item = Candidate>) -> (Option<usize>,
     let mut load = Load::default();
     for (index, Candidate { slots, is_failing, is_stuck }) in shards.enumerate() {
         load = load.with(slots);
-        load.has_stuck |= is_stuck;
+        load.has_stuck_shard |= is_stuck;
         let rank = (!is_failing, slots.in_use);
         if slots.has_room() && !is_stuck && best.is_none_or(|(_, best_rank)| rank > best_rank) {
             best = Some((index, rank));

@@ -13,8 +13,8 @@
 //! *Break* closes the connection at once. *Retire* takes it out of use: its requests end,
 //! then it is closed. A *suspect* connection gets no requests until something arrives.
 //!
-//! While this process is short of CPU, it may be this process that is slow and not the server.
-//! Then only idle connections are retired (`starvation`).
+//! While this process is short of CPU, the process may be slow and not the server. So only idle
+//! connections are retired during that time (`starvation`).
 
 use std::time::Duration;
 
@@ -95,7 +95,7 @@ pub(super) enum Reason {
     ReadHang,
     /// Requests fail here, and are answered on other connections.
     Failing,
-    /// Requests fail on all connections. This one makes room for a new one.
+    /// Requests fail on all connections. This connection makes room for a new one.
     AllFailing,
     Idle,
     /// The server takes no more requests on this connection.
@@ -146,8 +146,8 @@ pub(super) fn judge(this: &Signs, peers: &[Signs], limits: HealthLimits, is_star
     judge_idle(this, limits)
 }
 
-/// Retires a connection that had no request for the idle timeout. The caller knows whether
-/// the connection is needed anyway.
+/// Retires a connection that had no request for the idle timeout. The caller checks whether
+/// the connection is needed nevertheless.
 fn judge_idle(this: &Signs, limits: HealthLimits) -> Verdict {
     if this.in_flight == 0 && this.idle_for >= limits.idle_timeout {
         return Verdict::Retire(Reason::Idle);

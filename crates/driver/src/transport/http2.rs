@@ -28,8 +28,8 @@ use super::faults::Switch;
 use super::health;
 use super::http::RequestParts;
 use super::limits::{
-    CONNECTION_WINDOW_BYTES, HEADER_BYTES_MAX, PATIENCE, RESETS_REMEMBERED_FOR, RESETS_REMEMBERED_MAX,
-    STREAM_WINDOW_BYTES, STREAMS_AT_FIRST,
+    CONNECTION_WINDOW_BYTES, FAILURE_COUNTED_AFTER, HEADER_BYTES_MAX, RESETS_REMEMBERED_FOR,
+    RESETS_REMEMBERED_MAX, STREAM_WINDOW_BYTES, STREAMS_AT_FIRST,
 };
 use super::progress::Progress;
 use super::shard::{Reservation, takes_requests};
@@ -231,7 +231,7 @@ impl Reservation {
         if is_connection_error(error) {
             return failure.with_incident(core.end_incident(&self.owner));
         }
-        // A refused stream counts too: a connection that refuses every one is of no use.
+        // A refused stream counts too: a connection that refuses every stream is of no use.
         core.vitals.failed();
         failure
     }
@@ -242,7 +242,7 @@ impl Reservation {
     pub(super) fn timeout_failure(&self, progress: Progress, began_at: Instant) -> Failure {
         let core = &self.shard.core;
         let is_under_way = matches!(progress, Progress::Accepted | Progress::Answering);
-        if is_under_way && began_at.elapsed() >= PATIENCE {
+        if is_under_way && began_at.elapsed() >= FAILURE_COUNTED_AFTER {
             core.vitals.failed();
         }
         let failure = progress.timeout_failure(&self.owner.endpoint);
@@ -258,7 +258,7 @@ impl Drop for Exchange {
     /// had enough time. Otherwise a connection that answers nothing but pings, or only heads,
     /// would stay in use as long as its callers give up before their deadlines.
     fn drop(&mut self) {
-        if !*self.is_settled.get_mut() && self.began_at.elapsed() >= PATIENCE {
+        if !*self.is_settled.get_mut() && self.began_at.elapsed() >= FAILURE_COUNTED_AFTER {
             self.reservation.shard.core.vitals.failed();
         }
     }

@@ -41,12 +41,12 @@ pub(super) const OPENINGS_AT_ONCE_MAX: usize = 8;
 pub(super) const GROWTH_PAUSE: Duration = Duration::from_secs(1);
 
 /// How often a request tries to get a stream while other threads take the streams that it
-/// chooses. Then it waits in the queue.
+/// chooses. After so many tries, the request waits in the queue.
 pub(super) const RESERVE_TRIES_MAX: usize = 16;
 
-/// A request that ran into its deadline counts as a failure of its connection only if it had
-/// at least this much time.
-pub(super) const PATIENCE: Duration = Duration::from_millis(500);
+/// A request that ran into its deadline, or that its caller gave up, counts as a failure of its
+/// connection only if it had at least this much time.
+pub(super) const FAILURE_COUNTED_AFTER: Duration = Duration::from_millis(500);
 
 /// How often a read whose connection ended is sent again on another connection. If that
 /// connection ends as well, the caller decides.

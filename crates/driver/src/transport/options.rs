@@ -28,9 +28,9 @@ const STREAMS_PER_CONNECTION_MAX: usize = 20;
 /// The default number of HTTP/2 connections that stay open without requests.
 const CONNECTIONS_MIN: usize = 1;
 
-/// HTTP/2 connections for each core, and the bounds of their number. How many requests are
-/// in flight depends on how long the service takes, and hardly on the number of cores. So
-/// even a small machine may have 32 connections, for 640 requests at a time.
+/// HTTP/2 connections for each core, and the bounds of their number. The number of requests
+/// in flight depends mostly on the latency of the service, and hardly on the number of cores.
+/// So even a small machine may have 32 connections, for 640 requests at a time.
 const CONNECTIONS_PER_CORE: usize = 8;
 const CONNECTIONS_MAX_AT_LEAST: usize = 32;
 const CONNECTIONS_MAX_AT_MOST: usize = 256;
@@ -274,7 +274,8 @@ impl HttpOptions {
 }
 
 impl HttpOptions {
-    /// Refuses times in which a connection that works cannot answer.
+    /// Refuses timeouts that are too short for a connection that works, and options of TLS that
+    /// contradict each other.
     pub(super) fn check(&self) -> Result<(), BadHttpOptions> {
         if self.read_hang_limit < ANSWER_TIME_MIN || self.ping_timeout < ANSWER_TIME_MIN {
             return Err(BadHttpOptions::new(
@@ -323,7 +324,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_in_which_no_peer_can_answer_are_refused() {
+    fn timeouts_that_are_too_short_for_an_answer_are_refused() {
         assert_eq!(HttpOptions::default().check(), Ok(()));
         for options in [
             HttpOptions::default().with_read_hang_limit(Duration::ZERO),

@@ -183,7 +183,8 @@ pub(super) struct Proxies {
     https: Chosen,
     /// For endpoints without TLS.
     http: Chosen,
-    /// The hosts that the environment leaves out. A proxy that code names has its own list.
+    /// The hosts that are reached without a proxy, as the environment says. A proxy that code
+    /// names has its own list.
     bypass: Bypass,
     /// Whether endpoints on this machine are reached through the proxy too.
     includes_loopback: bool,

@@ -20,15 +20,15 @@ use tokio::time::Instant;
 pub(super) struct Vitals {
     opened_at: Instant,
     /// When bytes arrived last.
-    heard: AtomicU64,
+    last_heard_ns: AtomicU64,
     /// When a request began while there was no other.
-    busy_since: AtomicU64,
+    busy_since_ns: AtomicU64,
     /// When the last request in flight ended.
-    idle_since: AtomicU64,
+    idle_since_ns: AtomicU64,
     /// When the ping was sent that has no pong yet; [`NO_PING`] when there is none.
-    pinged: AtomicU64,
+    ping_sent_ns: AtomicU64,
     /// When the whole answer to a request had arrived last, or when the connection was opened.
-    answered: AtomicU64,
+    last_answer_ns: AtomicU64,
     /// The requests that failed since the last answer.
     failures: AtomicU32,
 }
@@ -39,41 +39,41 @@ impl Vitals {
     pub(super) fn new(now: Instant) -> Self {
         Vitals {
             opened_at: now,
-            heard: AtomicU64::new(0),
-            busy_since: AtomicU64::new(0),
-            idle_since: AtomicU64::new(0),
-            pinged: AtomicU64::new(NO_PING),
-            answered: AtomicU64::new(0),
+            last_heard_ns: AtomicU64::new(0),
+            busy_since_ns: AtomicU64::new(0),
+            idle_since_ns: AtomicU64::new(0),
+            ping_sent_ns: AtomicU64::new(NO_PING),
+            last_answer_ns: AtomicU64::new(0),
             failures: AtomicU32::new(0),
         }
     }
 
     /// Records that bytes arrived.
     pub(super) fn hear(&self, now: Instant) {
-        self.heard.store(self.nanos(now), Ordering::Relaxed);
+        self.last_heard_ns.store(self.nanos(now), Ordering::Relaxed);
     }
 
     /// Records that a request begins while there is no other.
     pub(super) fn begin_busy(&self, now: Instant) {
-        self.busy_since.store(self.nanos(now), Ordering::Relaxed);
+        self.busy_since_ns.store(self.nanos(now), Ordering::Relaxed);
     }
 
     /// Records that the last request in flight has ended.
     pub(super) fn begin_idle(&self, now: Instant) {
-        self.idle_since.store(self.nanos(now), Ordering::Relaxed);
+        self.idle_since_ns.store(self.nanos(now), Ordering::Relaxed);
     }
 
     pub(super) fn ping_sent(&self, now: Instant) {
-        self.pinged.store(self.nanos(now), Ordering::Relaxed);
+        self.ping_sent_ns.store(self.nanos(now), Ordering::Relaxed);
     }
 
     pub(super) fn ping_answered(&self) {
-        self.pinged.store(NO_PING, Ordering::Relaxed);
+        self.ping_sent_ns.store(NO_PING, Ordering::Relaxed);
     }
 
     /// Records that the whole answer to a request has arrived, with any status.
     pub(super) fn answered(&self, now: Instant) {
-        self.answered.store(self.nanos(now), Ordering::Relaxed);
+        self.last_answer_ns.store(self.nanos(now), Ordering::Relaxed);
         self.failures.store(0, Ordering::Relaxed);
     }
 
@@ -89,40 +89,40 @@ impl Vitals {
 
     /// Whether bytes have arrived since this moment.
     pub(super) fn heard_since(&self, moment: Instant) -> bool {
-        self.heard.load(Ordering::Relaxed) > self.nanos(moment)
+        self.last_heard_ns.load(Ordering::Relaxed) > self.nanos(moment)
     }
 
     /// The time since bytes arrived last.
     pub(super) fn unheard_for(&self, now: Instant) -> Duration {
-        self.since(self.heard.load(Ordering::Relaxed), now)
+        self.since(self.last_heard_ns.load(Ordering::Relaxed), now)
     }
 
     /// The time without any bytes while requests were waiting. Only meaningful while
     /// requests are in flight.
     pub(super) fn hung_for(&self, now: Instant) -> Duration {
-        let from = self.heard.load(Ordering::Relaxed).max(self.busy_since.load(Ordering::Relaxed));
+        let from = self.last_heard_ns.load(Ordering::Relaxed).max(self.busy_since_ns.load(Ordering::Relaxed));
         self.since(from, now)
     }
 
     /// The time since the last request ended. Only meaningful while no request is in flight.
     pub(super) fn idle_for(&self, now: Instant) -> Duration {
-        self.since(self.idle_since.load(Ordering::Relaxed), now)
+        self.since(self.idle_since_ns.load(Ordering::Relaxed), now)
     }
 
     /// How long a ping has been waiting for its pong; `None` when no ping waits.
     pub(super) fn ping_waiting_for(&self, now: Instant) -> Option<Duration> {
-        let pinged = self.pinged.load(Ordering::Relaxed);
+        let pinged = self.ping_sent_ns.load(Ordering::Relaxed);
         (pinged != NO_PING).then(|| self.since(pinged, now))
     }
 
     /// The time since a request was answered last, or since the connection was opened.
     pub(super) fn unanswered_for(&self, now: Instant) -> Duration {
-        self.since(self.answered.load(Ordering::Relaxed), now)
+        self.since(self.last_answer_ns.load(Ordering::Relaxed), now)
     }
 
     /// Whether a request was ever answered.
     pub(super) fn has_answered(&self) -> bool {
-        self.answered.load(Ordering::Relaxed) > 0
+        self.last_answer_ns.load(Ordering::Relaxed) > 0
     }
 
     fn nanos(&self, moment: Instant) -> u64 {

@@ -91,7 +91,7 @@ impl Connections {
             Ok(NewConnection::Http2(new)) => self.add_shard(new),
             Ok(NewConnection::Http1(connection)) => {
                 self.http1.add_idle(connection);
-                // With HTTP/2 shards at hand, one answer in HTTP/1.1 changes nothing.
+                // While there are HTTP/2 shards, one HTTP/1.1 connection changes nothing.
                 if !self.has_shards() {
                     self.is_http1.store(true, Ordering::Relaxed);
                     self.end_waits(|| Grant::Http1);

@@ -1,4 +1,4 @@
-//! What the end of an attempt of a transaction means.
+//! Findings of transactions: what the end of an attempt means.
 
 use perihelion_wire::status::{self, Status};
 
@@ -6,7 +6,7 @@ use super::super::effects::{Effect, Effects};
 use super::super::findings::{Finding, finding_for_failure};
 use super::{Results, TransactionEnding};
 
-/// What the end of an attempt of a transaction means.
+/// A finding: what the end of an attempt of a transaction means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TransactionFinding {
     /// The transaction was committed, or its documents were read.
@@ -61,7 +61,7 @@ pub(super) enum Outcome {
     Unknown,
 }
 
-/// What an ending means.
+/// The finding for an ending.
 pub(super) fn finding_for(is_write: bool, ending: TransactionEnding<'_>) -> TransactionFinding {
     match ending {
         TransactionEnding::Failed(failure) => match finding_for_failure(failure) {
