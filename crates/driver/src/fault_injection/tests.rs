@@ -29,7 +29,7 @@ fn is_hit(injector: &FaultInjector) -> bool {
     injector.pick(&subject).is_some()
 }
 
-/// Whether a rule hits that query.
+/// Whether this rule, as the only one, hits the query of [`is_hit`].
 fn hits(rule: FaultRule) -> bool {
     let injector = FaultInjector::with_seed(1);
     injector.add(rule).unwrap();

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::MetadataRequests;
 use super::container::{Container, ContainerMetadata, VectorPath};
-use super::learning::{LearningResult, Share, UnderWay};
+use super::learning::{LearningResult, ReadTask, TaskToAwait};
 use crate::error::{Error, ErrorKind};
 use crate::pulse;
 use crate::routing::ranges::RangeMap;
@@ -99,9 +99,9 @@ async fn learn(
     deadline: Instant,
 ) -> LearningResult {
     for _ in 0..TASKS_MAX {
-        let mut share = match container.learning.join(Instant::now()) {
-            Share::UnderWay(task) => task,
-            Share::Started(task, sender) => {
+        let mut task = match container.learning.join(Instant::now()) {
+            TaskToAwait::UnderWay(task) => task,
+            TaskToAwait::New(task, sender) => {
                 let (container, pulse) = (Arc::clone(container), Arc::clone(&task.pulse));
                 requests.spawn_shared(move |requests| async move {
                     let deadline = Instant::now() + requests.metadata_timeout();
@@ -113,7 +113,7 @@ async fn learn(
                 task
             }
         };
-        match tokio::time::timeout_at(deadline, wait(&mut share)).await {
+        match tokio::time::timeout_at(deadline, wait(&mut task)).await {
             Ok(Some(result)) => return result,
             Ok(None) => {}
             Err(_) => return Err(time_was_up(container)),
@@ -127,7 +127,7 @@ async fn learn(
 }
 
 /// The result of the task; `None` if the task has ended without a result, or is stuck.
-async fn wait(task: &mut UnderWay) -> Option<LearningResult> {
+async fn wait(task: &mut ReadTask) -> Option<LearningResult> {
     loop {
         match tokio::time::timeout(pulse::BEAT, task.receiver.wait_for(Option::is_some)).await {
             Ok(ended) => return ended.ok().and_then(|result| result.clone()),

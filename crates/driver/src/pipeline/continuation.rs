@@ -3,9 +3,9 @@
 //! A continuation is the number of a write in a range. In an account with one write region,
 //! all regions number the writes in the same way, and a feed continues in any region. Where
 //! every region takes writes, each region has its own order: the writes after a number differ
-//! from region to region. A feed that continued in another region would skip changes for good. So
-//! such a feed continues only in the region that gave the continuation. It is not hedged,
-//! and does not fail over.
+//! from region to region. A feed that continued in another region would skip changes, and would
+//! never return them. So such a feed continues only in the region that gave the continuation. It
+//! is not hedged, and does not fail over.
 
 use http::HeaderValue;
 use perihelion_wire::headers;

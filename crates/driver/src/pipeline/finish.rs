@@ -66,7 +66,7 @@ pub(super) async fn resolve_ambiguity(
 /// Looks for the witness of a write before the write is sent again. If the witness is found,
 /// the answer to this read becomes the answer to the write. `None` if the witness is absent,
 /// or if the read shows nothing: then the write is sent again, and its condition is the only
-/// thing that keeps it from being applied twice. The look takes no longer than one attempt
+/// thing that keeps it from being applied twice. The read takes no longer than one attempt
 /// may take.
 pub(super) async fn look_for_witness(core: &Core, call: Call<'_>, state: &mut State) -> Option<Response> {
     let witness = call.operation.witness.as_ref()?;

@@ -78,9 +78,9 @@ const CONTAINER_NOT_FOUND_WITHIN: usize = 256;
 ///   body names one.
 /// - The service answers 404 without a sub-status when a document does not exist, and also
 ///   when its container does not. In the second case the ending is 404/1003, so that the
-///   container's metadata is read again, which shows whether there is such a container. This
-///   happens once in an operation, and not for a while after a read has shown that the
-///   container exists.
+///   container's metadata is read again, which shows whether there is such a container. An
+///   operation has this ending at most once, and not for a while after a read has shown that
+///   the container exists.
 pub(super) fn ending_of<'l>(
     operation: &Operation,
     budgets: &Budgets,

@@ -85,8 +85,9 @@ pub(super) fn choose(shards: impl Iterator<Item = Candidate>) -> (Option<usize>,
 pub(super) fn openings_wanted(load: Load, waiting: usize, opening: usize, limits: ShardLimits) -> usize {
     // Connections that end slowly make room for new ones, but not without a bound: a peer may send
     // GOAWAY on each new connection.
-    let of_all = (limits.shards_max * WITH_RETIRED_MAX).saturating_sub(load.shards + load.retired + opening);
-    let room = limits.shards_max.saturating_sub(load.shards + opening).min(of_all);
+    let room_with_retired =
+        (limits.shards_max * WITH_RETIRED_MAX).saturating_sub(load.shards + load.retired + opening);
+    let room = limits.shards_max.saturating_sub(load.shards + opening).min(room_with_retired);
     if load.shards == 0 {
         return usize::from(opening == 0).min(room);
     }

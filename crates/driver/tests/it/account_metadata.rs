@@ -81,11 +81,11 @@ async fn an_account_is_read_from_a_preferred_region_when_its_own_address_fails()
     );
 }
 
-/// Names of accounts may contain hyphens, so the host name that would be that of a region may
-/// belong to another account. That account refuses the key, or it answers and lists its own
+/// Names of accounts may contain hyphens, so the host name that the driver guesses for a region
+/// may belong to another account. That account refuses the key, or it answers and lists its own
 /// endpoints.
 #[tokio::test(start_paused = true)]
-async fn another_account_with_a_guessed_host_name_is_not_taken() {
+async fn another_account_with_a_guessed_host_name_is_not_used() {
     let region =
         |host: &str| format!(r#"[{{"name":"{NORTH}","databaseAccountEndpoint":"https://{host}:443/"}}]"#);
     let locations = region("shop-northeurope-northeurope.documents.azure.com");

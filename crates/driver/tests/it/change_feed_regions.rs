@@ -111,7 +111,7 @@ async fn a_change_feed_waits_for_its_region() {
         format!(r#"{{"operation":"change_feed","region":"{EAST}","count":{count},"status":503}}"#)
     };
     world.fault(&fault(2)).await;
-    assert_eq!(reader.read(&hedged()).await.unwrap(), [EAST], "a short outage is waited out");
+    assert_eq!(reader.read(&hedged()).await.unwrap(), [EAST], "after a short outage the same region answers");
     world.fault(&fault(100)).await;
     let before = reader.continuation.clone();
     let error = reader.read(&hedged()).await.unwrap_err();

@@ -1,6 +1,6 @@
-//! Injected faults through the whole pipeline, over real sockets: throttling is waited out,
-//! unavailable regions are left, lost answers are resolved, and a region that cannot be reached
-//! is avoided.
+//! Injected faults through the whole pipeline, over real sockets: a throttled request waits and
+//! is repeated, a request to an unavailable region goes to another one, lost answers are
+//! resolved, and a region that cannot be reached is avoided.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,7 +80,7 @@ fn regions(response: &Response) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_injected_429_is_waited_out_in_its_region() {
+async fn after_an_injected_429_the_request_is_repeated_in_the_same_region() {
     let scene = Scene::new().await;
     let rule = r#"{"operation":"read_item","status":429,"subStatus":3200,"retryAfterMs":50,"count":3}"#;
     let (throttled, began) = (scene.inject(rule), Instant::now());

@@ -262,7 +262,7 @@ async fn writes_that_may_not_be_repeated_find_a_partition_that_fails_in_the_writ
 }
 
 /// The partition fails in the write region for a while, and the service does not move it.
-/// Once it works again, it is written there without a detour.
+/// Once the partition works again, its writes go directly to the write region.
 #[tokio::test(start_paused = true)]
 async fn writes_come_back_when_the_write_region_works_again() {
     let failover = Failover::new().await;
@@ -306,8 +306,8 @@ async fn a_move_stays_known_while_the_partition_is_written() {
     }
 }
 
-/// A write runs while its partition moves, so that for a moment no region takes it. It waits
-/// once, and then every region is asked again.
+/// A write runs while its partition moves, so that for a moment no region takes the write. The
+/// write waits once, and then every region is asked again.
 #[tokio::test(start_paused = true)]
 async fn a_write_succeeds_soon_after_its_partition_has_moved() {
     let failover = Failover::new().await;

@@ -66,7 +66,7 @@ async fn the_proxy_of_the_environment_is_used_for_other_machines_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_variable_keeps_the_driver_from_opening_and_is_named() {
+async fn a_bad_variable_keeps_the_driver_from_opening_and_the_error_names_it() {
     // Nothing listens here: the variables are read before a connection is opened.
     let here = "http://127.0.0.1:9";
     for (endpoint, name, value, hint) in [

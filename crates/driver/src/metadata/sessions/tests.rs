@@ -1,5 +1,5 @@
-//! Session tokens: how answers are merged, what a request asks for after splits and merges,
-//! bounds.
+//! Session tokens: how answers are merged, what a request asks for after splits and merges, and
+//! the bounds on ranges and lengths.
 
 use super::*;
 use perihelion_model::partition_key::EffectiveRange;

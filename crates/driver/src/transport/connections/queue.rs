@@ -19,8 +19,8 @@ impl Connections {
 
     /// Gives streams to waiting requests, as long as there are both.
     pub(in crate::transport) fn serve_waiters(self: &Arc<Self>) {
-        // A stream for a request that is gone. It is given back after the lock, because
-        // giving it back may lock again.
+        // A stream for a request that was dropped. It is given back after the lock is released,
+        // because giving it back may take the lock again.
         let mut unused = None;
         let mut changing = self.lock();
         while changing.waiters.len() > 0 {
@@ -37,7 +37,7 @@ impl Connections {
     pub(super) fn end_waits(&self, grant: impl Fn() -> Grant) {
         let mut changing = self.lock();
         for (_, sender) in changing.waiters.take_all() {
-            // The request may be gone.
+            // An error means that the request was dropped.
             let _ = sender.send(grant());
         }
         self.count_waiting(&changing);
@@ -84,7 +84,7 @@ impl Connections {
     }
 }
 
-/// The place of a request in the queue. Dropping it leaves the queue.
+/// The place of a request in the queue. Dropping the place removes the request from the queue.
 struct QueuePlace<'a> {
     owner: &'a Connections,
     ticket: Ticket,

@@ -273,7 +273,7 @@ async fn a_late_runtime_holds_back_the_eviction_of_its_own_connections_only() {
     assert_eq!(world.shards(), [1, 2]);
     world.freeze(2);
     for _ in 0..20 {
-        world.be_late(1);
+        world.fire_timer_late(1);
         time::sleep(SECOND / 2).await;
     }
     let shards = world.shards();

@@ -66,7 +66,7 @@ fn each_variable_sets_its_option_unless_code_has_set_it() {
 }
 
 #[test]
-fn a_bad_value_names_the_variable_and_its_range() {
+fn the_error_for_a_bad_value_names_the_variable_and_its_range() {
     for (name, _, _) in CASES {
         for bad in ["0x1", "-1", "two"] {
             let error = read(HttpOptions::default(), &[(name, bad)]).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Carries out faults of requests over HTTP/1.1. The deadline is kept by the caller.
+//! Carries out faults of requests over HTTP/1.1. The caller enforces the deadline.
 
 use std::future::pending;
 

@@ -35,7 +35,8 @@ fn the_fullest_shard_with_room_is_chosen() {
     assert_eq!(chosen, Some(2));
     assert_eq!(load, Load { shards: 5, usable: 4, in_use: 40, capacity: 80, ..Load::default() });
     assert_eq!(choose([shard(20), closed].into_iter().map(candidate)).0, None);
-    // Of two equal ones the older is chosen, so that the younger one can become idle.
+    // Of two shards with the same load the older one is chosen, so that the younger one can become
+    // idle.
     assert_eq!(choose([shard(0), shard(0)].into_iter().map(candidate)).0, Some(0));
 }
 

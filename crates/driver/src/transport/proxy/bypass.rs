@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_is_not_a_host_is_refused_by_name() {
+    fn an_entry_that_is_not_a_host_is_refused() {
         for bad in ["10.0.0.0/33", "10.0.0.0/x", "host:port", "a b:70000", "http://a", "*."] {
             let error = Bypass::parse(bad).unwrap_err().to_string();
             assert!(error.contains("is not a host"), "{error}");

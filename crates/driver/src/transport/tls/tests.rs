@@ -107,7 +107,7 @@ fn identity() -> Identity {
 
 /// A server that asks for a certificate of this authority. The server's own certificate is not
 /// signed by a trusted authority.
-fn demanding(authority: &rcgen::Certificate) -> Arc<rustls::ServerConfig> {
+fn server_that_asks_for_a_certificate(authority: &rcgen::Certificate) -> Arc<rustls::ServerConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(authority.der().clone()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -147,7 +147,7 @@ fn accepting() -> HttpOptions {
 #[tokio::test]
 async fn a_server_that_asks_for_a_client_certificate_gets_it() {
     let Identity { authority, chain_pem, key_pem } = identity();
-    let server = demanding(&authority);
+    let server = server_that_asks_for_a_certificate(&authority);
     assert!(accepted(Arc::clone(&server), &accepting()).await.is_err(), "without a certificate");
     let certificate = ClientCertificate::from_pem(&chain_pem, &key_pem).unwrap();
     let options = accepting().with_client_certificate(certificate);

@@ -12,7 +12,7 @@ use super::{SECOND, STEP, after_step};
 use crate::fault_injection::{FaultInjector, FaultRule, When};
 
 #[tokio::test(start_paused = true)]
-async fn injected_failures_on_one_shard_evict_it_and_it_is_replaced() {
+async fn a_shard_with_injected_failures_is_evicted_and_replaced() {
     let faults = FaultInjector::with_seed(1);
     let failing = faults.add(FaultRule::new().with_shard(1).with_reset(When::Before)).unwrap();
     let options = options().with_connections_min(2).with_fault_injection(&faults);
