@@ -51,7 +51,7 @@ pub trait TokenSource: Send + Sync {
     fn token<'a>(&'a self, scope: &'a str) -> TokenFuture<'a>;
 }
 
-/// What [`TokenSource::token`] returns.
+/// The future that [`TokenSource::token`] returns.
 pub type TokenFuture<'a> = Pin<Box<dyn Future<Output = Result<AccessToken, Error>> + Send + 'a>>;
 
 /// A bearer token and when it expires.

@@ -14,7 +14,7 @@
 //! - `connect`, `dial`, `proxy`, `tls`, `client_certificate`: open a connection
 //! - `options`, `environment`: the options of the default transport
 //! - `flight`, `carried_span`, `transfer`, `http1`, `http2`: carry out requests on a connection
-//! - `statistics`: what is in use at one moment
+//! - `statistics`: the connections, streams, requests and bytes in use at one moment
 //! - `faults`: injected faults, with the cargo feature `fault-injection`
 
 #[cfg(feature = "azure-core")]
@@ -98,7 +98,7 @@ impl AnyTransport {
         AnyTransport::Foreign(Arc::new(transport))
     }
 
-    /// What the default transport has in use now; `None` for the application's transport.
+    /// The statistics of the default transport; `None` for the application's transport.
     pub fn statistics(&self) -> Option<TransportStatistics> {
         match self {
             AnyTransport::Http(transport) => Some(transport.statistics()),

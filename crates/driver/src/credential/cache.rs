@@ -97,7 +97,7 @@ struct FetchUnderWay {
     runtime: runtime::Id,
 }
 
-/// What a request without a valid token gets.
+/// The token of a fetch that has just ended, or a fetch to wait for.
 enum TokenOrFetch {
     /// The token of a fetch that has just ended.
     Token(HeaderValue),
@@ -248,7 +248,7 @@ impl ScopeToken {
         {
             return TokenOrFetch::Token(cached.header.clone());
         }
-        let under_way = fetches.alive(now).cloned();
+        let under_way = fetches.running(now).cloned();
         TokenOrFetch::Fetch(under_way.unwrap_or_else(|| self.start_fetch(&mut fetches, source)))
     }
 
@@ -257,7 +257,7 @@ impl ScopeToken {
     fn renew(self: &Arc<Self>, source: &Arc<dyn TokenSource>) {
         let mut fetches = self.lock();
         let has_just_failed = fetches.failed_at.is_some_and(|at| at.elapsed() < RENEWAL_PAUSE);
-        if !has_just_failed && fetches.alive(Instant::now()).is_none() {
+        if !has_just_failed && fetches.running(Instant::now()).is_none() {
             self.start_fetch(&mut fetches, source);
         }
     }
@@ -273,7 +273,7 @@ impl ScopeToken {
         fetches.task.abort_all();
         while fetches.task.try_join_next().is_some() {}
         fetches.task.spawn(async move {
-            let outcome = pulse::beating(&pulse, obtain(&*source, &scope)).await;
+            let outcome = pulse::run_with_pulse(&pulse, obtain(&*source, &scope)).await;
             if let Some(scope_token) = scope_token.upgrade() {
                 let result = scope_token.end_fetch(&pulse, outcome);
                 // An error means that no request waits for the token.
@@ -320,7 +320,7 @@ impl ScopeToken {
 
 impl Fetches {
     /// The fetch that is under way, unless it is stuck or was cancelled.
-    fn alive(&self, now: Instant) -> Option<&FetchUnderWay> {
+    fn running(&self, now: Instant) -> Option<&FetchUnderWay> {
         self.under_way.as_ref().filter(|fetch| {
             fetch.result.has_changed().is_ok() && !fetch.pulse.is_stuck_for(fetch.runtime, now)
         })
@@ -331,7 +331,7 @@ impl FetchUnderWay {
     /// The result of the fetch; `None` if its task has ended without a result, or is stuck.
     async fn wait(&mut self) -> Option<FetchResult> {
         loop {
-            match timeout(pulse::BEAT, self.result.wait_for(Option::is_some)).await {
+            match timeout(pulse::PULSE_INTERVAL, self.result.wait_for(Option::is_some)).await {
                 Ok(ended) => return ended.ok().and_then(|result| result.clone()),
                 Err(_) if self.pulse.is_stuck_for(self.runtime, Instant::now()) => return None,
                 Err(_) => {}

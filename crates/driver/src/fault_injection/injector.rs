@@ -62,7 +62,7 @@ pub struct FaultHandle {
 }
 
 /// A request that is about to be handed to a connection.
-pub(crate) struct Subject<'a> {
+pub(crate) struct OutgoingRequest<'a> {
     pub(crate) endpoint: &'a Endpoint,
     pub(crate) method: &'a Method,
     pub(crate) path: &'a str,
@@ -168,23 +168,23 @@ impl FaultInjector {
     }
 
     /// The fault of the first rule that hits this request. Counts the hit.
-    pub(crate) fn pick(&self, subject: &Subject<'_>) -> Option<Fault> {
+    pub(crate) fn pick(&self, request: &OutgoingRequest<'_>) -> Option<Fault> {
         if !self.has_rules() {
             return None;
         }
         let now = Instant::now();
-        let target = LazyCell::new(|| RequestTarget::of(subject));
+        let target = LazyCell::new(|| RequestTarget::of(request));
         let rules = self.0.rules.load();
         let hit = rules.iter().find(|active| {
             !matches!(active.rule.effect, Effect::Connect(_))
-                && active.rule.conditions.match_request(subject, &target)
+                && active.rule.conditions.match_request(request, &target)
                 && active.is_hit(now)
         })?;
-        tracing::debug!(rule = %hit.label(), endpoint = %subject.endpoint, "a fault is injected");
+        tracing::debug!(rule = %hit.label(), endpoint = %request.endpoint, "a fault is injected");
         Some(Fault(Arc::clone(hit)))
     }
 
-    /// What happens to a connection that is about to be opened to this endpoint.
+    /// The fault of a connection that is about to be opened to this endpoint. Counts the hit.
     pub(crate) fn pick_for_connecting(&self, endpoint: &Endpoint) -> Option<ConnectFault> {
         if !self.has_rules() {
             return None;
@@ -290,10 +290,10 @@ struct RequestTarget {
 }
 
 impl RequestTarget {
-    fn of(subject: &Subject<'_>) -> Self {
-        let resource = path::parse(subject.path).ok();
+    fn of(request: &OutgoingRequest<'_>) -> Self {
+        let resource = path::parse(request.path).ok();
         let operation = resource.as_ref().map_or(OperationKind::Other, |resource| {
-            OperationKind::of(resource, subject.method, subject.headers)
+            OperationKind::of(resource, request.method, request.headers)
         });
         let kind = match operation {
             OperationKind::CreateItem
@@ -323,13 +323,13 @@ impl RequestTarget {
 impl Conditions {
     fn match_request(
         &self,
-        subject: &Subject<'_>,
+        request: &OutgoingRequest<'_>,
         target: &LazyCell<RequestTarget, impl FnOnce() -> RequestTarget>,
     ) -> bool {
-        let Route { region, range } = subject.route;
-        self.protocol.is_none_or(|wanted| wanted == subject.protocol)
-            && self.shard.is_none_or(|wanted| Some(wanted) == subject.shard)
-            && self.endpoint.as_ref().is_none_or(|wanted| wanted == subject.endpoint)
+        let Route { region, range } = request.route;
+        self.protocol.is_none_or(|wanted| wanted == request.protocol)
+            && self.shard.is_none_or(|wanted| Some(wanted) == request.shard)
+            && self.endpoint.as_ref().is_none_or(|wanted| wanted == request.endpoint)
             && self
                 .region
                 .as_ref()

@@ -1,4 +1,4 @@
-//! What a fault rule says: which requests it hits, how often, and what happens to them.
+//! Fault rules: which requests a rule hits, how often, and what happens to them.
 
 use std::fmt;
 use std::time::Duration;
@@ -72,7 +72,7 @@ pub(super) struct Schedule {
     pub(super) end_after: Option<Duration>,
 }
 
-/// What happens to a request besides the delay.
+/// The effect of a rule on a request, besides the delay.
 #[derive(Debug, Clone)]
 pub(crate) enum Effect {
     None,
@@ -89,7 +89,7 @@ pub(crate) enum Effect {
     Connect(ConnectFault),
 }
 
-/// What happens to a connection.
+/// A fault of a whole connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectionFault {
     /// The connection is reset.
@@ -100,7 +100,7 @@ pub(crate) enum ConnectionFault {
     Garbage,
 }
 
-/// What happens when a connection is opened.
+/// A fault of the opening of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectFault {
     Refuse,

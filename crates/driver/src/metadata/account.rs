@@ -192,7 +192,7 @@ impl AccountReader {
                 RefreshStep::NotNeeded => return,
                 RefreshStep::Wait(mut other) => {
                     // Checks from time to time whether the other caller still makes progress.
-                    let until = deadline.min(Instant::now() + pulse::BEAT);
+                    let until = deadline.min(Instant::now() + pulse::PULSE_INTERVAL);
                     let _ = tokio::time::timeout_at(until, other.ended.changed()).await;
                     if Instant::now() >= deadline {
                         return;
@@ -200,7 +200,7 @@ impl AccountReader {
                 }
             }
         };
-        let result = pulse::beating(&pulse, self.read(requests, topology, suspect, deadline)).await;
+        let result = pulse::run_with_pulse(&pulse, self.read(requests, topology, suspect, deadline)).await;
         let now = Instant::now();
         let mut refreshes = self.lock();
         // The next refresh need not wait if the answer came too late to be published, or if the

@@ -52,7 +52,7 @@ pub struct Container {
     reads_missing_range: AtomicU32,
 }
 
-/// What is known about the metadata that was published.
+/// When the published metadata was read.
 #[derive(Debug, Default)]
 struct Publication {
     /// The start time of the read whose result was published last; `None` before the first

@@ -105,7 +105,7 @@ async fn learn(
                 let (container, pulse) = (Arc::clone(container), Arc::clone(&task.pulse));
                 requests.spawn_shared(move |requests| async move {
                     let deadline = Instant::now() + requests.metadata_timeout();
-                    let result = pulse::beating(&pulse, fetch(&*requests, &container, deadline)).await;
+                    let result = pulse::run_with_pulse(&pulse, fetch(&*requests, &container, deadline)).await;
                     container.learning.end(&pulse, Instant::now());
                     // An error means that no operation waits for the result any more.
                     let _ = sender.send(Some(result));
@@ -129,7 +129,7 @@ async fn learn(
 /// The result of the task; `None` if the task has ended without a result, or is stuck.
 async fn wait(task: &mut ReadTask) -> Option<LearningResult> {
     loop {
-        match tokio::time::timeout(pulse::BEAT, task.receiver.wait_for(Option::is_some)).await {
+        match tokio::time::timeout(pulse::PULSE_INTERVAL, task.receiver.wait_for(Option::is_some)).await {
             Ok(ended) => return ended.ok().and_then(|result| result.clone()),
             Err(_) if task.pulse.is_stuck(Instant::now()) => return None,
             Err(_) => {}

@@ -33,10 +33,10 @@ const TOKEN_BYTES_MAX: usize = 1024;
 /// unknown ranges are ignored until the container's ranges were read again.
 const UNKNOWN_BYTES_MAX: usize = 6 * 1024;
 
-/// How long a range is kept after a read of the container's ranges did not list it. A region that
-/// has not heard of a split yet may be behind for some seconds. A range that is still not listed
-/// after this time does not exist.
-const UNKNOWN_KEPT: Duration = Duration::from_secs(60);
+/// How long a range is kept after a read of the container's ranges did not list it. A region may
+/// learn of a split some seconds later than other regions. A range that is still not listed after
+/// this time does not exist.
+const UNKNOWN_KEPT_FOR: Duration = Duration::from_secs(60);
 
 /// The longest session token of several ranges, in bytes. HTTP servers commonly refuse
 /// more than 16 KB of headers. A longer token is an error: if it were shortened to some of the
@@ -73,7 +73,7 @@ impl Sessions {
         self.map.load().find(id).is_some()
     }
 
-    /// Forgets ranges that have not been in the container's ranges for [`UNKNOWN_KEPT`]. `ranges`
+    /// Forgets ranges that have not been in the container's ranges for [`UNKNOWN_KEPT_FOR`]. `ranges`
     /// was read at `read_at`.
     pub(crate) fn forget_unknown_ranges(&self, ranges: &RangeMap, read_at: Instant) {
         let is_unchanged =
@@ -253,13 +253,13 @@ impl SessionMap {
         }
     }
 
-    /// The map without the ranges that have been unknown for [`UNKNOWN_KEPT`]. `ranges` was read
+    /// The map without the ranges that have been unknown for [`UNKNOWN_KEPT_FOR`]. `ranges` was read
     /// at `read_at`.
     fn without_old_unknown_ranges(&self, ranges: &RangeMap, read_at: Instant) -> SessionMap {
         let mut next = SessionMap::default();
         for known in &self.ranges {
             let since = is_outside(&known.range, ranges).then(|| known.unknown_since.unwrap_or(read_at));
-            if since.is_none_or(|since| read_at.saturating_duration_since(since) < UNKNOWN_KEPT) {
+            if since.is_none_or(|since| read_at.saturating_duration_since(since) < UNKNOWN_KEPT_FOR) {
                 next.ranges.push(Arc::new(RangeProgress { unknown_since: since, ..(**known).clone() }));
             }
         }

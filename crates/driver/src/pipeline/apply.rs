@@ -41,8 +41,8 @@ pub(super) fn incident_of(result: &AttemptResult) -> Option<Incident> {
     result.as_ref().err().and_then(|failure| failure.incident)
 }
 
-/// What an operation uses a region for: reads or writes. All transactions go where writes go,
-/// because their coordinator is in the write region.
+/// Whether an operation uses a region for reads or for writes. All transactions go where writes
+/// go, because their coordinator is in the write region.
 pub(super) fn usage_of(operation: &Operation) -> Usage {
     if operation.verb.is_read() && !operation.verb.is_transaction() { Usage::Read } else { Usage::Write }
 }
@@ -50,8 +50,8 @@ pub(super) fn usage_of(operation: &Operation) -> Usage {
 /// Applies the effects of one attempt: first those on health, then those that may need
 /// a request. Effects that need confirmation are only stored in the operation's state.
 ///
-/// If the operation has its result (`is_last`), it waits for no request. The account is then
-/// read in the background. The ranges are read by the next operation that needs them.
+/// If the operation has its result (`is_last`), it waits for no request: the account is read in
+/// the background, and the next operation that needs the ranges reads them.
 pub(super) async fn apply(
     core: &Core,
     effects: Effects,

@@ -55,8 +55,8 @@ pub(crate) type AttemptResult = Result<Response, Failure>;
 pub(crate) struct Leg {
     pub(crate) result: AttemptResult,
     pub(crate) record: Attempt,
-    /// Whether the caller's timeouts left the attempt too little time. Then its failure says
-    /// nothing about the region.
+    /// Whether the caller's timeouts left the attempt too little time. If so, its failure does
+    /// not count against the region.
     pub(crate) is_cut_short: bool,
 }
 

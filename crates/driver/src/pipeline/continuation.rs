@@ -45,8 +45,8 @@ pub(super) fn check(operation: &Operation, account: &Account, excluded: &[Region
     )))
 }
 
-/// Checks a continuation whose region is not named. The region is then known only if the
-/// operation may use a single region.
+/// Checks a continuation whose region is not named. Its region is known only if the operation
+/// may use a single region.
 fn check_unnamed(account: &Account, excluded: &[Region]) -> Result<(), Error> {
     let allowed = account.read_locations.iter().filter(|location| !excluded.contains(&location.region));
     if allowed.count() == 1 {

@@ -32,7 +32,7 @@ pub(crate) struct Race {
     /// The other leg; `None` when there was none, or when it failed because of its
     /// credential and so has no record.
     pub(crate) loser: Option<Loser>,
-    /// Whether the service throttled the primary leg. Then the primary region is not slow, and
+    /// Whether the service throttled the primary leg. If so, the primary region is not slow, and
     /// has not lost the race.
     pub(crate) is_primary_throttled: bool,
 }

@@ -22,7 +22,7 @@ use crate::response::Response;
 use crate::routing::account::Consistency;
 use crate::routing::resolve::RouteTo;
 
-/// What a read of the witness proves.
+/// The evidence that a read of the witness gives.
 pub(super) enum Evidence {
     /// The write was applied. This is the answer to the read.
     Applied(Response),

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::apply::{self, EvaluatedAttempt};
 use super::attempt::{AttemptResult, Leg, status_of};
 use super::finish::{
-    append_attempts, complete, complete_as_gone, error_of, give_up, keep_ambiguity, look_for_witness,
+    append_attempts, complete, complete_as_deleted, error_of, give_up, keep_ambiguity, look_for_witness,
     resolve_ambiguity,
 };
 use super::judge::judge;
@@ -79,14 +79,14 @@ async fn run_attempts(core: &Core, call: Call<'_>, state: &mut State) -> Result<
         }
         match verdict {
             Verdict::Complete => return complete(result, state),
-            Verdict::CompleteAsGone => return complete_as_gone(result, state),
+            Verdict::CompleteAsDeleted => return complete_as_deleted(result, state),
             Verdict::Abort => return Err(error_of(result, state)),
             Verdict::AbortAmbiguous => return Err(error_of(result, state).into_ambiguous()),
             Verdict::ReadBack { is_refusal_final } => {
                 return resolve_ambiguity(core, call, error_of(result, state), is_refusal_final, state).await;
             }
             Verdict::Retry { after, route_to, context, budgets } => {
-                if is_range_gone(&prepared, &result) || Instant::now() + after >= call.deadline {
+                if is_range_replaced(&prepared, &result) || Instant::now() + after >= call.deadline {
                     return Err(give_up(result, state, budgets));
                 }
                 state.tried_regions.push(prepared.route.location.region.clone());
@@ -123,7 +123,7 @@ fn is_last(verdict: &Verdict, deadline: Instant) -> bool {
     match verdict {
         Verdict::Retry { after, .. } => Instant::now() + *after >= deadline,
         Verdict::ReadBack { .. } => false,
-        Verdict::Complete | Verdict::CompleteAsGone | Verdict::Abort | Verdict::AbortAmbiguous => true,
+        Verdict::Complete | Verdict::CompleteAsDeleted | Verdict::Abort | Verdict::AbortAmbiguous => true,
     }
 }
 
@@ -148,7 +148,7 @@ fn record_session_token(prepared: &Prepared<'_>, result: &AttemptResult) {
 /// Whether the operation names a range that was split or merged: the answer is 410, and
 /// the range is not among the known ranges. A retry cannot succeed. The caller must send
 /// other operations to the ranges that replaced this range.
-fn is_range_gone(prepared: &Prepared<'_>, result: &AttemptResult) -> bool {
+fn is_range_replaced(prepared: &Prepared<'_>, result: &AttemptResult) -> bool {
     let operation = prepared.call.operation;
     let (Scope::Range(id) | Scope::Slice(id, _)) = &operation.scope else { return false };
     result.as_ref().is_ok_and(|response| response.status() == StatusCode::GONE)

@@ -25,8 +25,8 @@ pub(crate) enum RouteTo {
     /// A region that takes writes. If only one region takes writes, it has seen every
     /// write.
     WriteRegion,
-    /// The same region as [`RouteTo::Next`]. The attempt is a read that only one region may answer:
-    /// the one that takes the writes of the partition.
+    /// The same region as for [`RouteTo::Next`]. The attempt is a read that only the region that
+    /// takes the writes of the partition may answer.
     NextAsWriteRegion,
 }
 
@@ -116,8 +116,8 @@ impl<'a> RouteRequest<'a> {
         let (first, rest): (&[Arc<Location>], &[Arc<Location>]) = match self.usage {
             Usage::Read => (&account.read_locations, &[]),
             // The only write region may have moved before the account document says
-            // so, or the partition alone may have moved. Then the other regions are asked one
-            // after the other.
+            // so, or the partition alone may have moved. In both cases the other regions are
+            // asked one after the other.
             Usage::Write if self.is_looking_for_write_region() || self.has_partition_failover => {
                 (self.write_locations(), &account.read_locations)
             }

@@ -117,7 +117,7 @@ impl OperationResult {
     }
 }
 
-/// What the body of an answer says.
+/// The content of the body of an answer.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Content {
     pub(crate) is_retriable: bool,
@@ -204,8 +204,8 @@ fn parse_result(result: &RawValue, body: &Bytes) -> Option<(usize, OperationResu
     Some((read(index?)?, result))
 }
 
-/// A session token with its range. The coordinator of the service once sent the token without
-/// the range, which is then another member of the result.
+/// A session token with its range. The coordinator of the service once sent the token without the
+/// range, and the range in another member of the result.
 fn joined_token(token: String, range: Option<&str>) -> String {
     match range {
         Some(range) if !token.contains(':') => format!("{range}:{token}"),

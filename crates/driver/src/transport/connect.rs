@@ -36,7 +36,7 @@ pub(super) enum NewConnection {
     Http1(Http1Connection),
 }
 
-/// What is known about an endpoint's protocol before connecting to it.
+/// The protocol of an endpoint, as far as it is known before a connection is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KnownProtocol {
     Unknown,

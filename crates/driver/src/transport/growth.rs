@@ -56,8 +56,8 @@ pub(super) struct Candidate {
     pub(super) slots: SlotsView,
     /// Whether the last requests on this shard failed.
     pub(super) is_failing: bool,
-    /// Whether the task of this shard is stuck: its runtime makes no progress. Then the shard gets
-    /// no requests.
+    /// Whether the task of this shard is stuck: its runtime makes no progress. If so, the shard
+    /// gets no requests.
     pub(super) is_stuck: bool,
 }
 

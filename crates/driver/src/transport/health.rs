@@ -26,7 +26,7 @@ use tokio::time::Instant;
 pub(super) const FAILURES_MAX: u32 = 5;
 
 /// A connection on which a whole answer arrived within this time is not replaced because of failures.
-pub(super) const GRACE: Duration = Duration::from_secs(2);
+pub(super) const FAILURE_GRACE: Duration = Duration::from_secs(2);
 
 /// The limits that a connection is judged by.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +50,7 @@ pub(super) struct Signs {
     pub(super) number: u64,
     pub(super) in_flight: u32,
     /// The time since bytes arrived last.
-    pub(super) unheard_for: Duration,
+    pub(super) silent_for: Duration,
     /// How long requests have been waiting without any bytes; zero without requests.
     pub(super) hung_for: Duration,
     pub(super) ping_waiting_for: Option<Duration>,
@@ -68,7 +68,7 @@ impl Signs {
         Signs {
             number,
             in_flight: slots.in_use,
-            unheard_for: vitals.unheard_for(now),
+            silent_for: vitals.silent_for(now),
             hung_for: if is_busy { vitals.hung_for(now) } else { Duration::ZERO },
             ping_waiting_for: vitals.ping_waiting_for(now),
             idle_for: if is_busy { Duration::ZERO } else { vitals.idle_for(now) },
@@ -79,7 +79,7 @@ impl Signs {
     }
 
     fn is_failing(&self) -> bool {
-        self.failures >= FAILURES_MAX && self.unanswered_for > GRACE
+        self.failures >= FAILURES_MAX && self.unanswered_for > FAILURE_GRACE
     }
 
     /// Whether requests on this connection are answered, while they fail on `other`.
@@ -102,7 +102,7 @@ pub(super) enum Reason {
     GoingAway,
 }
 
-/// What to do with a connection.
+/// The verdict on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Keep,
@@ -122,7 +122,7 @@ pub(super) fn judge(this: &Signs, peers: &[Signs], limits: HealthLimits, is_star
     }
     let ping_waiting = this.ping_waiting_for;
     if ping_waiting.is_some_and(|waiting| waiting >= limits.ping_timeout)
-        && this.unheard_for >= limits.ping_timeout
+        && this.silent_for >= limits.ping_timeout
     {
         return Verdict::Break(Reason::PingUnanswered);
     }

@@ -34,7 +34,7 @@ use super::limits::{
 use super::progress::Progress;
 use super::shard::{Reservation, takes_requests};
 use super::transfer::{Delivered, TransferLog};
-use super::vitals::{Listening, Vitals};
+use super::vitals::{SocketWithVitals, Vitals};
 
 /// A new connection. It makes progress only while `driver` is polled.
 pub(super) struct NewHttp2 {
@@ -75,7 +75,7 @@ where
         // streams that were reset, and close a connection that works.
         .max_local_error_reset_streams(None)
         .enable_push(false)
-        .handshake::<_, Bytes>(Listening::new(io, Arc::clone(&vitals)))
+        .handshake::<_, Bytes>(SocketWithVitals::new(io, Arc::clone(&vitals)))
         .await?;
     let mut pings = connection.ping_pong().expect("nothing else has taken it");
     // The pong comes after the peer's settings, which say how many streams the peer allows.
@@ -237,8 +237,8 @@ impl Reservation {
     }
 
     /// The failure of a request whose deadline has passed. If nothing at all arrived on the
-    /// connection since the request began, the connection is at fault. Then the failure is part of
-    /// the incident of this silence, as are the failures of the connection's other requests.
+    /// connection since the request began, the connection is at fault. In that case the failure is
+    /// part of the incident of this silence, as are the failures of the connection's other requests.
     pub(super) fn timeout_failure(&self, progress: Progress, began_at: Instant) -> Failure {
         let core = &self.shard.core;
         let is_under_way = matches!(progress, Progress::Accepted | Progress::Answering);
@@ -246,7 +246,7 @@ impl Reservation {
             core.vitals.failed();
         }
         let failure = progress.timeout_failure(&self.owner.endpoint);
-        if core.vitals.heard_since(began_at) {
+        if core.vitals.has_arrival_since(began_at) {
             return failure;
         }
         failure.with_incident(core.silence_incident(&self.owner))

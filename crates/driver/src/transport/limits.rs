@@ -64,7 +64,7 @@ pub(super) const CONNECTIONS_TRIED_MAX: u32 = 3;
 pub(super) const ENDPOINTS_MAX: usize = 256;
 
 /// An endpoint may be forgotten when no request has used it for this long. It may belong to an
-/// account whose drivers were dropped. If it is used again, its connections are opened anew.
+/// account whose drivers were dropped. If it is used again, new connections are opened.
 pub(super) const ENDPOINT_UNUSED_MIN: Duration = Duration::from_secs(60);
 
 /// The most addresses that are tried for one host name.

@@ -103,7 +103,7 @@ pub struct HttpOptions {
     pub crypto_provider: Option<Arc<CryptoProvider>>,
     /// The whole configuration of TLS, instead of the driver's own (default: none).
     pub tls_config: Option<Arc<ClientConfig>>,
-    /// Where injected faults come from.
+    /// The source of injected faults.
     pub(super) faults: FaultSource,
 }
 
@@ -212,8 +212,8 @@ impl HttpOptions {
         self
     }
 
-    /// Sets whether `http://` is used for hosts other than this machine. Others on
-    /// the network can then read everything, including tokens.
+    /// Sets whether `http://` is used for hosts other than this machine. If so, others on the
+    /// network can read everything, including tokens.
     pub fn with_allow_cleartext(mut self, allow: bool) -> Self {
         self.allow_cleartext = allow;
         self

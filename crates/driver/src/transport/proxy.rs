@@ -101,7 +101,7 @@ impl Proxy {
         if host.is_empty() || has_bad_port {
             return Err(bad());
         }
-        let authorization = credentials.map(|text| basic(text).ok_or_else(bad)).transpose()?;
+        let authorization = credentials.map(|text| basic_authorization(text).ok_or_else(bad)).transpose()?;
         Ok(Proxy {
             host: host.to_owned(),
             port: address.port_u16().unwrap_or(PORT_DEFAULT),
@@ -121,7 +121,7 @@ impl Proxy {
 
 /// The value of `Proxy-Authorization` for `user:password`; `None` when a `%` is not followed by
 /// two hexadecimal digits.
-fn basic(credentials: &str) -> Option<Zeroizing<String>> {
+fn basic_authorization(credentials: &str) -> Option<Zeroizing<String>> {
     let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
     let mut plain = percent_decoded(user)?;
     plain.push(b':');

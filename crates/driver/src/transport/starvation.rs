@@ -1,6 +1,6 @@
-//! Notices when the runtime of a connection gets too little CPU: a timer then fires late. In such a
-//! time an answer may have arrived long before this process reads it, so silence says nothing
-//! about the peer, and the connection is not evicted.
+//! Notices when the runtime of a connection gets too little CPU: its timers fire late. At such a
+//! time an answer may have arrived long before this process reads it, so a silent connection may
+//! have a peer that works, and is not evicted.
 //!
 //! Each connection notices this for itself, because a process may have several runtimes. A runtime
 //! that is late, for example because it is run only during calls, says nothing about the others.
@@ -20,21 +20,21 @@ const LATE: Duration = Duration::from_millis(100);
 /// How often in a row the eviction of a connection may be held back without a byte from its peer.
 /// A runtime that is run only during calls is late at the beginning of every call, and a call may
 /// be shorter than the hold. Even on such a runtime, a dead connection must be evicted.
-const UNHEARD_HOLDS_MAX: u32 = 3;
+const SILENT_HOLDS_MAX: u32 = 3;
 
 /// How late the timers of a connection fire.
 #[derive(Debug)]
 pub(super) struct Starvation {
     created_at: Instant,
     /// When a late timer last began to hold evictions back, or would have done so without
-    /// [`UNHEARD_HOLDS_MAX`], in nanoseconds since `created_at`; 0 before that.
+    /// [`SILENT_HOLDS_MAX`], in nanoseconds since `created_at`; 0 before that.
     last_hold_ns: AtomicU64,
     /// Until when evictions are held back, in nanoseconds since `created_at`.
     held_until_ns: AtomicU64,
     /// How often in a row evictions were held back without a byte from the peer.
-    unheard_holds: AtomicU32,
-    /// How long one late timer holds evictions back. Within this time a peer that works is
-    /// heard again.
+    silent_holds: AtomicU32,
+    /// How long one late timer holds evictions back. Within this time, bytes of a peer that works
+    /// arrive again.
     hold: Duration,
 }
 
@@ -44,7 +44,7 @@ impl Starvation {
             created_at: now,
             last_hold_ns: AtomicU64::new(0),
             held_until_ns: AtomicU64::new(0),
-            unheard_holds: AtomicU32::new(0),
+            silent_holds: AtomicU32::new(0),
             hold,
         }
     }
@@ -59,10 +59,10 @@ impl Starvation {
         if !self.is_starved(now) {
             let last_hold_ns = self.last_hold_ns.swap(self.nanos(now), Ordering::Relaxed);
             let last_hold = self.created_at + Duration::from_nanos(last_hold_ns);
-            let holds = self.unheard_holds.load(Ordering::Relaxed);
-            let holds = if vitals.heard_since(last_hold) { 1 } else { holds.saturating_add(1) };
-            self.unheard_holds.store(holds, Ordering::Relaxed);
-            if holds > UNHEARD_HOLDS_MAX {
+            let holds = self.silent_holds.load(Ordering::Relaxed);
+            let holds = if vitals.has_arrival_since(last_hold) { 1 } else { holds.saturating_add(1) };
+            self.silent_holds.store(holds, Ordering::Relaxed);
+            if holds > SILENT_HOLDS_MAX {
                 return;
             }
         }
@@ -106,7 +106,7 @@ mod tests {
             starvation.is_starved(now)
         };
         assert_eq!([1, 2, 3, 4, 5].map(&mut call), [true, true, true, false, false]);
-        vitals.hear(from + 5 * minute + Duration::from_secs(1));
+        vitals.record_arrival(from + 5 * minute + Duration::from_secs(1));
         assert_eq!([6, 7, 8, 9].map(call), [true, true, true, false]);
     }
 }

@@ -1,6 +1,6 @@
 //! The vital signs of one HTTP/2 connection: when something arrived last, since when a ping
 //! waits for its pong, when a request was answered last, and how many requests failed since.
-//! [`Listening`] is the connection's socket, and notes when bytes arrive.
+//! [`SocketWithVitals`] is the connection's socket, and notes when bytes arrive.
 //!
 //! The requests and the connection's task write these signs without a lock. `health` judges
 //! them.
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 pub(super) struct Vitals {
     opened_at: Instant,
     /// When bytes arrived last.
-    last_heard_ns: AtomicU64,
+    last_arrival_ns: AtomicU64,
     /// When a request began while there was no other.
     busy_since_ns: AtomicU64,
     /// When the last request in flight ended.
@@ -39,7 +39,7 @@ impl Vitals {
     pub(super) fn new(now: Instant) -> Self {
         Vitals {
             opened_at: now,
-            last_heard_ns: AtomicU64::new(0),
+            last_arrival_ns: AtomicU64::new(0),
             busy_since_ns: AtomicU64::new(0),
             idle_since_ns: AtomicU64::new(0),
             ping_sent_ns: AtomicU64::new(NO_PING),
@@ -49,8 +49,8 @@ impl Vitals {
     }
 
     /// Records that bytes arrived.
-    pub(super) fn hear(&self, now: Instant) {
-        self.last_heard_ns.store(self.nanos(now), Ordering::Relaxed);
+    pub(super) fn record_arrival(&self, now: Instant) {
+        self.last_arrival_ns.store(self.nanos(now), Ordering::Relaxed);
     }
 
     /// Records that a request begins while there is no other.
@@ -88,19 +88,20 @@ impl Vitals {
     }
 
     /// Whether bytes have arrived since this moment.
-    pub(super) fn heard_since(&self, moment: Instant) -> bool {
-        self.last_heard_ns.load(Ordering::Relaxed) > self.nanos(moment)
+    pub(super) fn has_arrival_since(&self, moment: Instant) -> bool {
+        self.last_arrival_ns.load(Ordering::Relaxed) > self.nanos(moment)
     }
 
     /// The time since bytes arrived last.
-    pub(super) fn unheard_for(&self, now: Instant) -> Duration {
-        self.since(self.last_heard_ns.load(Ordering::Relaxed), now)
+    pub(super) fn silent_for(&self, now: Instant) -> Duration {
+        self.since(self.last_arrival_ns.load(Ordering::Relaxed), now)
     }
 
     /// The time without any bytes while requests were waiting. Only meaningful while
     /// requests are in flight.
     pub(super) fn hung_for(&self, now: Instant) -> Duration {
-        let from = self.last_heard_ns.load(Ordering::Relaxed).max(self.busy_since_ns.load(Ordering::Relaxed));
+        let from =
+            self.last_arrival_ns.load(Ordering::Relaxed).max(self.busy_since_ns.load(Ordering::Relaxed));
         self.since(from, now)
     }
 
@@ -136,18 +137,18 @@ impl Vitals {
 }
 
 /// A socket that notes when bytes arrive.
-pub(super) struct Listening<T> {
+pub(super) struct SocketWithVitals<T> {
     io: T,
     vitals: Arc<Vitals>,
 }
 
-impl<T> Listening<T> {
+impl<T> SocketWithVitals<T> {
     pub(super) fn new(io: T, vitals: Arc<Vitals>) -> Self {
-        Listening { io, vitals }
+        SocketWithVitals { io, vitals }
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Listening<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for SocketWithVitals<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -156,13 +157,13 @@ impl<T: AsyncRead + Unpin> AsyncRead for Listening<T> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.io).poll_read(cx, buffer);
         if buffer.filled().len() > before {
-            self.vitals.hear(Instant::now());
+            self.vitals.record_arrival(Instant::now());
         }
         polled
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Listening<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for SocketWithVitals<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.io).poll_write(cx, bytes)
     }

@@ -22,7 +22,7 @@ use crate::world::World;
 struct OneAnsweringHost {
     server: TestServer,
     host: &'static str,
-    /// What [`FOREIGN_HOST`] answers.
+    /// The answer of [`FOREIGN_HOST`].
     other_account: Result<Response, Failure>,
 }
 
@@ -52,7 +52,7 @@ impl Transport for OneAnsweringHost {
 /// The host name that the driver guesses first for a region. It belongs to another account.
 const FOREIGN_HOST: &str = "shop-northeurope.documents.azure.com";
 
-/// Opens an account of which only this host answers.
+/// Opens an account. Of its hosts, only this one answers.
 async fn open_with_answering_host(
     host: &'static str,
     other_account: Result<Response, Failure>,

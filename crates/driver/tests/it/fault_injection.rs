@@ -104,7 +104,7 @@ where
     let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), echo).await;
 }
 
-/// What a fault leads to.
+/// The expected outcome of a fault.
 #[derive(Debug, Clone, Copy)]
 struct Expected {
     kind: FailureKind,

@@ -1,5 +1,5 @@
-//! What hedging costs: how many hedges are sent, what they say about a region, and which
-//! request units are reported.
+//! The costs of hedging: how many hedges are sent, whether they count against a region, and
+//! which request units are reported.
 
 use std::time::Duration;
 

@@ -267,9 +267,9 @@ fn a_range_that_reads_of_the_metadata_do_not_list_is_forgotten_after_a_while() {
     sessions.record("3:-1#6,90:-1#8", Some(&ranges));
     sessions.forget_unknown_ranges(&ranges, start);
     sessions.record("90:-1#9", Some(&ranges));
-    sessions.forget_unknown_ranges(&ranges, start + UNKNOWN_KEPT - Duration::from_secs(1));
+    sessions.forget_unknown_ranges(&ranges, start + UNKNOWN_KEPT_FOR - Duration::from_secs(1));
     assert_eq!(text(sessions.header_for_all_ranges().unwrap()), "3:-1#6,90:-1#9");
-    sessions.forget_unknown_ranges(&ranges, start + UNKNOWN_KEPT);
+    sessions.forget_unknown_ranges(&ranges, start + UNKNOWN_KEPT_FOR);
     assert_eq!(text(sessions.header_for_all_ranges().unwrap()), "3:-1#6");
     assert!(!sessions.has_range_outside(&ranges));
 }

@@ -100,8 +100,8 @@ impl Effects {
         }
     }
 
-    /// Whether the effects say that the region of the attempt may be at fault. Then
-    /// the answer of that region does not confirm failures of other regions.
+    /// Whether the effects say that the region of the attempt may be at fault. If so, the answer
+    /// of that region does not confirm failures of other regions.
     pub(crate) fn blames_region(self) -> bool {
         self.into_iter().any(|effect| match effect {
             Effect::RefreshAccount | Effect::EndpointFailed { .. } | Effect::PartitionFailed { .. } => true,

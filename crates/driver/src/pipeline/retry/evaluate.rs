@@ -174,7 +174,7 @@ impl Evaluation {
         let is_idempotent_delete =
             self.profile.verb == Verb::Delete && self.profile.idempotency == Idempotency::Idempotent;
         if self.budgets.is_ambiguous && is_idempotent_delete {
-            Verdict::CompleteAsGone
+            Verdict::CompleteAsDeleted
         } else {
             self.end_refused()
         }

@@ -186,7 +186,7 @@ const REROUTE_POLICY: RetryPolicy = RetryPolicy {
 
 /// One retry shows whether the container was recreated or deleted. The retry is counted
 /// together with the retries of [`REROUTE_POLICY`].
-const OWNER_GONE_POLICY: RetryPolicy = RetryPolicy { retries_max: 1, ..REROUTE_POLICY };
+const OWNER_NOT_FOUND_POLICY: RetryPolicy = RetryPolicy { retries_max: 1, ..REROUTE_POLICY };
 
 /// The rule for a finding.
 ///
@@ -200,7 +200,7 @@ const OWNER_GONE_POLICY: RetryPolicy = RetryPolicy { retries_max: 1, ..REROUTE_P
 /// partition's writes to another region, and a write that must not be repeated cannot ask
 /// that region.
 pub(super) fn rule_for(finding: Finding, profile: OperationProfile, regions: Regions) -> Rule {
-    let write = Write::of(profile, regions);
+    let write = WriteKind::of(profile, regions);
     match finding {
         Finding::Done => Rule {
             may_have_applied: true,
@@ -218,10 +218,10 @@ pub(super) fn rule_for(finding: Finding, profile: OperationProfile, regions: Reg
             Effects::refresh_account_and(Effect::EndpointFailed { needs_confirmation: true }),
         ),
         Finding::SessionNotAvailable => Rule::new(Action::RetrySession, Effects::NONE),
-        Finding::OwnerGone if profile.is_data_plane => {
-            Rule::new(Action::Retry(OWNER_GONE_POLICY), Effects::one(Effect::DiscardMetadata))
+        Finding::OwnerNotFound if profile.is_data_plane => {
+            Rule::new(Action::Retry(OWNER_NOT_FOUND_POLICY), Effects::one(Effect::DiscardMetadata))
         }
-        Finding::OwnerGone => Rule::new(Action::End, Effects::NONE),
+        Finding::OwnerNotFound => Rule::new(Action::End, Effects::NONE),
         Finding::ContainerReplaced => {
             Rule::new(Action::Retry(REROUTE_POLICY), Effects::one(Effect::DiscardMetadata))
         }
@@ -242,7 +242,7 @@ pub(super) fn rule_for(finding: Finding, profile: OperationProfile, regions: Reg
 
 /// The kind of a write, as far as the rules depend on it. All fields are false for a read.
 #[derive(Debug, Clone, Copy)]
-struct Write {
+struct WriteKind {
     /// The account has one write region.
     has_one_region: bool,
     /// The account has one write region, and the partition may fail over alone. If the partition
@@ -254,11 +254,11 @@ struct Write {
     is_for_hub: bool,
 }
 
-impl Write {
+impl WriteKind {
     fn of(profile: OperationProfile, regions: Regions) -> Self {
         let is_write = !profile.verb.is_read();
         let has_one_region = is_write && !regions.is_multi_write;
-        Write {
+        WriteKind {
             has_one_region,
             partition_may_move: has_one_region && regions.writer != Writer::OfAccount,
             is_for_hub: is_write && regions.is_multi_write && !profile.is_data_plane,
@@ -267,7 +267,7 @@ impl Write {
 }
 
 /// The rule when a region does not take writes.
-fn rule_for_forbidden_write(profile: OperationProfile, regions: Regions, write: Write) -> Rule {
+fn rule_for_forbidden_write(profile: OperationProfile, regions: Regions, write: WriteKind) -> Rule {
     let follows_partition = regions.writer != Writer::OfAccount;
     match (follows_partition, profile.verb.is_read()) {
         // The region does not take the writes of the partition, so another region does.
@@ -291,7 +291,7 @@ fn rule_for_forbidden_write(profile: OperationProfile, regions: Regions, write: 
 
 /// The rule when the service is unavailable, or the answer was lost. A write region that fails
 /// may have been replaced by another one.
-fn rule_for_lost_answer(profile: OperationProfile, write: Write) -> Rule {
+fn rule_for_lost_answer(profile: OperationProfile, write: WriteKind) -> Rule {
     let effects = if write.has_one_region && profile.is_data_plane {
         let effect = Effect::PartitionFailed { needs_confirmation: !write.partition_may_move };
         Effects::refresh_account_and(effect)
@@ -305,7 +305,7 @@ fn rule_for_lost_answer(profile: OperationProfile, write: Write) -> Rule {
 
 /// The rule when no connection could be opened. A write region that is down may have been
 /// replaced by another one.
-fn rule_for_unreachable(write: Write) -> Rule {
+fn rule_for_unreachable(write: WriteKind) -> Rule {
     let failed = Effect::EndpointFailed { needs_confirmation: write.has_one_region };
     let effects = if write.has_one_region || write.is_for_hub {
         Effects::refresh_account_and(failed)

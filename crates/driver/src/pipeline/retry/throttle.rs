@@ -48,7 +48,7 @@ impl ThrottleBudget {
     }
 }
 
-/// What to do about a throttled answer.
+/// The verdict on a throttled answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ThrottleVerdict {
     /// Send the request again after the wait. `budget` is the remaining budget.

@@ -118,7 +118,7 @@ impl Budgets {
     }
 }
 
-/// What to do next.
+/// The verdict on an attempt: the next step of the operation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[expect(
     clippy::large_enum_variant,
@@ -129,7 +129,7 @@ pub(crate) enum Verdict {
     Complete,
     /// Report a delete as done, though the answer is 404: an earlier attempt of this delete
     /// may have deleted the document.
-    CompleteAsGone,
+    CompleteAsDeleted,
     /// Try again after the wait `after`. `budgets` includes this retry.
     Retry { after: Duration, route_to: RouteTo, context: Context, budgets: Budgets },
     /// Read the witness to find out whether the write was applied. If the witness is

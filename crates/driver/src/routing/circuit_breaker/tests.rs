@@ -315,7 +315,7 @@ fn the_failures_of_one_incident_count_once() {
     assert_eq!(opened.gate(first().key(Read), now), Gate::Open);
     let opened = one.failed(first().key(Read), now, 0.0).unwrap();
     assert_eq!(opened.gate(first().key(Read), now), Gate::Open);
-    // After a success, counting begins anew.
+    // After a success, the count starts again.
     let again = one.succeeded(first().key(Read), now).unwrap();
     assert!(again.failed_in(first().key(Read), Some(incident), now, 0.0).is_some());
 }
@@ -329,7 +329,7 @@ fn a_success_of_an_attempt_that_began_earlier_does_not_close_a_breaker() {
     let opened = (0..5).fold(breakers(), lose);
     assert!(opened.succeeded(key.key(Read), began_at).is_none());
     assert_eq!(opened.gate(key.key(Read), opened_at), Open);
-    // A probe fails. A request that began before that says nothing about the partition either.
+    // A probe fails. The success of a request that began before the probe does not count either.
     let probed_at = opened_at + seconds(5);
     let failed = opened.failed(key.key(Read), probed_at, 0.0).unwrap();
     assert!(failed.succeeded(key.key(Read), probed_at - seconds(1)).is_none());

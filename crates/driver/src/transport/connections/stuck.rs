@@ -19,7 +19,7 @@ impl Connections {
         if stuck.peek().is_none() {
             return;
         }
-        let changing = self.lock();
+        let pool_state = self.lock();
         for shard in stuck {
             if shard.core.slots.close() {
                 let number = shard.core.number;
@@ -27,7 +27,7 @@ impl Connections {
             }
             self.remove_shard(shard.core.number);
         }
-        self.grow(changing);
+        self.grow(pool_state);
     }
 
     /// Opens other shards in place of those whose opening is stuck.

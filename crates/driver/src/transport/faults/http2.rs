@@ -35,7 +35,7 @@ impl Fault {
             Effect::Answer(answer) if answer.when == When::Before => {
                 let vitals = &reservation.shard.core.vitals;
                 let now = Instant::now();
-                vitals.hear(now);
+                vitals.record_arrival(now);
                 vitals.answered(now);
                 Ok(answer.response())
             }

@@ -30,7 +30,7 @@ const DOCUMENTS_MAX: usize = 6;
 /// The state of a document: its stamp, or `None` when it does not exist.
 type State = Option<u64>;
 
-/// What a worker has seen.
+/// The report of a worker.
 #[derive(Default)]
 pub(super) struct Report {
     key: String,

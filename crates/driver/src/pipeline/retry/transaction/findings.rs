@@ -50,7 +50,7 @@ pub(super) enum TransactionFinding {
     AnswerLost,
 }
 
-/// What an attempt says about the writes of a transaction.
+/// The outcome of a transaction's writes, as far as an attempt shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// The service has said what became of the transaction with this token.
@@ -78,7 +78,7 @@ pub(super) fn finding_for(is_write: bool, ending: TransactionEnding<'_>) -> Tran
             | Finding::WriteForbidden
             | Finding::AccountUnknown
             | Finding::SessionNotAvailable
-            | Finding::OwnerGone
+            | Finding::OwnerNotFound
             | Finding::ContainerReplaced
             | Finding::RangeMoved
             | Finding::RetryWith
@@ -154,7 +154,7 @@ fn finding_for_status(status: Status) -> TransactionFinding {
     }
 }
 
-/// What a finding says about the writes.
+/// The outcome of the writes, as far as a finding shows it.
 pub(super) fn outcome_of(finding: TransactionFinding, is_replay: bool) -> Outcome {
     match finding {
         TransactionFinding::Done | TransactionFinding::Refused => Outcome::Decided,

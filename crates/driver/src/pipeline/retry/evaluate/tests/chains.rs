@@ -219,7 +219,7 @@ fn a_wait_that_the_service_asks_for_applies_only_to_the_same_region() {
             Verdict::Retry { after, .. } => Some(after),
             Verdict::Abort => None,
             other @ (Verdict::Complete
-            | Verdict::CompleteAsGone
+            | Verdict::CompleteAsDeleted
             | Verdict::ReadBack { .. }
             | Verdict::AbortAmbiguous) => panic!("{other:?}"),
         }

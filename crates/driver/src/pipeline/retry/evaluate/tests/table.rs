@@ -248,7 +248,7 @@ fn verdict(cell: &str, meaning: &str, budgets: Budgets, profile: OperationProfil
     let (action, is_ambiguous) = cell.strip_suffix('?').map_or((cell, false), |action| (action, true));
     match meaning {
         "complete" => Verdict::Complete,
-        "deleted" => Verdict::CompleteAsGone,
+        "deleted" => Verdict::CompleteAsDeleted,
         "abort" => Verdict::Abort,
         "read-back" | "read-back!" if !profile.has_witness => Verdict::AbortAmbiguous,
         "read-back" => Verdict::ReadBack { is_refusal_final: false },
