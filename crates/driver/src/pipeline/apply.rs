@@ -142,7 +142,7 @@ pub(super) fn apply_health_updates(
 /// Applies the effects that needed confirmation. Another region has answered without a
 /// failure. So the regions that failed are at fault, and not the request.
 /// Effects on the region that has answered now are dropped.
-pub(super) fn confirm(core: &Core, evaluated: &EvaluatedAttempt<'_>, state: &mut State) {
+pub(super) fn apply_confirmed_effects(core: &Core, evaluated: &EvaluatedAttempt<'_>, state: &mut State) {
     for (effect, route, incident) in std::mem::take(&mut state.unconfirmed_effects) {
         if route.location.region != evaluated.route.location.region {
             update_health(core, effect, &route, incident, evaluated);

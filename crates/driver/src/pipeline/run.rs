@@ -75,7 +75,7 @@ async fn run_attempts(core: &Core, call: Call<'_>, state: &mut State) -> Result<
         state.diagnostics.answering_region = result.is_ok().then(|| prepared.route.location.region.clone());
         apply::apply(core, effects, &evaluated, is_last(&verdict, call.deadline), state).await;
         if !matches!(verdict, Verdict::Retry { .. }) && result.is_ok() && !effects.blames_region() {
-            apply::confirm(core, &evaluated, state);
+            apply::apply_confirmed_effects(core, &evaluated, state);
         }
         match verdict {
             Verdict::Complete => return complete(result, state),

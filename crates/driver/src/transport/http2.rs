@@ -194,14 +194,14 @@ impl Exchange {
         answered.map_err(|error| {
             self.settle();
             let failure = no_answer_failure(&self.reservation.owner.endpoint, &error);
-            self.reservation.lost(failure, &error)
+            self.reservation.record_failure(failure, &error)
         })
     }
 
     /// The failure of a request whose answer broke off.
     pub(super) fn body_lost(&self, error: &h2::Error) -> Failure {
         self.settle();
-        self.reservation.lost(broken_body_failure(&self.reservation.owner.endpoint, error), error)
+        self.reservation.record_failure(broken_body_failure(&self.reservation.owner.endpoint, error), error)
     }
 
     /// The failure of a request whose deadline has passed.
@@ -226,7 +226,7 @@ impl Exchange {
 impl Reservation {
     /// Records a failure. If the whole connection ended, the failure is part of that
     /// incident. If the stream failed alone, the failure counts against the connection.
-    fn lost(&self, failure: Failure, error: &h2::Error) -> Failure {
+    fn record_failure(&self, failure: Failure, error: &h2::Error) -> Failure {
         let core = &self.shard.core;
         if is_connection_error(error) {
             return failure.with_incident(core.end_incident(&self.owner));

@@ -127,7 +127,7 @@ impl ShardCore {
     }
 
     /// Records that the connection is closed because it is silent.
-    pub(super) fn broken(&self, owner: &Connections) {
+    pub(super) fn record_break(&self, owner: &Connections) {
         self.incidents.break_off(&owner.incidents, &self.vitals, Instant::now());
     }
 }

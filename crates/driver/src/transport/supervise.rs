@@ -102,7 +102,7 @@ fn check(
         Verdict::Retire(Reason::Idle) => owner.retire_if_spare(core),
         Verdict::Retire(reason) => owner.retire(core, reason),
         Verdict::Break(reason) => {
-            core.broken(owner);
+            core.record_break(owner);
             owner.retire(core, reason);
             return Some(reason);
         }

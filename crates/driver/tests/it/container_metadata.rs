@@ -24,7 +24,7 @@ async fn run_with_timeout(
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_another_tasks_read_ends_with_the_operation() {
+async fn an_operation_waits_for_another_tasks_read_only_until_its_own_timeout() {
     let world = World::new().await;
     world.fault(r#"{"operation":"container","count":1,"delayMs":20000}"#).await;
     let (driver, read) = (world.driver.clone(), world.read("1"));

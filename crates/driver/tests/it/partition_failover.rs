@@ -127,7 +127,7 @@ async fn a_driver_that_does_not_follow_partitions_asks_the_write_region_every_ti
 /// In the write region the partition does not answer, or it answers with 429/3092, 503 or 410. The
 /// service has moved its writes to another region.
 #[tokio::test(start_paused = true)]
-async fn a_partition_that_fails_in_the_write_region_is_written_elsewhere() {
+async fn a_partition_that_fails_in_the_write_region_is_written_in_another_region() {
     for (how, lasts) in [
         (r#""delayMs":30000"#, Duration::from_secs(6)),
         (r#""status":429,"subStatus":3092"#, Duration::ZERO),

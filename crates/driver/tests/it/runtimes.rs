@@ -304,7 +304,7 @@ fn an_idle_http1_connection_of_a_runtime_that_makes_no_progress_is_not_used() {
 }
 
 /// A peer over HTTP/1.1 whose first three requests have a connection each.
-async fn peer_of_three() -> Peer {
+async fn peer_with_three_connections() -> Peer {
     let arrived = Arc::new(watch::Sender::new(0));
     Peer::start("http", move |_, stream| {
         let arrived = Arc::clone(&arrived);
@@ -318,7 +318,7 @@ async fn peer_of_three() -> Peer {
 #[test]
 fn idle_http1_connections_of_a_runtime_that_makes_no_progress_delay_at_most_one_request() {
     let (main, other) = (runtime(), runtime_of_one_thread());
-    let peer = main.block_on(peer_of_three());
+    let peer = main.block_on(peer_with_three_connections());
     let transport = HttpTransport::new(options_trusting_peers()).unwrap();
     other.block_on(async {
         let three =
@@ -339,7 +339,7 @@ fn idle_http1_connections_of_a_runtime_that_makes_no_progress_delay_at_most_one_
 #[test]
 fn a_request_that_gives_up_early_closes_no_idle_http1_connections() {
     let (main, other) = (runtime(), runtime());
-    let peer = main.block_on(peer_of_three());
+    let peer = main.block_on(peer_with_three_connections());
     let transport = HttpTransport::new(options_trusting_peers()).unwrap();
     other.block_on(async {
         let three =

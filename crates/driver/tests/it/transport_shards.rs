@@ -224,7 +224,7 @@ fn keep_busy(
 /// falls silent. Its reads and its upserts are answered on other connections to the same region,
 /// and no breaker opens.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_eight_connections_falls_silent_and_its_requests_go_elsewhere() {
+async fn when_one_of_eight_connections_falls_silent_its_requests_are_answered_on_others() {
     const READ_HANG_LIMIT: Duration = Duration::from_secs(2);
     let mut limits = ServerOptions::default().limits;
     limits.streams = 20;

@@ -294,7 +294,7 @@ fn a_read_follows_its_partition_away_from_the_write_region() {
 }
 
 #[test]
-fn without_a_partition_breakers_do_not_count() {
+fn breakers_do_not_count_for_an_operation_without_a_partition() {
     let now = Instant::now() + Duration::from_secs(60);
     let case = RouteCase { open: "A", ..three_regions() };
     let (account, breakers) = (account("ABC", false), case.breakers(now));

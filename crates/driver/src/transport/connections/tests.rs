@@ -123,7 +123,7 @@ async fn requests_that_are_not_polled_give_their_streams_back() {
 /// The connection that most requests use falls silent. Its reads are answered on another
 /// connection, its writes fail with `Sent::Unknown`, and the connection is closed.
 #[tokio::test(start_paused = true)]
-async fn a_silent_connection_with_requests_is_closed_and_its_reads_go_elsewhere() {
+async fn a_silent_connection_with_requests_is_closed_and_its_reads_go_to_another_connection() {
     for ping_interval in [Some(SECOND), None] {
         let options = options().with_connections_min(2).with_ping_interval(ping_interval);
         let world = World::new(options, 20, after_step);
