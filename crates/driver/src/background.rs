@@ -5,9 +5,9 @@
 //!
 //! The task runs on the runtime of the operation that started it. That runtime may shut down
 //! before the driver is dropped, or make no progress any more (see `pulse`). So every operation
-//! checks that the task still runs, and starts it again on its own runtime if it does not. An
-//! operation on the runtime of the task does not start it again because it is late: that runtime
-//! may be run only during calls, and the task then goes on during this call.
+//! checks that the task still runs, and starts it again on its own runtime if it does not. If the
+//! task is only late, an operation on the runtime of the task does not start it again: that
+//! runtime may be run only during calls, and the task goes on during this call.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;

@@ -64,7 +64,7 @@ pub struct AccessToken {
 }
 
 impl AccessToken {
-    /// A token that expires at that time.
+    /// A token that expires at `expires_on`.
     pub fn new(secret: impl Into<Secret>, expires_on: SystemTime) -> Self {
         AccessToken { secret: secret.into(), expires_on }
     }

@@ -163,7 +163,7 @@ pub enum Outcome {
     Abandoned,
 }
 
-/// How the driver found out that a write whose answer was lost was applied.
+/// How the driver found out that a write was applied although its answer was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolution {
     /// The witness of the write was found.

@@ -26,7 +26,7 @@ pub trait Observer: Send + Sync + 'static {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct EndedOperation<'a> {
-    /// What the operation does.
+    /// The verb: what the operation does.
     pub verb: Verb,
     /// Whether the operation was on documents.
     pub is_data_plane: bool,

@@ -34,7 +34,7 @@ pub(crate) const LATE_AFTER: Duration = Duration::from_secs(3);
 /// up. A task that was stopped with the whole process runs again within milliseconds.
 pub(crate) const RESUME_GRACE: Duration = Duration::from_millis(250);
 
-/// When a task will run again.
+/// The pulse of a task: when the task will run again.
 #[derive(Debug)]
 pub(crate) struct Pulse {
     /// The times in the other fields count from here.

@@ -25,7 +25,7 @@ const RULES_MAX: usize = 256;
 const ENDPOINTS_MAX: usize = 256;
 
 /// The rules of one or several transports. Clones share their rules, so that a test can keep
-/// one and change the rules while the transport is in use.
+/// a clone and change the rules while the transport is in use.
 #[derive(Clone)]
 pub struct FaultInjector(Arc<Inner>);
 
@@ -33,7 +33,7 @@ struct Inner {
     seed: u64,
     /// Replaced whole, while `adding` is locked.
     rules: ArcSwap<Vec<Arc<ActiveRule>>>,
-    /// The number of rules. While it is 0, requests look at nothing else.
+    /// The number of rules. While it is 0, a request reads no other field.
     count: AtomicUsize,
     /// Locked while the rules are changed. The value is the number of the last rule that was
     /// added.
@@ -85,7 +85,7 @@ impl Fault {
         &self.0.rule.effect
     }
 
-    /// The rule's name, or nothing. It ends the text of an injected failure.
+    /// The rule's name, or nothing. The text of an injected failure ends with it.
     pub(crate) fn label(&self) -> String {
         self.0.label()
     }

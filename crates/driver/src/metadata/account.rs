@@ -27,7 +27,7 @@ const OPENING_WAITS: [Duration; 3] =
     [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1)];
 
 /// A driver that has been opening for this long does not read the account again: regions that hang
-/// would make it wait as long once more.
+/// would make the driver wait as long again.
 const OPENING_RETRIES_WITHIN: Duration = Duration::from_secs(10);
 
 /// How many of the regions next to the application are asked, by their usual host names, when a
@@ -260,9 +260,9 @@ impl AccountReader {
             .is_ok_and(|account| account.has_regional_endpoint(endpoint))
     }
 
-    /// Parses the account document, and publishes the account in the topology. If an account was
-    /// published whose read began after `read_at`, nothing changes and the result is false: a
-    /// caller whose runtime made no progress for a while may have read the account long ago.
+    /// Parses the account document, and publishes the account in the topology. If an account of a
+    /// later read was published before, nothing changes and the result is false: a caller whose
+    /// runtime made no progress for a while may have read the account long ago.
     fn publish(&self, topology: &Topology, body: &Bytes, read_at: Instant) -> Result<bool, Error> {
         let mut published_read_at = self.published_read_at.lock().unwrap_or_else(PoisonError::into_inner);
         if published_read_at.is_some_and(|published| read_at < published) {

@@ -170,16 +170,16 @@ impl Container {
         }
     }
 
-    /// Whether a session token has named a range that is not known. The ranges must then
-    /// be read again. Until then, the session token of each request also covers the unknown
+    /// Whether a session token has named a range that is not known. If so, the ranges must be
+    /// read again. Until they are read, the session token of each request also covers the unknown
     /// ranges.
     pub(crate) fn has_unknown_range(&self) -> bool {
         self.has_unknown_range.load(Ordering::Acquire)
     }
 
     /// Publishes metadata whose read began at `read_at`, and returns the current metadata. The
-    /// metadata gets the sessions that are known of its `_rid`. If metadata was published whose
-    /// read began later, nothing changes: a task whose runtime made no progress for a while may
+    /// metadata gets the sessions that are known for its `_rid`. If metadata of a later read was
+    /// published before, nothing changes: a task whose runtime made no progress for a while may
     /// have read its metadata long ago.
     pub(crate) fn publish(
         &self,

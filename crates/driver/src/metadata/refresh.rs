@@ -74,9 +74,9 @@ pub(crate) async fn refresh(
     }
 }
 
-/// Reads a container's metadata again if that can be done quickly. When it is being read,
-/// when it was read a moment ago, or when reading fails or takes long, `current` stays in
-/// use.
+/// Reads a container's metadata again if that can be done quickly. When another task reads the
+/// metadata, when it was read a moment ago, or when reading fails or takes long, `current` stays
+/// in use.
 pub(crate) async fn try_refresh(
     requests: &impl MetadataRequests,
     container: &Arc<Container>,

@@ -43,7 +43,7 @@ const UNKNOWN_KEPT_FOR: Duration = Duration::from_secs(60);
 /// ranges, the other ranges would be read without session consistency.
 const COMPOUND_BYTES_MAX: usize = 12 * 1024;
 
-/// The session token of several ranges is longer than [`COMPOUND_BYTES_MAX`].
+/// The error when the session token of several ranges is longer than [`COMPOUND_BYTES_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TokenTooLong {
     /// The length of the token that the request needs.

@@ -39,7 +39,7 @@ pub(crate) struct Partition {
     pub(crate) range: Arc<str>,
 }
 
-/// Names what is counted: reads or writes of one partition in one region.
+/// The key of the counters: reads or writes of one partition in one region.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BreakerKey<'a> {
     pub(crate) partition: &'a Partition,

@@ -8,8 +8,8 @@
 //! last write of each partition that has moved. It is a snapshot: a method that changes it
 //! returns the next snapshot, or `None` when nothing changes.
 //!
-//! What always holds: the moves are sorted by partition, each partition has at most one, and
-//! there are at most [`MOVES_MAX`].
+//! What always holds: the moves are sorted by partition, each partition has at most one move,
+//! and there are at most [`MOVES_MAX`] moves.
 
 use std::sync::Arc;
 use std::time::Duration;

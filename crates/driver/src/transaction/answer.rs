@@ -38,7 +38,7 @@ pub struct TransactionAnswer {
     pub results: Vec<OperationResult>,
     /// Whether the service says that the transaction may be repeated.
     pub is_retriable: bool,
-    /// What the answer to a write says about its commit.
+    /// How far the writes were applied when the service answered.
     pub mode: ResponseMode,
     /// The service's explanation for a person, shortened.
     pub diagnostic: Option<String>,
@@ -66,11 +66,11 @@ pub struct OperationResult {
     pub body: Bytes,
 }
 
-/// What the answer to a write says about its commit.
+/// How far the writes of a transaction were applied when the service answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ResponseMode {
-    /// All writes are applied. An unknown mode counts as this one.
+    /// All writes are applied. An unknown mode counts as this mode.
     #[default]
     Standard,
     /// The service has stored durably that it will apply all writes, and may still be doing so.

@@ -1,10 +1,10 @@
 //! The connections to one endpoint: a pool of HTTP/2 connections (*shards*), or a pool of
 //! HTTP/1.1 connections.
 //!
-//! A request takes a stream of the fullest shard that has room, without a lock. If there is
-//! none, it waits in a queue. Shards are opened by background tasks, before they are needed
-//! if possible (`growth`). Each shard checks its own health (`supervise`), and leaves the
-//! pool when it ends, is unhealthy or is not needed.
+//! A request takes a stream of the fullest shard that has room, without a lock. If no shard
+//! has room, the request waits in a queue. Background tasks open shards, before they are
+//! needed if possible (`growth`). Each shard checks its own health (`supervise`), and leaves
+//! the pool when it ends, is unhealthy or is not needed.
 //!
 //! What always holds:
 //! - While a request waits, a shard is being opened or a stream is in use. When the shard is open
@@ -75,7 +75,7 @@ pub(super) struct Connections {
     /// The tasks that open shards. They end when the connections are dropped.
     opening_tasks: Mutex<Vec<OpeningTask>>,
     /// Whether a task that opened a shard was dropped with its runtime, and no waiting request has
-    /// taken its place yet.
+    /// started another task yet.
     is_opening_interrupted: AtomicBool,
     http1: Http1Pool,
     /// Whether requests use HTTP/1.1. Set when a new connection is HTTP/1.1 and there is no shard.

@@ -43,7 +43,7 @@ impl HealthLimits {
     }
 }
 
-/// The signs of one connection at one moment.
+/// The vital signs of one connection at one moment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Signs {
     /// The connections of an endpoint are numbered in the order in which they were opened.

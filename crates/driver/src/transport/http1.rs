@@ -196,7 +196,7 @@ impl Http1Pool {
 
     /// The most recently used idle connection for a request on this runtime. While a connection of
     /// another runtime has not answered a probe, the connections of that runtime are left alone. If
-    /// it has not answered for [`RESUME_GRACE`], they are closed.
+    /// the probe has no answer for [`RESUME_GRACE`], the connections of that runtime are closed.
     fn pop_idle(&self, runtime: runtime::Id) -> Option<Http1Connection> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.iter().all(|connection| connection.asked_at.is_none()) {
@@ -221,7 +221,7 @@ impl Http1Pool {
         popped
     }
 
-    /// Puts a connection back that has not answered a probe.
+    /// Puts back a connection that has not answered a probe.
     fn return_unanswered(&self, connection: Http1Connection) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
     }
@@ -231,8 +231,9 @@ impl<'a> ConnectionPermit<'a> {
     /// Takes the most recently used idle connection that is still open and whose task runs;
     /// `None` when there is none. When a connection of another runtime does not answer in time, all
     /// idle connections of other runtimes are closed. When the caller gives up before that time,
-    /// other requests leave the connections of that runtime alone until it answers. So only one
-    /// request waits for connections whose runtimes make no progress, however many there are.
+    /// other requests leave the connections of that runtime alone until the asked connection
+    /// answers. So only one request waits for connections whose runtimes make no progress, however
+    /// many such connections there are.
     pub(super) async fn take_idle(&self) -> Option<Http1Connection> {
         // The loop ends, because each idle connection is taken once.
         let runtime = current_runtime();

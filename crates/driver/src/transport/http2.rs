@@ -145,7 +145,8 @@ impl Reservation {
 }
 
 impl Exchange {
-    /// Waits for the whole answer, at most until the deadline. `log` has the phases before.
+    /// Waits for the whole answer, at most until the deadline. `log` has recorded the earlier
+    /// phases of the request.
     pub(super) fn finish(
         mut self,
         mut log: TransferLog,
@@ -300,7 +301,7 @@ pub(super) async fn next_part(stream: &mut RecvStream) -> Result<Option<Bytes>, 
     }
 }
 
-/// The failure of a request that got no answer, with whether it was sent.
+/// The failure of a request that got no answer. It says whether the request was sent.
 fn no_answer_failure(endpoint: &Endpoint, error: &h2::Error) -> Failure {
     let fail = |kind, sent, text: &str| Failure::new(kind, sent, format!("{endpoint}: {text}: {error}"));
     if error.is_remote() && error.is_go_away() {

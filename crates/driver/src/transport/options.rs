@@ -42,7 +42,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// given up. A lost packet is sent again several times within this time.
 const READ_HANG_LIMIT: Duration = Duration::from_secs(2);
 
-/// The shortest time in which a peer has to answer a ping.
+/// The least value of `read_hang_limit` and of `ping_timeout`. A peer needs some time to answer a
+/// ping.
 const ANSWER_TIME_MIN: Duration = Duration::from_millis(50);
 
 /// The default number of HTTP/1.1 connections to one endpoint. Each connection carries one
@@ -59,7 +60,7 @@ pub struct HttpOptions {
     /// 5 s).
     pub connect_timeout: Duration,
     /// The time between HTTP/2 pings, also while the connection is idle (default 1 s). With
-    /// `None`, a connection is pinged only when it was opened, and when requests wait and nothing
+    /// `None`, a connection is pinged only after it was opened, and when requests wait and nothing
     /// arrives.
     pub ping_interval: Option<Duration>,
     /// How long to wait for the answer to a ping before the connection is closed

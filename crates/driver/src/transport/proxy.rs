@@ -32,14 +32,14 @@ const PORT_DEFAULT: u16 = 80;
 /// Whether connections go through a proxy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ProxyChoice {
-    /// As the environment variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`
-    /// say. Their names in lower case have precedence. Endpoints on this machine are reached
-    /// without a proxy.
+    /// Connections go through the proxy that the environment variables `HTTPS_PROXY`,
+    /// `HTTP_PROXY` and `ALL_PROXY` name, except to the hosts in `NO_PROXY`. Their names in lower
+    /// case have precedence. Endpoints on this machine are reached without a proxy.
     #[default]
     Environment,
-    /// Without a proxy, whatever the environment says.
+    /// Connections use no proxy, whatever the environment says.
     Off,
-    /// Through this proxy, even to endpoints on this machine.
+    /// Connections go through this proxy, even those to endpoints on this machine.
     Fixed(Proxy),
 }
 

@@ -25,9 +25,9 @@ pub(super) struct Vitals {
     busy_since_ns: AtomicU64,
     /// When the last request in flight ended.
     idle_since_ns: AtomicU64,
-    /// When the ping was sent that has no pong yet; [`NO_PING`] when there is none.
+    /// When the ping that has no pong yet was sent; [`NO_PING`] when there is no such ping.
     ping_sent_ns: AtomicU64,
-    /// When the whole answer to a request had arrived last, or when the connection was opened.
+    /// When a whole answer arrived last, or when the connection was opened.
     last_answer_ns: AtomicU64,
     /// The requests that failed since the last answer.
     failures: AtomicU32,

@@ -36,7 +36,7 @@ pub(crate) struct ThrottleBudget {
     retries_max: u32,
     /// How much the attempt may still wait in all.
     wait_left: Duration,
-    /// The longest that one wait may be.
+    /// The longest single wait.
     single_wait_max: Duration,
 }
 

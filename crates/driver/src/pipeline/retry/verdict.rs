@@ -54,8 +54,8 @@ pub(crate) struct Regions {
 /// Whether the region just tried takes the writes of the operation's partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Writer {
-    /// Partitions do not fail over one by one: all partitions are written where the account
-    /// says. Also for operations on metadata, and for reads that every region may answer.
+    /// Partitions do not fail over one by one: all partitions are written in the region that the
+    /// account names. Also for operations on metadata, and for reads that every region may answer.
     #[default]
     OfAccount,
     /// The partition is known to be written in this region.

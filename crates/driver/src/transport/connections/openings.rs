@@ -36,7 +36,7 @@ impl Connections {
         }
     }
 
-    /// Opens as many shards as the load and the queue want. A shard that ended is not
+    /// Opens as many shards as the load and the queue need. A shard that ended is not
     /// replaced before a request needs it.
     pub(super) fn grow(self: &Arc<Self>, mut pool_state: MutexGuard<'_, PoolState>) {
         let (mut load, waiting) = (self.load(), pool_state.waiters.len());
@@ -143,7 +143,7 @@ impl OpeningTask {
     }
 }
 
-/// Counts a task as ended, unless it was counted so before.
+/// Counts a task as ended, unless it was counted as ended before.
 fn count_ended(is_counted: &AtomicBool, opening: &AtomicUsize) {
     if is_counted.swap(false, Ordering::SeqCst) {
         opening.fetch_sub(1, Ordering::SeqCst);
