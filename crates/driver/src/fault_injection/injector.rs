@@ -31,13 +31,12 @@ pub struct FaultInjector(Arc<Inner>);
 
 struct Inner {
     seed: u64,
-    /// Replaced whole, while `adding` is locked.
+    /// Replaced whole, while `last_rule_number` is locked.
     rules: ArcSwap<Vec<Arc<ActiveRule>>>,
     /// The number of rules. While it is 0, a request reads no other field.
     count: AtomicUsize,
-    /// Locked while the rules are changed. The value is the number of the last rule that was
-    /// added.
-    adding: Mutex<u64>,
+    /// The number of the last rule that was added. Locked while the rules are changed.
+    last_rule_number: Mutex<u64>,
     /// The region of each endpoint that a request went to while there were rules. It is needed
     /// when a connection is opened, because the transport then knows only the endpoint.
     regions: Mutex<HashMap<Endpoint, Region>>,
@@ -98,7 +97,7 @@ impl FaultInjector {
             seed,
             rules: ArcSwap::default(),
             count: AtomicUsize::new(0),
-            adding: Mutex::default(),
+            last_rule_number: Mutex::default(),
             regions: Mutex::default(),
         }))
     }
@@ -106,7 +105,7 @@ impl FaultInjector {
     /// Adds a rule after the others. Its time window begins now.
     pub fn add(&self, rule: FaultRule) -> Result<FaultHandle, BadFaultRule> {
         rule.check()?;
-        let mut last_number = self.0.adding.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last_number = self.0.last_rule_number.lock().unwrap_or_else(PoisonError::into_inner);
         let rules = self.0.rules.load();
         if rules.len() >= RULES_MAX {
             return Err(BadFaultRule(format!(
@@ -146,7 +145,7 @@ impl FaultInjector {
 
     /// Removes all rules.
     pub fn clear(&self) {
-        let _adding = self.0.adding.lock().unwrap_or_else(PoisonError::into_inner);
+        let _locked = self.0.last_rule_number.lock().unwrap_or_else(PoisonError::into_inner);
         self.replace(Vec::new());
     }
 
@@ -156,7 +155,7 @@ impl FaultInjector {
         self.0.rules.load().iter().map(handle).collect()
     }
 
-    /// Replaces the rules. `adding` is locked.
+    /// Replaces the rules. The caller has locked `last_rule_number`.
     fn replace(&self, rules: Vec<Arc<ActiveRule>>) {
         let count = rules.len();
         self.0.rules.store(Arc::new(rules));
@@ -249,7 +248,7 @@ impl FaultHandle {
     /// Removes the rule from its injector. The handle still knows its counts.
     pub fn remove(&self) {
         let inner = &self.injector.0;
-        let _adding = inner.adding.lock().unwrap_or_else(PoisonError::into_inner);
+        let _locked = inner.last_rule_number.lock().unwrap_or_else(PoisonError::into_inner);
         let rules = inner.rules.load();
         let rest = rules.iter().filter(|rule| !Arc::ptr_eq(rule, &self.rule)).map(Arc::clone).collect();
         self.injector.replace(rest);

@@ -64,9 +64,9 @@ const DATA_DEFAULTS: Defaults = Defaults {
 };
 
 /// Defaults for distributed transactions. A coordinator works on many partitions, and retries by
-/// itself before it gives up, so a request has more time than one for a single document. The
-/// timeout of the whole operation is long enough for three requests: when answers are lost, the
-/// transaction can be sent again twice.
+/// itself before it gives up, so a request has more time than a request for a single document.
+/// The timeout of the whole operation is long enough for three requests: when answers are lost,
+/// the transaction can be sent again twice.
 const TRANSACTION_DEFAULTS: Defaults = Defaults { attempt_timeout: Duration::from_secs(20), ..DATA_DEFAULTS };
 
 /// Defaults for writes of metadata. The service may take most of a minute to create a

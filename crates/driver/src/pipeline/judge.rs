@@ -147,8 +147,7 @@ pub(super) fn regions_of(prepared: &Prepared<'_>) -> Regions {
 }
 
 /// Whether the attempt's region is known to take the writes of the operation's partition. An
-/// attempt says something about that only if it is a write, or a read that only the write region
-/// may answer.
+/// attempt shows this only if it is a write, or a read that only the write region may answer.
 fn writer_of(prepared: &Prepared<'_>) -> Writer {
     let (snapshot, operation) = (&prepared.snapshot, prepared.call.operation);
     let partition = prepared.partition.as_ref();

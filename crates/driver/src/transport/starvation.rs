@@ -49,7 +49,7 @@ impl Starvation {
         }
     }
 
-    /// Notes that a timer of the connection fired at `now` that was due at `due`. Only the task of
+    /// Notes that a timer of the connection was due at `due` and fired at `now`. Only the task of
     /// the connection calls this.
     pub(super) fn timer_fired(&self, due: Instant, now: Instant, vitals: &Vitals) {
         if now.saturating_duration_since(due) <= LATE {

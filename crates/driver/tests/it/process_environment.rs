@@ -54,8 +54,8 @@ async fn the_proxy_of_the_environment_is_used_for_other_machines_only() {
     let here = connect_in_child(format!("http://127.0.0.1:{port}"), variables()).await;
     assert!(here.contains("connected to 1 region"), "{here}");
     assert!(proxy.heads().is_empty(), "{:?}", proxy.heads());
-    let elsewhere = connect_in_child(format!("http://account.invalid:{port}"), variables()).await;
-    assert!(elsewhere.contains("connected to 1 region"), "{elsewhere}");
+    let other_host = connect_in_child(format!("http://account.invalid:{port}"), variables()).await;
+    assert!(other_host.contains("connected to 1 region"), "{other_host}");
     let heads = proxy.heads();
     assert!(!heads.is_empty());
     for head in heads {

@@ -198,8 +198,8 @@ async fn a_refusal_of_the_proxy_says_what_to_do_and_shows_no_password() {
 #[tokio::test]
 async fn a_proxy_on_another_machine_gets_no_request_without_tls() {
     let proxy = TestProxy::start().await;
-    let elsewhere = Proxy::parse("http://proxy.invalid:3128").unwrap();
-    let options = HttpOptions::default().with_proxy(elsewhere);
+    let other_proxy = Proxy::parse("http://proxy.invalid:3128").unwrap();
+    let options = HttpOptions::default().with_proxy(other_proxy);
     let failure = send(options, proxy.request("http://localhost:8081")).await.unwrap_err();
     assert!(failure.message.contains("without TLS"), "{failure}");
 }

@@ -52,7 +52,7 @@ const DRIVER_CASES: [DriverCase; 9] = [
 ];
 
 #[test]
-fn the_drivers_options_win_over_the_runtimes_and_those_over_the_environments() {
+fn the_drivers_options_win_over_the_runtimes_and_the_runtimes_over_the_environments() {
     for (name, set, get) in DRIVER_CASES {
         let options = |number| set(DriverOptions::default(), number);
         let environment = Environment { driver: options(1), ..Environment::default() };

@@ -80,8 +80,8 @@ impl Effects {
 
     /// The effects when the partition itself has answered. If the partition has a breaker,
     /// the breaker resets its counters and closes. If the answer shows that this region takes the
-    /// writes of the partition, and the partition was known to be written elsewhere, this region
-    /// is remembered.
+    /// writes of the partition, and another region was known to take them, this region is
+    /// remembered.
     pub(super) const fn partition_answered(regions: Regions) -> Self {
         let success = if regions.has_breaker { Some(Effect::PartitionSucceeded) } else { None };
         let found = match regions.writer {

@@ -17,7 +17,7 @@ impl Connections {
         }
     }
 
-    /// Gives streams to waiting requests, as long as there are both.
+    /// Gives free streams to waiting requests, until there are no more streams or no more requests.
     pub(in crate::transport) fn serve_waiters(self: &Arc<Self>) {
         // A stream for a request that was dropped. It is given back after the lock is released,
         // because giving it back may take the lock again.

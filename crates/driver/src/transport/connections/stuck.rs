@@ -9,9 +9,9 @@ use tokio::time::Instant;
 use super::Connections;
 
 impl Connections {
-    /// Takes shards out of use whose tasks are stuck and have not run again in time
-    /// ([`Pulse::is_given_up`](crate::pulse::Pulse::is_given_up)). Their requests end by their
-    /// deadlines.
+    /// Takes a shard out of use if its task is stuck and has not run again in time
+    /// ([`Pulse::is_given_up`](crate::pulse::Pulse::is_given_up)). The requests of the shard end
+    /// by their deadlines.
     #[cold]
     pub(super) fn remove_stuck_shards(self: &Arc<Self>) {
         let (now, shards) = (Instant::now(), self.shards.load());

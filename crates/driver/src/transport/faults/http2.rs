@@ -78,7 +78,7 @@ impl Fault {
     }
 }
 
-/// Waits for the whole answer. The phases of the request are logged by the caller.
+/// Waits for the whole answer. The caller logs the phases of the request.
 async fn finish(exchange: Exchange, deadline: Instant) -> Result<Response, Failure> {
     exchange.finish(TransferLog::start(Instant::now()), deadline).await.result
 }

@@ -42,9 +42,9 @@ impl Bypass {
         Ok(Bypass { entries: entries.collect::<Result<_, _>>()? })
     }
 
-    /// Parses entries like [`Bypass::parse`], and leaves out those that cannot be read. They are
-    /// returned, too. All programs of a user share `NO_PROXY`, so it may have entries that only
-    /// other programs understand.
+    /// Parses entries like [`Bypass::parse`], but leaves out the entries that cannot be read, and
+    /// returns them separately. All programs of a user share `NO_PROXY`, so it may have entries
+    /// that only other programs understand.
     pub(super) fn parse_known(list: &str) -> (Self, Vec<&str>) {
         let (mut entries, mut unknown) = (Vec::new(), Vec::new());
         for text in texts_of(list) {

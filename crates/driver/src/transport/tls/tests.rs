@@ -9,11 +9,11 @@ use tokio_rustls::TlsAcceptor;
 use super::super::client_certificate::ClientCertificate;
 use super::*;
 
-/// A host name that is not this machine's.
-const ELSEWHERE: &str = "account.documents.example";
+/// A host name that does not belong to this machine.
+const REMOTE_HOST: &str = "account.documents.example";
 
 fn certificates() -> Certificates {
-    Certificates::load_or_create(None, &Names::local_and([ELSEWHERE]), SystemTime::now()).unwrap()
+    Certificates::load_or_create(None, &Names::local_and([REMOTE_HOST]), SystemTime::now()).unwrap()
 }
 
 /// Makes a handshake with a server on this machine under the name of `endpoint`.
@@ -47,9 +47,9 @@ async fn any_certificate_is_accepted_only_for_this_machine_and_only_with_the_opt
         handshake(&server, &accepting, "https://127.0.0.1:1").await.unwrap(),
         NegotiatedProtocol::Http2
     );
-    let elsewhere = format!("https://{ELSEWHERE}:1");
+    let remote_endpoint = format!("https://{REMOTE_HOST}:1");
     for (options, endpoint) in
-        [(&accepting, elsewhere.as_str()), (&HttpOptions::default(), "https://localhost:1")]
+        [(&accepting, remote_endpoint.as_str()), (&HttpOptions::default(), "https://localhost:1")]
     {
         let failure = handshake(&server, options, endpoint).await.unwrap_err();
         assert_eq!((failure.kind, failure.sent), (FailureKind::Tls, Sent::No));
@@ -64,7 +64,7 @@ async fn any_certificate_is_accepted_only_for_this_machine_and_only_with_the_opt
 async fn an_added_authority_is_trusted_for_the_names_it_certified() {
     let server = certificates();
     let options = HttpOptions::default().with_ca_pem(server.ca_pem());
-    let known = format!("https://{ELSEWHERE}:1");
+    let known = format!("https://{REMOTE_HOST}:1");
     assert_eq!(handshake(&server, &options, &known).await.unwrap(), NegotiatedProtocol::Http2);
     let failure = handshake(&server, &options, "https://other.example:1").await.unwrap_err();
     assert!(failure.message.contains("not valid for name"), "{}", failure.message);
@@ -193,7 +193,7 @@ async fn the_callers_configuration_replaces_ours() {
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let endpoint = format!("https://{ELSEWHERE}:1");
+    let endpoint = format!("https://{REMOTE_HOST}:1");
     let options = HttpOptions::default().with_tls_config(config.clone());
     assert_eq!(handshake(&server, &options, &endpoint).await.unwrap(), NegotiatedProtocol::Http2);
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
