@@ -140,14 +140,14 @@ mod tests {
     async fn a_task_that_is_not_run_is_stuck() {
         let pulse = Arc::new(Pulse::new(Instant::now()));
         let mut task = pin!(run_with_pulse(&pulse, tokio::time::sleep(Duration::from_secs(60))));
-        // While it is run, a long task is not stuck.
+        // While a long task is run, it is not stuck.
         assert!(tokio::time::timeout(Duration::from_secs(30), &mut task).await.is_err());
         assert!(!pulse.is_stuck(Instant::now()));
         tokio::time::advance(LATE_AFTER / 2).await;
         assert!(!pulse.is_stuck(Instant::now()), "a busy runtime is late");
         tokio::time::advance(LATE_AFTER).await;
         assert!(pulse.is_stuck(Instant::now()));
-        // It runs again.
+        // The task runs again.
         assert!(tokio::time::timeout(Duration::ZERO, &mut task).await.is_err());
         assert!(!pulse.is_stuck(Instant::now()));
     }

@@ -32,11 +32,11 @@ pub(super) struct EvaluatedAttempt<'a> {
     pub(super) partition: Option<&'a Partition>,
     pub(super) metadata: Option<&'a Arc<ContainerMetadata>>,
     pub(super) began_at: Instant,
-    /// The incident that made the attempt fail together with others.
+    /// The incident that made the attempt fail together with other attempts.
     pub(super) incident: Option<Incident>,
 }
 
-/// The incident that made an attempt fail together with others, if there was one.
+/// The incident that made an attempt fail together with other attempts, if there was one.
 pub(super) fn incident_of(result: &AttemptResult) -> Option<Incident> {
     result.as_ref().err().and_then(|failure| failure.incident)
 }

@@ -83,7 +83,7 @@ async fn one_slow_region_does_not_raise_the_tail_latency() {
     read_many(&world, 200).await;
     slow_east(&world).await;
     let times = read_many(&world, 100).await;
-    // The usual latency is a few milliseconds, so the threshold has its least value.
+    // The usual latency is a few milliseconds, so the threshold has its lowest value.
     let limit = Hedging::DYNAMIC_MIN + Duration::from_millis(50);
     assert!(p99(&times) < limit, "p99 {:?} with one slow region", p99(&times));
     let response = world.run(&world.read("1")).await.unwrap();
@@ -152,8 +152,8 @@ fn options_that_hedge_writes() -> OperationOptions {
     OperationOptions::default().with_hedging(threshold).with_hedged_writes(true)
 }
 
-/// The defect: the first leg of a hedged upsert arrived late, and overwrote the next write,
-/// which was acknowledged before.
+/// There was a defect: the first leg of a hedged upsert arrived late, and overwrote the next
+/// write, which was already acknowledged.
 #[tokio::test(start_paused = true)]
 async fn a_write_is_not_hedged_unless_the_caller_allows_it() {
     let world = three_regions(true, without_breaker()).await;

@@ -27,7 +27,7 @@ impl Transport for Recording {
     }
 }
 
-/// A driver of the world's server, and what it sends.
+/// A driver for the world's server, and the paths and headers that the driver sends.
 async fn recorded_driver(
     world: &World,
     options: DriverOptions,

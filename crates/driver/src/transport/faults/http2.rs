@@ -83,8 +83,8 @@ async fn finish(exchange: Exchange, deadline: Instant) -> Result<Response, Failu
     exchange.finish(TransferLog::start(Instant::now()), deadline).await.result
 }
 
-/// Hands the request to the connection. A connection that is going away does not take it;
-/// the request then goes to another connection.
+/// Hands the request to the connection. If the connection is closing, it does not take the
+/// request, which then goes to another connection.
 fn begin(reservation: Reservation, parts: RequestParts) -> Result<Exchange, Failure> {
     let endpoint = reservation.owner.endpoint.clone();
     reservation.begin(parts).map_err(|not_taken| match not_taken {
