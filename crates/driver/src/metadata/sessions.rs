@@ -87,14 +87,14 @@ impl Sessions {
     /// is known.
     pub(crate) fn header_for(&self, range: &Range) -> Option<HeaderValue> {
         let map = self.map.load();
-        let own = map.find(&range.id);
-        let is_behind = |parent: &Arc<str>| match (own, map.find(parent)) {
+        let known = map.find(&range.id);
+        let is_behind = |parent: &Arc<str>| match (known, map.find(parent)) {
             (_, None) => false,
             (None, Some(_)) => true,
-            (Some(own), Some(parent)) => !own.progress.covers(&parent.progress),
+            (Some(known), Some(parent)) => !known.progress.covers(&parent.progress),
         };
         if !range.parents.iter().any(is_behind) {
-            return own.map(|known| known.header.clone());
+            return known.map(|known| known.header.clone());
         }
         // In most cases this happens once for each range after a split: from then on, the
         // range has a token of its own.
@@ -243,8 +243,8 @@ impl SessionMap {
         let before = self.find(range).cloned();
         self.raise(range, progress);
         let Ok(index) = self.index(range) else { return };
-        let own = before.as_ref().map_or(0, |before| before.header.len());
-        let others = unknown_bytes.saturating_sub(own);
+        let bytes_before = before.as_ref().map_or(0, |before| before.header.len());
+        let others = unknown_bytes.saturating_sub(bytes_before);
         let bytes = others + self.ranges[index].header.len();
         match before {
             _ if bytes <= UNKNOWN_BYTES_MAX => *unknown_bytes = bytes,

@@ -183,8 +183,9 @@ fn operations_without_options_share_one_settings() {
     assert!(Arc::ptr_eq(&first, &layers.settings_for(&nothing(), OperationClass::Document).unwrap()));
     assert!(!Arc::ptr_eq(&first, &layers.settings_for(&nothing(), OperationClass::MetadataWrite).unwrap()));
     assert_eq!(first.failovers_max, 1);
-    let own = layers.settings_for(&nothing().with_timeout(SECOND), OperationClass::Document).unwrap();
-    assert_eq!((own.timeout, own.failovers_max), (SECOND, 1));
+    let with_timeout =
+        layers.settings_for(&nothing().with_timeout(SECOND), OperationClass::Document).unwrap();
+    assert_eq!((with_timeout.timeout, with_timeout.failovers_max), (SECOND, 1));
     assert!(layers.settings_for(&nothing().with_timeout(Duration::ZERO), OperationClass::Document).is_err());
 }
 

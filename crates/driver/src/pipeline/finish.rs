@@ -77,9 +77,9 @@ pub(super) async fn look_for_witness(core: &Core, call: Call<'_>, state: &mut St
             Some(response)
         }
         Evidence::Absent(inner) | Evidence::Inconclusive(inner) => {
-            let mut own = std::mem::take(&mut state.diagnostics);
-            own.elapsed = state.started_at.elapsed();
-            state.diagnostics = append_attempts(own, inner);
+            let mut diagnostics = std::mem::take(&mut state.diagnostics);
+            diagnostics.elapsed = state.started_at.elapsed();
+            state.diagnostics = append_attempts(diagnostics, inner);
             None
         }
     }

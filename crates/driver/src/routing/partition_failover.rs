@@ -164,9 +164,9 @@ mod tests {
     #[test]
     fn a_move_is_forgotten_when_the_write_region_takes_a_write_or_changes() {
         let (now, west, east) = (Instant::now(), Region::new("West"), Region::new("East"));
-        let none = PartitionWriters::default();
-        assert!(none.found(&partition(1), &west, &west, now, PERIOD).is_none());
-        let moved = none.found(&partition(1), &east, &west, now, PERIOD).unwrap();
+        let empty = PartitionWriters::default();
+        assert!(empty.found(&partition(1), &west, &west, now, PERIOD).is_none());
+        let moved = empty.found(&partition(1), &east, &west, now, PERIOD).unwrap();
         assert_eq!(moved.region_of(&partition(1), &west), Some(&east));
         assert_eq!(moved.region_of(&partition(2), &west), None);
         assert_eq!(moved.region_of(&partition(1), &Region::new("North")), None);

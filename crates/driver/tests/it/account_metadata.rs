@@ -43,8 +43,8 @@ impl Transport for OneAnsweringHost {
         let response = self.server.embedded().transport().send_boxed(request).await?;
         // The document names the region's endpoint as the service does.
         let body = String::from_utf8(response.body().to_vec()).unwrap();
-        let own = self.server.endpoint().to_string();
-        let body = body.replace(own.trim_end_matches('/'), &format!("https://{}:443", self.host));
+        let server_endpoint = self.server.endpoint().to_string();
+        let body = body.replace(server_endpoint.trim_end_matches('/'), &format!("https://{}:443", self.host));
         Ok(response.map(|_| body.into()))
     }
 }

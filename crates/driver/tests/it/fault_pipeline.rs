@@ -105,10 +105,10 @@ async fn an_injected_503_of_one_region_or_range_makes_reads_fail_over() {
     // The range of the document is known, although the request does not name it.
     let ranges = scene.driver.metadata(&scene.orders).await.unwrap();
     assert_eq!(&*ranges.ranges.only().unwrap().id, "0");
-    let other = scene.inject(r#"{"operation":"read_item","range":"7","status":503}"#);
-    let this = scene.inject(r#"{"operation":"read_item","range":"0","status":503,"count":1}"#);
+    let other_range = scene.inject(r#"{"operation":"read_item","range":"7","status":503}"#);
+    let same_range = scene.inject(r#"{"operation":"read_item","range":"0","status":503,"count":1}"#);
     scene.run(&scene.read()).await.unwrap();
-    assert_eq!((other.hits(), this.hits()), (0, 1));
+    assert_eq!((other_range.hits(), same_range.hits()), (0, 1));
     scene.end().await;
 }
 

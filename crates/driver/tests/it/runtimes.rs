@@ -137,9 +137,9 @@ struct SlowPath {
 
 impl Transport for SlowPath {
     async fn send(&self, request: Request) -> Result<Response, Failure> {
-        let left = |left: usize| left.checked_sub(1);
+        let one_less = |left: usize| left.checked_sub(1);
         let is_slow = (self.is_slow)(&request)
-            && self.slow_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_ok();
+            && self.slow_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok();
         let answer = self.server.send(request).await;
         if is_slow {
             tokio::time::sleep(Duration::from_secs(2)).await;

@@ -311,8 +311,8 @@ async fn a_foreign_transport_is_used_as_it_is() {
     let peer = Peer::start("http", |_, stream| serve_http2(stream, 100, echo)).await;
     let foreign = AnyTransport::foreign(Refusing);
     assert_eq!(&*foreign.send(peer.get()).await.unwrap_err().message, "/");
-    let own = AnyTransport::from(transport());
-    assert_eq!(own.send(peer.get()).await.unwrap().status().as_u16(), 200);
+    let built_in = AnyTransport::from(transport());
+    assert_eq!(built_in.send(peer.get()).await.unwrap().status().as_u16(), 200);
 }
 
 /// Sends `count` requests at once, and returns the answers with the numbers of their

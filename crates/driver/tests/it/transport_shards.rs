@@ -206,15 +206,15 @@ fn keep_busy(
         .map(|number| {
             let (driver, operation) = (driver.clone(), operation(number));
             async move {
-                let mut done = Vec::new();
+                let mut times = Vec::new();
                 while Instant::now() < until {
                     let began = Instant::now();
                     let response = driver.execute(&operation, &unhedged()).await.unwrap();
                     let regions = response.diagnostics.regions();
                     assert!(regions.iter().all(|region| region.name() == EAST), "{regions:?}");
-                    done.push((began, began.elapsed()));
+                    times.push((began, began.elapsed()));
                 }
-                done
+                times
             }
         })
         .collect()

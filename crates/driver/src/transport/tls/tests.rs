@@ -113,13 +113,13 @@ fn server_that_asks_for_a_certificate(authority: &rcgen::Certificate) -> Arc<rus
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let verifier =
         rustls::server::WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-    let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(own.signing_key.serialize_der());
+    let server = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(server.signing_key.serialize_der());
     let config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_client_cert_verifier(verifier.build().unwrap())
-        .with_single_cert(vec![own.cert.der().clone()], key.into());
+        .with_single_cert(vec![server.cert.der().clone()], key.into());
     Arc::new(config.unwrap())
 }
 

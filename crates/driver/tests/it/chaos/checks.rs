@@ -72,8 +72,8 @@ impl History {
     /// Whether a write of the document was applied after the driver had stopped waiting
     /// for it. If such a write has no condition, it may overwrite later writes.
     pub(super) fn has_late_write(&self, document: &str) -> bool {
-        let mut own = self.records.iter().filter(|record| record.document == document);
-        own.any(|record| self.exchanges_of(record).iter().any(|exchange| exchange.is_late))
+        let mut records = self.records.iter().filter(|record| record.document == document);
+        records.any(|record| self.exchanges_of(record).iter().any(|exchange| exchange.is_late))
     }
 
     /// The operations that have ended, and what the driver reported to their callers.

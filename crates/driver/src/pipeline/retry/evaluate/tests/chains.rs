@@ -175,9 +175,9 @@ fn a_chain_that_spends_every_budget_ends() {
 fn waits_have_a_jitter_of_a_quarter() {
     for ending in ["503/0", "404/1002", "no-connect"] {
         let ending_text = EndingText::read(ending);
-        let all =
+        let waits =
             |jitter| follow(profile("read", false), regions(1, false), || ending_text.ending(), || jitter).0;
-        let (short, middle, long) = (all(0.0), all(0.5), all(1.0));
+        let (short, middle, long) = (waits(0.0), waits(0.5), waits(1.0));
         for ((short, middle), long) in short.iter().zip(&middle).zip(&long) {
             assert_eq!(*short, middle.mul_f64(0.75), "{ending}");
             assert_eq!(*long, middle.mul_f64(1.25), "{ending}");
@@ -253,13 +253,13 @@ fn a_wait_that_the_service_asks_for_applies_only_to_the_same_region() {
 #[test]
 fn the_limits_of_the_options_are_kept() {
     let ending_text = EndingText::read("503/0");
-    let none = Limits { failovers_max: 0, session_retries_max: Some(0) };
+    let no_retries = Limits { failovers_max: 0, session_retries_max: Some(0) };
     let verdict = |kind, limits, budgets| {
         evaluate(profile(kind, true), ending_text.ending(), regions(3, false), limits, budgets, MIDDLE).0
     };
-    assert_eq!(verdict("read", none, Budgets::default()), Verdict::Abort);
+    assert_eq!(verdict("read", no_retries, Budgets::default()), Verdict::Abort);
     assert_eq!(
-        verdict("idempotent", none, Budgets::default()),
+        verdict("idempotent", no_retries, Budgets::default()),
         Verdict::ReadBack { is_refusal_final: false }
     );
     let behind = EndingText::read("404/1002");
@@ -267,7 +267,7 @@ fn the_limits_of_the_options_are_kept() {
         let regions = regions(candidates, is_multi_write);
         let ending = behind.ending();
         let (verdict, _) =
-            evaluate(profile("read", false), ending, regions, none, Budgets::default(), MIDDLE);
+            evaluate(profile("read", false), ending, regions, no_retries, Budgets::default(), MIDDLE);
         assert_eq!(verdict, Verdict::Abort, "{candidates} {is_multi_write}");
     }
     let endless = Limits { failovers_max: u32::MAX, session_retries_max: Some(u32::MAX) };
