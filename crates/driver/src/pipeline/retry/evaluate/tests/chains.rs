@@ -286,7 +286,7 @@ fn the_limits_of_the_options_are_kept() {
 /// written there. The region that takes the write is remembered if it is another than before.
 #[test]
 fn a_refused_write_of_a_partition_asks_every_region_at_once() {
-    let at = |writer| Regions { writer, ..regions(3, false) };
+    let regions_with = |writer| Regions { writer, ..regions(3, false) };
     let refused = EndingText::read("403/3");
     let judge = |regions, budgets| {
         evaluate(profile("conditional", false), refused.ending(), regions, LIMITS, budgets, MIDDLE)
@@ -295,7 +295,7 @@ fn a_refused_write_of_a_partition_asks_every_region_at_once() {
     for (attempt, writer) in
         [Writer::ThisRegion, Writer::OtherRegion, Writer::OtherRegion].into_iter().enumerate()
     {
-        let (verdict, effects) = judge(at(writer), budgets);
+        let (verdict, effects) = judge(regions_with(writer), budgets);
         let Verdict::Retry { after, budgets: spent, .. } = verdict else { panic!("{verdict:?}") };
         assert_eq!(after.is_zero(), attempt < 2, "attempt {attempt} is followed by a wait of {after:?}");
         assert_eq!(effects.into_iter().collect::<Vec<_>>(), [Effect::RefreshAccount]);
@@ -307,8 +307,14 @@ fn a_refused_write_of_a_partition_asks_every_region_at_once() {
         (Writer::ThisRegion, vec![]),
         (Writer::OtherRegion, vec![Effect::WriteRegionFound]),
     ] {
-        let (verdict, effects) =
-            evaluate(profile("conditional", false), done.ending(), at(writer), LIMITS, budgets, MIDDLE);
+        let (verdict, effects) = evaluate(
+            profile("conditional", false),
+            done.ending(),
+            regions_with(writer),
+            LIMITS,
+            budgets,
+            MIDDLE,
+        );
         assert_eq!((verdict, effects.into_iter().collect::<Vec<_>>()), (Verdict::Complete, expected));
     }
 }
@@ -319,10 +325,10 @@ fn a_refused_write_of_a_partition_asks_every_region_at_once() {
 fn a_refused_write_of_a_partition_asks_every_region_again_after_each_wait() {
     let refused = EndingText::read("403/3");
     for candidates in [1, 2, 3, 5, 12, 60] {
-        let at = Regions { writer: Writer::OtherRegion, ..regions(candidates, false) };
+        let regions = Regions { writer: Writer::OtherRegion, ..regions(candidates, false) };
         let (mut budgets, mut asked_per_round, mut waited) = (Budgets::default(), vec![1], Duration::ZERO);
         while let (Verdict::Retry { after, budgets: spent, .. }, _) =
-            evaluate(profile("conditional", false), refused.ending(), at, LIMITS, budgets, MIDDLE)
+            evaluate(profile("conditional", false), refused.ending(), regions, LIMITS, budgets, MIDDLE)
         {
             budgets = spent;
             waited += after;
