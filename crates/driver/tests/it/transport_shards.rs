@@ -252,8 +252,7 @@ async fn when_one_of_eight_connections_falls_silent_its_requests_are_answered_on
     server.fault(r#"{"operation":"read_item","delayMs":200}"#).await;
     server.fault(r#"{"operation":"upsert_item","delayMs":200}"#).await;
 
-    let began = Instant::now();
-    let until = began + Duration::from_secs(9);
+    let (began, until) = (Instant::now(), Instant::now() + Duration::from_secs(9));
     let reads = keep_busy(&client, |_| read(&orders), 140, until);
     let writes = keep_busy(&client, |number| upsert(&orders, &format!("w{number}")), 20, until);
     wait_until("all eight connections are used", Duration::from_secs(5), async || {
@@ -273,8 +272,8 @@ async fn when_one_of_eight_connections_falls_silent_its_requests_are_answered_on
     let reads: Vec<_> = reads.join_all().await.into_iter().flatten().collect();
     let writes: Vec<_> = writes.join_all().await.into_iter().flatten().collect();
 
-    let p99 = |done: &[(Instant, Duration)], from: Instant, to: Instant| {
-        let within = done.iter().filter(|(began, _)| (from..to).contains(began));
+    let p99 = |times: &[(Instant, Duration)], from: Instant, to: Instant| {
+        let within = times.iter().filter(|(began, _)| (from..to).contains(began));
         let mut latencies: Vec<Duration> = within.map(|(_, latency)| *latency).collect();
         latencies.sort_unstable();
         percentile(&latencies, 99)
