@@ -5,9 +5,9 @@
 //!
 //! The task runs on the runtime of the operation that started it. That runtime may shut down
 //! before the driver is dropped, or make no progress any more (see `pulse`). So every operation
-//! checks that the task still runs, and starts it again on its own runtime if it does not. An
-//! operation on the runtime of the task does not start it again because it is late: that runtime
-//! may be run only during calls, and the task then goes on during this call.
+//! checks that the task still runs, and starts it again on its own runtime if it does not. If the
+//! task is only late, an operation on the runtime of the task does not start it again: that
+//! runtime may be run only during calls, and the task goes on during this call.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -53,11 +53,12 @@ struct Task {
 struct Schedule {
     /// When the task must have begun its next round, or shown that the round goes on.
     next_round: Arc<Pulse>,
-    done: Mutex<Done>,
+    last_rounds: Mutex<LastRounds>,
 }
 
+/// When the account was last refreshed, and when the circuit breakers were last cleaned.
 #[derive(Debug, Clone, Copy)]
-struct Done {
+struct LastRounds {
     refreshed_at: Instant,
     breakers_cleaned_at: Instant,
 }
@@ -73,7 +74,7 @@ impl Background {
             starting: Mutex::default(),
             schedule: Arc::new(Schedule {
                 next_round: Arc::clone(&core.topology().background_round),
-                done: Mutex::new(Done { refreshed_at: now, breakers_cleaned_at: now }),
+                last_rounds: Mutex::new(LastRounds { refreshed_at: now, breakers_cleaned_at: now }),
             }),
         }
     }
@@ -129,8 +130,8 @@ impl Schedule {
         self.next_round.is_late_by(LATE_AFTER, now)
     }
 
-    fn done(&self) -> MutexGuard<'_, Done> {
-        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last_rounds(&self) -> MutexGuard<'_, LastRounds> {
+        self.last_rounds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -139,10 +140,10 @@ async fn run(weak: Weak<Core>, schedule: Arc<Schedule>) {
         let Some(core) = weak.upgrade() else { return };
         let topology = core.topology();
         let now = Instant::now();
-        pulse::beating(&schedule.next_round, work(&core, &schedule, now)).await;
-        let done = *schedule.done();
-        let next_due = (done.refreshed_at + topology.options().refresh_interval)
-            .min(done.breakers_cleaned_at + topology.breaker_options().cleanup_interval);
+        pulse::run_with_pulse(&schedule.next_round, work(&core, &schedule, now)).await;
+        let last = *schedule.last_rounds();
+        let next_due = (last.refreshed_at + topology.options().refresh_interval)
+            .min(last.breakers_cleaned_at + topology.breaker_options().cleanup_interval);
         wait(core, next_due, &schedule).await;
     }
 }
@@ -150,19 +151,19 @@ async fn run(weak: Weak<Core>, schedule: Arc<Schedule>) {
 /// The work of one round.
 async fn work(core: &Core, schedule: &Schedule, now: Instant) {
     let topology = core.topology();
-    let done = *schedule.done();
-    let is_due = now.duration_since(done.refreshed_at) >= topology.options().refresh_interval;
+    let last = *schedule.last_rounds();
+    let is_due = now.duration_since(last.refreshed_at) >= topology.options().refresh_interval;
     let suspect = topology.take_wanted_refresh();
     if is_due || suspect.is_some() {
         let deadline = now + core.option_layers().metadata_settings().timeout;
         core.account_reader().refresh(core, topology, suspect.as_ref(), deadline).await;
-        // If the task is aborted before, the next one refreshes the account.
+        // If the task is aborted before this line, the next task refreshes the account.
         if is_due {
-            schedule.done().refreshed_at = now;
+            schedule.last_rounds().refreshed_at = now;
         }
     }
-    if now.duration_since(done.breakers_cleaned_at) >= topology.breaker_options().cleanup_interval {
-        schedule.done().breakers_cleaned_at = now;
+    if now.duration_since(last.breakers_cleaned_at) >= topology.breaker_options().cleanup_interval {
+        schedule.last_rounds().breakers_cleaned_at = now;
         topology.update_breakers(|breakers| breakers.remove_stale(now));
         topology.remove_stale_writers(now);
     }

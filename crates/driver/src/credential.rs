@@ -51,7 +51,7 @@ pub trait TokenSource: Send + Sync {
     fn token<'a>(&'a self, scope: &'a str) -> TokenFuture<'a>;
 }
 
-/// What [`TokenSource::token`] returns.
+/// The future that [`TokenSource::token`] returns.
 pub type TokenFuture<'a> = Pin<Box<dyn Future<Output = Result<AccessToken, Error>> + Send + 'a>>;
 
 /// A bearer token and when it expires.
@@ -64,7 +64,7 @@ pub struct AccessToken {
 }
 
 impl AccessToken {
-    /// A token that expires at that time.
+    /// A token that expires at `expires_on`.
     pub fn new(secret: impl Into<Secret>, expires_on: SystemTime) -> Self {
         AccessToken { secret: secret.into(), expires_on }
     }
@@ -113,8 +113,8 @@ impl Credential {
 
     /// The Authorization header of one request. `link` is the resource link that is signed,
     /// `date` is the request's `x-ms-date` in lower case, and `scope` comes from
-    /// [`scope_of`]. The call waits only when an access token must be fetched, and fails at the
-    /// deadline then.
+    /// [`scope_of`]. The call waits only when an access token must be fetched, at most until the
+    /// deadline.
     pub(crate) async fn authorize(
         &self,
         method: &Method,

@@ -41,7 +41,8 @@ const METADATA_WORK_MAX: usize = 16;
 /// The most warnings that are recorded.
 const WARNINGS_MAX: usize = 8;
 
-/// What happened during one operation.
+/// The record of one operation: its attempts, their effects, and the reads of metadata that it
+/// waited for.
 #[derive(Debug, Clone, Default)]
 pub struct Diagnostics {
     first: Option<Attempt>,
@@ -162,7 +163,7 @@ pub enum Outcome {
     Abandoned,
 }
 
-/// How the driver found out that a write whose answer was lost was applied.
+/// How the driver found out that a write was applied although its answer was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolution {
     /// The witness of the write was found.
@@ -225,8 +226,8 @@ impl Diagnostics {
         self.transaction.as_ref().map(|transaction| transaction.idempotency_token)
     }
 
-    /// What was wrong with a distributed transaction but did not change its outcome, such as a
-    /// session token in the answer that cannot be read; 8 at most.
+    /// Warnings about a distributed transaction: faults that did not change its outcome, such as
+    /// a session token in the answer that cannot be read; 8 at most.
     pub fn warnings(&self) -> &[String] {
         self.transaction.as_ref().map_or(&[], |transaction| &transaction.warnings)
     }

@@ -59,7 +59,8 @@ pub struct AccountView {
     pub thin_client_write_endpoints: Vec<(Region, Endpoint)>,
 }
 
-/// What a driver has in use at one moment. Tests use it to check that nothing leaks.
+/// The hedges, tasks, connections and requests of a driver at one moment. Tests use it to check
+/// that nothing leaks.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DriverStatistics {
@@ -69,7 +70,7 @@ pub struct DriverStatistics {
     pub hedge_losers: usize,
     /// Tasks that read metadata for several operations.
     pub metadata_tasks: usize,
-    /// What the transport has in use; `None` for a transport that the application implements.
+    /// The statistics of the transport; `None` for a transport that the application implements.
     pub transport: Option<TransportStatistics>,
 }
 
@@ -173,8 +174,9 @@ impl Driver {
         metadata::refresh(&*self.core, container, stale, self.metadata_deadline()).await
     }
 
-    /// Whether both drivers belong to the same account. Judged by endpoints: one of the drivers
-    /// was opened with an endpoint that the other knows as the account's or as a region's.
+    /// Whether both drivers belong to the same account. This is so if one of the drivers was
+    /// opened with an endpoint that the other driver knows as the endpoint of its account or of
+    /// one of its regions.
     pub fn is_of_same_account(&self, other: &Driver) -> bool {
         let knows = |one: &Driver, other: &Driver| {
             let (account, endpoint) = (one.core.topology().snapshot().account, other.endpoint());
@@ -202,7 +204,7 @@ impl Driver {
         }
     }
 
-    /// What the driver has in use now.
+    /// The hedges, tasks, connections and requests of the driver now.
     pub fn statistics(&self) -> DriverStatistics {
         let (hedges, hedge_losers) = self.core.hedge_budget().in_use();
         DriverStatistics {

@@ -11,7 +11,7 @@ use perihelion_wire::transport::Failure;
 use crate::diagnostics::Diagnostics;
 use crate::response::{self, Response};
 
-/// Why an operation failed.
+/// The error of an operation: why it failed.
 #[derive(Clone)]
 pub struct Error(Box<Inner>);
 
@@ -37,7 +37,8 @@ pub enum ErrorKind {
     Transport,
     /// The operation did not end before its deadline.
     Timeout,
-    /// The write may or may not have been applied: its answer was lost, or does not say.
+    /// The write may or may not have been applied: its answer was lost, or does not say whether
+    /// the write was applied.
     Ambiguous,
     /// The credential could not be used or renewed.
     Credential,
@@ -184,7 +185,7 @@ impl Error {
         self.0.status
     }
 
-    /// What went wrong, in the service's words or in ours.
+    /// The message: what went wrong, in the service's words or in ours.
     pub fn message(&self) -> &str {
         &self.0.message
     }
@@ -226,7 +227,7 @@ impl Error {
     }
 
     /// Whether the document does not exist, in a container that does. Programs that take a
-    /// missing document as "deleted" or "never created" should ask this, and not
+    /// missing document as "deleted" or "never created" should call this method, and not
     /// [`Error::is_not_found`]: when the container was deleted, nothing is known about its
     /// documents.
     pub fn is_document_not_found(&self) -> bool {

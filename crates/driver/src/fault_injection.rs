@@ -1,4 +1,4 @@
-//! Fault injection: an application tests what it does when the service, the network or one
+//! Fault injection: lets an application test what it does when the service, the network or one
 //! connection misbehaves (cargo feature `fault-injection`).
 //!
 //! A [`FaultRule`] says which requests it hits, how often, and what happens to them. A
@@ -29,7 +29,7 @@
 //! # drop((transport, FaultRule::new().with_drop(When::Before)));
 //! ```
 //!
-//! - `rule`, `answer`: what a rule says
+//! - `rule`, `answer`: a rule, and an answer that a rule injects
 //! - `json`: rules as JSON
 //! - `injector`: the rules in use: which rule hits a request, and how often each has hit
 //!
@@ -51,7 +51,7 @@ pub use self::answer::InjectedAnswer;
 pub use self::injector::{FaultHandle, FaultInjector};
 pub use self::rule::{BadFaultRule, FaultRule, Protocol, When};
 
-pub(crate) use self::injector::{Fault, Subject};
+pub(crate) use self::injector::{Fault, OutgoingRequest};
 pub(crate) use self::rule::{ConnectFault, ConnectionFault, Effect};
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! - `account`: reads the account's regions and keeps them up to date
 //! - `container`: a container's names, its current metadata and its sessions
 //! - `refresh`: reads a container's metadata, once for all callers that need it
-//! - `learning`: whether a container's metadata is being read, and who waits for it
+//! - `learning`: the task that reads a container's metadata, for all operations that wait for it
 //! - `sessions`: how far this client has seen the writes of each range of a container
 //!
 //! Metadata is read with requests, and the pipeline that sends requests needs

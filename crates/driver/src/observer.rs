@@ -26,7 +26,7 @@ pub trait Observer: Send + Sync + 'static {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct EndedOperation<'a> {
-    /// What the operation does.
+    /// The verb: what the operation does.
     pub verb: Verb,
     /// Whether the operation was on documents.
     pub is_data_plane: bool,
@@ -41,9 +41,9 @@ pub struct EndedOperation<'a> {
 }
 
 impl EndedOperation<'_> {
-    /// About the number of requests that were sent: one for each attempt, and one for
-    /// each throttled answer. An attempt that ended throttled counts one too many; a
-    /// repeat with a new access token is not counted.
+    /// The approximate number of requests that were sent: one for each attempt, and one for
+    /// each throttled answer. An attempt that ended throttled counts one request too many, and
+    /// a repeat with a new access token is not counted.
     pub fn requests(&self) -> u64 {
         let attempts = self.diagnostics.attempts().map(|attempt| 1 + u64::from(attempt.throttled));
         attempts.sum::<u64>() + u64::from(self.diagnostics.omitted())

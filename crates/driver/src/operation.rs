@@ -1,5 +1,5 @@
 //! Operations: what a caller asks of the service. An operation has a verb, a
-//! target, the partitions it goes to, and says whether it may be repeated when an
+//! target and the partitions it goes to. It also says whether it may be repeated when its
 //! answer is lost.
 //!
 //! The pipeline does not change an [`Operation`]. Endpoint, session token and
@@ -22,7 +22,7 @@ pub use target::{Link, Target};
 /// One operation.
 #[derive(Debug, Clone)]
 pub struct Operation {
-    /// What the operation does.
+    /// The verb: what the operation does.
     pub verb: Verb,
     /// The resource.
     pub target: Target,
@@ -35,7 +35,7 @@ pub struct Operation {
     pub body: Bytes,
     /// Whether the operation may be sent again when its answer was lost.
     pub idempotency: Idempotency,
-    /// The value that shows whether a write whose answer was lost was applied.
+    /// The value that shows whether the write was applied, when its answer was lost.
     pub witness: Option<Witness>,
     /// The region that gave the continuation of a change feed
     /// ([`Response::region`](crate::Response::region)). Where every region takes writes, the
@@ -54,12 +54,12 @@ pub struct TransactionFacts {
     pub token: IdempotencyToken,
     /// The number of operations. A complete answer has one result for each.
     pub operations: usize,
-    /// Whether this is a write whose token may have been used before. Then the outcome is unknown
-    /// until the service decides it.
+    /// Whether this is a write whose token may have been used before. If so, the outcome is
+    /// unknown until the service decides it.
     pub is_replay: bool,
 }
 
-/// What an operation does.
+/// The verb of an operation: what the operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verb {
     /// Reads one resource.
@@ -234,8 +234,8 @@ pub enum Idempotency {
 }
 
 /// A witness: a value that only this write can have left behind. A read of the
-/// value shows whether the write was applied: the document `id` in the operation's
-/// partition then has `value` at `pointer`.
+/// value shows whether the write was applied. If it was applied, the document `id` in the
+/// operation's partition has `value` at `pointer`.
 ///
 /// Later writes must keep the value. A member that the next writer overwrites
 /// cannot be a witness: if both writes were applied, the first write would be reported

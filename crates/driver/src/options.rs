@@ -56,8 +56,8 @@ pub struct OperationOptions {
     pub excluded_regions: Option<Vec<Region>>,
     /// Whether and when a second region is asked as well (default dynamic).
     pub hedging: Option<Hedging>,
-    /// Whether writes are hedged too, where every region takes writes (default no). It applies
-    /// to upserts, replaces, deletes and patches that may be repeated. A first leg that
+    /// Whether writes are hedged too, where every region takes writes (default no). Only
+    /// upserts, replaces, deletes and patches that may be repeated are hedged. A first leg that
     /// arrives late is applied as one more write, and can overwrite a newer write that was
     /// acknowledged.
     pub hedged_writes: Option<bool>,
@@ -84,13 +84,13 @@ pub struct OperationOptions {
     /// limits the share of the container's throughput that a bucket may use.
     pub throughput_bucket: Option<u8>,
     /// How old an answer from the cache of a dedicated gateway may be (default: the service's,
-    /// 5 min). It counts for reads and queries through a dedicated gateway, and is sent in
+    /// 5 min). It applies to reads and queries through a dedicated gateway, and is sent in
     /// whole milliseconds.
     pub dedicated_gateway_staleness_max: Option<Duration>,
-    /// Whether reads and queries go past the cache of a dedicated gateway (default no).
+    /// Whether reads and queries bypass the cache of a dedicated gateway (default no).
     pub dedicated_gateway_bypass: Option<bool>,
     /// Headers of the caller's own. The headers of all layers are sent. If several layers have
-    /// a header of the same name, the nearest one counts.
+    /// a header of the same name, the layer that is nearest to the operation wins.
     pub headers: CustomHeaders,
 }
 
@@ -240,7 +240,7 @@ impl OperationOptions {
         self
     }
 
-    /// Sets whether reads and queries go past the cache of a dedicated gateway.
+    /// Sets whether reads and queries bypass the cache of a dedicated gateway.
     pub fn with_dedicated_gateway_bypass(mut self, is_bypassed: bool) -> Self {
         self.dedicated_gateway_bypass = Some(is_bypassed);
         self
@@ -298,9 +298,9 @@ impl Hedging {
 pub enum ReadConsistency {
     /// The account's default consistency.
     Account,
-    /// A read may return what any replica has.
+    /// A read may return the state of any replica.
     Eventual,
-    /// A read sees at least what this driver has read and written.
+    /// A read sees at least the writes that this driver has made or read.
     Session,
     /// A read sees the latest commit in the region.
     LatestCommitted,

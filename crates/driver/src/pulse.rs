@@ -11,8 +11,8 @@
 //! of value, such as an open connection, it gives the task some time to run again
 //! ([`Pulse::is_given_up`]).
 //!
-//! The same holds for a task of the caller's own runtime: some runtimes are run only during a call,
-//! and all their tasks are late when a call begins ([`Pulse::is_stuck_for`]).
+//! A caller also gives some time to a task of its own runtime: some runtimes are run only during a
+//! call, and all their tasks are late when a call begins ([`Pulse::is_stuck_for`]).
 
 use std::future::Future;
 use std::pin::pin;
@@ -22,11 +22,11 @@ use std::time::Duration;
 use tokio::runtime::{self, Handle};
 use tokio::time::{Instant, timeout_at};
 
-/// A task in [`beating`] runs at least this often, and callers that wait for it check its pulse
-/// this often.
-pub(crate) const BEAT: Duration = Duration::from_millis(500);
+/// A task in [`run_with_pulse`] runs at least this often, and callers that wait for it check its
+/// pulse this often.
+pub(crate) const PULSE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A task in [`beating`] that is this late is taken to be stuck. A busy runtime is late by
+/// A task in [`run_with_pulse`] that is this late is taken to be stuck. A busy runtime is late by
 /// much less. If the task runs again after all, its work was done twice, which does no harm.
 pub(crate) const LATE_AFTER: Duration = Duration::from_secs(3);
 
@@ -34,7 +34,7 @@ pub(crate) const LATE_AFTER: Duration = Duration::from_secs(3);
 /// up. A task that was stopped with the whole process runs again within milliseconds.
 pub(crate) const RESUME_GRACE: Duration = Duration::from_millis(250);
 
-/// When a task will run again.
+/// The pulse of a task: when the task will run again.
 #[derive(Debug)]
 pub(crate) struct Pulse {
     /// The times in the other fields count from here.
@@ -112,17 +112,17 @@ pub(crate) fn current_runtime() -> runtime::Id {
 }
 
 /// Whether the current task runs on this runtime. Some runtimes are run only during a call. At the
-/// beginning of each call all their tasks are late, and go on during the call. If each call did
-/// their work anew, work that takes longer than one call would never be done.
+/// beginning of each call all their tasks are late, and go on during the call. If each call started
+/// their work again, work that takes longer than one call would never be done.
 pub(crate) fn is_current_runtime(runtime: runtime::Id) -> bool {
     current_runtime() == runtime
 }
 
 /// Runs a future that others wait for. The pulse shows whether it still makes progress.
-pub(crate) async fn beating<F: Future>(pulse: &Pulse, future: F) -> F::Output {
+pub(crate) async fn run_with_pulse<F: Future>(pulse: &Pulse, future: F) -> F::Output {
     let mut future = pin!(future);
     loop {
-        let due_at = Instant::now() + BEAT;
+        let due_at = Instant::now() + PULSE_INTERVAL;
         pulse.expect_at(due_at);
         if let Ok(done) = timeout_at(due_at, &mut future).await {
             return done;
@@ -139,27 +139,27 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_task_that_is_not_run_is_stuck() {
         let pulse = Arc::new(Pulse::new(Instant::now()));
-        let mut task = pin!(beating(&pulse, tokio::time::sleep(Duration::from_secs(60))));
-        // While it is run, a long task is not stuck.
+        let mut task = pin!(run_with_pulse(&pulse, tokio::time::sleep(Duration::from_secs(60))));
+        // While a long task is run, it is not stuck.
         assert!(tokio::time::timeout(Duration::from_secs(30), &mut task).await.is_err());
         assert!(!pulse.is_stuck(Instant::now()));
         tokio::time::advance(LATE_AFTER / 2).await;
         assert!(!pulse.is_stuck(Instant::now()), "a busy runtime is late");
         tokio::time::advance(LATE_AFTER).await;
         assert!(pulse.is_stuck(Instant::now()));
-        // It runs again.
+        // The task runs again.
         assert!(tokio::time::timeout(Duration::ZERO, &mut task).await.is_err());
         assert!(!pulse.is_stuck(Instant::now()));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stuck_task_has_a_fresh_chance_before_it_is_given_up() {
+    async fn a_stuck_task_gets_time_to_run_again_before_it_is_given_up() {
         let pulse = Pulse::new(Instant::now());
         let advance = tokio::time::advance;
         for _ in 0..2 {
             pulse.expect_at(Instant::now());
             advance(LATE_AFTER + RESUME_GRACE).await;
-            assert!(!pulse.is_given_up(Instant::now()), "this is the first look");
+            assert!(!pulse.is_given_up(Instant::now()), "the first call finds the task stuck");
             advance(RESUME_GRACE / 2).await;
             assert!(!pulse.is_given_up(Instant::now()));
             advance(RESUME_GRACE / 2).await;

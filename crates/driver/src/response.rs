@@ -71,8 +71,8 @@ impl Response {
     }
 }
 
-/// The charge that an answer states. A charge that is not a finite number from zero on does not
-/// count: one of them would spoil every sum.
+/// The charge that an answer states. A charge that is negative or not finite is ignored, because it
+/// would make every sum wrong.
 pub(crate) fn charge(headers: &HeaderMap) -> Option<f64> {
     let charge: f64 = headers.get(&headers::REQUEST_CHARGE)?.to_str().ok()?.parse().ok()?;
     (charge.is_finite() && charge >= 0.0).then_some(charge)
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_charge_is_a_finite_number_from_zero_on() {
+    fn a_charge_that_is_negative_or_not_finite_is_ignored() {
         for (text, expected) in [
             ("2.86", Some(2.86)),
             ("0", Some(0.0)),

@@ -37,7 +37,7 @@ use crate::operation::Verb;
 /// One operation of a transaction.
 #[derive(Debug, Clone)]
 pub struct TransactionOperation {
-    /// What the operation does.
+    /// The verb: what the operation does.
     pub verb: TransactionVerb,
     /// The container. It must belong to the account of the transaction.
     pub container: Arc<Container>,
@@ -192,8 +192,8 @@ impl Transaction {
     }
 
     /// Adds an operation. Refuses a read in a write transaction, a write in a read transaction,
-    /// an empty id, and one operation more than [`Transaction::OPERATIONS_MAX`]; the transaction
-    /// then stays as it was.
+    /// an empty id, and one operation more than [`Transaction::OPERATIONS_MAX`]. After a refusal
+    /// the transaction is as it was before.
     pub fn push(&mut self, operation: TransactionOperation) -> Result<(), Error> {
         if operation.verb.kind() != self.kind {
             return Err(Error::input(match self.kind {
@@ -225,7 +225,7 @@ impl Transaction {
         }
     }
 
-    /// Checks what must hold before anything is sent.
+    /// Checks the number of operations, before anything is sent.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.operations.is_empty() {
             return Err(Error::input("a transaction needs at least one operation"));

@@ -5,7 +5,7 @@
 //! that embeds the database uses the server's in-process transport; both are
 //! [`AnyTransport::Foreign`].
 //!
-//! - `http`, `resends`: the default transport; sends a request, again if that is safe
+//! - `http`, `resends`: the default transport; sends a request, and sends it again if that is safe
 //! - `connections`, `waiters`, `growth`: the connections to one endpoint, the requests that
 //!   wait for them, and how many there are
 //! - `shard`, `slots`, `vitals`: one HTTP/2 connection, its streams and its vital signs
@@ -14,7 +14,7 @@
 //! - `connect`, `dial`, `proxy`, `tls`, `client_certificate`: open a connection
 //! - `options`, `environment`: the options of the default transport
 //! - `flight`, `carried_span`, `transfer`, `http1`, `http2`: carry out requests on a connection
-//! - `statistics`: what is in use at one moment
+//! - `statistics`: the connections, streams, requests and bytes in use at one moment
 //! - `faults`: injected faults, with the cargo feature `fault-injection`
 
 #[cfg(feature = "azure-core")]
@@ -98,7 +98,7 @@ impl AnyTransport {
         AnyTransport::Foreign(Arc::new(transport))
     }
 
-    /// What the default transport has in use now; `None` for the application's transport.
+    /// The statistics of the default transport; `None` for the application's transport.
     pub fn statistics(&self) -> Option<TransportStatistics> {
         match self {
             AnyTransport::Http(transport) => Some(transport.statistics()),
@@ -108,8 +108,8 @@ impl AnyTransport {
 }
 
 impl AnyTransport {
-    /// Whether a request may be sent again when its connection has ended. Another transport than
-    /// the default one does this by itself, if at all.
+    /// Whether the driver may send a request again when its connection has ended. The
+    /// application's transport decides by itself whether it sends a request again.
     pub(crate) fn allows_resends(&self) -> bool {
         match self {
             AnyTransport::Http(_) => true,

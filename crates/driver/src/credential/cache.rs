@@ -4,11 +4,14 @@
 //! token valid but due for renewal starts one renewal in the background, and uses the
 //! current token. Requests wait only when there is no valid token. They all wait for the
 //! same fetch, and share its failure. A fetch is a task of its own: it goes on when the request
-//! that started it ends early, and the next request has the token. What always holds: there is at
-//! most one fetch per scope at a time, unless another runtime needs the token and the runtime of the
-//! fetch makes no progress any more (see `pulse`),
-//! every wait is bounded, a valid token stays in use when its renewal fails, and a fetch is aborted
-//! when its cache is dropped.
+//! that started it ends early, and the next request finds the token.
+//!
+//! What always holds:
+//! - There is at most one fetch per scope at a time. There is one exception: the runtime of the
+//!   fetch makes no progress any more (see `pulse`), and another runtime needs the token.
+//! - Every wait is bounded.
+//! - A valid token stays in use when its renewal fails.
+//! - A fetch is aborted when its cache is dropped.
 //!
 //! The lifetime of a token is measured by tokio's clock and by the wall clock, because
 //! tokio's clock may stand still while a machine sleeps.
@@ -43,9 +46,9 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 /// which a refused token is replaced. Without this pause, every request would ask a
 /// token service that is failing.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(30);
-/// The most fetches that one request waits for, one after the other. It waits for another fetch
-/// when the task of a fetch has ended without a result, or is stuck.
-const STARTS_MAX: u32 = 3;
+/// The most fetches that one request waits for, one after the other. The request waits for another
+/// fetch when the task of a fetch has ended without a result, or is stuck.
+const FETCHES_AWAITED_MAX: u32 = 3;
 
 /// The most scopes in one cache. Each account has one scope, and a transport has connections to at
 /// most this many endpoints. When there are more scopes, an expired token is removed, or the token
@@ -69,7 +72,7 @@ struct ScopeToken {
     scope: String,
     token: ArcSwapOption<CachedToken>,
     /// When the token was last used, in seconds since the cache was created.
-    used_second: AtomicU64,
+    last_used_second: AtomicU64,
     fetches: Mutex<Fetches>,
 }
 
@@ -94,8 +97,8 @@ struct FetchUnderWay {
     runtime: runtime::Id,
 }
 
-/// What a request without a valid token gets.
-enum Share {
+/// The token of a fetch that has just ended, or a fetch to wait for.
+enum TokenOrFetch {
     /// The token of a fetch that has just ended.
     Token(HeaderValue),
     Fetch(FetchUnderWay),
@@ -195,7 +198,7 @@ fn remove_least_useful(scopes: &mut Vec<Arc<ScopeToken>>) {
         let token = scope_token.token.load();
         let has_expired =
             token.as_ref().is_some_and(|token| token.age(now, unix_seconds) == TokenAge::Expired);
-        (!has_expired, scope_token.used_second.load(Ordering::Relaxed))
+        (!has_expired, scope_token.last_used_second.load(Ordering::Relaxed))
     };
     if let Some(index) = (0..scopes.len()).min_by_key(|index| usefulness(&scopes[*index])) {
         scopes.remove(index);
@@ -207,7 +210,7 @@ impl ScopeToken {
         ScopeToken {
             scope: scope.to_owned(),
             token: ArcSwapOption::empty(),
-            used_second: AtomicU64::new(0),
+            last_used_second: AtomicU64::new(0),
             fetches: Mutex::default(),
         }
     }
@@ -215,17 +218,17 @@ impl ScopeToken {
     /// Records that the token is used. All threads read this value, so it is written at most once
     /// per second.
     fn record_use(&self, second: u64) {
-        if self.used_second.load(Ordering::Relaxed) != second {
-            self.used_second.store(second, Ordering::Relaxed);
+        if self.last_used_second.load(Ordering::Relaxed) != second {
+            self.last_used_second.store(second, Ordering::Relaxed);
         }
     }
 
     /// Waits for the fetch that is under way, or starts one.
     async fn fetch(self: &Arc<Self>, source: &Arc<dyn TokenSource>) -> FetchResult {
-        for _ in 0..STARTS_MAX {
+        for _ in 0..FETCHES_AWAITED_MAX {
             let mut fetch = match self.join_fetch(source) {
-                Share::Token(header) => return Ok(header),
-                Share::Fetch(fetch) => fetch,
+                TokenOrFetch::Token(header) => return Ok(header),
+                TokenOrFetch::Fetch(fetch) => fetch,
             };
             if let Some(result) = fetch.wait().await {
                 return result;
@@ -238,15 +241,15 @@ impl ScopeToken {
     }
 
     /// The fetch that is under way, or a new one, or the token of a fetch that has just ended.
-    fn join_fetch(self: &Arc<Self>, source: &Arc<dyn TokenSource>) -> Share {
+    fn join_fetch(self: &Arc<Self>, source: &Arc<dyn TokenSource>) -> TokenOrFetch {
         let (mut fetches, now) = (self.lock(), Instant::now());
         if let Some(cached) = self.token.load().as_deref()
             && cached.age(now, unix_seconds()) != TokenAge::Expired
         {
-            return Share::Token(cached.header.clone());
+            return TokenOrFetch::Token(cached.header.clone());
         }
-        let under_way = fetches.alive(now).cloned();
-        Share::Fetch(under_way.unwrap_or_else(|| self.start_fetch(&mut fetches, source)))
+        let under_way = fetches.running(now).cloned();
+        TokenOrFetch::Fetch(under_way.unwrap_or_else(|| self.start_fetch(&mut fetches, source)))
     }
 
     /// Starts the renewal, unless a fetch is running, or the latest fetch has failed within
@@ -254,7 +257,7 @@ impl ScopeToken {
     fn renew(self: &Arc<Self>, source: &Arc<dyn TokenSource>) {
         let mut fetches = self.lock();
         let has_just_failed = fetches.failed_at.is_some_and(|at| at.elapsed() < RENEWAL_PAUSE);
-        if !has_just_failed && fetches.alive(Instant::now()).is_none() {
+        if !has_just_failed && fetches.running(Instant::now()).is_none() {
             self.start_fetch(&mut fetches, source);
         }
     }
@@ -270,7 +273,7 @@ impl ScopeToken {
         fetches.task.abort_all();
         while fetches.task.try_join_next().is_some() {}
         fetches.task.spawn(async move {
-            let outcome = pulse::beating(&pulse, obtain(&*source, &scope)).await;
+            let outcome = pulse::run_with_pulse(&pulse, obtain(&*source, &scope)).await;
             if let Some(scope_token) = scope_token.upgrade() {
                 let result = scope_token.end_fetch(&pulse, outcome);
                 // An error means that no request waits for the token.
@@ -317,7 +320,7 @@ impl ScopeToken {
 
 impl Fetches {
     /// The fetch that is under way, unless it is stuck or was cancelled.
-    fn alive(&self, now: Instant) -> Option<&FetchUnderWay> {
+    fn running(&self, now: Instant) -> Option<&FetchUnderWay> {
         self.under_way.as_ref().filter(|fetch| {
             fetch.result.has_changed().is_ok() && !fetch.pulse.is_stuck_for(fetch.runtime, now)
         })
@@ -328,7 +331,7 @@ impl FetchUnderWay {
     /// The result of the fetch; `None` if its task has ended without a result, or is stuck.
     async fn wait(&mut self) -> Option<FetchResult> {
         loop {
-            match timeout(pulse::BEAT, self.result.wait_for(Option::is_some)).await {
+            match timeout(pulse::PULSE_INTERVAL, self.result.wait_for(Option::is_some)).await {
                 Ok(ended) => return ended.ok().and_then(|result| result.clone()),
                 Err(_) if self.pulse.is_stuck_for(self.runtime, Instant::now()) => return None,
                 Err(_) => {}

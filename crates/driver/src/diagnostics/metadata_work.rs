@@ -7,7 +7,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MetadataWork {
-    /// What was read.
+    /// The kind of metadata that was read.
     pub kind: MetadataKind,
     /// When the operation began to wait, counted from the start of the operation.
     pub started_after: Duration,
@@ -15,7 +15,7 @@ pub struct MetadataWork {
     pub elapsed: Duration,
 }
 
-/// What metadata was read.
+/// The kind of metadata that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MetadataKind {

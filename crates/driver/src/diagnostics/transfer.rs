@@ -1,6 +1,6 @@
-//! How one request was carried: on which connection, and how long each phase took.
+//! [`Transfer`]: the connection that carried one request, and how long each phase took.
 //!
-//! A [`Transfer`] is a part of the diagnostics of every attempt, so it must stay small: times
+//! A transfer is a part of the diagnostics of every attempt, so it must stay small: times
 //! are microseconds in 32 bits. The transport makes it.
 
 use std::fmt;
@@ -164,7 +164,7 @@ impl Transfer {
     }
 }
 
-/// A duration in microseconds, at most about an hour. [`NEVER`] is left out.
+/// A duration in microseconds, at most about an hour. The result is always less than [`NEVER`].
 fn microseconds(time: Duration) -> u32 {
     u32::try_from(time.as_micros()).unwrap_or(NEVER).min(NEVER - 1)
 }

@@ -38,8 +38,8 @@ impl Driver {
     ///
     /// A transaction that writes is a replay if its token was given ([`Transaction::set_token`]),
     /// or if an earlier run of the transaction or of a clone may have used the token. Every error
-    /// of a replay is ambiguous, even an error from before anything was sent: it does not say what
-    /// the token did earlier.
+    /// of a replay is ambiguous, even an error from before anything was sent: the error does not
+    /// say whether an earlier run with the token was applied.
     pub async fn execute_transaction(
         &self,
         transaction: &Transaction,
@@ -206,7 +206,7 @@ fn context_of(
 struct Settled {
     /// If an operation caused the error, the error has the status of that operation.
     result: Result<Response, Error>,
-    /// What the body says; `None` when the answer does not decide the transaction.
+    /// The content of the body; `None` when the answer does not decide the transaction.
     content: Option<Content>,
     /// The status of the whole answer; `None` without an answer.
     status: Option<Status>,
@@ -216,7 +216,8 @@ fn settle(transaction: &Transaction, result: Result<Response, Error>) -> Settled
     let operations = transaction.operations().len();
     match result {
         Ok(response) => {
-            let content = parse(&response.body, operations).unwrap_or_else(|| unchanged(operations));
+            let content =
+                parse(&response.body, operations).unwrap_or_else(|| not_modified_content(operations));
             let status = Some(response.status);
             Settled { result: Ok(response), content: Some(content), status }
         }
@@ -232,7 +233,7 @@ fn settle(transaction: &Transaction, result: Result<Response, Error>) -> Settled
     }
 }
 
-/// What a refusal says about the transaction; `None` if the refusal does not decide it.
+/// The content of a refusal; `None` if the refusal does not decide the transaction.
 fn decision(error: &Error, operations: usize) -> Option<Content> {
     let status = error.status()?;
     let content = parse(error.body(), operations);
@@ -241,7 +242,7 @@ fn decision(error: &Error, operations: usize) -> Option<Content> {
     match content {
         Some(content) if content.results.is_some() && is_refusal => Some(content),
         // The transaction was aborted, but the answer does not say by which operation.
-        content if is_aborted => Some(padded(content.unwrap_or_default(), operations)),
+        content if is_aborted => Some(aborted_content(content.unwrap_or_default(), operations)),
         Some(_) | None => None,
     }
 }
@@ -297,14 +298,14 @@ fn describe_failure(error: Error) -> Error {
 }
 
 /// The content of a 304 without a body: all documents are unchanged.
-fn unchanged(operations: usize) -> Content {
+fn not_modified_content(operations: usize) -> Content {
     let result = OperationResult::of_status(status::NOT_MODIFIED);
     Content { results: Some(vec![result; operations]), ..Content::default() }
 }
 
 /// The content of an abort without results: each operation has the status of the whole
 /// transaction.
-fn padded(content: Content, operations: usize) -> Content {
+fn aborted_content(content: Content, operations: usize) -> Content {
     let result = OperationResult::of_status(status::TRANSACTION_ABORTED);
     Content { results: Some(vec![result; operations]), ..content }
 }
@@ -313,11 +314,11 @@ fn padded(content: Content, operations: usize) -> Content {
 /// operation.
 fn describe_refusal(transaction: &Transaction, content: &Content, error: Error) -> Error {
     let results = content.results.as_deref().unwrap_or_default();
-    let envelope = error.status().unwrap_or(status::TRANSACTION_ABORTED);
+    let whole_status = error.status().unwrap_or(status::TRANSACTION_ABORTED);
     let index = results.iter().position(OperationResult::is_culprit);
     let status = match index.and_then(|index| results.get(index)) {
-        Some(result) if envelope.code == status::TRANSACTION_ABORTED.code => result.status,
-        Some(_) | None => promoted_status(envelope, results),
+        Some(result) if whole_status.code == status::TRANSACTION_ABORTED.code => result.status,
+        Some(_) | None => promoted_status(whole_status, results),
     };
     let consequence =
         if transaction.verb().is_read() { "no document was read" } else { "nothing was written" };

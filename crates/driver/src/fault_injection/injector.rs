@@ -25,19 +25,18 @@ const RULES_MAX: usize = 256;
 const ENDPOINTS_MAX: usize = 256;
 
 /// The rules of one or several transports. Clones share their rules, so that a test can keep
-/// one and change the rules while the transport is in use.
+/// a clone and change the rules while the transport is in use.
 #[derive(Clone)]
 pub struct FaultInjector(Arc<Inner>);
 
 struct Inner {
     seed: u64,
-    /// Replaced whole, while `adding` is locked.
+    /// Replaced whole, while `last_rule_number` is locked.
     rules: ArcSwap<Vec<Arc<ActiveRule>>>,
-    /// The number of rules. While it is 0, requests look at nothing else.
+    /// The number of rules. While it is 0, a request reads no other field.
     count: AtomicUsize,
-    /// Locked while the rules are changed. The value is the number of the last rule that was
-    /// added.
-    adding: Mutex<u64>,
+    /// The number of the last rule that was added. Locked while the rules are changed.
+    last_rule_number: Mutex<u64>,
     /// The region of each endpoint that a request went to while there were rules. It is needed
     /// when a connection is opened, because the transport then knows only the endpoint.
     regions: Mutex<HashMap<Endpoint, Region>>,
@@ -62,7 +61,7 @@ pub struct FaultHandle {
 }
 
 /// A request that is about to be handed to a connection.
-pub(crate) struct Subject<'a> {
+pub(crate) struct OutgoingRequest<'a> {
     pub(crate) endpoint: &'a Endpoint,
     pub(crate) method: &'a Method,
     pub(crate) path: &'a str,
@@ -85,7 +84,7 @@ impl Fault {
         &self.0.rule.effect
     }
 
-    /// The rule's name, or nothing. It ends the text of an injected failure.
+    /// The rule's name, or nothing. The text of an injected failure ends with it.
     pub(crate) fn label(&self) -> String {
         self.0.label()
     }
@@ -98,7 +97,7 @@ impl FaultInjector {
             seed,
             rules: ArcSwap::default(),
             count: AtomicUsize::new(0),
-            adding: Mutex::default(),
+            last_rule_number: Mutex::default(),
             regions: Mutex::default(),
         }))
     }
@@ -106,7 +105,7 @@ impl FaultInjector {
     /// Adds a rule after the others. Its time window begins now.
     pub fn add(&self, rule: FaultRule) -> Result<FaultHandle, BadFaultRule> {
         rule.check()?;
-        let mut last_number = self.0.adding.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last_number = self.0.last_rule_number.lock().unwrap_or_else(PoisonError::into_inner);
         let rules = self.0.rules.load();
         if rules.len() >= RULES_MAX {
             return Err(BadFaultRule(format!(
@@ -146,7 +145,7 @@ impl FaultInjector {
 
     /// Removes all rules.
     pub fn clear(&self) {
-        let _adding = self.0.adding.lock().unwrap_or_else(PoisonError::into_inner);
+        let _locked = self.0.last_rule_number.lock().unwrap_or_else(PoisonError::into_inner);
         self.replace(Vec::new());
     }
 
@@ -156,7 +155,7 @@ impl FaultInjector {
         self.0.rules.load().iter().map(handle).collect()
     }
 
-    /// Replaces the rules. `adding` is locked.
+    /// Replaces the rules. The caller has locked `last_rule_number`.
     fn replace(&self, rules: Vec<Arc<ActiveRule>>) {
         let count = rules.len();
         self.0.rules.store(Arc::new(rules));
@@ -168,23 +167,23 @@ impl FaultInjector {
     }
 
     /// The fault of the first rule that hits this request. Counts the hit.
-    pub(crate) fn pick(&self, subject: &Subject<'_>) -> Option<Fault> {
+    pub(crate) fn pick(&self, request: &OutgoingRequest<'_>) -> Option<Fault> {
         if !self.has_rules() {
             return None;
         }
         let now = Instant::now();
-        let addressed = LazyCell::new(|| Addressed::of(subject));
+        let target = LazyCell::new(|| RequestTarget::of(request));
         let rules = self.0.rules.load();
         let hit = rules.iter().find(|active| {
             !matches!(active.rule.effect, Effect::Connect(_))
-                && active.rule.conditions.match_request(subject, &addressed)
+                && active.rule.conditions.match_request(request, &target)
                 && active.is_hit(now)
         })?;
-        tracing::debug!(rule = %hit.label(), endpoint = %subject.endpoint, "a fault is injected");
+        tracing::debug!(rule = %hit.label(), endpoint = %request.endpoint, "a fault is injected");
         Some(Fault(Arc::clone(hit)))
     }
 
-    /// What happens to a connection that is about to be opened to this endpoint.
+    /// The fault of a connection that is about to be opened to this endpoint. Counts the hit.
     pub(crate) fn pick_for_connecting(&self, endpoint: &Endpoint) -> Option<ConnectFault> {
         if !self.has_rules() {
             return None;
@@ -236,12 +235,12 @@ impl FaultHandle {
         self.rule.is_enabled.load(Ordering::SeqCst)
     }
 
-    /// Lets the rule hit requests.
+    /// Enables the rule: it hits requests.
     pub fn enable(&self) {
         self.rule.is_enabled.store(true, Ordering::SeqCst);
     }
 
-    /// Lets the rule hit no request until it is enabled. Its counts stay.
+    /// Disables the rule: it hits no request until it is enabled again. Its counts stay.
     pub fn disable(&self) {
         self.rule.is_enabled.store(false, Ordering::SeqCst);
     }
@@ -249,7 +248,7 @@ impl FaultHandle {
     /// Removes the rule from its injector. The handle still knows its counts.
     pub fn remove(&self) {
         let inner = &self.injector.0;
-        let _adding = inner.adding.lock().unwrap_or_else(PoisonError::into_inner);
+        let _locked = inner.last_rule_number.lock().unwrap_or_else(PoisonError::into_inner);
         let rules = inner.rules.load();
         let rest = rules.iter().filter(|rule| !Arc::ptr_eq(rule, &self.rule)).map(Arc::clone).collect();
         self.injector.replace(rest);
@@ -281,19 +280,19 @@ impl ActiveRule {
     }
 }
 
-/// What a request is addressed to.
-struct Addressed {
+/// The target of a request: the resource in its path, and the kinds of operation and resource.
+struct RequestTarget {
     /// `None` for a path that addresses no resource of the service.
     resource: Option<Resource>,
     operation: OperationKind,
     kind: Option<ResourceKind>,
 }
 
-impl Addressed {
-    fn of(subject: &Subject<'_>) -> Self {
-        let resource = path::parse(subject.path).ok();
+impl RequestTarget {
+    fn of(request: &OutgoingRequest<'_>) -> Self {
+        let resource = path::parse(request.path).ok();
         let operation = resource.as_ref().map_or(OperationKind::Other, |resource| {
-            OperationKind::of(resource, subject.method, subject.headers)
+            OperationKind::of(resource, request.method, request.headers)
         });
         let kind = match operation {
             OperationKind::CreateItem
@@ -316,28 +315,28 @@ impl Addressed {
             OperationKind::Offer => Some(ResourceKind::Offer),
             OperationKind::Other => None,
         };
-        Addressed { resource, operation, kind }
+        RequestTarget { resource, operation, kind }
     }
 }
 
 impl Conditions {
     fn match_request(
         &self,
-        subject: &Subject<'_>,
-        addressed: &LazyCell<Addressed, impl FnOnce() -> Addressed>,
+        request: &OutgoingRequest<'_>,
+        target: &LazyCell<RequestTarget, impl FnOnce() -> RequestTarget>,
     ) -> bool {
-        let Route { region, range } = subject.route;
-        self.protocol.is_none_or(|wanted| wanted == subject.protocol)
-            && self.shard.is_none_or(|wanted| Some(wanted) == subject.shard)
-            && self.endpoint.as_ref().is_none_or(|wanted| wanted == subject.endpoint)
+        let Route { region, range } = request.route;
+        self.protocol.is_none_or(|wanted| wanted == request.protocol)
+            && self.shard.is_none_or(|wanted| Some(wanted) == request.shard)
+            && self.endpoint.as_ref().is_none_or(|wanted| wanted == request.endpoint)
             && self
                 .region
                 .as_ref()
                 .is_none_or(|wanted| region.as_ref().is_some_and(|name| *wanted == Region::new(name)))
             && self.range.as_deref().is_none_or(|wanted| Some(wanted) == range.as_deref())
-            && self.operation.is_none_or(|wanted| wanted == addressed.operation)
-            && self.resource.is_none_or(|wanted| Some(wanted) == addressed.kind)
-            && self.match_names(addressed.resource.as_ref())
+            && self.operation.is_none_or(|wanted| wanted == target.operation)
+            && self.resource.is_none_or(|wanted| Some(wanted) == target.kind)
+            && self.match_names(target.resource.as_ref())
     }
 
     /// Compares the names in the path.

@@ -1,5 +1,5 @@
 //! Fault rules as JSON. Members that also exist in the server's fault rules
-//! (`docs/management.md`) have the same names and meanings there. The form is strict: an unknown
+//! (`docs/management.md`) have the same names and meanings here. The form is strict: an unknown
 //! member, a wrong type and two effects in one rule are errors.
 
 use std::fmt;

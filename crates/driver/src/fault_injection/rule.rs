@@ -1,4 +1,4 @@
-//! What a fault rule says: which requests it hits, how often, and what happens to them.
+//! Fault rules: which requests a rule hits, how often, and what happens to them.
 
 use std::fmt;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub struct FaultRule {
     pub(super) effect: Effect,
 }
 
-/// Which requests a rule hits. `None` stands for any.
+/// The conditions of a rule: which requests it hits. `None` stands for any.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Conditions {
     pub(super) operation: Option<OperationKind>,
@@ -58,7 +58,7 @@ pub(super) struct Conditions {
     pub(super) protocol: Option<Protocol>,
 }
 
-/// How often and when a rule hits.
+/// The schedule of a rule: how often and when it hits.
 #[derive(Debug, Clone)]
 pub(super) struct Schedule {
     /// How many of the first matching requests are left alone.
@@ -72,14 +72,14 @@ pub(super) struct Schedule {
     pub(super) end_after: Option<Duration>,
 }
 
-/// What happens to a request besides the delay.
+/// The effect of a rule on a request, besides the delay.
 #[derive(Debug, Clone)]
 pub(crate) enum Effect {
     None,
     Answer(InjectedAnswer),
     /// The stream is reset. The connection stays.
     Reset(When),
-    /// Something happens to the whole connection.
+    /// The whole connection gets this fault.
     Connection(ConnectionFault, When),
     /// The answer breaks off after this many bytes of its body.
     BreakOff(usize),
@@ -89,7 +89,7 @@ pub(crate) enum Effect {
     Connect(ConnectFault),
 }
 
-/// What happens to a connection.
+/// A fault of a whole connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectionFault {
     /// The connection is reset.
@@ -100,7 +100,7 @@ pub(crate) enum ConnectionFault {
     Garbage,
 }
 
-/// What happens when a connection is opened.
+/// A fault of the opening of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectFault {
     Refuse,
@@ -157,50 +157,50 @@ impl FaultRule {
         self
     }
 
-    /// Only requests of this kind.
+    /// Hits only requests of this kind.
     pub fn with_operation(mut self, operation: OperationKind) -> Self {
         self.conditions.operation = Some(operation);
         self
     }
 
-    /// Only requests for this kind of resource.
+    /// Hits only requests for this kind of resource.
     pub fn with_resource(mut self, resource: ResourceKind) -> Self {
         self.conditions.resource = Some(resource);
         self
     }
 
-    /// Only requests in this database. The name is compared with the path.
+    /// Hits only requests in this database. The name is compared with the path.
     pub fn with_database(mut self, database: impl Into<String>) -> Self {
         self.conditions.database = Some(database.into());
         self
     }
 
-    /// Only requests in containers of this name.
+    /// Hits only requests in containers of this name.
     pub fn with_container(mut self, container: impl Into<String>) -> Self {
         self.conditions.container = Some(container.into());
         self
     }
 
-    /// Only requests to the partition key range of this id, as far as the driver knows the
+    /// Hits only requests to the partition key range of this id, as far as the driver knows the
     /// range: requests with a partition key and requests to one range.
     pub fn with_range(mut self, range: impl Into<String>) -> Self {
         self.conditions.range = Some(range.into());
         self
     }
 
-    /// Only requests to this region.
+    /// Hits only requests to this region.
     pub fn with_region(mut self, region: impl Into<Region>) -> Self {
         self.conditions.region = Some(region.into());
         self
     }
 
-    /// Only requests to this endpoint.
+    /// Hits only requests to this endpoint.
     pub fn with_endpoint(mut self, endpoint: Endpoint) -> Self {
         self.conditions.endpoint = Some(endpoint);
         self
     }
 
-    /// Only requests on this HTTP/2 connection. The connections to an endpoint are numbered
+    /// Hits only requests on this HTTP/2 connection. The connections to an endpoint are numbered
     /// from 1 in the order in which they were opened
     /// ([`ShardStatistics::number`](crate::transport::ShardStatistics::number)).
     pub fn with_shard(mut self, number: u64) -> Self {
@@ -208,7 +208,7 @@ impl FaultRule {
         self
     }
 
-    /// Only requests over this protocol.
+    /// Hits only requests over this protocol.
     pub fn with_protocol(mut self, protocol: Protocol) -> Self {
         self.conditions.protocol = Some(protocol);
         self
@@ -256,7 +256,7 @@ impl FaultRule {
         self.with_answer(InjectedAnswer::new(status))
     }
 
-    /// Answers with this answer.
+    /// Sets the answer that is injected.
     pub fn with_answer(mut self, answer: InjectedAnswer) -> Self {
         self.effect = Effect::Answer(answer);
         self
@@ -275,14 +275,14 @@ impl FaultRule {
         self
     }
 
-    /// Silences the connection: from then on no byte arrives in either direction, and it stays
-    /// open until the driver gives it up.
+    /// Silences the connection: from then on no byte arrives in either direction, and the
+    /// connection stays open until the driver closes it.
     pub fn with_silence(mut self, when: When) -> Self {
         self.effect = Effect::Connection(ConnectionFault::Silence, when);
         self
     }
 
-    /// Lets bytes arrive on the connection that are not HTTP.
+    /// Makes the connection deliver bytes that are not HTTP.
     pub fn with_garbage(mut self, when: When) -> Self {
         self.effect = Effect::Connection(ConnectionFault::Garbage, when);
         self
@@ -314,7 +314,7 @@ impl FaultRule {
         self
     }
 
-    /// Checks what the types do not.
+    /// Refuses values that the types allow but that cannot be used.
     pub(super) fn check(&self) -> Result<(), BadFaultRule> {
         let bad = |text: &str| {
             let name = self.name.as_ref().map_or(String::new(), |name| format!(" `{name}`"));
@@ -336,7 +336,7 @@ impl FaultRule {
             }
             Effect::SlowBody(0) => bad("a slow body needs at least one byte per second"),
             Effect::Connect(_) if !self.conditions.are_known_when_connecting() => {
-                bad("connections that cannot be opened have only a region and an endpoint as conditions")
+                bad("a rule for new connections can have only a region and an endpoint as conditions")
             }
             Effect::None
             | Effect::Answer(_)

@@ -1,4 +1,4 @@
-//! Which requests a rule hits, how often, and what the JSON form refuses.
+//! Tests of fault rules: which requests a rule hits, how often, and which JSON is refused.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn is_hit(injector: &FaultInjector) -> bool {
     let headers =
         HeaderMap::from_iter([(headers::CONTENT_TYPE, HeaderValue::from_static("application/query+json"))]);
-    let subject = Subject {
+    let request = OutgoingRequest {
         endpoint: &Endpoint::parse("https://east.example:443").unwrap(),
         method: &Method::POST,
         path: "/dbs/shop/colls/orders/docs",
@@ -26,10 +26,10 @@ fn is_hit(injector: &FaultInjector) -> bool {
         protocol: Protocol::Http2,
         shard: Some(2),
     };
-    injector.pick(&subject).is_some()
+    injector.pick(&request).is_some()
 }
 
-/// Whether a rule hits that query.
+/// Whether this rule, as the only one, hits the query of [`is_hit`].
 fn hits(rule: FaultRule) -> bool {
     let injector = FaultInjector::with_seed(1);
     injector.add(rule).unwrap();

@@ -27,7 +27,7 @@ const OPENING_WAITS: [Duration; 3] =
     [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1)];
 
 /// A driver that has been opening for this long does not read the account again: regions that hang
-/// would make it wait as long once more.
+/// would make the driver wait as long again.
 const OPENING_RETRIES_WITHIN: Duration = Duration::from_secs(10);
 
 /// How many of the regions next to the application are asked, by their usual host names, when a
@@ -51,7 +51,7 @@ pub(crate) struct AccountReader {
     published_read_at: Mutex<Option<Instant>>,
 }
 
-/// When the account was refreshed, and who refreshes it now.
+/// When the account was refreshed, and the refresh that is under way.
 #[derive(Debug, Default)]
 struct Refreshes {
     /// When the last refresh ended, even if it failed; `None` before the first refresh.
@@ -188,11 +188,11 @@ impl AccountReader {
     ) {
         let (pulse, ended) = loop {
             match self.begin_refresh(pause, Instant::now()) {
-                Turn::Begin(pulse, ended) => break (pulse, ended),
-                Turn::NotNeeded => return,
-                Turn::Wait(mut other) => {
+                RefreshStep::Begin(pulse, ended) => break (pulse, ended),
+                RefreshStep::NotNeeded => return,
+                RefreshStep::Wait(mut other) => {
                     // Checks from time to time whether the other caller still makes progress.
-                    let until = deadline.min(Instant::now() + pulse::BEAT);
+                    let until = deadline.min(Instant::now() + pulse::PULSE_INTERVAL);
                     let _ = tokio::time::timeout_at(until, other.ended.changed()).await;
                     if Instant::now() >= deadline {
                         return;
@@ -200,7 +200,7 @@ impl AccountReader {
                 }
             }
         };
-        let result = pulse::beating(&pulse, self.read(requests, topology, suspect, deadline)).await;
+        let result = pulse::run_with_pulse(&pulse, self.read(requests, topology, suspect, deadline)).await;
         let now = Instant::now();
         let mut refreshes = self.lock();
         // The next refresh need not wait if the answer came too late to be published, or if the
@@ -219,20 +219,20 @@ impl AccountReader {
     }
 
     /// Whether the caller is to refresh the account now.
-    fn begin_refresh(&self, pause: Duration, now: Instant) -> Turn {
+    fn begin_refresh(&self, pause: Duration, now: Instant) -> RefreshStep {
         let mut refreshes = self.lock();
         if refreshes.last_at.is_some_and(|last| now.saturating_duration_since(last) < pause) {
-            return Turn::NotNeeded;
+            return RefreshStep::NotNeeded;
         }
         if let Some(other) = &refreshes.under_way
             && other.ended.has_changed().is_ok()
             && !other.pulse.is_stuck(now)
         {
-            return Turn::Wait(other.clone());
+            return RefreshStep::Wait(other.clone());
         }
         let ((sender, ended), pulse) = (watch::channel(()), Arc::new(Pulse::new(now)));
         refreshes.under_way = Some(RefreshUnderWay { ended, pulse: Arc::clone(&pulse) });
-        Turn::Begin(pulse, sender)
+        RefreshStep::Begin(pulse, sender)
     }
 
     fn lock(&self) -> MutexGuard<'_, Refreshes> {
@@ -260,9 +260,9 @@ impl AccountReader {
             .is_ok_and(|account| account.has_regional_endpoint(endpoint))
     }
 
-    /// Parses the account document, and publishes the account in the topology. If an account was
-    /// published whose read began after `read_at`, nothing changes and the result is false: a
-    /// caller whose runtime made no progress for a while may have read the account long ago.
+    /// Parses the account document, and publishes the account in the topology. If an account of a
+    /// later read was published before, nothing changes and the result is false: a caller whose
+    /// runtime made no progress for a while may have read the account long ago.
     fn publish(&self, topology: &Topology, body: &Bytes, read_at: Instant) -> Result<bool, Error> {
         let mut published_read_at = self.published_read_at.lock().unwrap_or_else(PoisonError::into_inner);
         if published_read_at.is_some_and(|published| read_at < published) {
@@ -283,7 +283,7 @@ impl AccountReader {
 }
 
 /// The next step of a caller that wants a refresh.
-enum Turn {
+enum RefreshStep {
     /// The caller refreshes the account. Dropping the sender wakes the callers that wait for the
     /// refresh.
     Begin(Arc<Pulse>, watch::Sender<()>),

@@ -21,10 +21,10 @@ use super::sessions::Sessions;
 use crate::path::{percent_encode, to_path};
 use crate::routing::ranges::RangeMap;
 
-/// After a read has shown that the container still exists, words in an answer that say that it does
-/// not are not believed for this time. Without it, such words, which a proxy or another version of
-/// the service may use for a document, would make every operation read the metadata again. With it,
-/// a container that is deleted meanwhile is noticed this much later.
+/// For this long after a read has shown that the container exists, the driver ignores answers whose
+/// text says that the container does not exist. A proxy or another version of the service may use
+/// that text for a missing document, and then every operation would read the metadata again. The
+/// disadvantage: a container that is deleted meanwhile is noticed this much later.
 const EXISTENCE_TRUSTED_FOR: Duration = Duration::from_secs(5);
 
 /// A container by name, and its current metadata.
@@ -49,16 +49,17 @@ pub struct Container {
     /// cases the known ranges were split or merged.
     has_unknown_range: AtomicBool,
     /// How many reads of the metadata in a row did not list a range that a session token names.
-    fruitless_reads: AtomicU32,
+    reads_missing_range: AtomicU32,
 }
 
-/// What is known about the metadata that was published.
+/// When the published metadata was read.
 #[derive(Debug, Default)]
 struct Publication {
-    /// When the read began whose result was published last; `None` before that.
+    /// The start time of the read whose result was published last; `None` before the first
+    /// publication.
     read_at: Option<Instant>,
-    /// When the last read began that has shown that a container whose metadata was discarded still
-    /// exists, with the same `_rid`; `None` before that.
+    /// The start time of the last read that found the container with the same `_rid` after its
+    /// metadata was discarded; `None` if there was no such read.
     confirmed_at: Option<Instant>,
 }
 
@@ -107,7 +108,7 @@ impl Container {
             learning: Learning::default(),
             discarded: ArcSwapOption::empty(),
             has_unknown_range: AtomicBool::new(false),
-            fruitless_reads: AtomicU32::new(0),
+            reads_missing_range: AtomicU32::new(0),
         })
     }
 
@@ -147,8 +148,8 @@ impl Container {
     }
 
     /// The sessions of the container with this `_rid`: the known sessions if the `_rid` is
-    /// still the same, or else empty ones. `publication` is locked: while metadata is
-    /// discarded, it is for a moment neither current nor discarded.
+    /// still the same, or else empty ones. The caller holds the lock of `publication`: while
+    /// metadata is being discarded, it is for a moment neither in `metadata` nor in `discarded`.
     fn sessions_of(&self, rid: &str) -> Arc<Sessions> {
         let earlier = self.metadata().or_else(|| self.discarded.load_full());
         let same = earlier.filter(|metadata| *metadata.rid == *rid);
@@ -169,16 +170,16 @@ impl Container {
         }
     }
 
-    /// Whether a session token has named a range that is not known. The ranges must then
-    /// be read again. Until then, the session token of each request also covers the unknown
+    /// Whether a session token has named a range that is not known. If so, the ranges must be
+    /// read again. Until they are read, the session token of each request also covers the unknown
     /// ranges.
     pub(crate) fn has_unknown_range(&self) -> bool {
         self.has_unknown_range.load(Ordering::Acquire)
     }
 
     /// Publishes metadata whose read began at `read_at`, and returns the current metadata. The
-    /// metadata gets the sessions that are known of its `_rid`. If metadata was published whose
-    /// read began later, nothing changes: a task whose runtime made no progress for a while may
+    /// metadata gets the sessions that are known for its `_rid`. If metadata of a later read was
+    /// published before, nothing changes: a task whose runtime made no progress for a while may
     /// have read its metadata long ago.
     pub(crate) fn publish(
         &self,
@@ -201,15 +202,15 @@ impl Container {
         let has_unknown_range = metadata.sessions.has_range_outside(&metadata.ranges);
         self.metadata.store(Some(Arc::clone(&metadata)));
         self.has_unknown_range.store(has_unknown_range, Ordering::Release);
-        let fruitless = self.fruitless_reads.load(Ordering::Relaxed);
-        let fruitless = if has_unknown_range { fruitless.saturating_add(1) } else { 0 };
-        self.fruitless_reads.store(fruitless, Ordering::Relaxed);
+        let reads = self.reads_missing_range.load(Ordering::Relaxed);
+        let reads = if has_unknown_range { reads.saturating_add(1) } else { 0 };
+        self.reads_missing_range.store(reads, Ordering::Relaxed);
         metadata
     }
 
     /// How many reads of the metadata in a row did not list a range that a session token names.
-    pub(super) fn fruitless_reads(&self) -> u32 {
-        self.fruitless_reads.load(Ordering::Relaxed)
+    pub(super) fn reads_missing_range(&self) -> u32 {
+        self.reads_missing_range.load(Ordering::Relaxed)
     }
 
     /// Discards the metadata `stale`, unless it was replaced meanwhile. `None` discards

@@ -15,9 +15,9 @@ use crate::pulse::Pulse;
 pub(super) type LearningResult = Result<Arc<ContainerMetadata>, Error>;
 
 /// Receives the result of the task. The value is `None` while the task is under way.
-pub(super) type ShareReceiver = watch::Receiver<Option<LearningResult>>;
+pub(super) type ResultReceiver = watch::Receiver<Option<LearningResult>>;
 /// Sends the result of the task.
-pub(super) type ShareSender = watch::Sender<Option<LearningResult>>;
+pub(super) type ResultSender = watch::Sender<Option<LearningResult>>;
 
 /// Whether a container's metadata is being read, and when it was last read.
 #[derive(Debug, Default)]
@@ -26,41 +26,40 @@ pub(crate) struct Learning(Mutex<LearningState>);
 #[derive(Debug, Default)]
 struct LearningState {
     /// The task that is under way.
-    under_way: Option<UnderWay>,
+    under_way: Option<ReadTask>,
     /// When the last task ended; `None` before that.
     ended_at: Option<Instant>,
 }
 
 /// A task that reads the metadata.
 #[derive(Debug, Clone)]
-pub(super) struct UnderWay {
+pub(super) struct ReadTask {
     /// The result. If the task was cancelled, the channel is closed.
-    pub(super) receiver: ShareReceiver,
+    pub(super) receiver: ResultReceiver,
     /// Shows whether the task still makes progress.
     pub(super) pulse: Arc<Pulse>,
 }
 
-/// A share in the result of a task.
-pub(super) enum Share {
+/// The task whose result the caller waits for.
+pub(super) enum TaskToAwait {
     /// A task is under way.
-    UnderWay(UnderWay),
+    UnderWay(ReadTask),
     /// No task reads the metadata, or the task that does is stuck. The caller must start a new
     /// task, which sends its result with this sender.
-    Started(UnderWay, ShareSender),
+    New(ReadTask, ResultSender),
 }
 
 impl Learning {
-    /// A share in the result of the task that is under way, or of a task that the caller
-    /// must start.
-    pub(super) fn join(&self, now: Instant) -> Share {
+    /// The task that is under way, or a new task that the caller must start.
+    pub(super) fn join(&self, now: Instant) -> TaskToAwait {
         let mut state = self.lock();
         if let Some(task) = state.under_way.as_ref().filter(|task| task.is_alive(now)) {
-            return Share::UnderWay(task.clone());
+            return TaskToAwait::UnderWay(task.clone());
         }
         let (sender, receiver) = watch::channel(None);
-        let task = UnderWay { receiver, pulse: Arc::new(Pulse::new(now)) };
+        let task = ReadTask { receiver, pulse: Arc::new(Pulse::new(now)) };
         state.under_way = Some(task.clone());
-        Share::Started(task, sender)
+        TaskToAwait::New(task, sender)
     }
 
     /// Records that the task with this pulse has ended. If this task was stuck and another task
@@ -83,7 +82,7 @@ impl Learning {
     }
 }
 
-impl UnderWay {
+impl ReadTask {
     /// Whether the task can still send its result.
     fn is_alive(&self, now: Instant) -> bool {
         self.receiver.has_changed().is_ok() && !self.pulse.is_stuck(now)

@@ -1,7 +1,7 @@
 //! Learns a container's metadata: its `_rid`, partition key and ranges. One task at a time
 //! reads the metadata of a container, for all operations that need it. The task is not part
 //! of an operation and has a deadline of its own. So an operation that ends early, by its
-//! timeout or because it was cancelled, does not end the reads, and the next operation has
+//! timeout or because it was cancelled, does not end the reads, and the next operation finds
 //! the result.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::MetadataRequests;
 use super::container::{Container, ContainerMetadata, VectorPath};
-use super::learning::{LearningResult, Share, UnderWay};
+use super::learning::{LearningResult, ReadTask, TaskToAwait};
 use crate::error::{Error, ErrorKind};
 use crate::pulse;
 use crate::routing::ranges::RangeMap;
@@ -25,7 +25,7 @@ use crate::routing::ranges::RangeMap;
 const RANGE_PAGES_MAX: usize = 1000;
 
 /// The most bytes of one feed of partition key ranges. A range has some hundred bytes, and the
-/// largest containers have some thousand ranges. A feed with more is not one of the service.
+/// largest containers have some thousand ranges. A longer feed does not come from the service.
 const RANGE_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// The least time between any read of the metadata and a read by [`try_refresh`]. A
@@ -41,9 +41,10 @@ const REFRESH_DOUBLINGS_MAX: u32 = 6;
 /// How long a read of the metadata by [`try_refresh`] may delay an operation.
 const REFRESH_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// The most tasks that one operation waits for, one after the other. It waits for another task
-/// when a task has ended without a result, or is stuck. A task ends without a result when its
-/// runtime shuts down, and is stuck when its runtime makes no progress any more (see `pulse`).
+/// The most tasks that one operation waits for, one after the other. The operation waits for
+/// another task when a task has ended without a result, or is stuck. A task ends without a result
+/// when its runtime shuts down, and is stuck when its runtime makes no progress any more (see
+/// `pulse`).
 const TASKS_MAX: u32 = 3;
 
 /// Reads the metadata of a container that has none. Waits for the task that reads it
@@ -73,9 +74,9 @@ pub(crate) async fn refresh(
     }
 }
 
-/// Reads a container's metadata again if that can be done quickly. When it is being read,
-/// when it was read a moment ago, or when reading fails or takes long, `current` stays in
-/// use.
+/// Reads a container's metadata again if that can be done quickly. When another task reads the
+/// metadata, when it was read a moment ago, or when reading fails or takes long, `current` stays
+/// in use.
 pub(crate) async fn try_refresh(
     requests: &impl MetadataRequests,
     container: &Arc<Container>,
@@ -83,7 +84,7 @@ pub(crate) async fn try_refresh(
     deadline: Instant,
 ) -> Arc<ContainerMetadata> {
     let now = Instant::now();
-    let doublings = container.fruitless_reads().min(REFRESH_DOUBLINGS_MAX);
+    let doublings = container.reads_missing_range().min(REFRESH_DOUBLINGS_MAX);
     if !container.learning.may_start(now, REFRESH_PAUSE * 2u32.pow(doublings)) {
         return current;
     }
@@ -98,13 +99,13 @@ async fn learn(
     deadline: Instant,
 ) -> LearningResult {
     for _ in 0..TASKS_MAX {
-        let mut share = match container.learning.join(Instant::now()) {
-            Share::UnderWay(task) => task,
-            Share::Started(task, sender) => {
+        let mut task = match container.learning.join(Instant::now()) {
+            TaskToAwait::UnderWay(task) => task,
+            TaskToAwait::New(task, sender) => {
                 let (container, pulse) = (Arc::clone(container), Arc::clone(&task.pulse));
                 requests.spawn_shared(move |requests| async move {
                     let deadline = Instant::now() + requests.metadata_timeout();
-                    let result = pulse::beating(&pulse, fetch(&*requests, &container, deadline)).await;
+                    let result = pulse::run_with_pulse(&pulse, fetch(&*requests, &container, deadline)).await;
                     container.learning.end(&pulse, Instant::now());
                     // An error means that no operation waits for the result any more.
                     let _ = sender.send(Some(result));
@@ -112,7 +113,7 @@ async fn learn(
                 task
             }
         };
-        match tokio::time::timeout_at(deadline, wait(&mut share)).await {
+        match tokio::time::timeout_at(deadline, wait(&mut task)).await {
             Ok(Some(result)) => return result,
             Ok(None) => {}
             Err(_) => return Err(time_was_up(container)),
@@ -126,9 +127,9 @@ async fn learn(
 }
 
 /// The result of the task; `None` if the task has ended without a result, or is stuck.
-async fn wait(task: &mut UnderWay) -> Option<LearningResult> {
+async fn wait(task: &mut ReadTask) -> Option<LearningResult> {
     loop {
-        match tokio::time::timeout(pulse::BEAT, task.receiver.wait_for(Option::is_some)).await {
+        match tokio::time::timeout(pulse::PULSE_INTERVAL, task.receiver.wait_for(Option::is_some)).await {
             Ok(ended) => return ended.ok().and_then(|result| result.clone()),
             Err(_) if task.pulse.is_stuck(Instant::now()) => return None,
             Err(_) => {}
@@ -213,7 +214,7 @@ async fn fetch_ranges(
     })
 }
 
-/// What the driver reads of a container's properties.
+/// The part of a container's properties that the driver uses.
 struct Properties {
     rid: String,
     partition_key: PartitionKeyDefinition,

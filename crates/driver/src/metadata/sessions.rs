@@ -29,21 +29,21 @@ const RANGES_MAX: usize = 4096;
 const TOKEN_BYTES_MAX: usize = 1024;
 
 /// The most bytes that the tokens of unknown ranges may have together. Each request to one range
-/// carries them all, and its token stays below [`COMPOUND_BYTES_MAX`]. Further unknown ranges are
-/// ignored until the container's ranges were read again.
+/// carries all these tokens, and its session token must stay below [`COMPOUND_BYTES_MAX`]. Further
+/// unknown ranges are ignored until the container's ranges were read again.
 const UNKNOWN_BYTES_MAX: usize = 6 * 1024;
 
-/// How long a range is kept after a read of the container's ranges did not list it. A region that
-/// has not heard of a split yet may be behind for some seconds. A range that is still not listed
-/// after this time does not exist.
-const UNKNOWN_KEPT: Duration = Duration::from_secs(60);
+/// How long a range is kept after a read of the container's ranges did not list it. A region may
+/// learn of a split some seconds later than other regions. A range that is still not listed after
+/// this time does not exist.
+const UNKNOWN_KEPT_FOR: Duration = Duration::from_secs(60);
 
 /// The longest session token of several ranges, in bytes. HTTP servers commonly refuse
 /// more than 16 KB of headers. A longer token is an error: if it were shortened to some of the
 /// ranges, the other ranges would be read without session consistency.
 const COMPOUND_BYTES_MAX: usize = 12 * 1024;
 
-/// The session token of several ranges is longer than [`COMPOUND_BYTES_MAX`].
+/// The error when the session token of several ranges is longer than [`COMPOUND_BYTES_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TokenTooLong {
     /// The length of the token that the request needs.
@@ -73,7 +73,7 @@ impl Sessions {
         self.map.load().find(id).is_some()
     }
 
-    /// Forgets ranges that have not been in the container's ranges for [`UNKNOWN_KEPT`]. `ranges`
+    /// Forgets ranges that have not been in the container's ranges for [`UNKNOWN_KEPT_FOR`]. `ranges`
     /// was read at `read_at`.
     pub(crate) fn forget_unknown_ranges(&self, ranges: &RangeMap, read_at: Instant) {
         let is_unchanged =
@@ -87,14 +87,14 @@ impl Sessions {
     /// is known.
     pub(crate) fn header_for(&self, range: &Range) -> Option<HeaderValue> {
         let map = self.map.load();
-        let own = map.find(&range.id);
-        let is_behind = |parent: &Arc<str>| match (own, map.find(parent)) {
+        let known = map.find(&range.id);
+        let is_behind = |parent: &Arc<str>| match (known, map.find(parent)) {
             (_, None) => false,
             (None, Some(_)) => true,
-            (Some(own), Some(parent)) => !own.progress.covers(&parent.progress),
+            (Some(known), Some(parent)) => !known.progress.covers(&parent.progress),
         };
         if !range.parents.iter().any(is_behind) {
-            return own.map(|known| known.header.clone());
+            return known.map(|known| known.header.clone());
         }
         // In most cases this happens once for each range after a split: from then on, the
         // range has a token of its own.
@@ -184,7 +184,7 @@ struct RangeProgress {
     /// The session token of the range: `range:progress`.
     header: HeaderValue,
     /// When the container's ranges were first read without this range; `None` if the last read
-    /// had it, or there was none yet.
+    /// listed the range, or if there was no read yet.
     unknown_since: Option<Instant>,
 }
 
@@ -231,20 +231,20 @@ impl SessionMap {
         next
     }
 
-    /// How many bytes the tokens of the ranges have that are not in `ranges`.
+    /// The length of all tokens of ranges that are not in `ranges`, in bytes.
     fn unknown_bytes(&self, ranges: &RangeMap) -> usize {
         let unknown = self.ranges.iter().filter(|known| is_outside(&known.range, ranges));
         unknown.map(|known| known.header.len()).sum()
     }
 
     /// Raises the progress of an unknown range, unless the tokens of all unknown ranges become
-    /// too long. `unknown_bytes` is how many bytes they have.
+    /// too long. `unknown_bytes` is the length of these tokens together.
     fn raise_unknown(&mut self, range: &str, progress: &Progress, unknown_bytes: &mut usize) {
         let before = self.find(range).cloned();
         self.raise(range, progress);
         let Ok(index) = self.index(range) else { return };
-        let own = before.as_ref().map_or(0, |before| before.header.len());
-        let others = unknown_bytes.saturating_sub(own);
+        let bytes_before = before.as_ref().map_or(0, |before| before.header.len());
+        let others = unknown_bytes.saturating_sub(bytes_before);
         let bytes = others + self.ranges[index].header.len();
         match before {
             _ if bytes <= UNKNOWN_BYTES_MAX => *unknown_bytes = bytes,
@@ -253,13 +253,13 @@ impl SessionMap {
         }
     }
 
-    /// The map without the ranges that have been unknown for [`UNKNOWN_KEPT`]. `ranges` was read
+    /// The map without the ranges that have been unknown for [`UNKNOWN_KEPT_FOR`]. `ranges` was read
     /// at `read_at`.
     fn without_old_unknown_ranges(&self, ranges: &RangeMap, read_at: Instant) -> SessionMap {
         let mut next = SessionMap::default();
         for known in &self.ranges {
             let since = is_outside(&known.range, ranges).then(|| known.unknown_since.unwrap_or(read_at));
-            if since.is_none_or(|since| read_at.saturating_duration_since(since) < UNKNOWN_KEPT) {
+            if since.is_none_or(|since| read_at.saturating_duration_since(since) < UNKNOWN_KEPT_FOR) {
                 next.ranges.push(Arc::new(RangeProgress { unknown_since: since, ..(**known).clone() }));
             }
         }

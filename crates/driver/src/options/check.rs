@@ -46,7 +46,9 @@ pub(super) fn operation_options(options: &OperationOptions) -> Result<(), Error>
     if let Some(token) = &options.session_token
         && (token.is_empty() || HeaderValue::from_str(token).is_err())
     {
-        return refuse("session_token is not a session token: pass on what Response::session_token gave");
+        return refuse(
+            "session_token is not a session token: use the text that Response::session_token returned",
+        );
     }
     if let Some(bucket) = options.throughput_bucket
         && !THROUGHPUT_BUCKETS.contains(&bucket)

@@ -14,7 +14,7 @@ use crate::region::Region;
 #[non_exhaustive]
 pub struct DriverOptions {
     /// Regions in order of preference. The account's other regions follow in the account's
-    /// own order. An account with one write region uses it for writes in any case.
+    /// own order. An account with one write region uses that region for writes in any case.
     pub preferred_regions: Vec<Region>,
     /// The region of Azure in which the application runs, instead of `preferred_regions`. The
     /// account's regions are then used in the order of their distance from it.
@@ -34,9 +34,9 @@ pub struct DriverOptions {
     pub hedges_max: Option<u32>,
     /// Options of the circuit breakers.
     pub circuit_breaker: CircuitBreakerOptions,
-    /// How the account's regions are kept up to date.
+    /// Options for keeping the account's regions up to date.
     pub topology: TopologyOptions,
-    /// Appended to the user agent.
+    /// A text that is appended to the user agent.
     pub user_agent: Option<String>,
     /// The scope of Entra ID tokens, when it is not the account's own
     /// `https://<host>/.default`.
@@ -67,7 +67,7 @@ pub struct CircuitBreakerOptions {
     pub cleanup_interval: Duration,
 }
 
-/// How the account's regions are kept up to date.
+/// Options for keeping the account's regions up to date.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TopologyOptions {
@@ -136,7 +136,7 @@ impl DriverOptions {
         self
     }
 
-    /// Sets how the account's regions are kept up to date.
+    /// Sets the options for keeping the account's regions up to date.
     pub fn with_topology(mut self, options: TopologyOptions) -> Self {
         self.topology = options;
         self

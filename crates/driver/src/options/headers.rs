@@ -66,7 +66,7 @@ impl CustomHeaders {
         let mut value = HeaderValue::from_str(value).map_err(|_| {
             Error::input(format!("the value of the header {parsed} has characters that a header cannot have"))
         })?;
-        // So no `Debug` text of a request shows it, and HTTP/2 does not store it in its table.
+        // `Debug` does not show a sensitive value, and HTTP/2 does not store it in its table.
         value.set_sensitive(true);
         self.insert(parsed, value);
         match self.entries.len() > HEADERS_MAX {
@@ -121,7 +121,7 @@ static WITH_OPTION: [(HeaderName, &str); 10] = [
 
 /// Headers that decide what the request means, or how the driver reads the answer. They belong
 /// to the driver, to the client and to the transport.
-static OWN: [HeaderName; 58] = [
+static SET_BY_DRIVER: [HeaderName; 58] = [
     headers::AUTHORIZATION,
     headers::MS_DATE,
     headers::DATE,
@@ -189,7 +189,7 @@ fn refusal(name: &HeaderName) -> Option<&'static str> {
     let is_connection = matches!(name.as_str(), "keep-alive" | "proxy-connection");
     match with_option {
         Some((_, advice)) => Some(advice),
-        None if is_connection || OWN.contains(name) => Some("the driver sets it itself"),
+        None if is_connection || SET_BY_DRIVER.contains(name) => Some("the driver sets it itself"),
         None => None,
     }
 }

@@ -55,7 +55,7 @@ struct Defaults {
 /// Defaults for documents. A request has 6 s, as in Microsoft's driver. That driver
 /// has no timeout for the whole operation. Here the timeout is 65 s, enough for four
 /// attempts of 6 s, 5 s of waiting for a moving write region and 30 s for conflicting
-/// writes. To wait out minutes of throttling, set a longer timeout.
+/// writes. An operation that is to succeed after minutes of throttling needs a longer timeout.
 const DATA_DEFAULTS: Defaults = Defaults {
     timeout: Duration::from_secs(65),
     attempt_timeout: Duration::from_secs(6),
@@ -64,9 +64,9 @@ const DATA_DEFAULTS: Defaults = Defaults {
 };
 
 /// Defaults for distributed transactions. A coordinator works on many partitions, and retries by
-/// itself before it gives up, so a request has more time than one for a single document. The
-/// timeout of the whole operation is long enough for three requests: when answers are lost, the
-/// transaction can be sent again twice.
+/// itself before it gives up, so a request has more time than a request for a single document.
+/// The timeout of the whole operation is long enough for three requests: when answers are lost,
+/// the transaction can be sent again twice.
 const TRANSACTION_DEFAULTS: Defaults = Defaults { attempt_timeout: Duration::from_secs(20), ..DATA_DEFAULTS };
 
 /// Defaults for writes of metadata. The service may take most of a minute to create a
@@ -144,7 +144,7 @@ impl OptionLayers {
 }
 
 impl Settings {
-    /// The settings with what the environment overrides.
+    /// The settings, with the overrides of the environment applied.
     fn overridden(mut self, overrides: Overrides) -> Self {
         self.hedging = match (overrides.hedging, self.hedging) {
             (Some(false), _) => Hedging::Off,

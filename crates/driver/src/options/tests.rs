@@ -58,31 +58,39 @@ fn defaults_differ_between_documents_and_metadata() {
 type Case = (&'static str, fn(OperationOptions, u32) -> OperationOptions, fn(&Settings) -> u32);
 
 const CASES: [Case; 17] = [
-    ("timeout", |o, n| o.with_timeout(n * SECOND), |s| s.timeout.as_secs() as u32),
-    ("attempt_timeout", |o, n| o.with_attempt_timeout(n * SECOND), |s| s.attempt_timeout.as_secs() as u32),
+    (
+        "timeout",
+        |options, number| options.with_timeout(number * SECOND),
+        |settings| settings.timeout.as_secs() as u32,
+    ),
+    (
+        "attempt_timeout",
+        |options, number| options.with_attempt_timeout(number * SECOND),
+        |settings| settings.attempt_timeout.as_secs() as u32,
+    ),
     (
         "excluded_regions",
-        |o, n| o.with_excluded_regions(vec!["West US"; n as usize]),
-        |s| s.excluded_regions.len() as u32,
+        |options, number| options.with_excluded_regions(vec!["West US"; number as usize]),
+        |settings| settings.excluded_regions.len() as u32,
     ),
     (
         "hedging",
-        |o, n| o.with_hedging(Hedging::Fixed(n * SECOND)),
-        |s| match s.hedging {
+        |options, number| options.with_hedging(Hedging::Fixed(number * SECOND)),
+        |settings| match settings.hedging {
             Hedging::Fixed(time) => time.as_secs() as u32,
             _ => 0,
         },
     ),
     (
         "read_consistency",
-        |o, n| {
-            o.with_read_consistency(match n {
+        |options, number| {
+            options.with_read_consistency(match number {
                 1 => ReadConsistency::Eventual,
                 2 => ReadConsistency::Session,
                 _ => ReadConsistency::GlobalStrong,
             })
         },
-        |s| match s.read_consistency {
+        |settings| match settings.read_consistency {
             ReadConsistency::Eventual => 1,
             ReadConsistency::Session => 2,
             ReadConsistency::GlobalStrong => 3,
@@ -91,33 +99,45 @@ const CASES: [Case; 17] = [
     ),
     (
         "session_token",
-        |o, n| o.with_session_token(format!("0:{n}")),
-        |s| s.session_token.as_ref().map_or(0, |token| token[2..].parse().unwrap()),
+        |options, number| options.with_session_token(format!("0:{number}")),
+        |settings| settings.session_token.as_ref().map_or(0, |token| token[2..].parse().unwrap()),
     ),
-    ("failovers_max", |o, n| o.with_failovers_max(n), |s| s.failovers_max),
-    ("session_retries_max", |o, n| o.with_session_retries_max(n), |s| s.session_retries_max.unwrap_or(0)),
-    ("throttle_retries_max", |o, n| o.with_throttle_retries_max(n), |s| s.throttle_retries_max),
+    (
+        "failovers_max",
+        |options, number| options.with_failovers_max(number),
+        |settings| settings.failovers_max,
+    ),
+    (
+        "session_retries_max",
+        |options, number| options.with_session_retries_max(number),
+        |settings| settings.session_retries_max.unwrap_or(0),
+    ),
+    (
+        "throttle_retries_max",
+        |options, number| options.with_throttle_retries_max(number),
+        |settings| settings.throttle_retries_max,
+    ),
     (
         "throttle_wait_max",
-        |o, n| o.with_throttle_wait_max(n * SECOND),
-        |s| s.throttle_wait_max.as_secs() as u32,
+        |options, number| options.with_throttle_wait_max(number * SECOND),
+        |settings| settings.throttle_wait_max.as_secs() as u32,
     ),
     (
         "throughput_bucket",
-        |o, n| o.with_throughput_bucket(n as u8),
-        |s| s.throughput_bucket.map_or(0, u32::from),
+        |options, number| options.with_throughput_bucket(number as u8),
+        |settings| settings.throughput_bucket.map_or(0, u32::from),
     ),
     (
         "dedicated_gateway_staleness_max",
-        |o, n| o.with_dedicated_gateway_staleness_max(n * SECOND),
-        |s| s.dedicated_gateway_staleness_max.map_or(0, |time| time.as_secs() as u32),
+        |options, number| options.with_dedicated_gateway_staleness_max(number * SECOND),
+        |settings| settings.dedicated_gateway_staleness_max.map_or(0, |time| time.as_secs() as u32),
     ),
     (
         "headers",
-        |o, n| o.with_header("x-number", &n.to_string()).unwrap(),
-        |s| {
+        |options, number| options.with_header("x-number", &number.to_string()).unwrap(),
+        |settings| {
             let mut map = http::HeaderMap::new();
-            s.headers.insert_into(&mut map);
+            settings.headers.insert_into(&mut map);
             map.get("x-number").map_or(0, |value| value.to_str().unwrap().parse().unwrap())
         },
     ),
@@ -125,18 +145,26 @@ const CASES: [Case; 17] = [
     // the value of the other layers.
     (
         "priority",
-        |o, n| o.with_priority(if n == 2 { Priority::Low } else { Priority::High }),
-        |s| if s.priority == Some(Priority::Low) { 2 } else { 0 },
+        |options, number| options.with_priority(if number == 2 { Priority::Low } else { Priority::High }),
+        |settings| if settings.priority == Some(Priority::Low) { 2 } else { 0 },
     ),
     (
         "dedicated_gateway_bypass",
-        |o, n| o.with_dedicated_gateway_bypass(n == 2),
-        |s| {
-            if s.dedicated_gateway_bypass { 2 } else { 0 }
+        |options, number| options.with_dedicated_gateway_bypass(number == 2),
+        |settings| {
+            if settings.dedicated_gateway_bypass { 2 } else { 0 }
         },
     ),
-    ("hedged_writes", |o, n| o.with_hedged_writes(n == 2), |s| if s.hedged_writes { 2 } else { 0 }),
-    ("content_on_write", |o, n| o.with_content_on_write(n != 2), |s| if s.content_on_write { 0 } else { 2 }),
+    (
+        "hedged_writes",
+        |options, number| options.with_hedged_writes(number == 2),
+        |settings| if settings.hedged_writes { 2 } else { 0 },
+    ),
+    (
+        "content_on_write",
+        |options, number| options.with_content_on_write(number != 2),
+        |settings| if settings.content_on_write { 0 } else { 2 },
+    ),
 ];
 
 #[test]
@@ -183,8 +211,9 @@ fn operations_without_options_share_one_settings() {
     assert!(Arc::ptr_eq(&first, &layers.settings_for(&nothing(), OperationClass::Document).unwrap()));
     assert!(!Arc::ptr_eq(&first, &layers.settings_for(&nothing(), OperationClass::MetadataWrite).unwrap()));
     assert_eq!(first.failovers_max, 1);
-    let own = layers.settings_for(&nothing().with_timeout(SECOND), OperationClass::Document).unwrap();
-    assert_eq!((own.timeout, own.failovers_max), (SECOND, 1));
+    let with_timeout =
+        layers.settings_for(&nothing().with_timeout(SECOND), OperationClass::Document).unwrap();
+    assert_eq!((with_timeout.timeout, with_timeout.failovers_max), (SECOND, 1));
     assert!(layers.settings_for(&nothing().with_timeout(Duration::ZERO), OperationClass::Document).is_err());
 }
 

@@ -32,17 +32,17 @@ pub(super) struct EvaluatedAttempt<'a> {
     pub(super) partition: Option<&'a Partition>,
     pub(super) metadata: Option<&'a Arc<ContainerMetadata>>,
     pub(super) began_at: Instant,
-    /// The incident that made the attempt fail together with others.
+    /// The incident that made the attempt fail together with other attempts.
     pub(super) incident: Option<Incident>,
 }
 
-/// The incident that made an attempt fail together with others, if there was one.
+/// The incident that made an attempt fail together with other attempts, if there was one.
 pub(super) fn incident_of(result: &AttemptResult) -> Option<Incident> {
     result.as_ref().err().and_then(|failure| failure.incident)
 }
 
-/// What an operation uses a region for: reads or writes. All transactions go where writes go,
-/// because their coordinator is in the write region.
+/// Whether an operation uses a region for reads or for writes. All transactions go where writes
+/// go, because their coordinator is in the write region.
 pub(super) fn usage_of(operation: &Operation) -> Usage {
     if operation.verb.is_read() && !operation.verb.is_transaction() { Usage::Read } else { Usage::Write }
 }
@@ -50,8 +50,8 @@ pub(super) fn usage_of(operation: &Operation) -> Usage {
 /// Applies the effects of one attempt: first those on health, then those that may need
 /// a request. Effects that need confirmation are only stored in the operation's state.
 ///
-/// If the operation has its result (`is_last`), it waits for no request. The account is then
-/// read in the background. The ranges are read by the next operation that needs them.
+/// If the operation has its result (`is_last`), it waits for no request: the account is read in
+/// the background, and the next operation that needs the ranges reads them.
 pub(super) async fn apply(
     core: &Core,
     effects: Effects,
@@ -89,9 +89,9 @@ pub(super) async fn apply(
 }
 
 /// Reads the account again after the wait before a retry of a transaction. A transaction goes only
-/// to the write region that the account names, so without this read it would ask the old write
-/// region until the refresh pause of the account is over, which is as long as all its waits.
-/// `suspect` is the endpoint of the last attempt.
+/// to the write region that the account names. Without this read, it would ask the old write region
+/// until the refresh pause of the account is over. That pause is as long as all waits of the
+/// transaction together. `suspect` is the endpoint of the last attempt.
 pub(super) async fn refresh_after_wait(
     core: &Core,
     operation: &Operation,
@@ -142,7 +142,7 @@ pub(super) fn apply_health_updates(
 /// Applies the effects that needed confirmation. Another region has answered without a
 /// failure. So the regions that failed are at fault, and not the request.
 /// Effects on the region that has answered now are dropped.
-pub(super) fn confirm(core: &Core, evaluated: &EvaluatedAttempt<'_>, state: &mut State) {
+pub(super) fn apply_confirmed_effects(core: &Core, evaluated: &EvaluatedAttempt<'_>, state: &mut State) {
     for (effect, route, incident) in std::mem::take(&mut state.unconfirmed_effects) {
         if route.location.region != evaluated.route.location.region {
             update_health(core, effect, &route, incident, evaluated);

@@ -55,8 +55,8 @@ pub(crate) type AttemptResult = Result<Response, Failure>;
 pub(crate) struct Leg {
     pub(crate) result: AttemptResult,
     pub(crate) record: Attempt,
-    /// Whether the caller's timeouts left the attempt too little time. Then its failure says
-    /// nothing about the region.
+    /// Whether the caller's timeouts left the attempt too little time. If so, its failure does
+    /// not count against the region.
     pub(crate) is_cut_short: bool,
 }
 
@@ -146,7 +146,7 @@ fn is_unauthorized(result: &AttemptResult) -> bool {
 /// For a throttled request, the wait that the service asks for, if it names one.
 /// The outer `None` means that the request was not throttled. 429/3092 (a replica
 /// is out of resources) does not count as throttling. Neither does a 429 with the results of a
-/// transaction: it says itself whether the transaction may be repeated.
+/// transaction: its body says whether the transaction may be repeated.
 fn requested_throttle_wait(operation: &Operation, result: &AttemptResult) -> Option<Option<Duration>> {
     let response = result.as_ref().ok().filter(|answer| answer.status() == StatusCode::TOO_MANY_REQUESTS)?;
     let has_results = || {

@@ -3,9 +3,9 @@
 //! A continuation is the number of a write in a range. In an account with one write region,
 //! all regions number the writes in the same way, and a feed continues in any region. Where
 //! every region takes writes, each region has its own order: the writes after a number differ
-//! from region to region. A feed that continued in another region would skip changes for good. So
-//! such a feed continues only in the region that gave the continuation. It is not hedged,
-//! and does not fail over.
+//! from region to region. A feed that continued in another region would skip changes, and would
+//! never return them. So in such an account, a feed continues only in the region that gave the
+//! continuation. The request is not hedged, and does not fail over.
 
 use http::HeaderValue;
 use perihelion_wire::headers;
@@ -23,8 +23,7 @@ pub(super) fn only_region<'a>(operation: &'a Operation, account: &Account) -> Op
     operation.continuation_region.as_ref().filter(|_| is_regional(operation, account))
 }
 
-/// Refuses a change feed whose continuation would be read in another region than the one
-/// that gave it.
+/// Refuses a change feed if another region than the one that gave its continuation might answer.
 pub(super) fn check(operation: &Operation, account: &Account, excluded: &[Region]) -> Result<(), Error> {
     if !is_regional(operation, account) {
         return Ok(());
@@ -45,8 +44,8 @@ pub(super) fn check(operation: &Operation, account: &Account, excluded: &[Region
     )))
 }
 
-/// Checks a continuation whose region is not named. The region is then known only if the
-/// operation may use a single region.
+/// Checks a continuation whose region is not named. Its region is known only if the operation
+/// may use a single region.
 fn check_unnamed(account: &Account, excluded: &[Region]) -> Result<(), Error> {
     let allowed = account.read_locations.iter().filter(|location| !excluded.contains(&location.region));
     if allowed.count() == 1 {

@@ -31,7 +31,7 @@ pub(super) fn complete(result: AttemptResult, state: &State) -> Result<Response,
 /// The answer for a repeated delete that got 404: the document does not exist, and an
 /// earlier attempt may have deleted it. The answer has status 204, no body, and the
 /// headers of the 404.
-pub(super) fn complete_as_gone(result: AttemptResult, state: &mut State) -> Result<Response, Error> {
+pub(super) fn complete_as_deleted(result: AttemptResult, state: &mut State) -> Result<Response, Error> {
     state.diagnostics.resolution = Some(Resolution::AlreadyGone);
     let response = complete(result, state)?;
     let status = Status::new(StatusCode::NO_CONTENT.as_u16(), 0);
@@ -65,8 +65,8 @@ pub(super) async fn resolve_ambiguity(
 
 /// Looks for the witness of a write before the write is sent again. If the witness is found,
 /// the answer to this read becomes the answer to the write. `None` if the witness is absent,
-/// or if the read shows nothing: then the write is sent again, and its condition is the only
-/// thing that keeps it from being applied twice. The look takes no longer than one attempt
+/// or if the read shows nothing. In both cases the write is sent again, and its condition is the
+/// only thing that keeps it from being applied twice. The read takes no longer than one attempt
 /// may take.
 pub(super) async fn look_for_witness(core: &Core, call: Call<'_>, state: &mut State) -> Option<Response> {
     let witness = call.operation.witness.as_ref()?;
@@ -77,9 +77,9 @@ pub(super) async fn look_for_witness(core: &Core, call: Call<'_>, state: &mut St
             Some(response)
         }
         Evidence::Absent(inner) | Evidence::Inconclusive(inner) => {
-            let mut own = std::mem::take(&mut state.diagnostics);
-            own.elapsed = state.started_at.elapsed();
-            state.diagnostics = append_attempts(own, inner);
+            let mut diagnostics = std::mem::take(&mut state.diagnostics);
+            diagnostics.elapsed = state.started_at.elapsed();
+            state.diagnostics = append_attempts(diagnostics, inner);
             None
         }
     }

@@ -32,7 +32,7 @@ pub(crate) struct Race {
     /// The other leg; `None` when there was none, or when it failed because of its
     /// credential and so has no record.
     pub(crate) loser: Option<Loser>,
-    /// Whether the service throttled the primary leg. Then the primary region is not slow, and
+    /// Whether the service throttled the primary leg. If so, the primary region is not slow, and
     /// has not lost the race.
     pub(crate) is_primary_throttled: bool,
 }
@@ -204,8 +204,8 @@ async fn cancel(loser: impl Future<Output = Result<Leg, Error>>) -> Option<Leg> 
     }
 }
 
-/// What becomes of the loser. If it has ended, its leg counts as the loser. Otherwise its
-/// record says that it was abandoned. The request of an abandoned read continues in the
+/// The loser of a race. If its attempt has ended, the loser is that leg (`ended`). Otherwise the
+/// leg is abandoned, and its record says so. The request of an abandoned read continues in the
 /// background with its `permit`, so that its charge is reported; without a permit it is dropped.
 /// The request of an abandoned write is dropped: a write that was not sent yet must not be sent
 /// later.

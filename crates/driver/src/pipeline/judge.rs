@@ -78,9 +78,9 @@ const CONTAINER_NOT_FOUND_WITHIN: usize = 256;
 ///   body names one.
 /// - The service answers 404 without a sub-status when a document does not exist, and also
 ///   when its container does not. In the second case the ending is 404/1003, so that the
-///   container's metadata is read again, which shows whether there is such a container. This
-///   happens once in an operation, and not for a while after a read has shown that the
-///   container exists.
+///   container's metadata is read again, which shows whether there is such a container. An
+///   operation has this ending at most once, and not for a while after a read has shown that
+///   the container exists.
 pub(super) fn ending_of<'l>(
     operation: &Operation,
     budgets: &Budgets,
@@ -147,8 +147,7 @@ pub(super) fn regions_of(prepared: &Prepared<'_>) -> Regions {
 }
 
 /// Whether the attempt's region is known to take the writes of the operation's partition. An
-/// attempt says something about that only if it is a write, or a read that only the write region
-/// may answer.
+/// attempt shows this only if it is a write, or a read that only the write region may answer.
 fn writer_of(prepared: &Prepared<'_>) -> Writer {
     let (snapshot, operation) = (&prepared.snapshot, prepared.call.operation);
     let partition = prepared.partition.as_ref();

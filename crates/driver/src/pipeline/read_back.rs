@@ -1,10 +1,10 @@
-//! Finds out whether a write whose answer was lost was applied, by reading its
+//! Finds out whether a write was applied when its answer was lost, by reading its
 //! [`Witness`]: a value that only this write can have left behind.
 //!
 //! The witness is read in the write region, even if the operation's options exclude
 //! that region; other regions are asked when the write region is unavailable. Where every
 //! region takes writes, the regions that the options exclude are not asked: the write was
-//! not allowed to go there, so they may not have it yet. The read has the operation's
+//! not allowed to go to them, so they may not have the write yet. The read has the operation's
 //! consistency, or the account's if the operation reads with eventual consistency. If any
 //! region has the witness, the write was applied. A read that does not find the witness
 //! counts as proof only in a region that takes writes, and only if its consistency makes it
@@ -22,7 +22,7 @@ use crate::response::Response;
 use crate::routing::account::Consistency;
 use crate::routing::resolve::RouteTo;
 
-/// What a read of the witness proves.
+/// The evidence that a read of the witness gives.
 pub(super) enum Evidence {
     /// The write was applied. This is the answer to the read.
     Applied(Response),

@@ -8,12 +8,12 @@ use tokio::time::Instant;
 use super::apply::{self, EvaluatedAttempt};
 use super::attempt::{AttemptResult, Leg, status_of};
 use super::finish::{
-    append_attempts, complete, complete_as_gone, error_of, give_up, keep_ambiguity, look_for_witness,
+    append_attempts, complete, complete_as_deleted, error_of, give_up, keep_ambiguity, look_for_witness,
     resolve_ambiguity,
 };
 use super::judge::judge;
 use super::prepare::{Call, Prepared, prepare};
-use super::retry::{Effects, Verdict, looks_before_retry};
+use super::retry::{Effects, Verdict, reads_witness_before_retry};
 use super::send::send;
 use super::state::{RequestedSession, State, profile_of};
 use crate::core::Core;
@@ -75,18 +75,18 @@ async fn run_attempts(core: &Core, call: Call<'_>, state: &mut State) -> Result<
         state.diagnostics.answering_region = result.is_ok().then(|| prepared.route.location.region.clone());
         apply::apply(core, effects, &evaluated, is_last(&verdict, call.deadline), state).await;
         if !matches!(verdict, Verdict::Retry { .. }) && result.is_ok() && !effects.blames_region() {
-            apply::confirm(core, &evaluated, state);
+            apply::apply_confirmed_effects(core, &evaluated, state);
         }
         match verdict {
             Verdict::Complete => return complete(result, state),
-            Verdict::CompleteAsGone => return complete_as_gone(result, state),
+            Verdict::CompleteAsDeleted => return complete_as_deleted(result, state),
             Verdict::Abort => return Err(error_of(result, state)),
             Verdict::AbortAmbiguous => return Err(error_of(result, state).into_ambiguous()),
             Verdict::ReadBack { is_refusal_final } => {
                 return resolve_ambiguity(core, call, error_of(result, state), is_refusal_final, state).await;
             }
             Verdict::Retry { after, route_to, context, budgets } => {
-                if is_range_gone(&prepared, &result) || Instant::now() + after >= call.deadline {
+                if is_range_replaced(&prepared, &result) || Instant::now() + after >= call.deadline {
                     return Err(give_up(result, state, budgets));
                 }
                 state.tried_regions.push(prepared.route.location.region.clone());
@@ -107,7 +107,7 @@ async fn run_attempts(core: &Core, call: Call<'_>, state: &mut State) -> Result<
                     let suspect = &prepared.route.location.endpoint;
                     apply::refresh_after_wait(core, call.operation, effects, suspect, state).await;
                 }
-                if looks_before_retry(profile_of(call.operation), &state.budgets)
+                if reads_witness_before_retry(profile_of(call.operation), &state.budgets)
                     && let Some(response) = look_for_witness(core, call, state).await
                 {
                     return Ok(response);
@@ -123,7 +123,7 @@ fn is_last(verdict: &Verdict, deadline: Instant) -> bool {
     match verdict {
         Verdict::Retry { after, .. } => Instant::now() + *after >= deadline,
         Verdict::ReadBack { .. } => false,
-        Verdict::Complete | Verdict::CompleteAsGone | Verdict::Abort | Verdict::AbortAmbiguous => true,
+        Verdict::Complete | Verdict::CompleteAsDeleted | Verdict::Abort | Verdict::AbortAmbiguous => true,
     }
 }
 
@@ -148,7 +148,7 @@ fn record_session_token(prepared: &Prepared<'_>, result: &AttemptResult) {
 /// Whether the operation names a range that was split or merged: the answer is 410, and
 /// the range is not among the known ranges. A retry cannot succeed. The caller must send
 /// other operations to the ranges that replaced this range.
-fn is_range_gone(prepared: &Prepared<'_>, result: &AttemptResult) -> bool {
+fn is_range_replaced(prepared: &Prepared<'_>, result: &AttemptResult) -> bool {
     let operation = prepared.call.operation;
     let (Scope::Range(id) | Scope::Slice(id, _)) = &operation.scope else { return false };
     result.as_ref().is_ok_and(|response| response.status() == StatusCode::GONE)

@@ -95,7 +95,7 @@ fn is_final(prepared: &Prepared<'_>, state: &State, leg: &Leg, winner: Winner) -
         }
         Verdict::Retry { .. }
         | Verdict::ReadBack { .. }
-        | Verdict::CompleteAsGone
+        | Verdict::CompleteAsDeleted
         | Verdict::AbortAmbiguous => false,
     }
 }

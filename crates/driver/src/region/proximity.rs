@@ -1,7 +1,7 @@
 //! The order of regions by their distance from the application.
 //!
-//! The distance is that of the cities, as Azure publishes their positions. Latency follows it
-//! closely enough to order regions: light in glass needs about 10 ms for 1,000 km and back.
+//! The distance is that of the cities, as Azure publishes their positions. Latency grows with
+//! distance, so distance can order regions: light in glass needs about 10 ms for 1,000 km and back.
 
 use super::Region;
 

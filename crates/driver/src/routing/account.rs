@@ -83,7 +83,8 @@ pub(crate) struct ThinClient {
     pub(crate) write: Vec<(Region, Endpoint)>,
 }
 
-/// What an endpoint is used for. An endpoint that refuses writes may serve reads.
+/// The use of an endpoint: for reads or for writes. An endpoint that refuses writes may serve
+/// reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Usage {
     Read,
@@ -196,9 +197,9 @@ impl Account {
         })
     }
 
-    /// The account when all requests go to the configured endpoint. Whether every region takes
-    /// writes stays known, because writes then need a header. Partitions that fail over are not
-    /// followed, because there is no other endpoint.
+    /// The account when all requests go to the configured endpoint. The account still says
+    /// whether every region takes writes, because in that case writes need a header. Partitions
+    /// that fail over are not followed, because there is no other endpoint.
     pub(crate) fn limited_to_configured(mut self) -> Account {
         let configured = &self.configured_location;
         self.read_locations = vec![Arc::clone(configured)];
@@ -225,9 +226,9 @@ impl Account {
     /// endpoint leads to the write region, so it also comes last if the endpoint of a
     /// write region is suspect.
     ///
-    /// Before the account was read, its regions are not known. Then the regions `guessed`
-    /// are asked by the host names that the service gives to regions. The endpoints `backups`
-    /// are asked after the regions that are known.
+    /// Before the account was read, its regions are not known. Until it is read, the regions
+    /// `guessed` are asked by the host names that the service gives to regions. The endpoints
+    /// `backups` are asked after the regions that are known.
     pub(crate) fn locations_to_ask(
         &self,
         guessed: &[Region],

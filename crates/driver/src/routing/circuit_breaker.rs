@@ -39,7 +39,7 @@ pub(crate) struct Partition {
     pub(crate) range: Arc<str>,
 }
 
-/// Names what is counted: reads or writes of one partition in one region.
+/// The key of the counters: reads or writes of one partition in one region.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BreakerKey<'a> {
     pub(crate) partition: &'a Partition,
@@ -138,8 +138,8 @@ impl Breakers {
 
     /// Records the success of an attempt that began at `began_at`: the counters start again, and an
     /// open breaker closes. An attempt that began before the breaker opened, or before the last
-    /// probe failed, does not close it: its answer may be late because the region is slow, and says
-    /// nothing about the time since.
+    /// probe failed, does not close the breaker: its answer may be late because the region is slow,
+    /// and does not show whether the region works now.
     pub(crate) fn succeeded(&self, key: BreakerKey<'_>, began_at: Instant) -> Option<Breakers> {
         let state = self.state(key);
         if state.open.is_some() && state.last_event_at.is_some_and(|event_at| began_at < event_at) {

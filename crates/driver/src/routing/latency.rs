@@ -14,8 +14,8 @@
 //!
 //! A region that becomes slow must not raise the threshold by itself, so [`threshold`]
 //! uses the fastest region. While the first region works, it gets all traffic, and no
-//! other region is measured. Then the usual percentile of the first region limits the
-//! threshold, once it is known.
+//! other region is measured. During that time the usual percentile of the first region
+//! limits the threshold, once that percentile is known.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

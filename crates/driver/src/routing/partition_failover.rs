@@ -8,8 +8,8 @@
 //! last write of each partition that has moved. It is a snapshot: a method that changes it
 //! returns the next snapshot, or `None` when nothing changes.
 //!
-//! What always holds: the moves are sorted by partition, each partition has at most one, and
-//! there are at most [`MOVES_MAX`].
+//! What always holds: the moves are sorted by partition, each partition has at most one move,
+//! and there are at most [`MOVES_MAX`] moves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use super::circuit_breaker::Partition;
 use crate::region::Region;
 
 /// The most partitions whose region is remembered. Each change copies one pointer for each of
-/// them. When one is forgotten, its next write finds the region again.
+/// them. When a partition is forgotten, its next write finds the region again.
 const MOVES_MAX: usize = 2048;
 
 /// A move is forgotten when its partition got no writes for this many periods of
@@ -102,8 +102,8 @@ impl PartitionWriters {
     }
 
     /// The next snapshot when one write is sent to the account's write region again: the next such
-    /// write is due after another `period`. `None` if none is due now, for example because another
-    /// write has claimed it.
+    /// write is due after another `period`. `None` if no such write is due now, for example because
+    /// another write has claimed it.
     pub(crate) fn claim_failback(
         &self,
         partition: &Partition,
@@ -136,8 +136,8 @@ impl PartitionWriters {
         PartitionWriters { moves: others.cloned().collect() }
     }
 
-    /// The next snapshot with this move. When there are too many, the one that was written
-    /// longest ago is forgotten.
+    /// The next snapshot with this move. When there are too many moves, the move whose partition
+    /// was written longest ago is forgotten.
     fn with(&self, new: PartitionMove) -> Self {
         let mut next = self.without(&new.partition);
         if next.moves.len() >= MOVES_MAX
@@ -164,9 +164,9 @@ mod tests {
     #[test]
     fn a_move_is_forgotten_when_the_write_region_takes_a_write_or_changes() {
         let (now, west, east) = (Instant::now(), Region::new("West"), Region::new("East"));
-        let none = PartitionWriters::default();
-        assert!(none.found(&partition(1), &west, &west, now, PERIOD).is_none());
-        let moved = none.found(&partition(1), &east, &west, now, PERIOD).unwrap();
+        let empty = PartitionWriters::default();
+        assert!(empty.found(&partition(1), &west, &west, now, PERIOD).is_none());
+        let moved = empty.found(&partition(1), &east, &west, now, PERIOD).unwrap();
         assert_eq!(moved.region_of(&partition(1), &west), Some(&east));
         assert_eq!(moved.region_of(&partition(2), &west), None);
         assert_eq!(moved.region_of(&partition(1), &Region::new("North")), None);

@@ -25,8 +25,8 @@ pub(crate) enum RouteTo {
     /// A region that takes writes. If only one region takes writes, it has seen every
     /// write.
     WriteRegion,
-    /// The same region as [`RouteTo::Next`]. The attempt is a read that only one region may answer:
-    /// the one that takes the writes of the partition.
+    /// The same region as for [`RouteTo::Next`]. The attempt is a read that only the region that
+    /// takes the writes of the partition may answer.
     NextAsWriteRegion,
 }
 
@@ -116,8 +116,8 @@ impl<'a> RouteRequest<'a> {
         let (first, rest): (&[Arc<Location>], &[Arc<Location>]) = match self.usage {
             Usage::Read => (&account.read_locations, &[]),
             // The only write region may have moved before the account document says
-            // so, or the partition alone may have moved. Then the other regions are asked one
-            // after the other.
+            // so, or the partition alone may have moved. In both cases the other regions are
+            // asked one after the other.
             Usage::Write if self.is_looking_for_write_region() || self.has_partition_failover => {
                 (self.write_locations(), &account.read_locations)
             }
@@ -126,10 +126,11 @@ impl<'a> RouteRequest<'a> {
         let further =
             rest.iter().filter(|location| first.iter().all(|other| other.region != location.region));
         let (usage, moved) = (self.usage, self.moved());
-        let lead = moved.filter(|_| usage == Usage::Write).map(|(_, to)| to);
+        let moved_location = moved.filter(|_| usage == Usage::Write).map(|(_, to)| to);
         let others = first.iter().chain(further);
-        let others = others.filter(move |location| lead.is_none_or(|lead| lead.region != location.region));
-        let ordered = lead.into_iter().chain(others).map(move |location| match moved {
+        let others =
+            others.filter(move |location| moved_location.is_none_or(|other| other.region != location.region));
+        let ordered = moved_location.into_iter().chain(others).map(move |location| match moved {
             Some((from, to)) if usage == Usage::Read && location.region == from.region => to,
             Some((from, to)) if usage == Usage::Read && location.region == to.region => from,
             Some(_) | None => location,
@@ -139,7 +140,7 @@ impl<'a> RouteRequest<'a> {
         // excluded: no other region takes the write.
         let required = first.first().filter(|_| usage == Usage::Write && self.has_partition_failover);
         let is_required = move |location: &Location| {
-            [required, lead].into_iter().flatten().any(|other| other.region == location.region)
+            [required, moved_location].into_iter().flatten().any(|other| other.region == location.region)
         };
         let only_region = self.only_region;
         ordered.filter(move |location| {
@@ -199,14 +200,14 @@ impl<'a> RouteRequest<'a> {
     /// The first write region that is not excluded, is available and has no open breaker. If
     /// the partition has moved, the region to which it has moved comes first.
     ///
-    /// If there is none, the order of preference decides: a write region that is down is then
-    /// asked once, after the other regions. Only the read of a witness takes this route in its first
-    /// attempt. That attempt ignores the breaker, because only a write region proves that a write
-    /// was not applied.
+    /// If there is no such region, the order of preference decides: a write region that is down is
+    /// then asked once, after the other regions. Only the read of a witness asks for a write region
+    /// in its first attempt. That attempt ignores the breaker, because only a write region proves
+    /// that a write was not applied.
     fn write_location(&self) -> Option<&'a Arc<Location>> {
         let excluded = self.excluded_regions;
-        let lead = self.moved().map(|(_, to)| to);
-        lead.into_iter().chain(self.write_locations()).find(|location| {
+        let moved_location = self.moved().map(|(_, to)| to);
+        moved_location.into_iter().chain(self.write_locations()).find(|location| {
             !excluded.contains(&location.region)
                 && self.is_available(location)
                 && (self.last_region.is_none() || self.gate(location) != Gate::Open)

@@ -51,8 +51,8 @@ pub(crate) struct Topology {
     /// Wakes the background task when an endpoint was marked unavailable, so that the
     /// task will probe the endpoint, and when a refresh of the account is asked for.
     pub(crate) wake_background: Arc<Notify>,
-    /// When the background task must have begun its next round. A task that was woken and does not
-    /// run is noticed by this.
+    /// When the background task must have begun its next round. A task that was woken but does not
+    /// run is late, and is started again.
     pub(crate) background_round: Arc<Pulse>,
 }
 
@@ -168,7 +168,8 @@ impl Topology {
 
     /// Now and then, one write of a partition that has failed over is sent to the account's write
     /// region, to find out whether that region takes the partition's writes again. Returns whether
-    /// the caller's write is to be that one: it is due, and no other write has claimed it.
+    /// the caller's write is to be sent there: such a write is due, and no other write has claimed
+    /// it.
     pub(crate) fn claim_failback(&self, partition: &Partition, now: Instant) -> bool {
         let mut is_claimed = false;
         self.update_writers(|writers| {

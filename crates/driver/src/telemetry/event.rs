@@ -86,8 +86,8 @@ pub(super) fn sub_status(report: &Report<'_>) -> Option<u32> {
     report.status.map(|status| status.sub).filter(|sub| *sub != 0)
 }
 
-/// The id of the last request, to quote in a support case: the service's, or ours when
-/// there was no answer.
+/// The id of the last request, to quote in a support case: the service's id, or the driver's id
+/// when there was no answer.
 pub(super) fn activity_id<'a>(report: &Report<'a>) -> Option<&'a str> {
     report.diagnostics.attempts().last()?.activity_id.as_ref()?.to_str().ok()
 }

@@ -38,7 +38,7 @@ pub struct TransactionAnswer {
     pub results: Vec<OperationResult>,
     /// Whether the service says that the transaction may be repeated.
     pub is_retriable: bool,
-    /// What the answer to a write says about its commit.
+    /// How far the writes were applied when the service answered.
     pub mode: ResponseMode,
     /// The service's explanation for a person, shortened.
     pub diagnostic: Option<String>,
@@ -66,11 +66,11 @@ pub struct OperationResult {
     pub body: Bytes,
 }
 
-/// What the answer to a write says about its commit.
+/// How far the writes of a transaction were applied when the service answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ResponseMode {
-    /// All writes are applied. An unknown mode counts as this one.
+    /// All writes are applied. An unknown mode counts as this mode.
     #[default]
     Standard,
     /// The service has stored durably that it will apply all writes, and may still be doing so.
@@ -111,20 +111,20 @@ impl OperationResult {
     /// operation with the status of the whole abort (452) is not such a cause: the service did not
     /// say which operation failed.
     pub fn is_culprit(&self) -> bool {
-        let is_other = ROLLED_BACK.contains(&self.status.code);
-        let is_unnamed = self.status.code == status::TRANSACTION_ABORTED.code;
-        self.is_failure() && !is_other && !is_unnamed
+        let is_rolled_back = ROLLED_BACK.contains(&self.status.code);
+        let is_whole_abort = self.status.code == status::TRANSACTION_ABORTED.code;
+        self.is_failure() && !is_rolled_back && !is_whole_abort
     }
 }
 
-/// What the body of an answer says.
+/// The content of the body of an answer.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Content {
     pub(crate) is_retriable: bool,
     pub(crate) mode: ResponseMode,
     pub(crate) diagnostic: Option<String>,
-    /// One result for each operation, in order; `None` if the answer does not have exactly
-    /// these.
+    /// One result for each operation, in order; `None` if the answer has fewer or more results,
+    /// or a result that cannot be read.
     pub(crate) results: Option<Vec<OperationResult>>,
 }
 
@@ -163,7 +163,7 @@ pub(crate) fn promoted_status(status: Status, results: &[OperationResult]) -> St
         .map_or(status, |result| result.status)
 }
 
-/// The results in the order of the operations. Every index must be there exactly once.
+/// The results in the order of the operations. Every index must occur exactly once.
 fn parse_results(list: &RawValue, body: &Bytes, operations: usize) -> Option<Vec<OperationResult>> {
     let list = bounded_list(list.get(), operations)?;
     let mut ordered: Vec<Option<OperationResult>> = vec![None; list.len()];
@@ -204,8 +204,8 @@ fn parse_result(result: &RawValue, body: &Bytes) -> Option<(usize, OperationResu
     Some((read(index?)?, result))
 }
 
-/// A session token with its range. The coordinator of the service once sent the token without
-/// the range, which is then another member of the result.
+/// A session token with its range. The coordinator of the service once sent the token without the
+/// range, and the range in another member of the result.
 fn joined_token(token: String, range: Option<&str>) -> String {
     match range {
         Some(range) if !token.contains(':') => format!("{range}:{token}"),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The runs that may have used the token of a transaction. Clones of a transaction have the same
-/// token, so they share the count. A run whose future was dropped stays in it.
+/// The number of runs that may have used the token of a transaction. Clones of a transaction have
+/// the same token, so they share the count. A run whose future was dropped stays counted.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Runs(Arc<AtomicUsize>);
 

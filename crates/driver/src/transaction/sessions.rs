@@ -1,4 +1,4 @@
-//! The session tokens of a transaction: those that its reads must see, and those of its results.
+//! The session tokens of a transaction: those that its reads send, and those of its results.
 
 use perihelion_model::session_token;
 use perihelion_wire::status;

@@ -1,8 +1,8 @@
 //! Carries the caller's `tracing` span into the task of its request.
 //!
-//! A span stays open as long as anyone holds it. The losing leg of a hedge is awaited in the
-//! background for its charge, after its operation has ended. So the span can be released
-//! before the task ends.
+//! A span stays open as long as a handle to it exists. The losing leg of a hedge is awaited in
+//! the background for its charge, after its operation has ended. So the span can be released
+//! while the task of the request still runs.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

@@ -36,7 +36,7 @@ pub(super) enum NewConnection {
     Http1(Http1Connection),
 }
 
-/// What is known about an endpoint's protocol before connecting to it.
+/// The protocol of an endpoint, as far as it is known before a connection is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KnownProtocol {
     Unknown,
@@ -61,8 +61,8 @@ impl Connector {
     pub(super) fn check_allowed(&self, endpoint: &Endpoint) -> Result<(), Failure> {
         let is_behind_remote_proxy =
             self.proxies.proxy_to(endpoint)?.is_some_and(|proxy| !proxy.is_loopback());
-        let stays_here = endpoint.is_loopback() && !is_behind_remote_proxy;
-        if endpoint.is_tls() || stays_here || self.options.allow_cleartext {
+        let stays_on_this_machine = endpoint.is_loopback() && !is_behind_remote_proxy;
+        if endpoint.is_tls() || stays_on_this_machine || self.options.allow_cleartext {
             return Ok(());
         }
         let text = format!(

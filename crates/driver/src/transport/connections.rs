@@ -1,15 +1,16 @@
 //! The connections to one endpoint: a pool of HTTP/2 connections (*shards*), or a pool of
 //! HTTP/1.1 connections.
 //!
-//! A request takes a stream of the fullest shard that has room, without a lock. If there is
-//! none, it waits in a queue. Shards are opened by background tasks, before they are needed
-//! if possible (`growth`). Each shard checks its own health (`supervise`), and leaves the
-//! pool when it ends, is unhealthy or is not needed.
+//! A request takes a stream of the fullest shard that has room, without a lock. If no shard
+//! has room, the request waits in a queue. Background tasks open shards, before they are
+//! needed if possible (`growth`). Each shard checks its own health (`supervise`), and leaves
+//! the pool when it ends, is unhealthy or is not needed.
 //!
 //! What always holds:
-//! - While a request waits, a shard is being opened or a stream is in use, and the end of either
-//!   serves the queue. In any case, the wait ends at the request's deadline. If the runtime that
-//!   opens the shard ends, a waiting request opens another shard within `pulse::RESUME_GRACE`.
+//! - While a request waits, a shard is being opened or a stream is in use. When the shard is open
+//!   or the stream ends, the queue is served. In any case, the wait ends at the request's deadline.
+//!   If the runtime that opens the shard ends, a waiting request opens another shard within
+//!   `pulse::RESUME_GRACE`.
 //! - A request does not overtake a waiting request, unless both arrive at the same moment.
 //! - A shard that has left the pool does not come back.
 
@@ -64,17 +65,17 @@ pub(super) struct Connections {
     health_limits: HealthLimits,
     ping_interval: Option<Duration>,
     /// The shards that take requests, and suspect ones, in the order in which they were
-    /// opened. The list is replaced whole, while `changing` is locked.
+    /// opened. The list is replaced whole, while `pool_state` is locked.
     shards: ArcSwap<Vec<Arc<Shard>>>,
-    changing: Mutex<Changing>,
-    /// The length of the queue. Written while `changing` is locked.
+    pool_state: Mutex<PoolState>,
+    /// The length of the queue. Written while `pool_state` is locked.
     waiting: AtomicUsize,
-    /// The shards that are being opened. Increased while `changing` is locked.
+    /// The shards that are being opened. Increased while `pool_state` is locked.
     opening: AtomicUsize,
     /// The tasks that open shards. They end when the connections are dropped.
     opening_tasks: Mutex<Vec<OpeningTask>>,
     /// Whether a task that opened a shard was dropped with its runtime, and no waiting request has
-    /// taken its place yet.
+    /// started another task yet.
     is_opening_interrupted: AtomicBool,
     http1: Http1Pool,
     /// Whether requests use HTTP/1.1. Set when a new connection is HTTP/1.1 and there is no shard.
@@ -90,8 +91,8 @@ pub(super) struct Connections {
     pub(super) buffered_bytes: AtomicUsize,
 }
 
-/// The part that is changed under a lock.
-struct Changing {
+/// The fields of [`Connections`] that are changed under a lock.
+struct PoolState {
     waiters: Waiters,
     /// Until when no shard is opened ahead of need. Set when a shard could not be opened, or
     /// ended without an answer.
@@ -102,7 +103,7 @@ struct Changing {
     retired: Vec<Weak<ShardCore>>,
 }
 
-impl Changing {
+impl PoolState {
     /// How many connections were taken out of use and have not ended. Those of a runtime that makes
     /// no progress are not counted, because they never end.
     fn count_retired(&mut self, now: Instant) -> usize {
@@ -164,7 +165,7 @@ impl Connections {
             },
             ping_interval: options.ping_interval.map(|interval| interval.clamp(PING_PAUSE_MIN, TIME_MAX)),
             shards: ArcSwap::from_pointee(Vec::new()),
-            changing: Mutex::new(Changing {
+            pool_state: Mutex::new(PoolState {
                 waiters: Waiters::default(),
                 growth_paused_until: None,
                 last_number: 0,
@@ -190,7 +191,7 @@ impl Connections {
             return None;
         }
         let (reservation, load) = self.reserve_any()?;
-        if load.has_stuck {
+        if load.has_stuck_shard {
             self.remove_stuck_shards();
         }
         self.grow_ahead(load);
@@ -282,20 +283,20 @@ impl Connections {
             return;
         }
         tracing::debug!(endpoint = %self.endpoint, number = core.number, ?reason, "an HTTP/2 connection is retired");
-        let mut changing = self.lock();
+        let mut pool_state = self.lock();
         self.remove_shard(core.number);
-        changing.retired.push(Arc::downgrade(core));
+        pool_state.retired.push(Arc::downgrade(core));
         if reason == Reason::AllFailing && self.opening.load(Ordering::SeqCst) == 0 {
             // The new shard shows whether the connections are at fault or the endpoint.
-            self.open_shards(changing, 1, None);
+            self.open_shards(pool_state, 1, None);
         } else {
-            self.grow(changing);
+            self.grow(pool_state);
         }
     }
 
     /// Takes an idle shard out of use, unless it is needed.
     pub(super) fn retire_if_spare(self: &Arc<Self>, core: &ShardCore) {
-        let _changing = self.lock();
+        let _pool_state = self.lock();
         if growth::is_spare(self.load(), core.slots.view().limit, self.limits) && core.slots.close_if_idle() {
             self.remove_shard(core.number);
         }
@@ -305,19 +306,19 @@ impl Connections {
     /// connection never answered a request, no connection is opened ahead of need for a while:
     /// the server may end all new connections at once.
     pub(super) fn ended(self: &Arc<Self>, core: &ShardCore) {
-        let mut changing = self.lock();
+        let mut pool_state = self.lock();
         self.remove_shard(core.number);
-        changing.retired.retain(|retired| retired.as_ptr() != std::ptr::from_ref(core));
+        pool_state.retired.retain(|retired| retired.as_ptr() != std::ptr::from_ref(core));
         if !core.vitals.has_answered() {
-            changing.growth_paused_until = Some(Instant::now() + GROWTH_PAUSE);
+            pool_state.growth_paused_until = Some(Instant::now() + GROWTH_PAUSE);
         }
-        if changing.waiters.len() > 0 {
-            self.grow(changing);
+        if pool_state.waiters.len() > 0 {
+            self.grow(pool_state);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Changing> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
+        self.pool_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn load(&self) -> Load {
@@ -345,20 +346,20 @@ impl Connections {
 
     /// Adds a new shard and serves the queue.
     fn add_shard(self: &Arc<Self>, new: NewHttp2) {
-        let mut changing = self.lock();
-        changing.last_number += 1;
+        let mut pool_state = self.lock();
+        pool_state.last_number += 1;
         let owner = Arc::downgrade(self);
         let shard =
-            Shard::start(changing.last_number, new, self.limits.streams_max, self.health_limits, &owner);
+            Shard::start(pool_state.last_number, new, self.limits.streams_max, self.health_limits, &owner);
         let mut shards = Vec::clone(&self.shards.load());
         shards.push(Arc::new(shard));
         self.shards.store(Arc::new(shards));
         self.is_http1.store(false, Ordering::Relaxed);
-        drop(changing);
+        drop(pool_state);
         self.serve_waiters();
     }
 
-    /// Removes a shard from the list. `changing` is locked.
+    /// Removes a shard from the list. `pool_state` is locked.
     fn remove_shard(&self, number: u64) {
         let shards = self.shards.load();
         if shards.iter().any(|shard| shard.core.number == number) {

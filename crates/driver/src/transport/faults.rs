@@ -14,13 +14,13 @@ use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Route, Sent};
 
 use super::http::RequestParts;
 use super::options::HttpOptions;
-use crate::fault_injection::{ConnectFault, FaultInjector, Protocol, Subject};
+use crate::fault_injection::{ConnectFault, FaultInjector, OutgoingRequest, Protocol};
 
 use self::socket::Frames;
 pub(super) use self::socket::{Socket, Switch};
 pub(super) use crate::fault_injection::Fault;
 
-/// Where faults come from: an injector, or nowhere.
+/// The source of faults: an injector, or none.
 #[derive(Clone, Default)]
 pub(super) struct FaultSource(Option<FaultInjector>);
 
@@ -37,13 +37,13 @@ impl FaultSource {
     /// The fault for a request on this HTTP/2 connection.
     pub(super) fn pick_http2(&self, endpoint: &Endpoint, parts: &RequestParts, shard: u64) -> Option<Fault> {
         let injector = self.0.as_ref().filter(|injector| injector.has_rules())?;
-        injector.pick(&subject(endpoint, parts, Protocol::Http2, Some(shard)))
+        injector.pick(&outgoing_request(endpoint, parts, Protocol::Http2, Some(shard)))
     }
 
     /// The fault for a request on an HTTP/1.1 connection.
     pub(super) fn pick_http1(&self, endpoint: &Endpoint, parts: &RequestParts) -> Option<Fault> {
         let injector = self.0.as_ref().filter(|injector| injector.has_rules())?;
-        injector.pick(&subject(endpoint, parts, Protocol::Http1, None))
+        injector.pick(&outgoing_request(endpoint, parts, Protocol::Http1, None))
     }
 
     /// Notes the region of an endpoint, before a connection to it is opened.
@@ -84,12 +84,12 @@ impl FaultSource {
     }
 }
 
-fn subject<'a>(
+fn outgoing_request<'a>(
     endpoint: &'a Endpoint,
     parts: &'a RequestParts,
     protocol: Protocol,
     shard: Option<u64>,
-) -> Subject<'a> {
+) -> OutgoingRequest<'a> {
     let RequestParts { method, target, headers, route, .. } = parts;
-    Subject { endpoint, method, path: target.path(), headers, route, protocol, shard }
+    OutgoingRequest { endpoint, method, path: target.path(), headers, route, protocol, shard }
 }

@@ -1,10 +1,10 @@
-//! A request in a task of its own.
+//! [`Flight`]: a request in a task of its own.
 //!
-//! Callers may keep a request without polling it: an unordered stream of requests with a
-//! slow consumer does. If such a request read its answer itself, it would hold its stream
-//! and the connection's flow-control window until it is polled again, and would not notice
-//! its deadline. So a task reads the answer and gives the stream back, whether or not the
-//! caller polls.
+//! Callers may keep a request without polling it, for example in an unordered stream of
+//! requests with a slow consumer. If such a request read its answer itself, it would hold its
+//! stream and the connection's flow-control window until it is polled again, and would not
+//! notice its deadline. So a task reads the answer and gives the stream back, whether or not
+//! the caller polls.
 
 use std::future::Future;
 use std::pin::Pin;

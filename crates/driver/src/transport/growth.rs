@@ -4,8 +4,8 @@
 use super::limits::{FILL_BEFORE_GROWTH, OPENINGS_AT_ONCE_MAX};
 use super::slots::SlotsView;
 
-/// With the connections that were taken out of use, an endpoint may have this many times its
-/// maximum of connections.
+/// The most connections of an endpoint, as a multiple of its maximum, when those that were taken
+/// out of use are counted too.
 const WITH_RETIRED_MAX: usize = 2;
 
 /// The streams of all shards of an endpoint at one moment.
@@ -23,7 +23,7 @@ pub(super) struct Load {
     /// The streams of usable shards.
     pub(super) capacity: usize,
     /// Whether the task of a shard is stuck: its runtime makes no progress.
-    pub(super) has_stuck: bool,
+    pub(super) has_stuck_shard: bool,
 }
 
 impl Load {
@@ -56,8 +56,8 @@ pub(super) struct Candidate {
     pub(super) slots: SlotsView,
     /// Whether the last requests on this shard failed.
     pub(super) is_failing: bool,
-    /// Whether the task of this shard is stuck: its runtime makes no progress. Then the shard gets
-    /// no requests.
+    /// Whether the task of this shard is stuck: its runtime makes no progress. If so, the shard
+    /// gets no requests.
     pub(super) is_stuck: bool,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn choose(shards: impl Iterator<Item = Candidate>) -> (Option<usize>,
     let mut load = Load::default();
     for (index, Candidate { slots, is_failing, is_stuck }) in shards.enumerate() {
         load = load.with(slots);
-        load.has_stuck |= is_stuck;
+        load.has_stuck_shard |= is_stuck;
         let rank = (!is_failing, slots.in_use);
         if slots.has_room() && !is_stuck && best.is_none_or(|(_, best_rank)| rank > best_rank) {
             best = Some((index, rank));
@@ -85,8 +85,9 @@ pub(super) fn choose(shards: impl Iterator<Item = Candidate>) -> (Option<usize>,
 pub(super) fn openings_wanted(load: Load, waiting: usize, opening: usize, limits: ShardLimits) -> usize {
     // Connections that end slowly make room for new ones, but not without a bound: a peer may send
     // GOAWAY on each new connection.
-    let of_all = (limits.shards_max * WITH_RETIRED_MAX).saturating_sub(load.shards + load.retired + opening);
-    let room = limits.shards_max.saturating_sub(load.shards + opening).min(of_all);
+    let room_with_retired =
+        (limits.shards_max * WITH_RETIRED_MAX).saturating_sub(load.shards + load.retired + opening);
+    let room = limits.shards_max.saturating_sub(load.shards + opening).min(room_with_retired);
     if load.shards == 0 {
         return usize::from(opening == 0).min(room);
     }

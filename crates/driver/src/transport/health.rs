@@ -13,8 +13,8 @@
 //! *Break* closes the connection at once. *Retire* takes it out of use: its requests end,
 //! then it is closed. A *suspect* connection gets no requests until something arrives.
 //!
-//! While this process is short of CPU, it may be this process that is slow and not the server.
-//! Then only idle connections are retired (`starvation`).
+//! While this process is short of CPU, the process may be slow and not the server. So only idle
+//! connections are retired during that time (`starvation`).
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use tokio::time::Instant;
 pub(super) const FAILURES_MAX: u32 = 5;
 
 /// A connection on which a whole answer arrived within this time is not replaced because of failures.
-pub(super) const GRACE: Duration = Duration::from_secs(2);
+pub(super) const FAILURE_GRACE: Duration = Duration::from_secs(2);
 
 /// The limits that a connection is judged by.
 #[derive(Debug, Clone, Copy)]
@@ -43,14 +43,14 @@ impl HealthLimits {
     }
 }
 
-/// The signs of one connection at one moment.
+/// The vital signs of one connection at one moment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Signs {
     /// The connections of an endpoint are numbered in the order in which they were opened.
     pub(super) number: u64,
     pub(super) in_flight: u32,
     /// The time since bytes arrived last.
-    pub(super) unheard_for: Duration,
+    pub(super) silent_for: Duration,
     /// How long requests have been waiting without any bytes; zero without requests.
     pub(super) hung_for: Duration,
     pub(super) ping_waiting_for: Option<Duration>,
@@ -68,7 +68,7 @@ impl Signs {
         Signs {
             number,
             in_flight: slots.in_use,
-            unheard_for: vitals.unheard_for(now),
+            silent_for: vitals.silent_for(now),
             hung_for: if is_busy { vitals.hung_for(now) } else { Duration::ZERO },
             ping_waiting_for: vitals.ping_waiting_for(now),
             idle_for: if is_busy { Duration::ZERO } else { vitals.idle_for(now) },
@@ -79,7 +79,7 @@ impl Signs {
     }
 
     fn is_failing(&self) -> bool {
-        self.failures >= FAILURES_MAX && self.unanswered_for > GRACE
+        self.failures >= FAILURES_MAX && self.unanswered_for > FAILURE_GRACE
     }
 
     /// Whether requests on this connection are answered, while they fail on `other`.
@@ -95,14 +95,14 @@ pub(super) enum Reason {
     ReadHang,
     /// Requests fail here, and are answered on other connections.
     Failing,
-    /// Requests fail on all connections. This one makes room for a new one.
+    /// Requests fail on all connections. This connection makes room for a new one.
     AllFailing,
     Idle,
     /// The server takes no more requests on this connection.
     GoingAway,
 }
 
-/// What to do with a connection.
+/// The verdict on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Keep,
@@ -122,7 +122,7 @@ pub(super) fn judge(this: &Signs, peers: &[Signs], limits: HealthLimits, is_star
     }
     let ping_waiting = this.ping_waiting_for;
     if ping_waiting.is_some_and(|waiting| waiting >= limits.ping_timeout)
-        && this.unheard_for >= limits.ping_timeout
+        && this.silent_for >= limits.ping_timeout
     {
         return Verdict::Break(Reason::PingUnanswered);
     }
@@ -146,8 +146,8 @@ pub(super) fn judge(this: &Signs, peers: &[Signs], limits: HealthLimits, is_star
     judge_idle(this, limits)
 }
 
-/// Retires a connection that had no request for the idle timeout. The caller knows whether
-/// the connection is needed anyway.
+/// Retires a connection that had no request for the idle timeout. The caller checks whether
+/// the connection is needed nevertheless.
 fn judge_idle(this: &Signs, limits: HealthLimits) -> Verdict {
     if this.in_flight == 0 && this.idle_for >= limits.idle_timeout {
         return Verdict::Retire(Reason::Idle);

@@ -84,7 +84,8 @@ impl HttpTransport {
         }
     }
 
-    /// What is in use now, and what waits: connections, streams, requests and bytes.
+    /// The connections, streams, requests and bytes that are in use now, and the requests that
+    /// wait.
     pub fn statistics(&self) -> TransportStatistics {
         let endpoints = self.endpoints.load();
         TransportStatistics::new(endpoints.iter().map(|connections| connections.statistics()).collect())
@@ -115,8 +116,8 @@ impl HttpTransport {
     }
 }
 
-/// Removes the endpoint that was unused for the longest time. Returns whether there was one that may
-/// be forgotten.
+/// Removes the endpoint that was unused for the longest time, if it was unused for at least
+/// [`ENDPOINT_UNUSED_MIN`]. Returns whether an endpoint was removed.
 fn forget_unused(endpoints: &mut Vec<Arc<Connections>>, now: Instant) -> bool {
     let unused = |connections: &Arc<Connections>| {
         connections.unused_for(now).filter(|unused| *unused >= ENDPOINT_UNUSED_MIN)
@@ -179,7 +180,7 @@ async fn send_when_connected(
     deadline: Instant,
 ) -> Delivered {
     let mut progress = Progress::Connecting;
-    // With a connection, the request waits for one of its streams.
+    // If there is a connection, the request waits for one of its streams.
     log.wait_for(if connections.has_shards() { Wait::Stream } else { Wait::Connection });
     let sending = send_on_lease(&connections, parts, deadline, (&mut progress, &mut log));
     let result = match time::timeout_at(deadline, sending).await {
@@ -196,7 +197,7 @@ async fn send_when_connected(
     Delivered { result, transfer: Some(log.end(Instant::now())) }
 }
 
-/// What a connection gives for a request.
+/// The result of handing a request to a connection.
 enum Answer {
     /// The answer of an HTTP/1.1 connection.
     Response(Response),
@@ -276,7 +277,7 @@ async fn send_http1(
         None => lease.send(connections, request, (progress, log)).await,
     };
     let delivery = sent.map_err(|failure| match failure.kind {
-        // The connections of a server that ends are one incident, as over HTTP/2.
+        // When a server ends, all its connections end. That is one incident, as over HTTP/2.
         FailureKind::Closed => failure.with_incident(connections.incidents.at(Instant::now())),
         FailureKind::Connect | FailureKind::Tls | FailureKind::Protocol | FailureKind::Timeout => failure,
     })?;

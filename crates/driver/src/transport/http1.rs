@@ -84,10 +84,10 @@ impl Http1Connection {
         Ok(Http1Connection { sender, switch, _task: task, runtime, probe, number, idle_since, asked_at })
     }
 
-    /// Whether the connection is open and ready for a request, and its task runs. It has
-    /// [`RESUME_GRACE`] for that: if the peer has answered early and does not read the rest of the
-    /// last request, the connection never becomes ready. A task on another runtime has to answer a
-    /// probe too, because that runtime may make no progress any more.
+    /// Whether the connection is open and ready for a request, and its task runs. The connection
+    /// has [`RESUME_GRACE`] to become ready: if the peer has answered early and does not read the
+    /// rest of the last request, the connection never becomes ready. A task on another runtime has
+    /// to answer a probe too, because that runtime may make no progress any more.
     async fn is_usable(&mut self) -> bool {
         if self.runtime == current_runtime() {
             return timeout(RESUME_GRACE, self.sender.ready()).await.is_ok_and(|ready| ready.is_ok());
@@ -196,7 +196,7 @@ impl Http1Pool {
 
     /// The most recently used idle connection for a request on this runtime. While a connection of
     /// another runtime has not answered a probe, the connections of that runtime are left alone. If
-    /// it has not answered for [`RESUME_GRACE`], they are closed.
+    /// the probe has no answer for [`RESUME_GRACE`], the connections of that runtime are closed.
     fn pop_idle(&self, runtime: runtime::Id) -> Option<Http1Connection> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.iter().all(|connection| connection.asked_at.is_none()) {
@@ -212,16 +212,16 @@ impl Http1Pool {
         let is_late =
             |id| unanswered.iter().any(|(runtime, at)| *runtime == id && at.elapsed() >= RESUME_GRACE);
         let closed = idle.extract_if(.., |connection| is_late(connection.runtime)).collect::<Vec<_>>();
-        let is_left = |connection: &Http1Connection| {
+        let is_left_alone = |connection: &Http1Connection| {
             unanswered.iter().any(|(runtime, _)| *runtime == connection.runtime)
         };
-        let index = idle.iter().rposition(|connection| !is_left(connection));
+        let index = idle.iter().rposition(|connection| !is_left_alone(connection));
         let popped = index.map(|index| idle.remove(index));
         drop((idle, closed));
         popped
     }
 
-    /// Puts a connection back that has not answered a probe.
+    /// Puts back a connection that has not answered a probe.
     fn return_unanswered(&self, connection: Http1Connection) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
     }
@@ -231,8 +231,9 @@ impl<'a> ConnectionPermit<'a> {
     /// Takes the most recently used idle connection that is still open and whose task runs;
     /// `None` when there is none. When a connection of another runtime does not answer in time, all
     /// idle connections of other runtimes are closed. When the caller gives up before that time,
-    /// other requests leave the connections of that runtime alone until it answers. So only one
-    /// request waits for connections whose runtimes make no progress, however many there are.
+    /// other requests leave the connections of that runtime alone until the asked connection
+    /// answers. So only one request waits for connections whose runtimes make no progress, however
+    /// many such connections there are.
     pub(super) async fn take_idle(&self) -> Option<Http1Connection> {
         // The loop ends, because each idle connection is taken once.
         let runtime = current_runtime();
@@ -261,7 +262,7 @@ struct AskedConnection<'a> {
     /// The runtime of the request.
     runtime: runtime::Id,
     asked_at: Instant,
-    /// `None` after it has answered.
+    /// `None` after the connection has answered.
     connection: Option<Http1Connection>,
 }
 
@@ -291,7 +292,8 @@ pub(super) enum Http1Delivery {
 type HeadOrRequest = Result<http::Response<Incoming>, http::Request<Full<Bytes>>>;
 
 impl Http1Lease<'_> {
-    /// The connection as it takes a request.
+    /// Describes this connection for the diagnostics of a request that it takes now. The
+    /// connection gets its number with its first request.
     pub(super) fn carrier(&mut self) -> Carrier {
         let (pool, known) = (self.permit.pool, self.connection.number);
         let number = known.unwrap_or_else(|| pool.numbered.fetch_add(1, Ordering::Relaxed) + 1);

@@ -28,13 +28,13 @@ use super::faults::Switch;
 use super::health;
 use super::http::RequestParts;
 use super::limits::{
-    CONNECTION_WINDOW_BYTES, HEADER_BYTES_MAX, PATIENCE, RESETS_REMEMBERED_FOR, RESETS_REMEMBERED_MAX,
-    STREAM_WINDOW_BYTES, STREAMS_AT_FIRST,
+    CONNECTION_WINDOW_BYTES, FAILURE_COUNTED_AFTER, HEADER_BYTES_MAX, RESETS_REMEMBERED_FOR,
+    RESETS_REMEMBERED_MAX, STREAM_WINDOW_BYTES, STREAMS_AT_FIRST,
 };
 use super::progress::Progress;
 use super::shard::{Reservation, takes_requests};
 use super::transfer::{Delivered, TransferLog};
-use super::vitals::{Listening, Vitals};
+use super::vitals::{SocketWithVitals, Vitals};
 
 /// A new connection. It makes progress only while `driver` is polled.
 pub(super) struct NewHttp2 {
@@ -75,7 +75,7 @@ where
         // streams that were reset, and close a connection that works.
         .max_local_error_reset_streams(None)
         .enable_push(false)
-        .handshake::<_, Bytes>(Listening::new(io, Arc::clone(&vitals)))
+        .handshake::<_, Bytes>(SocketWithVitals::new(io, Arc::clone(&vitals)))
         .await?;
     let mut pings = connection.ping_pong().expect("nothing else has taken it");
     // The pong comes after the peer's settings, which say how many streams the peer allows.
@@ -145,7 +145,8 @@ impl Reservation {
 }
 
 impl Exchange {
-    /// Waits for the whole answer, at most until the deadline. `log` has the phases before.
+    /// Waits for the whole answer, at most until the deadline. `log` has recorded the earlier
+    /// phases of the request.
     pub(super) fn finish(
         mut self,
         mut log: TransferLog,
@@ -194,14 +195,14 @@ impl Exchange {
         answered.map_err(|error| {
             self.settle();
             let failure = no_answer_failure(&self.reservation.owner.endpoint, &error);
-            self.reservation.lost(failure, &error)
+            self.reservation.record_failure(failure, &error)
         })
     }
 
     /// The failure of a request whose answer broke off.
     pub(super) fn body_lost(&self, error: &h2::Error) -> Failure {
         self.settle();
-        self.reservation.lost(broken_body_failure(&self.reservation.owner.endpoint, error), error)
+        self.reservation.record_failure(broken_body_failure(&self.reservation.owner.endpoint, error), error)
     }
 
     /// The failure of a request whose deadline has passed.
@@ -226,27 +227,27 @@ impl Exchange {
 impl Reservation {
     /// Records a failure. If the whole connection ended, the failure is part of that
     /// incident. If the stream failed alone, the failure counts against the connection.
-    fn lost(&self, failure: Failure, error: &h2::Error) -> Failure {
+    fn record_failure(&self, failure: Failure, error: &h2::Error) -> Failure {
         let core = &self.shard.core;
         if is_connection_error(error) {
             return failure.with_incident(core.end_incident(&self.owner));
         }
-        // A refused stream counts too: a connection that refuses every one is of no use.
+        // A refused stream counts too: a connection that refuses every stream is of no use.
         core.vitals.failed();
         failure
     }
 
     /// The failure of a request whose deadline has passed. If nothing at all arrived on the
-    /// connection since the request began, the connection is at fault. Then the failure is part of
-    /// the incident of this silence, as are the failures of the connection's other requests.
+    /// connection since the request began, the connection is at fault. In that case the failure is
+    /// part of the incident of this silence, as are the failures of the connection's other requests.
     pub(super) fn timeout_failure(&self, progress: Progress, began_at: Instant) -> Failure {
         let core = &self.shard.core;
         let is_under_way = matches!(progress, Progress::Accepted | Progress::Answering);
-        if is_under_way && began_at.elapsed() >= PATIENCE {
+        if is_under_way && began_at.elapsed() >= FAILURE_COUNTED_AFTER {
             core.vitals.failed();
         }
         let failure = progress.timeout_failure(&self.owner.endpoint);
-        if core.vitals.heard_since(began_at) {
+        if core.vitals.has_arrival_since(began_at) {
             return failure;
         }
         failure.with_incident(core.silence_incident(&self.owner))
@@ -258,7 +259,7 @@ impl Drop for Exchange {
     /// had enough time. Otherwise a connection that answers nothing but pings, or only heads,
     /// would stay in use as long as its callers give up before their deadlines.
     fn drop(&mut self) {
-        if !*self.is_settled.get_mut() && self.began_at.elapsed() >= PATIENCE {
+        if !*self.is_settled.get_mut() && self.began_at.elapsed() >= FAILURE_COUNTED_AFTER {
             self.reservation.shard.core.vitals.failed();
         }
     }
@@ -300,7 +301,7 @@ pub(super) async fn next_part(stream: &mut RecvStream) -> Result<Option<Bytes>, 
     }
 }
 
-/// The failure of a request that got no answer, with whether it was sent.
+/// The failure of a request that got no answer. It says whether the request was sent.
 fn no_answer_failure(endpoint: &Endpoint, error: &h2::Error) -> Failure {
     let fail = |kind, sent, text: &str| Failure::new(kind, sent, format!("{endpoint}: {text}: {error}"));
     if error.is_remote() && error.is_go_away() {

@@ -12,7 +12,7 @@ use super::vitals::Vitals;
 
 /// Connections that end within this time belong to one incident. So a server that ends every
 /// new connection counts once a second.
-const TOGETHER: Duration = Duration::from_secs(1);
+const SAME_INCIDENT_WITHIN: Duration = Duration::from_secs(1);
 
 /// The last incident, and when it began.
 #[derive(Debug, Default)]
@@ -23,7 +23,9 @@ impl Incidents {
     pub(super) fn at(&self, now: Instant) -> Incident {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match *last {
-            Some((began, incident)) if now.saturating_duration_since(began) < TOGETHER => incident,
+            Some((began, incident)) if now.saturating_duration_since(began) < SAME_INCIDENT_WITHIN => {
+                incident
+            }
             Some(_) | None => {
                 let incident = Incident::next();
                 *last = Some((now, incident));
@@ -58,7 +60,7 @@ impl ShardIncidents {
         }
         let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
         match *silence {
-            Some((found_at, incident)) if !vitals.heard_since(found_at) => incident,
+            Some((found_at, incident)) if !vitals.has_arrival_since(found_at) => incident,
             Some(_) | None => {
                 let incident = endpoint.at(now);
                 *silence = Some((now, incident));
@@ -79,7 +81,7 @@ impl ShardIncidents {
 mod tests {
     use super::*;
 
-    /// A connection that lives on is silent twice, minutes apart. Then the server restarts,
+    /// A connection stays open and is silent twice, minutes apart. Then the server restarts,
     /// and all its connections end together.
     #[test]
     fn two_silences_are_two_incidents_and_connections_that_end_together_share_one() {
@@ -89,10 +91,10 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let silence = first.silence(&endpoint, &vitals, at(10));
         assert_eq!(first.silence(&endpoint, &vitals, at(16)), silence, "nothing has arrived since");
-        vitals.hear(at(20));
+        vitals.record_arrival(at(20));
         let later = first.silence(&endpoint, &vitals, at(300));
         assert_ne!(later, silence);
-        vitals.hear(at(310));
+        vitals.record_arrival(at(310));
         let end = second.end(&endpoint, at(600));
         assert_eq!(first.end(&endpoint, at(600)), end, "one restart is one incident");
         assert_eq!(first.silence(&endpoint, &vitals, at(601)), end, "it has ended");
@@ -111,10 +113,10 @@ mod tests {
     fn connections_that_end_together_are_one_incident() {
         let (incidents, now) = (Incidents::default(), Instant::now());
         let first = incidents.at(now);
-        assert_eq!(incidents.at(now + TOGETHER / 2), first);
+        assert_eq!(incidents.at(now + SAME_INCIDENT_WITHIN / 2), first);
         // Counted from the first connection, so that a server that ends connections all the
         // time is not one incident forever.
-        let second = incidents.at(now + TOGETHER);
+        let second = incidents.at(now + SAME_INCIDENT_WITHIN);
         assert_ne!(second, first);
         assert_ne!(Incidents::default().at(now), second, "another endpoint");
     }

@@ -41,12 +41,12 @@ pub(super) const OPENINGS_AT_ONCE_MAX: usize = 8;
 pub(super) const GROWTH_PAUSE: Duration = Duration::from_secs(1);
 
 /// How often a request tries to get a stream while other threads take the streams that it
-/// chooses. Then it waits in the queue.
+/// chooses. After so many tries, the request waits in the queue.
 pub(super) const RESERVE_TRIES_MAX: usize = 16;
 
-/// A request that ran into its deadline counts as a failure of its connection only if it had
-/// at least this much time.
-pub(super) const PATIENCE: Duration = Duration::from_millis(500);
+/// A request that ran into its deadline, or that its caller gave up, counts as a failure of its
+/// connection only if it had at least this much time.
+pub(super) const FAILURE_COUNTED_AFTER: Duration = Duration::from_millis(500);
 
 /// How often a read whose connection ended is sent again on another connection. If that
 /// connection ends as well, the caller decides.
@@ -64,7 +64,7 @@ pub(super) const CONNECTIONS_TRIED_MAX: u32 = 3;
 pub(super) const ENDPOINTS_MAX: usize = 256;
 
 /// An endpoint may be forgotten when no request has used it for this long. It may belong to an
-/// account whose drivers were dropped. If it is used again, its connections are opened anew.
+/// account whose drivers were dropped. If it is used again, new connections are opened.
 pub(super) const ENDPOINT_UNUSED_MIN: Duration = Duration::from_secs(60);
 
 /// The most addresses that are tried for one host name.

@@ -12,14 +12,14 @@ use super::http1::{Http1Delivery, Http1Lease};
 use super::progress::Progress;
 use super::shard::Reservation;
 
-/// No source of faults.
+/// A source without faults.
 #[derive(Clone, Default)]
 pub(super) struct FaultSource;
 
-/// There is no fault.
+/// A fault. This type has no values.
 pub(super) enum Fault {}
 
-/// There is nothing to switch.
+/// A switch that does nothing.
 #[derive(Clone, Default)]
 pub(super) struct Switch;
 

@@ -28,9 +28,9 @@ const STREAMS_PER_CONNECTION_MAX: usize = 20;
 /// The default number of HTTP/2 connections that stay open without requests.
 const CONNECTIONS_MIN: usize = 1;
 
-/// HTTP/2 connections for each core, and the bounds of their number. How many requests are
-/// in flight depends on how long the service takes, and hardly on the number of cores. So
-/// even a small machine may have 32 connections, for 640 requests at a time.
+/// HTTP/2 connections for each core, and the bounds of their number. The number of requests
+/// in flight depends mostly on the latency of the service, and hardly on the number of cores.
+/// So even a small machine may have 32 connections, for 640 requests at a time.
 const CONNECTIONS_PER_CORE: usize = 8;
 const CONNECTIONS_MAX_AT_LEAST: usize = 32;
 const CONNECTIONS_MAX_AT_MOST: usize = 256;
@@ -42,7 +42,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// given up. A lost packet is sent again several times within this time.
 const READ_HANG_LIMIT: Duration = Duration::from_secs(2);
 
-/// The shortest time in which a peer has to answer a ping.
+/// The least value of `read_hang_limit` and of `ping_timeout`. A peer needs some time to answer a
+/// ping.
 const ANSWER_TIME_MIN: Duration = Duration::from_millis(50);
 
 /// The default number of HTTP/1.1 connections to one endpoint. Each connection carries one
@@ -59,7 +60,7 @@ pub struct HttpOptions {
     /// 5 s).
     pub connect_timeout: Duration,
     /// The time between HTTP/2 pings, also while the connection is idle (default 1 s). With
-    /// `None`, a connection is pinged only when it was opened, and when requests wait and nothing
+    /// `None`, a connection is pinged only after it was opened, and when requests wait and nothing
     /// arrives.
     pub ping_interval: Option<Duration>,
     /// How long to wait for the answer to a ping before the connection is closed
@@ -103,7 +104,7 @@ pub struct HttpOptions {
     pub crypto_provider: Option<Arc<CryptoProvider>>,
     /// The whole configuration of TLS, instead of the driver's own (default: none).
     pub tls_config: Option<Arc<ClientConfig>>,
-    /// Where injected faults come from.
+    /// The source of injected faults.
     pub(super) faults: FaultSource,
 }
 
@@ -212,8 +213,8 @@ impl HttpOptions {
         self
     }
 
-    /// Sets whether `http://` is used for hosts other than this machine. Others on
-    /// the network can then read everything, including tokens.
+    /// Sets whether `http://` is used for hosts other than this machine. If so, others on the
+    /// network can read everything, including tokens.
     pub fn with_allow_cleartext(mut self, allow: bool) -> Self {
         self.allow_cleartext = allow;
         self
@@ -274,7 +275,8 @@ impl HttpOptions {
 }
 
 impl HttpOptions {
-    /// Refuses times in which a connection that works cannot answer.
+    /// Refuses timeouts that are too short for a connection that works, and options of TLS that
+    /// contradict each other.
     pub(super) fn check(&self) -> Result<(), BadHttpOptions> {
         if self.read_hang_limit < ANSWER_TIME_MIN || self.ping_timeout < ANSWER_TIME_MIN {
             return Err(BadHttpOptions::new(
@@ -323,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_in_which_no_peer_can_answer_are_refused() {
+    fn timeouts_that_are_too_short_for_an_answer_are_refused() {
         assert_eq!(HttpOptions::default().check(), Ok(()));
         for options in [
             HttpOptions::default().with_read_hang_limit(Duration::ZERO),

@@ -32,14 +32,14 @@ const PORT_DEFAULT: u16 = 80;
 /// Whether connections go through a proxy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ProxyChoice {
-    /// As the environment variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`
-    /// say. Their names in lower case have precedence. Endpoints on this machine are reached
-    /// without a proxy.
+    /// Connections go through the proxy that the environment variables `HTTPS_PROXY`,
+    /// `HTTP_PROXY` and `ALL_PROXY` name, except to the hosts in `NO_PROXY`. Their names in lower
+    /// case have precedence. Endpoints on this machine are reached without a proxy.
     #[default]
     Environment,
-    /// Without a proxy, whatever the environment says.
+    /// Connections use no proxy, whatever the environment says.
     Off,
-    /// Through this proxy, even to endpoints on this machine.
+    /// Connections go through this proxy, even those to endpoints on this machine.
     Fixed(Proxy),
 }
 
@@ -101,7 +101,7 @@ impl Proxy {
         if host.is_empty() || has_bad_port {
             return Err(bad());
         }
-        let authorization = credentials.map(|text| basic(text).ok_or_else(bad)).transpose()?;
+        let authorization = credentials.map(|text| basic_authorization(text).ok_or_else(bad)).transpose()?;
         Ok(Proxy {
             host: host.to_owned(),
             port: address.port_u16().unwrap_or(PORT_DEFAULT),
@@ -121,7 +121,7 @@ impl Proxy {
 
 /// The value of `Proxy-Authorization` for `user:password`; `None` when a `%` is not followed by
 /// two hexadecimal digits.
-fn basic(credentials: &str) -> Option<Zeroizing<String>> {
+fn basic_authorization(credentials: &str) -> Option<Zeroizing<String>> {
     let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
     let mut plain = percent_decoded(user)?;
     plain.push(b':');
@@ -183,7 +183,8 @@ pub(super) struct Proxies {
     https: Chosen,
     /// For endpoints without TLS.
     http: Chosen,
-    /// The hosts that the environment leaves out. A proxy that code names has its own list.
+    /// The hosts that are reached without a proxy, as the environment says. A proxy that code
+    /// names has its own list.
     bypass: Bypass,
     /// Whether endpoints on this machine are reached through the proxy too.
     includes_loopback: bool,

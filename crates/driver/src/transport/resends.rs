@@ -1,8 +1,9 @@
 //! Resends: whether a request is sent again on another connection after its connection ended.
 //!
-//! A request that was certainly not sent is sent on another connection, and so is a read that
-//! was sent, also if its connection ended because the peer violated the protocol. A write that may have been sent is not: only the caller knows whether the write
-//! may be repeated, and a repeated write must not be hidden from the caller.
+//! A request that was certainly not sent is sent on another connection. So is a read that was
+//! sent, even if its connection ended because the peer violated the protocol. A write that may
+//! have been sent is not sent again: only the caller knows whether the write may be repeated, and
+//! a repeated write must not be hidden from the caller.
 
 use perihelion_wire::transport::{Failure, FailureKind, Response, Sent};
 
@@ -45,7 +46,7 @@ impl Resends {
         is_allowed
     }
 
-    /// The end of the request, with the number of resends.
+    /// The result of the request, with the number of resends.
     pub(crate) fn counted_in(&self, delivered: Delivered) -> Delivered {
         let transfer = delivered.transfer.map(|transfer| transfer.with_resends(self.count));
         Delivered { transfer, ..delivered }

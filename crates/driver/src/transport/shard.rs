@@ -35,7 +35,7 @@ use crate::pulse::Pulse;
 pub(super) struct Shard {
     pub(super) core: Arc<ShardCore>,
     #[cfg_attr(not(feature = "fault-injection"), expect(dead_code, reason = "only faults use it"))]
-    /// With this, an injected fault changes how the socket behaves, for example mutes it.
+    /// The switch by which an injected fault changes the socket, for example mutes it.
     pub(super) switch: Switch,
     sender: SendRequest<Bytes>,
     _task: AbortOnDrop,
@@ -115,8 +115,8 @@ impl ShardCore {
         }
     }
 
-    /// The incident of this connection's end. All requests that fail by it have the same incident,
-    /// so that they count as one failure.
+    /// The incident of this connection's end. All requests that fail because of it have the same
+    /// incident, so that they count as one failure.
     pub(super) fn end_incident(&self, owner: &Connections) -> Incident {
         self.incidents.end(&owner.incidents, Instant::now())
     }
@@ -127,7 +127,7 @@ impl ShardCore {
     }
 
     /// Records that the connection is closed because it is silent.
-    pub(super) fn broken(&self, owner: &Connections) {
+    pub(super) fn record_break(&self, owner: &Connections) {
         self.incidents.break_off(&owner.incidents, &self.vitals, Instant::now());
     }
 }

@@ -1,9 +1,9 @@
-//! Notices when the runtime of a connection gets too little CPU: a timer then fires late. In such a
-//! time an answer may have arrived long before this process reads it, so silence says nothing
-//! about the peer, and the connection is not evicted.
+//! Notices when the runtime of a connection gets too little CPU: its timers fire late. At such a
+//! time an answer may have arrived long before this process reads it, so a silent connection may
+//! have a peer that works, and is not evicted.
 //!
-//! Each connection notices this for itself, because a process may have several runtimes: one that
-//! is late, such as one that is only run during a call, says nothing about the others.
+//! Each connection notices this for itself, because a process may have several runtimes. A runtime
+//! that is late, for example because it is run only during calls, says nothing about the others.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,38 +18,38 @@ use super::vitals::Vitals;
 const LATE: Duration = Duration::from_millis(100);
 
 /// How often in a row the eviction of a connection may be held back without a byte from its peer.
-/// A runtime that is only run during a call is late at the beginning of every call, and a call may
-/// be shorter than the hold. A connection that is dead must be evicted then, too.
-const UNHEARD_HOLDS_MAX: u32 = 3;
+/// A runtime that is run only during calls is late at the beginning of every call, and a call may
+/// be shorter than the hold. Even on such a runtime, a dead connection must be evicted.
+const SILENT_HOLDS_MAX: u32 = 3;
 
 /// How late the timers of a connection fire.
 #[derive(Debug)]
 pub(super) struct Starvation {
-    from: Instant,
-    /// When a late timer last began to hold evictions back, or would have without
-    /// [`UNHEARD_HOLDS_MAX`], in nanoseconds since `from`; 0 before that.
-    since: AtomicU64,
-    /// Until when evictions are held back, in nanoseconds since `from`.
-    until: AtomicU64,
+    created_at: Instant,
+    /// When a late timer last began to hold evictions back, or would have done so without
+    /// [`SILENT_HOLDS_MAX`], in nanoseconds since `created_at`; 0 before that.
+    last_hold_ns: AtomicU64,
+    /// Until when evictions are held back, in nanoseconds since `created_at`.
+    held_until_ns: AtomicU64,
     /// How often in a row evictions were held back without a byte from the peer.
-    unheard_holds: AtomicU32,
-    /// How long one late timer holds evictions back. Within this time a peer that works is
-    /// heard again.
+    silent_holds: AtomicU32,
+    /// How long one late timer holds evictions back. Within this time, bytes of a peer that works
+    /// arrive again.
     hold: Duration,
 }
 
 impl Starvation {
     pub(super) fn new(now: Instant, hold: Duration) -> Self {
         Starvation {
-            from: now,
-            since: AtomicU64::new(0),
-            until: AtomicU64::new(0),
-            unheard_holds: AtomicU32::new(0),
+            created_at: now,
+            last_hold_ns: AtomicU64::new(0),
+            held_until_ns: AtomicU64::new(0),
+            silent_holds: AtomicU32::new(0),
             hold,
         }
     }
 
-    /// Notes that a timer of the connection fired at `now` that was due at `due`. Only the task of
+    /// Notes that a timer of the connection was due at `due` and fired at `now`. Only the task of
     /// the connection calls this.
     pub(super) fn timer_fired(&self, due: Instant, now: Instant, vitals: &Vitals) {
         if now.saturating_duration_since(due) <= LATE {
@@ -57,25 +57,25 @@ impl Starvation {
         }
         tracing::debug!(late = ?now.saturating_duration_since(due), "a timer fired late");
         if !self.is_starved(now) {
-            let last_hold =
-                self.from + Duration::from_nanos(self.since.swap(self.nanos(now), Ordering::Relaxed));
-            let holds = self.unheard_holds.load(Ordering::Relaxed);
-            let holds = if vitals.heard_since(last_hold) { 1 } else { holds.saturating_add(1) };
-            self.unheard_holds.store(holds, Ordering::Relaxed);
-            if holds > UNHEARD_HOLDS_MAX {
+            let last_hold_ns = self.last_hold_ns.swap(self.nanos(now), Ordering::Relaxed);
+            let last_hold = self.created_at + Duration::from_nanos(last_hold_ns);
+            let holds = self.silent_holds.load(Ordering::Relaxed);
+            let holds = if vitals.has_arrival_since(last_hold) { 1 } else { holds.saturating_add(1) };
+            self.silent_holds.store(holds, Ordering::Relaxed);
+            if holds > SILENT_HOLDS_MAX {
                 return;
             }
         }
-        self.until.fetch_max(self.nanos(now + self.hold), Ordering::Relaxed);
+        self.held_until_ns.fetch_max(self.nanos(now + self.hold), Ordering::Relaxed);
     }
 
     /// Whether evictions are held back.
     pub(super) fn is_starved(&self, now: Instant) -> bool {
-        self.nanos(now) < self.until.load(Ordering::Relaxed)
+        self.nanos(now) < self.held_until_ns.load(Ordering::Relaxed)
     }
 
     fn nanos(&self, moment: Instant) -> u64 {
-        u64::try_from(moment.saturating_duration_since(self.from).as_nanos()).unwrap_or(u64::MAX)
+        u64::try_from(moment.saturating_duration_since(self.created_at).as_nanos()).unwrap_or(u64::MAX)
     }
 }
 
@@ -106,7 +106,7 @@ mod tests {
             starvation.is_starved(now)
         };
         assert_eq!([1, 2, 3, 4, 5].map(&mut call), [true, true, true, false, false]);
-        vitals.hear(from + 5 * minute + Duration::from_secs(1));
+        vitals.record_arrival(from + 5 * minute + Duration::from_secs(1));
         assert_eq!([6, 7, 8, 9].map(call), [true, true, true, false]);
     }
 }

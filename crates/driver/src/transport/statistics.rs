@@ -5,7 +5,7 @@
 use perihelion_wire::transport::Endpoint;
 
 /// The connections, streams, requests and bytes that a transport has in use at one moment. The
-/// counters are read one after the other, so they need not fit each other exactly while requests
+/// counters are read one after the other, so they may not match each other exactly while requests
 /// are under way.
 #[derive(Debug, Clone)]
 #[non_exhaustive]

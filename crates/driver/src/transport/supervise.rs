@@ -102,7 +102,7 @@ fn check(
         Verdict::Retire(Reason::Idle) => owner.retire_if_spare(core),
         Verdict::Retire(reason) => owner.retire(core, reason),
         Verdict::Break(reason) => {
-            core.broken(owner);
+            core.record_break(owner);
             owner.retire(core, reason);
             return Some(reason);
         }
@@ -116,7 +116,7 @@ fn check(
 
 /// Pings the peer: at once, then `interval` after each pong, and whenever a check wants a
 /// ping. The first pong comes after the peer's settings, which say how many streams the peer
-/// allows. Whether a pong is missing is judged by the checks.
+/// allows. The checks judge whether a pong is missing.
 async fn keep_alive(mut pings: PingPong, interval: Option<Duration>, core: &ShardCore, on_pong: impl Fn()) {
     loop {
         core.vitals.ping_sent(Instant::now());

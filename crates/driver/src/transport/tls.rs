@@ -44,7 +44,7 @@ pub(super) struct Tls {
     /// The client certificate.
     identity: Option<Arc<dyn ResolvesClientCert>>,
     /// The caller's configuration, which is used instead of the two below.
-    callers: Option<Arc<ClientConfig>>,
+    callers_config: Option<Arc<ClientConfig>>,
     /// The configuration that verifies certificates.
     verifying: OnceCell<Arc<ClientConfig>>,
     /// The configuration that accepts any certificate.
@@ -84,7 +84,7 @@ impl Tls {
             provider,
             own_roots,
             identity,
-            callers: options.tls_config.as_ref().map(with_default_alpn),
+            callers_config: options.tls_config.as_ref().map(with_default_alpn),
             accepts_unknown_loopback: options.accept_unknown_loopback_certificates,
             verifying: OnceCell::new(),
             accepting: OnceLock::new(),
@@ -117,7 +117,7 @@ impl Tls {
     /// The configuration for an endpoint; `is_local` says whether the endpoint is on this
     /// machine.
     async fn config(&self, is_local: bool) -> Result<Arc<ClientConfig>, String> {
-        if let Some(config) = &self.callers {
+        if let Some(config) = &self.callers_config {
             return Ok(Arc::clone(config));
         }
         if self.accepts_unknown_loopback && is_local {

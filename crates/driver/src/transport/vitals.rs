@@ -1,6 +1,6 @@
 //! The vital signs of one HTTP/2 connection: when something arrived last, since when a ping
 //! waits for its pong, when a request was answered last, and how many requests failed since.
-//! [`Listening`] is the connection's socket, and notes when bytes arrive.
+//! [`SocketWithVitals`] is the connection's socket, and notes when bytes arrive.
 //!
 //! The requests and the connection's task write these signs without a lock. `health` judges
 //! them.
@@ -20,15 +20,15 @@ use tokio::time::Instant;
 pub(super) struct Vitals {
     opened_at: Instant,
     /// When bytes arrived last.
-    heard: AtomicU64,
+    last_arrival_ns: AtomicU64,
     /// When a request began while there was no other.
-    busy_since: AtomicU64,
+    busy_since_ns: AtomicU64,
     /// When the last request in flight ended.
-    idle_since: AtomicU64,
-    /// When the ping was sent that has no pong yet; [`NO_PING`] when there is none.
-    pinged: AtomicU64,
-    /// When the whole answer to a request had arrived last, or when the connection was opened.
-    answered: AtomicU64,
+    idle_since_ns: AtomicU64,
+    /// When the ping that has no pong yet was sent; [`NO_PING`] when there is no such ping.
+    ping_sent_ns: AtomicU64,
+    /// When a whole answer arrived last, or when the connection was opened.
+    last_answer_ns: AtomicU64,
     /// The requests that failed since the last answer.
     failures: AtomicU32,
 }
@@ -39,41 +39,41 @@ impl Vitals {
     pub(super) fn new(now: Instant) -> Self {
         Vitals {
             opened_at: now,
-            heard: AtomicU64::new(0),
-            busy_since: AtomicU64::new(0),
-            idle_since: AtomicU64::new(0),
-            pinged: AtomicU64::new(NO_PING),
-            answered: AtomicU64::new(0),
+            last_arrival_ns: AtomicU64::new(0),
+            busy_since_ns: AtomicU64::new(0),
+            idle_since_ns: AtomicU64::new(0),
+            ping_sent_ns: AtomicU64::new(NO_PING),
+            last_answer_ns: AtomicU64::new(0),
             failures: AtomicU32::new(0),
         }
     }
 
     /// Records that bytes arrived.
-    pub(super) fn hear(&self, now: Instant) {
-        self.heard.store(self.nanos(now), Ordering::Relaxed);
+    pub(super) fn record_arrival(&self, now: Instant) {
+        self.last_arrival_ns.store(self.nanos(now), Ordering::Relaxed);
     }
 
     /// Records that a request begins while there is no other.
     pub(super) fn begin_busy(&self, now: Instant) {
-        self.busy_since.store(self.nanos(now), Ordering::Relaxed);
+        self.busy_since_ns.store(self.nanos(now), Ordering::Relaxed);
     }
 
     /// Records that the last request in flight has ended.
     pub(super) fn begin_idle(&self, now: Instant) {
-        self.idle_since.store(self.nanos(now), Ordering::Relaxed);
+        self.idle_since_ns.store(self.nanos(now), Ordering::Relaxed);
     }
 
     pub(super) fn ping_sent(&self, now: Instant) {
-        self.pinged.store(self.nanos(now), Ordering::Relaxed);
+        self.ping_sent_ns.store(self.nanos(now), Ordering::Relaxed);
     }
 
     pub(super) fn ping_answered(&self) {
-        self.pinged.store(NO_PING, Ordering::Relaxed);
+        self.ping_sent_ns.store(NO_PING, Ordering::Relaxed);
     }
 
     /// Records that the whole answer to a request has arrived, with any status.
     pub(super) fn answered(&self, now: Instant) {
-        self.answered.store(self.nanos(now), Ordering::Relaxed);
+        self.last_answer_ns.store(self.nanos(now), Ordering::Relaxed);
         self.failures.store(0, Ordering::Relaxed);
     }
 
@@ -88,41 +88,42 @@ impl Vitals {
     }
 
     /// Whether bytes have arrived since this moment.
-    pub(super) fn heard_since(&self, moment: Instant) -> bool {
-        self.heard.load(Ordering::Relaxed) > self.nanos(moment)
+    pub(super) fn has_arrival_since(&self, moment: Instant) -> bool {
+        self.last_arrival_ns.load(Ordering::Relaxed) > self.nanos(moment)
     }
 
     /// The time since bytes arrived last.
-    pub(super) fn unheard_for(&self, now: Instant) -> Duration {
-        self.since(self.heard.load(Ordering::Relaxed), now)
+    pub(super) fn silent_for(&self, now: Instant) -> Duration {
+        self.since(self.last_arrival_ns.load(Ordering::Relaxed), now)
     }
 
     /// The time without any bytes while requests were waiting. Only meaningful while
     /// requests are in flight.
     pub(super) fn hung_for(&self, now: Instant) -> Duration {
-        let from = self.heard.load(Ordering::Relaxed).max(self.busy_since.load(Ordering::Relaxed));
+        let from =
+            self.last_arrival_ns.load(Ordering::Relaxed).max(self.busy_since_ns.load(Ordering::Relaxed));
         self.since(from, now)
     }
 
     /// The time since the last request ended. Only meaningful while no request is in flight.
     pub(super) fn idle_for(&self, now: Instant) -> Duration {
-        self.since(self.idle_since.load(Ordering::Relaxed), now)
+        self.since(self.idle_since_ns.load(Ordering::Relaxed), now)
     }
 
     /// How long a ping has been waiting for its pong; `None` when no ping waits.
     pub(super) fn ping_waiting_for(&self, now: Instant) -> Option<Duration> {
-        let pinged = self.pinged.load(Ordering::Relaxed);
+        let pinged = self.ping_sent_ns.load(Ordering::Relaxed);
         (pinged != NO_PING).then(|| self.since(pinged, now))
     }
 
     /// The time since a request was answered last, or since the connection was opened.
     pub(super) fn unanswered_for(&self, now: Instant) -> Duration {
-        self.since(self.answered.load(Ordering::Relaxed), now)
+        self.since(self.last_answer_ns.load(Ordering::Relaxed), now)
     }
 
     /// Whether a request was ever answered.
     pub(super) fn has_answered(&self) -> bool {
-        self.answered.load(Ordering::Relaxed) > 0
+        self.last_answer_ns.load(Ordering::Relaxed) > 0
     }
 
     fn nanos(&self, moment: Instant) -> u64 {
@@ -136,18 +137,18 @@ impl Vitals {
 }
 
 /// A socket that notes when bytes arrive.
-pub(super) struct Listening<T> {
+pub(super) struct SocketWithVitals<T> {
     io: T,
     vitals: Arc<Vitals>,
 }
 
-impl<T> Listening<T> {
+impl<T> SocketWithVitals<T> {
     pub(super) fn new(io: T, vitals: Arc<Vitals>) -> Self {
-        Listening { io, vitals }
+        SocketWithVitals { io, vitals }
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Listening<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for SocketWithVitals<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -156,13 +157,13 @@ impl<T: AsyncRead + Unpin> AsyncRead for Listening<T> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.io).poll_read(cx, buffer);
         if buffer.filled().len() > before {
-            self.vitals.hear(Instant::now());
+            self.vitals.record_arrival(Instant::now());
         }
         polled
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Listening<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for SocketWithVitals<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.io).poll_write(cx, bytes)
     }

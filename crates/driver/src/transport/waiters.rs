@@ -44,7 +44,8 @@ impl Waiters {
         (Ticket(self.last), receiver)
     }
 
-    /// Gives the first request its grant. Returns the grant if that request is gone.
+    /// Gives the first request its grant. Returns the grant if that request was dropped, or if the
+    /// queue is empty.
     pub(super) fn grant_first(&mut self, grant: Grant) -> Result<(), Grant> {
         match self.queue.pop_front() {
             Some((_, sender)) => sender.send(grant),
@@ -70,15 +71,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_served_in_order_and_gone_ones_are_skipped() {
+    fn requests_are_served_in_order_and_dropped_requests_are_skipped() {
         let mut waiters = Waiters::default();
         let (first, _) = waiters.push();
-        let (_, gone) = waiters.push();
+        let (_, dropped) = waiters.push();
         let (_, mut third) = waiters.push();
         waiters.remove(first);
-        drop(gone);
+        drop(dropped);
         assert_eq!(waiters.len(), 2);
-        let Err(grant) = waiters.grant_first(Grant::Http1) else { panic!("that request is gone") };
+        let Err(grant) = waiters.grant_first(Grant::Http1) else { panic!("that request was dropped") };
         assert!(waiters.grant_first(grant).is_ok());
         assert!(matches!(third.try_recv(), Ok(Grant::Http1)));
         assert_eq!(waiters.len(), 0);

@@ -22,7 +22,7 @@ use crate::world::World;
 struct OneAnsweringHost {
     server: TestServer,
     host: &'static str,
-    /// What [`FOREIGN_HOST`] answers.
+    /// The answer of [`FOREIGN_HOST`].
     other_account: Result<Response, Failure>,
 }
 
@@ -43,8 +43,8 @@ impl Transport for OneAnsweringHost {
         let response = self.server.embedded().transport().send_boxed(request).await?;
         // The document names the region's endpoint as the service does.
         let body = String::from_utf8(response.body().to_vec()).unwrap();
-        let own = self.server.endpoint().to_string();
-        let body = body.replace(own.trim_end_matches('/'), &format!("https://{}:443", self.host));
+        let server_endpoint = self.server.endpoint().to_string();
+        let body = body.replace(server_endpoint.trim_end_matches('/'), &format!("https://{}:443", self.host));
         Ok(response.map(|_| body.into()))
     }
 }
@@ -52,7 +52,7 @@ impl Transport for OneAnsweringHost {
 /// The host name that the driver guesses first for a region. It belongs to another account.
 const FOREIGN_HOST: &str = "shop-northeurope.documents.azure.com";
 
-/// Opens an account of which only this host answers.
+/// Opens an account. Of its hosts, only this one answers.
 async fn open_with_answering_host(
     host: &'static str,
     other_account: Result<Response, Failure>,
@@ -81,11 +81,11 @@ async fn an_account_is_read_from_a_preferred_region_when_its_own_address_fails()
     );
 }
 
-/// Names of accounts may contain hyphens, so the host name that would be that of a region may
-/// belong to another account. That account refuses the key, or it answers and lists its own
+/// Names of accounts may contain hyphens, so the host name that the driver guesses for a region
+/// may belong to another account. That account refuses the key, or it answers and lists its own
 /// endpoints.
 #[tokio::test(start_paused = true)]
-async fn another_account_with_a_guessed_host_name_is_not_taken() {
+async fn another_account_with_a_guessed_host_name_is_not_used() {
     let region =
         |host: &str| format!(r#"[{{"name":"{NORTH}","databaseAccountEndpoint":"https://{host}:443/"}}]"#);
     let locations = region("shop-northeurope-northeurope.documents.azure.com");

@@ -68,7 +68,7 @@ async fn a_witness_is_read_in_an_excluded_write_region_too() {
 /// read in West, which is preferred but excluded, and did not have the document yet. So the
 /// 409 of the retry was reported as a refusal, although the first attempt was applied.
 #[tokio::test(start_paused = true)]
-async fn a_witness_is_not_read_where_the_write_could_not_go() {
+async fn a_witness_is_not_read_in_a_region_that_the_write_could_not_go_to() {
     let server = EmbeddedOptions::default().with_regions(regions::three_regions()).with_multi_write(true);
     let prefers_west = DriverOptions::default().with_preferred_regions([WEST, EAST, NORTH]);
     let world = World::with(server, prefers_west).await;

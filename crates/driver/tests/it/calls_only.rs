@@ -1,6 +1,6 @@
 //! A runtime that is run only during calls: a current-thread runtime makes no progress between two
-//! `block_on`s. Work that takes longer than one call goes on in the next one. The clock is tokio's
-//! and paused; it advances between the calls.
+//! calls of `block_on`. Work that takes longer than one call goes on in the next call. The clock is
+//! tokio's and paused; it advances between the calls.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const CALL: Duration = Duration::from_millis(10);
 /// Longer than a call, so that an answer of this endpoint comes during a later call.
 const SLOW_ANSWER: Duration = Duration::from_millis(50);
 
-/// The time between two calls. Every task is late then.
+/// The time between two calls. It is so long that every task is late when a call begins.
 const BETWEEN_CALLS: Duration = Duration::from_secs(6);
 
 /// A transport on which one endpoint cannot be reached for a while, and is slow afterwards.
@@ -49,8 +49,8 @@ impl Transport for OneEndpointSlow {
     }
 }
 
-/// Lets time pass while nobody runs the runtime.
-fn pass_time_unrun(runtime: &Runtime, time: Duration) {
+/// Lets time pass while the runtime is not run.
+fn pass_time_without_running(runtime: &Runtime, time: Duration) {
     let _entered = runtime.enter();
     let mut advance = pin!(tokio::time::advance(time));
     // The clock advances at the first poll.
@@ -90,7 +90,7 @@ fn a_region_comes_back_though_its_probe_takes_longer_than_a_call() {
     is_down.store(false, Ordering::Relaxed);
     let mut regions = Vec::new();
     for _ in 0..5 {
-        pass_time_unrun(&runtime, BETWEEN_CALLS);
+        pass_time_without_running(&runtime, BETWEEN_CALLS);
         regions.push(region());
     }
     assert_eq!(regions.last().unwrap().name(), EAST, "{regions:?}");

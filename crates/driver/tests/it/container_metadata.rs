@@ -24,7 +24,7 @@ async fn run_with_timeout(
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_another_tasks_read_ends_with_the_operation() {
+async fn an_operation_waits_for_another_tasks_read_only_until_its_own_timeout() {
     let world = World::new().await;
     world.fault(r#"{"operation":"container","count":1,"delayMs":20000}"#).await;
     let (driver, read) = (world.driver.clone(), world.read("1"));
@@ -39,7 +39,7 @@ async fn waiting_for_another_tasks_read_ends_with_the_operation() {
 }
 
 /// The operation that needs the metadata first is cancelled. The read goes on, and the next
-/// operation has its result.
+/// operation finds its result.
 #[tokio::test(start_paused = true)]
 async fn an_operation_that_waits_for_metadata_may_be_cancelled() {
     let world = World::new().await;
@@ -59,7 +59,7 @@ async fn an_operation_that_waits_for_metadata_may_be_cancelled() {
 
 /// Each of the two metadata requests takes longer than an operation may take.
 #[tokio::test(start_paused = true)]
-async fn operations_with_short_timeouts_learn_a_container_together() {
+async fn operations_with_short_timeouts_share_one_read_of_the_metadata() {
     let world = World::new().await;
     world.run(&world.write(Verb::Upsert, "1", "a")).await.unwrap();
     let driver = world.other_driver(DriverOptions::default()).await;
@@ -71,7 +71,7 @@ async fn operations_with_short_timeouts_learn_a_container_together() {
     while let Err(error) = run_with_timeout(&driver, &read, Duration::from_millis(100)).await {
         assert!(error.is_timeout(), "{error:?}");
         timeouts += 1;
-        assert!(timeouts < 10, "the container is never learnt");
+        assert!(timeouts < 10, "the metadata is never read");
     }
     // The ranges take two requests of 150 ms: one page, and an answer that there are no more. The
     // container is read at the same time.
@@ -81,7 +81,7 @@ async fn operations_with_short_timeouts_learn_a_container_together() {
 /// The runtime that reads the metadata for several operations shuts down. An operation on
 /// another runtime starts the read again.
 #[test]
-fn a_read_of_metadata_is_started_again_when_its_runtime_is_gone() {
+fn a_read_of_metadata_is_started_again_when_its_runtime_has_shut_down() {
     let runtime =
         || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (main, other) = (runtime(), runtime());
@@ -153,11 +153,11 @@ async fn a_failed_read_of_metadata_does_not_hide_an_ambiguous_write() {
     assert_eq!(error.diagnostics().attempts().count(), 3);
 }
 
-/// A transport on which a document that does not exist is answered with the words for a container
-/// that does not exist.
-struct WordsOfContainer(InProcess);
+/// A transport that answers the read of a missing document with the text that the service uses for
+/// a missing container.
+struct MissingContainerText(InProcess);
 
-impl Transport for WordsOfContainer {
+impl Transport for MissingContainerText {
     async fn send(&self, request: Request) -> Result<perihelion_wire::transport::Response, Failure> {
         let is_read = request.target.path().contains("/docs/");
         let mut response = self.0.send(request).await?;
@@ -173,9 +173,9 @@ impl Transport for WordsOfContainer {
 /// After a read of the container has shown that it exists, it is not read again for a while.
 /// Later it is read again: it may have been deleted meanwhile.
 #[tokio::test(start_paused = true)]
-async fn misleading_words_in_an_answer_do_not_make_each_operation_read_the_container() {
+async fn misleading_text_in_an_answer_does_not_make_each_operation_read_the_container() {
     let world = World::new().await;
-    let transport = AnyTransport::foreign(WordsOfContainer(world.server.embedded().transport()));
+    let transport = AnyTransport::foreign(MissingContainerText(world.server.embedded().transport()));
     let driver = world.server.driver_over(transport, DriverOptions::default()).await;
     let orders = driver.container("shop", "orders");
     let read = Operation::new(Verb::Read, Target::item(&orders, "missing"), ada(), Bytes::new());
@@ -184,7 +184,7 @@ async fn misleading_words_in_an_answer_do_not_make_each_operation_read_the_conta
         let error = driver.execute(&read, &OperationOptions::default()).await.unwrap_err();
         assert!(error.is_not_found() && !error.is_container_not_found(), "{error}");
     }
-    assert_eq!(world.requests("container").await - before, 2, "once at first, and once for the words");
+    assert_eq!(world.requests("container").await - before, 2, "once at first, and once because of the text");
     world.delete_container().await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     let error = driver.execute(&read, &OperationOptions::default()).await.unwrap_err();

@@ -150,7 +150,7 @@ impl TokenSource for Silent {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_a_token_ends_with_the_operation() {
+async fn an_operation_waits_for_a_token_only_until_its_timeout() {
     let server = server(AuthMode::Any).await;
     let options = OperationOptions::default().with_timeout(Duration::from_secs(1));
     let options = DriverOptions::default().with_operation(options);

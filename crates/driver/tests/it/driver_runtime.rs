@@ -25,10 +25,12 @@ async fn drivers_of_a_runtime_share_its_transport_and_take_its_defaults() {
     let (first, second) =
         (open(DriverOptions::default()).await.unwrap(), open(with_header("driver")).await.unwrap());
     sent.lock().unwrap().clear();
-    let none = OperationOptions::default();
-    let own = none.clone().with_header("x-layer", "operation").unwrap();
+    let default_options = OperationOptions::default();
+    let own_options = default_options.clone().with_header("x-layer", "operation").unwrap();
     let write = world.write(Verb::Upsert, "1", "a");
-    for (driver, options) in [(&first, &none), (&second, &none), (&second, &own)] {
+    for (driver, options) in
+        [(&first, &default_options), (&second, &default_options), (&second, &own_options)]
+    {
         driver.execute(&write, options).await.unwrap();
     }
     let sent = sent.lock().unwrap();

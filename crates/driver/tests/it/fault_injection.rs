@@ -104,7 +104,7 @@ where
     let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), echo).await;
 }
 
-/// What a fault leads to.
+/// The expected outcome of a fault.
 #[derive(Debug, Clone, Copy)]
 struct Expected {
     kind: FailureKind,
@@ -263,8 +263,8 @@ async fn connections_that_are_refused_or_hang_send_nothing() {
         scene.send().await.unwrap();
         // A rule for another endpoint hits nothing.
         scene.faults.clear();
-        let elsewhere = r#"{"connect":"refuse","endpoint":"http://127.0.0.1:1"}"#;
-        scene.faults.add_json(elsewhere).unwrap();
+        let other_endpoint = r#"{"connect":"refuse","endpoint":"http://127.0.0.1:1"}"#;
+        scene.faults.add_json(other_endpoint).unwrap();
         scene.faults.add_json(r#"{"drop":"before","count":1}"#).unwrap();
         scene.send().await.unwrap_err();
         scene.send().await.unwrap();

@@ -1,6 +1,6 @@
-//! Injected faults through the whole pipeline, over real sockets: throttling is waited out,
-//! unavailable regions are left, lost answers are resolved, and a region that cannot be reached
-//! is avoided.
+//! Injected faults through the whole pipeline, over real sockets: a throttled request waits and
+//! is repeated, a request to an unavailable region goes to another one, lost answers are
+//! resolved, and a region that cannot be reached is avoided.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,7 +80,7 @@ fn regions(response: &Response) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_injected_429_is_waited_out_in_its_region() {
+async fn after_an_injected_429_the_request_is_repeated_in_the_same_region() {
     let scene = Scene::new().await;
     let rule = r#"{"operation":"read_item","status":429,"subStatus":3200,"retryAfterMs":50,"count":3}"#;
     let (throttled, began) = (scene.inject(rule), Instant::now());
@@ -105,10 +105,10 @@ async fn an_injected_503_of_one_region_or_range_makes_reads_fail_over() {
     // The range of the document is known, although the request does not name it.
     let ranges = scene.driver.metadata(&scene.orders).await.unwrap();
     assert_eq!(&*ranges.ranges.only().unwrap().id, "0");
-    let other = scene.inject(r#"{"operation":"read_item","range":"7","status":503}"#);
-    let this = scene.inject(r#"{"operation":"read_item","range":"0","status":503,"count":1}"#);
+    let other_range = scene.inject(r#"{"operation":"read_item","range":"7","status":503}"#);
+    let same_range = scene.inject(r#"{"operation":"read_item","range":"0","status":503,"count":1}"#);
     scene.run(&scene.read()).await.unwrap();
-    assert_eq!((other.hits(), this.hits()), (0, 1));
+    assert_eq!((other_range.hits(), same_range.hits()), (0, 1));
     scene.end().await;
 }
 

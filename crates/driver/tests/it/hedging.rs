@@ -83,7 +83,7 @@ async fn one_slow_region_does_not_raise_the_tail_latency() {
     read_many(&world, 200).await;
     slow_east(&world).await;
     let times = read_many(&world, 100).await;
-    // The usual latency is a few milliseconds, so the threshold has its least value.
+    // The usual latency is a few milliseconds, so the threshold has its lowest value.
     let limit = Hedging::DYNAMIC_MIN + Duration::from_millis(50);
     assert!(p99(&times) < limit, "p99 {:?} with one slow region", p99(&times));
     let response = world.run(&world.read("1")).await.unwrap();
@@ -147,13 +147,13 @@ async fn hedging_can_be_turned_off_and_fixed_per_operation() {
 }
 
 /// Options that hedge reads and writes after 20 ms.
-fn hedges_writes() -> OperationOptions {
+fn options_that_hedge_writes() -> OperationOptions {
     let threshold = Hedging::Fixed(Duration::from_millis(20));
     OperationOptions::default().with_hedging(threshold).with_hedged_writes(true)
 }
 
-/// The defect: the first leg of a hedged upsert arrived late, and overwrote the next write,
-/// which was acknowledged before.
+/// There was a defect: the first leg of a hedged upsert arrived late, and overwrote the next
+/// write, which was already acknowledged.
 #[tokio::test(start_paused = true)]
 async fn a_write_is_not_hedged_unless_the_caller_allows_it() {
     let world = three_regions(true, without_breaker()).await;
@@ -162,7 +162,7 @@ async fn a_write_is_not_hedged_unless_the_caller_allows_it() {
     let upsert = world.write(Verb::Upsert, "1", "a");
     let response = world.driver.execute(&upsert, &hedged).await.unwrap();
     assert_eq!(hedge_count(&response), 0, "{}", response.diagnostics);
-    let response = world.driver.execute(&upsert, &hedges_writes()).await.unwrap();
+    let response = world.driver.execute(&upsert, &options_that_hedge_writes()).await.unwrap();
     assert_eq!(hedge_count(&response), 1, "{}", response.diagnostics);
 }
 
@@ -181,7 +181,7 @@ async fn a_hedged_write_is_not_refused_by_a_region_that_is_behind() {
         format!(r#"{{"operation":"replace_item","region":"{EAST}","count":1,"delayMs":300{more}}}"#)
     };
     world.fault(&rule("")).await;
-    let options = hedges_writes();
+    let options = options_that_hedge_writes();
     let replace = world.write(Verb::Replace, "1", "b");
     let response = world.driver.execute(&replace, &options).await.unwrap();
     assert_eq!(hedge_count(&response), 1, "{}", response.diagnostics);
@@ -200,7 +200,7 @@ async fn writes_are_hedged_only_where_every_region_takes_them() {
         world.fault(&format!(r#"{{"operation":"upsert_item","region":"{slow}","delayMs":300}}"#)).await;
         let body = Bytes::from_static(br#"{"id":"1","customer":"ada","n":2}"#);
         let upsert = Operation::new(Verb::Upsert, Target::items(&world.orders), ada(), body);
-        let response = world.driver.execute(&upsert, &hedges_writes()).await.unwrap();
+        let response = world.driver.execute(&upsert, &options_that_hedge_writes()).await.unwrap();
         let diagnostics = &response.diagnostics;
         assert_eq!(hedge_count(&response), expected, "multi-write {is_multi_write}: {diagnostics}");
     }

@@ -1,5 +1,5 @@
-//! What hedging costs: how many hedges are sent, what they say about a region, and which
-//! request units are reported.
+//! The costs of hedging: how many hedges are sent, whether they count against a region, and
+//! which request units are reported.
 
 use std::time::Duration;
 
@@ -34,9 +34,9 @@ fn hedge_count(response: &Response) -> usize {
     response.diagnostics.attempts().filter(|attempt| attempt.context == Context::Hedge).count()
 }
 
-/// The defect: point reads of 5 ms set the threshold, and every query of 800 ms was doubled.
+/// The defect: point reads of 5 ms set the threshold, and every query of 800 ms was sent twice.
 #[tokio::test(start_paused = true)]
-async fn fast_point_reads_do_not_make_slow_queries_be_hedged() {
+async fn fast_point_reads_do_not_cause_hedges_of_slow_queries() {
     let world = with_an_order(prefers_east()).await;
     world.fault(r#"{"operation":"read_item","delayMs":5}"#).await;
     world.fault(r#"{"operation":"query","delayMs":800}"#).await;

@@ -1,6 +1,6 @@
 //! A server of three regions over real sockets, a driver, and outages under constant
 //! load. In every test: no acknowledged write is lost, no read of the session goes
-//! back in time, and no operation fails that the driver should retry.
+//! back in time, and no operation fails if a retry of the driver could have succeeded.
 
 mod load;
 mod outages;

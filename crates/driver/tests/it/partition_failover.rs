@@ -124,10 +124,10 @@ async fn a_driver_that_does_not_follow_partitions_asks_the_write_region_every_ti
     assert_eq!(failover.path_of_a_write(stays).await, [WEST]);
 }
 
-/// The partition does not answer, is out of resources, is unavailable or is gone in the write
-/// region, and the service has moved it.
+/// In the write region the partition does not answer, or it answers with 429/3092, 503 or 410. The
+/// service has moved its writes to another region.
 #[tokio::test(start_paused = true)]
-async fn a_partition_that_fails_in_the_write_region_is_written_elsewhere() {
+async fn a_partition_that_fails_in_the_write_region_is_written_in_another_region() {
     for (how, lasts) in [
         (r#""delayMs":30000"#, Duration::from_secs(6)),
         (r#""status":429,"subStatus":3092"#, Duration::ZERO),
@@ -179,8 +179,8 @@ async fn a_partition_comes_back_to_the_write_region() {
     assert_eq!(failover.path_of_a_read(moves).await, [WEST]);
 }
 
-/// The write region of the whole account moves while a partition is elsewhere. What was
-/// remembered about the partition is out of date.
+/// The write region of the whole account moves while the writes of a partition go to another
+/// region. The remembered region of the partition is out of date.
 #[tokio::test(start_paused = true)]
 async fn a_move_of_the_whole_account_makes_the_moves_of_partitions_out_of_date() {
     let failover = Failover::new().await;
@@ -240,7 +240,8 @@ async fn the_account_document_switches_partition_failover_off() {
 }
 
 /// A write that may not be repeated ends when its answer is lost, so it cannot ask another
-/// region itself. But its failure counts: after some of them the next write begins elsewhere.
+/// region itself. But its failure counts: after some failures the next write begins in another
+/// region.
 #[tokio::test(start_paused = true)]
 async fn writes_that_may_not_be_repeated_find_a_partition_that_fails_in_the_write_region() {
     for how in [r#""delayMs":30000"#, r#""status":503"#, r#""status":408"#] {
@@ -262,7 +263,7 @@ async fn writes_that_may_not_be_repeated_find_a_partition_that_fails_in_the_writ
 }
 
 /// The partition fails in the write region for a while, and the service does not move it.
-/// Once it works again, it is written there without a detour.
+/// Once the partition works again, its writes go directly to the write region.
 #[tokio::test(start_paused = true)]
 async fn writes_come_back_when_the_write_region_works_again() {
     let failover = Failover::new().await;
@@ -306,8 +307,8 @@ async fn a_move_stays_known_while_the_partition_is_written() {
     }
 }
 
-/// A write runs while its partition moves, so that for a moment no region takes it. It waits
-/// once, and then every region is asked again.
+/// A write runs while its partition moves, so that for a moment no region takes the write. The
+/// write waits once, and then every region is asked again.
 #[tokio::test(start_paused = true)]
 async fn a_write_succeeds_soon_after_its_partition_has_moved() {
     let failover = Failover::new().await;

@@ -51,11 +51,11 @@ async fn the_proxy_of_the_environment_is_used_for_other_machines_only() {
     let proxy = TestProxy::start().await;
     let port = server.address().port();
     let variables = || vec![("HTTP_PROXY", proxy.url("user:pass@"))];
-    let here = connect_in_child(format!("http://127.0.0.1:{port}"), variables()).await;
-    assert!(here.contains("connected to 1 region"), "{here}");
+    let this_machine = connect_in_child(format!("http://127.0.0.1:{port}"), variables()).await;
+    assert!(this_machine.contains("connected to 1 region"), "{this_machine}");
     assert!(proxy.heads().is_empty(), "{:?}", proxy.heads());
-    let elsewhere = connect_in_child(format!("http://account.invalid:{port}"), variables()).await;
-    assert!(elsewhere.contains("connected to 1 region"), "{elsewhere}");
+    let other_host = connect_in_child(format!("http://account.invalid:{port}"), variables()).await;
+    assert!(other_host.contains("connected to 1 region"), "{other_host}");
     let heads = proxy.heads();
     assert!(!heads.is_empty());
     for head in heads {
@@ -66,13 +66,13 @@ async fn the_proxy_of_the_environment_is_used_for_other_machines_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_variable_keeps_the_driver_from_opening_and_is_named() {
-    // Nothing listens here: the variables are read before a connection is opened.
-    let here = "http://127.0.0.1:9";
+async fn a_bad_variable_keeps_the_driver_from_opening_and_the_error_names_it() {
+    // No server listens at this endpoint: the variables are read before a connection is opened.
+    let unused = "http://127.0.0.1:9";
     for (endpoint, name, value, hint) in [
-        (here, "AZURE_COSMOS_MAX_STREAMS_PER_CLIENT", "0", "from 1 to 1000"),
-        (here, "AZURE_COSMOS_PPCB_READ_FAILURE_THRESHOLD", "many", "from 1 to 1000"),
-        (here, "AZURE_COSMOS_APPLICATION_REGION", "Mars", "a region of Azure"),
+        (unused, "AZURE_COSMOS_MAX_STREAMS_PER_CLIENT", "0", "from 1 to 1000"),
+        (unused, "AZURE_COSMOS_PPCB_READ_FAILURE_THRESHOLD", "many", "from 1 to 1000"),
+        (unused, "AZURE_COSMOS_APPLICATION_REGION", "Mars", "a region of Azure"),
         // An endpoint on this machine would need no proxy.
         ("https://account.invalid", "https_proxy", "socks5://user:s3cret@proxy.example", "http://host:port"),
     ] {

@@ -84,7 +84,7 @@ async fn http2_is_found_when_the_account_is_read_again() {
     tokio::time::timeout(Duration::from_secs(10), found).await.expect("the driver finds HTTP/2");
 }
 
-/// The other direction: an endpoint speaks HTTP/2, and after a restart HTTP/1.1 only.
+/// An endpoint speaks HTTP/2, and after a restart HTTP/1.1 only.
 #[tokio::test]
 async fn http1_is_found_when_the_last_http2_connection_has_ended() {
     let peer = Peer::start("https", |number, stream| async move {

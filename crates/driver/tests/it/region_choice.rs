@@ -51,9 +51,9 @@ async fn without_discovery_all_requests_go_to_the_accounts_own_endpoint() {
     let transport = RecordingEndpoints { inner: world.server.transport(), endpoints: Arc::clone(&endpoints) };
     let options = DriverOptions::default().with_endpoint_discovery(false);
     let driver = world.server.driver_over(AnyTransport::foreign(transport), options).await;
-    let none = OperationOptions::default();
-    driver.execute(&world.write(Verb::Create, "1", "a"), &none).await.unwrap();
-    driver.execute(&world.read("1"), &none).await.unwrap();
+    let default_options = OperationOptions::default();
+    driver.execute(&world.write(Verb::Create, "1", "a"), &default_options).await.unwrap();
+    driver.execute(&world.read("1"), &default_options).await.unwrap();
     assert_eq!(driver.account().read_regions.len(), 1);
     let endpoints = endpoints.lock().unwrap();
     // At least the account, the container, its ranges, and the two operations.

@@ -27,7 +27,7 @@ impl Transport for Recording {
     }
 }
 
-/// A driver of the world's server, and what it sends.
+/// A driver for the world's server, and the paths and headers that the driver sends.
 async fn recorded_driver(
     world: &World,
     options: DriverOptions,
@@ -82,8 +82,8 @@ async fn headers_of_the_caller_go_with_every_request_of_the_driver() {
         .with_header("x-team", "shop")
         .unwrap();
     let (driver, sent) = recorded_driver(&world, DriverOptions::default().with_operation(defaults)).await;
-    let own = OperationOptions::default().with_header("X-Team", "orders").unwrap();
-    driver.execute(&world.write(Verb::Upsert, "1", "a"), &own).await.unwrap();
+    let operation_options = OperationOptions::default().with_header("X-Team", "orders").unwrap();
+    driver.execute(&world.write(Verb::Upsert, "1", "a"), &operation_options).await.unwrap();
     let sent = sent.lock().unwrap();
     let paths: Vec<&str> = sent.iter().map(|(path, _)| path.as_str()).collect();
     assert!(paths.contains(&"/") && paths.iter().any(|path| path.ends_with("/pkranges")), "{paths:?}");

@@ -51,7 +51,7 @@ async fn region_of_read(world: &World, driver: &Driver) -> Region {
 /// A region is marked unavailable, and the runtime of the background task, which would probe
 /// the region, shuts down. An operation on another runtime starts the task again.
 #[test]
-fn a_region_comes_back_after_the_runtime_of_the_background_task_is_gone() {
+fn a_region_comes_back_after_the_runtime_of_the_background_task_has_shut_down() {
     let (main, other) = (runtime(), runtime());
     let options = EmbeddedOptions::default().with_regions(three_regions());
     let world = main.block_on(World::with(options, prefers_east()));
@@ -93,7 +93,7 @@ fn runtime_of_one_thread() -> Runtime {
 /// The background task belongs to a runtime that makes no progress any more. An operation on
 /// another runtime starts the task again some seconds after an endpoint has failed.
 #[test]
-fn a_region_comes_back_though_nobody_runs_the_runtime_of_the_background_task() {
+fn a_region_comes_back_though_the_runtime_of_the_background_task_makes_no_progress() {
     let (main, other) = (runtime(), runtime_of_one_thread());
     let options = EmbeddedOptions::default().with_regions(three_regions());
     let world = main.block_on(World::with(options, prefers_east()));
@@ -137,9 +137,9 @@ struct SlowPath {
 
 impl Transport for SlowPath {
     async fn send(&self, request: Request) -> Result<Response, Failure> {
-        let left = |left: usize| left.checked_sub(1);
+        let one_less = |left: usize| left.checked_sub(1);
         let is_slow = (self.is_slow)(&request)
-            && self.slow_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_ok();
+            && self.slow_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok();
         let answer = self.server.send(request).await;
         if is_slow {
             tokio::time::sleep(Duration::from_secs(2)).await;
@@ -152,7 +152,7 @@ impl Transport for SlowPath {
 /// no progress any more. An operation on another runtime does not wait for that task until the
 /// deadline of the operation.
 #[test]
-fn a_container_is_learnt_though_nobody_runs_the_runtime_that_reads_it() {
+fn metadata_is_read_though_the_runtime_of_the_first_reader_makes_no_progress() {
     let (main, other) = (runtime(), runtime_of_one_thread());
     let world = main.block_on(World::with(EmbeddedOptions::default(), DriverOptions::default()));
     main.block_on(world.run(&world.write(Verb::Create, "1", "a"))).unwrap();
@@ -196,10 +196,10 @@ fn a_container_is_learnt_though_nobody_runs_the_runtime_that_reads_it() {
     assert_eq!(current.ranges.iter().count(), 2, "the older ranges are not published");
 }
 
-/// An operation that refreshes the account is not run any more, and is not dropped either.
+/// An operation that refreshes the account is not polled any more, and is not dropped either.
 /// Other operations do not wait for it until their own deadlines.
 #[test]
-fn the_account_is_refreshed_though_nobody_runs_the_operation_that_refreshes_it() {
+fn the_account_is_refreshed_though_the_operation_that_refreshes_it_is_not_polled() {
     let (main, other) = (runtime(), runtime_of_one_thread());
     let options = EmbeddedOptions::default().with_regions(three_regions());
     let world = main.block_on(World::with(options, DriverOptions::default()));
@@ -233,7 +233,7 @@ fn the_account_is_refreshed_though_nobody_runs_the_operation_that_refreshes_it()
 /// A connection was opened on a runtime that makes no progress any more. Requests on another
 /// runtime use another connection.
 #[test]
-fn a_connection_of_a_runtime_that_nobody_runs_is_replaced() {
+fn a_connection_of_a_runtime_that_makes_no_progress_is_replaced() {
     let (main, other) = (runtime(), runtime_of_one_thread());
     let peer = main.block_on(Peer::start("http", |_, stream| async {
         serve_http2(stream, 20, echo).await;
@@ -281,7 +281,7 @@ fn a_runtime_that_ends_while_it_connects_does_not_fail_the_requests_of_other_run
 /// Idle HTTP/1.1 connections belong to a runtime that makes no progress any more. Requests on
 /// another runtime do not get them.
 #[test]
-fn an_idle_http1_connection_of_a_runtime_that_nobody_runs_is_not_used() {
+fn an_idle_http1_connection_of_a_runtime_that_makes_no_progress_is_not_used() {
     let (main, other) = (runtime(), runtime_of_one_thread());
     let peer = main.block_on(Peer::start("http", |_, stream| serve_http1(stream)));
     let transport = HttpTransport::new(options_trusting_peers()).unwrap();
@@ -304,7 +304,7 @@ fn an_idle_http1_connection_of_a_runtime_that_nobody_runs_is_not_used() {
 }
 
 /// A peer over HTTP/1.1 whose first three requests have a connection each.
-async fn peer_of_three() -> Peer {
+async fn peer_with_three_connections() -> Peer {
     let arrived = Arc::new(watch::Sender::new(0));
     Peer::start("http", move |_, stream| {
         let arrived = Arc::clone(&arrived);
@@ -313,12 +313,12 @@ async fn peer_of_three() -> Peer {
     .await
 }
 
-/// Idle HTTP/1.1 connections of a runtime that makes no progress any more hold up only one request,
+/// Idle HTTP/1.1 connections of a runtime that makes no progress any more delay only one request,
 /// even if its caller gives up before a connection could have answered.
 #[test]
-fn idle_http1_connections_of_a_dead_runtime_hold_up_one_request_at_most() {
+fn idle_http1_connections_of_a_runtime_that_makes_no_progress_delay_at_most_one_request() {
     let (main, other) = (runtime(), runtime_of_one_thread());
-    let peer = main.block_on(peer_of_three());
+    let peer = main.block_on(peer_with_three_connections());
     let transport = HttpTransport::new(options_trusting_peers()).unwrap();
     other.block_on(async {
         let three =
@@ -329,7 +329,7 @@ fn idle_http1_connections_of_a_dead_runtime_hold_up_one_request_at_most() {
     let soon = || Instant::now() + Duration::from_millis(150);
     main.block_on(async {
         let first = transport.send(Request { deadline: soon(), ..peer.get() }).await;
-        assert!(first.is_err(), "it waits for the answer of a runtime that nobody runs");
+        assert!(first.is_err(), "the request waits for a runtime that makes no progress");
         transport.send(Request { deadline: soon(), ..peer.get() }).await.unwrap();
     });
 }
@@ -339,7 +339,7 @@ fn idle_http1_connections_of_a_dead_runtime_hold_up_one_request_at_most() {
 #[test]
 fn a_request_that_gives_up_early_closes_no_idle_http1_connections() {
     let (main, other) = (runtime(), runtime());
-    let peer = main.block_on(peer_of_three());
+    let peer = main.block_on(peer_with_three_connections());
     let transport = HttpTransport::new(options_trusting_peers()).unwrap();
     other.block_on(async {
         let three =

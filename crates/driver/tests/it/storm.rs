@@ -1,7 +1,7 @@
 //! The storm: ten thousand operations of all kinds over real sockets, with random faults below
-//! the connections and in the server. Each operation must end with a right answer or a right
-//! error within its deadline. When the storm is over, nothing may be left: no stream, no
-//! waiting request, no task and no byte.
+//! the connections and in the server. Each operation must end within its deadline, with a
+//! correct answer or with an error that the faults explain. When the storm is over, nothing may
+//! be left: no stream, no waiting request, no task and no byte.
 //!
 //! The faults and the operations follow from a seed; which request meets which fault depends on
 //! the threads, too. `STORM_SEEDS=10..30 cargo test -p perihelion-driver --test it storm` runs
@@ -39,7 +39,7 @@ const OPERATIONS_PER_PHASE: usize = 1000;
 const CONNECTIONS_MAX: usize = 6;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What all workers share.
+/// The state that all workers share.
 struct Storm {
     server: TestServer,
     faults: FaultInjector,
@@ -184,7 +184,7 @@ async fn run_storm(seed: u64) {
 }
 
 #[test]
-fn ten_thousand_operations_in_a_storm_of_faults_end_right_and_leave_nothing() {
+fn ten_thousand_operations_in_a_storm_of_faults_end_correctly_and_leave_nothing_behind() {
     let seeds = std::env::var("STORM_SEEDS").ok().map_or(SEEDS, |text| {
         let (first, last) = text.split_once("..").expect("STORM_SEEDS is a range, such as 10..30");
         first.parse().expect("a number")..last.parse().expect("a number")

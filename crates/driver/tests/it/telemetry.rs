@@ -88,6 +88,6 @@ async fn an_operation_with_retries_is_measured_once() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(seen.count(&format!("{INSTANCES}down")), 1, "the driver is gone");
+    assert_eq!(seen.count(&format!("{INSTANCES}down")), 1, "the driver was dropped");
     server.stop().await;
 }

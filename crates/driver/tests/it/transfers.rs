@@ -28,7 +28,7 @@ async fn diagnostics_name_the_connection_the_phases_and_the_range() {
     assert!(!work.elapsed.is_zero() && work.elapsed <= created.diagnostics.elapsed());
     let first = transfer(&created.diagnostics);
     assert_eq!(first.protocol(), Some(Protocol::Http2));
-    assert!(!first.is_new_connection(), "the metadata was read on it: {first:?}");
+    assert!(!first.is_new_connection(), "the metadata was read on the same connection: {first:?}");
     assert!(first.first_byte().is_some_and(|time| !time.is_zero()), "{first:?}");
     assert!((1..=20).contains(&first.streams()), "{first:?}");
 

@@ -157,7 +157,7 @@ async fn no_more_streams_are_opened_than_the_peer_allows() {
 }
 
 #[tokio::test]
-async fn two_megabytes_travel_both_ways() {
+async fn bodies_of_two_megabytes_are_sent_and_received() {
     let body: Bytes = (0..2_000_000u32).map(|number| (number % 251) as u8).collect::<Vec<u8>>().into();
     let http2 = Peer::start("https", |_, stream| async {
         serve_http2(accept_tls(stream, &["h2"]).await, 100, echo).await;
@@ -311,8 +311,8 @@ async fn a_foreign_transport_is_used_as_it_is() {
     let peer = Peer::start("http", |_, stream| serve_http2(stream, 100, echo)).await;
     let foreign = AnyTransport::foreign(Refusing);
     assert_eq!(&*foreign.send(peer.get()).await.unwrap_err().message, "/");
-    let own = AnyTransport::from(transport());
-    assert_eq!(own.send(peer.get()).await.unwrap().status().as_u16(), 200);
+    let built_in = AnyTransport::from(transport());
+    assert_eq!(built_in.send(peer.get()).await.unwrap().status().as_u16(), 200);
 }
 
 /// Sends `count` requests at once, and returns the answers with the numbers of their

@@ -203,7 +203,7 @@ async fn a_refused_stream_was_not_sent_and_is_sent_again() {
 }
 
 #[tokio::test]
-async fn a_connection_that_died_idle_is_replaced_by_the_next_request() {
+async fn a_connection_that_ended_while_idle_is_replaced_by_the_next_request() {
     let http2 = |stream| async {
         let mut frames = Frames::handshake(stream).await;
         let stream = frames.next_request().await.unwrap();

@@ -122,7 +122,7 @@ async fn requests_to_our_server_go_through_a_tunnel_with_and_without_tls() {
 }
 
 #[tokio::test]
-async fn odd_answers_of_a_proxy_open_the_tunnel_too() {
+async fn unusual_answers_with_status_200_open_the_tunnel_too() {
     let directory = ScratchDirectory::new();
     let (server, _) = server(&directory).await;
     for answer in
@@ -196,10 +196,10 @@ async fn a_refusal_of_the_proxy_says_what_to_do_and_shows_no_password() {
 
 /// A request without TLS would leave this machine, although its endpoint is `localhost`.
 #[tokio::test]
-async fn a_proxy_elsewhere_gets_no_request_without_tls() {
+async fn a_proxy_on_another_machine_gets_no_request_without_tls() {
     let proxy = TestProxy::start().await;
-    let elsewhere = Proxy::parse("http://proxy.invalid:3128").unwrap();
-    let options = HttpOptions::default().with_proxy(elsewhere);
+    let other_proxy = Proxy::parse("http://proxy.invalid:3128").unwrap();
+    let options = HttpOptions::default().with_proxy(other_proxy);
     let failure = send(options, proxy.request("http://localhost:8081")).await.unwrap_err();
     assert!(failure.message.contains("without TLS"), "{failure}");
 }

@@ -28,7 +28,7 @@ fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)]
 }
 
-/// How many things there are now, and how many there were at most.
+/// A count that goes up and down: its value now, and its highest value.
 #[derive(Default)]
 struct Gauge {
     now: AtomicUsize,
@@ -114,7 +114,8 @@ async fn two_thousand_reads_at_once_use_many_connections_which_are_closed_afterw
 /// A TCP proxy that can stop forwarding a connection, without closing it.
 struct Proxy {
     endpoint: Endpoint,
-    black_holes: watch::Sender<BTreeSet<usize>>,
+    /// The numbers of the connections that are no longer forwarded.
+    silenced: watch::Sender<BTreeSet<usize>>,
     accepted: Arc<AtomicUsize>,
     alive: Arc<Gauge>,
     _accepting: JoinSet<()>,
@@ -124,23 +125,23 @@ impl Proxy {
     async fn start(to: std::net::SocketAddr) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = Endpoint::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
-        let black_holes = watch::Sender::new(BTreeSet::new());
+        let silenced = watch::Sender::new(BTreeSet::new());
         let (accepted, alive) = (Arc::new(AtomicUsize::new(0)), Arc::new(Gauge::default()));
         let mut accepting = JoinSet::new();
         accepting.spawn({
-            let (black_holes, accepted, alive) =
-                (black_holes.clone(), Arc::clone(&accepted), Arc::clone(&alive));
+            let (silenced, accepted, alive) =
+                (silenced.clone(), Arc::clone(&accepted), Arc::clone(&alive));
             async move {
                 let mut forwarding = JoinSet::new();
                 loop {
                     let (mut client, _) = listener.accept().await.unwrap();
                     let number = accepted.fetch_add(1, Ordering::SeqCst) + 1;
-                    let (mut holes, entry) = (black_holes.subscribe(), alive.enter());
+                    let (mut silenced, entry) = (silenced.subscribe(), alive.enter());
                     forwarding.spawn(async move {
                         let mut server = TcpStream::connect(to).await.unwrap();
                         tokio::select! {
                             _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
-                            () = async { drop(holes.wait_for(|holes| holes.contains(&number)).await) } => {
+                            () = async { drop(silenced.wait_for(|numbers| numbers.contains(&number)).await) } => {
                                 // Ends when the client has closed the connection.
                                 while !is_closed(&client).await {}
                             }
@@ -150,11 +151,11 @@ impl Proxy {
                 }
             }
         });
-        Proxy { endpoint, black_holes, accepted, alive, _accepting: accepting }
+        Proxy { endpoint, silenced, accepted, alive, _accepting: accepting }
     }
 }
 
-/// Reads and throws away what has arrived. Returns whether the other end is closed.
+/// Reads and throws away the bytes that have arrived. Returns whether the other end is closed.
 async fn is_closed(stream: &TcpStream) -> bool {
     let mut buffer = [0; 4096];
     match stream.readable().await.and_then(|()| stream.try_read(&mut buffer)) {
@@ -165,13 +166,13 @@ async fn is_closed(stream: &TcpStream) -> bool {
 }
 
 /// The default transport, with the requests to one endpoint sent through a proxy.
-struct Through {
+struct ThroughProxy {
     http: HttpTransport,
     from: Endpoint,
     proxy: Endpoint,
 }
 
-impl Transport for Through {
+impl Transport for ThroughProxy {
     async fn send(&self, mut request: Request) -> Result<Response, Failure> {
         if request.endpoint == self.from {
             request.endpoint = self.proxy.clone();
@@ -205,15 +206,15 @@ fn keep_busy(
         .map(|number| {
             let (driver, operation) = (driver.clone(), operation(number));
             async move {
-                let mut done = Vec::new();
+                let mut times = Vec::new();
                 while Instant::now() < until {
                     let began = Instant::now();
                     let response = driver.execute(&operation, &unhedged()).await.unwrap();
                     let regions = response.diagnostics.regions();
                     assert!(regions.iter().all(|region| region.name() == EAST), "{regions:?}");
-                    done.push((began, began.elapsed()));
+                    times.push((began, began.elapsed()));
                 }
-                done
+                times
             }
         })
         .collect()
@@ -223,7 +224,7 @@ fn keep_busy(
 /// falls silent. Its reads and its upserts are answered on other connections to the same region,
 /// and no breaker opens.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_eight_connections_falls_silent_and_its_requests_go_elsewhere() {
+async fn when_one_of_eight_connections_falls_silent_its_requests_are_answered_on_others() {
     const READ_HANG_LIMIT: Duration = Duration::from_secs(2);
     let mut limits = ServerOptions::default().limits;
     limits.streams = 20;
@@ -239,7 +240,8 @@ async fn one_of_eight_connections_falls_silent_and_its_requests_go_elsewhere() {
     let proxy = Proxy::start(server.region_address(EAST)).await;
     let from = Endpoint::parse(&format!("http://{}", server.region_address(EAST))).unwrap();
     let options = options_trusting_peers().with_connections_max(8).with_read_hang_limit(READ_HANG_LIMIT);
-    let through = Through { http: HttpTransport::new(options).unwrap(), from, proxy: proxy.endpoint.clone() };
+    let through =
+        ThroughProxy { http: HttpTransport::new(options).unwrap(), from, proxy: proxy.endpoint.clone() };
     let preferring = DriverOptions::default().with_preferred_regions([EAST, WEST]);
     let client = server.driver_over(AnyTransport::foreign(through), preferring).await;
     driver::create_database(&client, "shop").await;
@@ -250,8 +252,7 @@ async fn one_of_eight_connections_falls_silent_and_its_requests_go_elsewhere() {
     server.fault(r#"{"operation":"read_item","delayMs":200}"#).await;
     server.fault(r#"{"operation":"upsert_item","delayMs":200}"#).await;
 
-    let began = Instant::now();
-    let until = began + Duration::from_secs(9);
+    let (began, until) = (Instant::now(), Instant::now() + Duration::from_secs(9));
     let reads = keep_busy(&client, |_| read(&orders), 140, until);
     let writes = keep_busy(&client, |number| upsert(&orders, &format!("w{number}")), 20, until);
     wait_until("all eight connections are used", Duration::from_secs(5), async || {
@@ -260,8 +261,8 @@ async fn one_of_eight_connections_falls_silent_and_its_requests_go_elsewhere() {
     .await;
     tokio::time::sleep_until(began + Duration::from_secs(2)).await;
     let silent_at = Instant::now();
-    proxy.black_holes.send_modify(|holes| {
-        holes.insert(4);
+    proxy.silenced.send_modify(|numbers| {
+        numbers.insert(4);
     });
     wait_until("the silent connection is closed", Duration::from_secs(6), async || {
         proxy.alive.now.load(Ordering::SeqCst) < proxy.accepted.load(Ordering::SeqCst)
@@ -271,8 +272,8 @@ async fn one_of_eight_connections_falls_silent_and_its_requests_go_elsewhere() {
     let reads: Vec<_> = reads.join_all().await.into_iter().flatten().collect();
     let writes: Vec<_> = writes.join_all().await.into_iter().flatten().collect();
 
-    let p99 = |done: &[(Instant, Duration)], from: Instant, to: Instant| {
-        let within = done.iter().filter(|(began, _)| (from..to).contains(began));
+    let p99 = |times: &[(Instant, Duration)], from: Instant, to: Instant| {
+        let within = times.iter().filter(|(began, _)| (from..to).contains(began));
         let mut latencies: Vec<Duration> = within.map(|(_, latency)| *latency).collect();
         latencies.sort_unstable();
         percentile(&latencies, 99)

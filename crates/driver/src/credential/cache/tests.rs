@@ -261,7 +261,7 @@ async fn a_fetch_goes_on_when_the_request_that_started_it_ends() {
 
 /// A future of a caller may be kept without being polled, as in a `select!` loop.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_nobody_polls_does_not_block_other_requests() {
+async fn a_request_that_is_not_polled_does_not_block_other_requests() {
     let source = Scripted::new([Step::Token { after: 1, lifetime: 3600 }]);
     let cache = TokenCache::new(source.clone());
     let mut kept = std::pin::pin!(fetch_token(&cache));
@@ -272,14 +272,14 @@ async fn a_request_that_nobody_polls_does_not_block_other_requests() {
 
 /// A runtime that started a renewal is not run any more, so the renewal never ends.
 #[test]
-fn a_renewal_on_a_runtime_that_nobody_runs_does_not_block_other_requests() {
+fn a_renewal_on_a_runtime_that_makes_no_progress_does_not_block_other_requests() {
     let runtime =
         || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let source = Scripted::new([HOUR, Step::Token { after: 1, lifetime: 3600 }, HOUR, HOUR]);
     let cache = TokenCache::new(source.clone());
-    let (unrun, run) = (runtime(), runtime());
+    let (stuck, run) = (runtime(), runtime());
     run.block_on(async { assert_eq!(fetch_token(&cache).await.unwrap(), "token-1") });
-    unrun.block_on(async {
+    stuck.block_on(async {
         tokio::time::advance(Duration::from_secs(3400)).await;
         assert_eq!(fetch_token(&cache).await.unwrap(), "token-1", "the renewal is due");
     });
@@ -288,11 +288,11 @@ fn a_renewal_on_a_runtime_that_nobody_runs_does_not_block_other_requests() {
         let token = timeout(Duration::from_secs(5), fetch_token(&cache)).await.unwrap().unwrap();
         assert_ne!(token, "token-1");
     });
-    drop(unrun);
+    drop(stuck);
 }
 
-/// Lets time pass while nobody runs the runtime.
-fn pass_time_unrun(runtime: &tokio::runtime::Runtime, time: Duration) {
+/// Lets time pass while the runtime is not run.
+fn pass_time_without_running(runtime: &tokio::runtime::Runtime, time: Duration) {
     let _entered = runtime.enter();
     let mut advance = std::pin::pin!(tokio::time::advance(time));
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -308,10 +308,10 @@ fn a_renewal_goes_on_when_its_runtime_is_run_only_during_calls() {
     let source = Scripted::new([HOUR, Step::Token { after: 30, lifetime: 7200 }]);
     let cache = TokenCache::new(source.clone());
     assert_eq!(runtime.block_on(fetch_token(&cache)).unwrap(), "token-1");
-    pass_time_unrun(&runtime, Duration::from_secs(3400));
+    pass_time_without_running(&runtime, Duration::from_secs(3400));
     let mut tokens = Vec::new();
     for _ in 0..9 {
-        pass_time_unrun(&runtime, Duration::from_secs(5));
+        pass_time_without_running(&runtime, Duration::from_secs(5));
         tokens.push(runtime.block_on(async {
             let token = fetch_token(&cache).await.unwrap();
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -333,7 +333,7 @@ async fn tokens_of_many_scopes_stay_cached() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_cache_drops_an_expired_token_and_else_the_one_longest_unused() {
+async fn a_full_cache_drops_an_expired_token_or_else_the_token_unused_for_the_longest_time() {
     let mut script = vec![HOUR; SCOPES_MAX + 5];
     script[1] = Step::Token { after: 0, lifetime: 60 };
     let source = Scripted::new(script);

@@ -1,5 +1,5 @@
-//! Session tokens: how answers are merged, what a request asks for after splits and merges,
-//! bounds.
+//! Session tokens: how answers are merged, what a request asks for after splits and merges, and
+//! the bounds on ranges and lengths.
 
 use super::*;
 use perihelion_model::partition_key::EffectiveRange;
@@ -192,8 +192,8 @@ fn a_token_that_is_too_long_for_a_header_is_an_error() {
     let ranges = split_twice();
     sessions.clear();
     sessions.record("1:-1#5,3:-1#6,4:-1#7,90:-1#8", Some(&ranges));
-    let one = sessions.header_for_with_unknown(ranges.get("3").unwrap(), &ranges).unwrap();
-    assert_eq!(text(one), "3:-1#6,90:-1#8");
+    let header = sessions.header_for_with_unknown(ranges.get("3").unwrap(), &ranges).unwrap();
+    assert_eq!(text(header), "3:-1#6,90:-1#8");
 }
 
 #[test]
@@ -226,8 +226,8 @@ fn progress_never_goes_back_under_concurrent_answers() {
                         assert!(seen >= reached[place], "{range} went from {} to {seen}", reached[place]);
                         reached[place] = seen;
                     }
-                    let own = sessions.progress(range).unwrap().of_region(thread as u32).unwrap();
-                    assert!(own >= lsn as i64, "an answer was lost");
+                    let recorded = sessions.progress(range).unwrap().of_region(thread as u32).unwrap();
+                    assert!(recorded >= lsn as i64, "an answer was lost");
                 }
                 sessions.record(&format!("1:1#{ANSWERS}#{thread}={ANSWERS}"), Some(ranges));
             });
@@ -267,9 +267,9 @@ fn a_range_that_reads_of_the_metadata_do_not_list_is_forgotten_after_a_while() {
     sessions.record("3:-1#6,90:-1#8", Some(&ranges));
     sessions.forget_unknown_ranges(&ranges, start);
     sessions.record("90:-1#9", Some(&ranges));
-    sessions.forget_unknown_ranges(&ranges, start + UNKNOWN_KEPT - Duration::from_secs(1));
+    sessions.forget_unknown_ranges(&ranges, start + UNKNOWN_KEPT_FOR - Duration::from_secs(1));
     assert_eq!(text(sessions.header_for_all_ranges().unwrap()), "3:-1#6,90:-1#9");
-    sessions.forget_unknown_ranges(&ranges, start + UNKNOWN_KEPT);
+    sessions.forget_unknown_ranges(&ranges, start + UNKNOWN_KEPT_FOR);
     assert_eq!(text(sessions.header_for_all_ranges().unwrap()), "3:-1#6");
     assert!(!sessions.has_range_outside(&ranges));
 }

@@ -99,7 +99,7 @@ fn variables_of_the_driver_set_breakers_topology_and_region() {
 }
 
 #[test]
-fn a_bad_value_names_variable_value_and_remedy() {
+fn the_error_for_a_bad_value_names_the_variable_the_value_and_the_remedy() {
     for (name, value, remedy) in [
         ("AZURE_COSMOS_HEDGING_ENABLED", "maybe", "true or false"),
         ("AZURE_COSMOS_HEDGING_THRESHOLD_MS", "0", "above 0"),

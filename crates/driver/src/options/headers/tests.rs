@@ -19,7 +19,7 @@ fn refused(name: &str, value: &str) -> String {
 }
 
 #[test]
-fn headers_that_the_driver_sets_are_refused_by_name() {
+fn headers_that_the_driver_sets_are_refused_and_the_error_names_them() {
     for name in ["Authorization", "x-ms-date", "X-MS-Version", "host", "Keep-Alive", "proxy-authorization"] {
         let text = refused(name, "s3cret");
         assert!(text.contains(&name.to_ascii_lowercase()) && text.contains("itself"), "{text}");

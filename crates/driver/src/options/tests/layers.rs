@@ -10,49 +10,61 @@ type DriverCase = (&'static str, fn(DriverOptions, u32) -> DriverOptions, fn(&Dr
 const DRIVER_CASES: [DriverCase; 9] = [
     (
         "operation",
-        |o, n| o.with_operation(nothing().with_failovers_max(n)),
-        |o| o.operation.failovers_max.unwrap_or(0),
+        |options, number| options.with_operation(nothing().with_failovers_max(number)),
+        |options| options.operation.failovers_max.unwrap_or(0),
     ),
-    ("hedges_max", |o, n| o.with_hedges_max(n), |o| o.hedges_max.unwrap_or(0)),
+    (
+        "hedges_max",
+        |options, number| options.with_hedges_max(number),
+        |options| options.hedges_max.unwrap_or(0),
+    ),
     (
         "user_agent",
-        |o, n| o.with_user_agent("x".repeat(n as usize)),
-        |o| o.user_agent.as_ref().map_or(0, |agent| agent.len() as u32),
+        |options, number| options.with_user_agent("x".repeat(number as usize)),
+        |options| options.user_agent.as_ref().map_or(0, |agent| agent.len() as u32),
     ),
     (
         "token_scope",
-        |o, n| o.with_token_scope("x".repeat(n as usize)),
-        |o| o.token_scope.as_ref().map_or(0, |scope| scope.len() as u32),
+        |options, number| options.with_token_scope("x".repeat(number as usize)),
+        |options| options.token_scope.as_ref().map_or(0, |scope| scope.len() as u32),
     ),
     (
         "circuit_breaker.write_failures",
-        |o, n| o.with_circuit_breaker(CircuitBreakerOptions::default().with_write_failures(n)),
-        |o| o.circuit_breaker.write_failures,
+        |options, number| {
+            options.with_circuit_breaker(CircuitBreakerOptions::default().with_write_failures(number))
+        },
+        |options| options.circuit_breaker.write_failures,
     ),
     (
         "circuit_breaker.probe_after",
-        |o, n| o.with_circuit_breaker(CircuitBreakerOptions::default().with_probe_after(n * SECOND)),
-        |o| o.circuit_breaker.probe_after.as_secs() as u32,
+        |options, number| {
+            options.with_circuit_breaker(CircuitBreakerOptions::default().with_probe_after(number * SECOND))
+        },
+        |options| options.circuit_breaker.probe_after.as_secs() as u32,
     ),
     (
         "topology.refresh_pause",
-        |o, n| o.with_topology(TopologyOptions::default().with_refresh_pause(n * SECOND)),
-        |o| o.topology.refresh_pause.as_secs() as u32,
+        |options, number| {
+            options.with_topology(TopologyOptions::default().with_refresh_pause(number * SECOND))
+        },
+        |options| options.topology.refresh_pause.as_secs() as u32,
     ),
     (
         "topology.unavailable_for",
-        |o, n| o.with_topology(TopologyOptions::default().with_unavailable_for(n * SECOND)),
-        |o| o.topology.unavailable_for.as_secs() as u32,
+        |options, number| {
+            options.with_topology(TopologyOptions::default().with_unavailable_for(number * SECOND))
+        },
+        |options| options.topology.unavailable_for.as_secs() as u32,
     ),
     (
         "preferred_regions",
-        |o, n| o.with_preferred_regions(vec!["West US"; n as usize]),
-        |o| o.preferred_regions.len() as u32,
+        |options, number| options.with_preferred_regions(vec!["West US"; number as usize]),
+        |options| options.preferred_regions.len() as u32,
     ),
 ];
 
 #[test]
-fn the_drivers_options_win_over_the_runtimes_and_those_over_the_environments() {
+fn the_drivers_options_win_over_the_runtimes_and_the_runtimes_over_the_environments() {
     for (name, set, get) in DRIVER_CASES {
         let options = |number| set(DriverOptions::default(), number);
         let environment = Environment { driver: options(1), ..Environment::default() };

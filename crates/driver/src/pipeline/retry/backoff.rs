@@ -30,7 +30,7 @@ impl Backoff {
     }
 
     /// The wait before retry `number` when the first `immediate` retries do not
-    /// wait. The first retry that waits, waits for `first`.
+    /// wait. The retry after them waits for `first`.
     pub(crate) fn wait_after(self, immediate: u32, number: u32, jitter: f64) -> Duration {
         match number.checked_sub(immediate) {
             Some(number) => self.wait(number, jitter),

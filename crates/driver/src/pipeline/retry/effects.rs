@@ -80,8 +80,8 @@ impl Effects {
 
     /// The effects when the partition itself has answered. If the partition has a breaker,
     /// the breaker resets its counters and closes. If the answer shows that this region takes the
-    /// writes of the partition, and the partition was known to be written elsewhere, this region
-    /// is remembered.
+    /// writes of the partition, and another region was known to take them, this region is
+    /// remembered.
     pub(super) const fn partition_answered(regions: Regions) -> Self {
         let success = if regions.has_breaker { Some(Effect::PartitionSucceeded) } else { None };
         let found = match regions.writer {
@@ -100,8 +100,8 @@ impl Effects {
         }
     }
 
-    /// Whether the effects say that the region of the attempt may be at fault. Then
-    /// the answer of that region does not confirm failures of other regions.
+    /// Whether the effects say that the region of the attempt may be at fault. If so, the answer
+    /// of that region does not confirm failures of other regions.
     pub(crate) fn blames_region(self) -> bool {
         self.into_iter().any(|effect| match effect {
             Effect::RefreshAccount | Effect::EndpointFailed { .. } | Effect::PartitionFailed { .. } => true,

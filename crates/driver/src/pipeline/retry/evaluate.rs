@@ -78,11 +78,11 @@ pub(crate) fn evaluate(
     (evaluation.verdict(rule.action), rule.effects)
 }
 
-/// Whether the witness of a write is read before the write is sent again. This is so for a
-/// conditional write of which an attempt may have been applied. The condition does not
+/// Whether the witness of a write is read before the write is sent again. This holds for a
+/// conditional write if one of its attempts may have been applied. The condition does not
 /// always keep the service from applying the write twice: the id of a created document is
 /// free again when the document was deleted meanwhile.
-pub(crate) fn looks_before_retry(profile: OperationProfile, budgets: &Budgets) -> bool {
+pub(crate) fn reads_witness_before_retry(profile: OperationProfile, budgets: &Budgets) -> bool {
     match profile.idempotency {
         Idempotency::Conditional => profile.has_witness && budgets.is_ambiguous,
         Idempotency::Idempotent | Idempotency::NotIdempotent => false,
@@ -174,7 +174,7 @@ impl Evaluation {
         let is_idempotent_delete =
             self.profile.verb == Verb::Delete && self.profile.idempotency == Idempotency::Idempotent;
         if self.budgets.is_ambiguous && is_idempotent_delete {
-            Verdict::CompleteAsGone
+            Verdict::CompleteAsDeleted
         } else {
             self.end_refused()
         }
@@ -217,9 +217,10 @@ impl Evaluation {
         self.try_again(Budget::Session, after, route_to, Context::SessionRetry)
     }
 
-    /// Retries a read that asks for the region that takes the writes of its partition: in each
-    /// other region without a wait. If none of them is that region, the read may be answered
-    /// by any region, such as when the options exclude the region that was looked for.
+    /// Retries a read that only one region may answer, the region that takes the writes of its
+    /// partition. The read asks each other region without a wait. If all of them refuse, any
+    /// region may answer the read. This happens, for example, when the options exclude the
+    /// region that takes the writes.
     fn retry_as_write_region(self) -> Verdict {
         let other_regions = self.other_regions();
         if self.budgets.spent(Budget::Forbidden).retries < other_regions {

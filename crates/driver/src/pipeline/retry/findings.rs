@@ -4,7 +4,7 @@
 use perihelion_wire::status::{self, Status};
 use perihelion_wire::transport::{Failure, FailureKind, Sent};
 
-/// What the end of an attempt means. A write was applied after [`Finding::Done`], and may
+/// The meaning of the end of an attempt. A write was applied after [`Finding::Done`], and may
 /// have been applied after the findings that say "A write may have been applied". After
 /// the other findings, a write was certainly not applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,7 +31,7 @@ pub(super) enum Finding {
     /// This region has not yet applied the writes of the session.
     SessionNotAvailable,
     /// The container, which the service calls the owner, was deleted or recreated.
-    OwnerGone,
+    OwnerNotFound,
     /// The container was recreated.
     ContainerReplaced,
     /// The range was split, merged or moved.
@@ -72,7 +72,7 @@ pub(super) fn finding_for_status(status: Status) -> Finding {
         status::DATABASE_ACCOUNT_NOT_FOUND => Finding::AccountUnknown,
         status::NOT_FOUND => Finding::NotFound,
         status::READ_SESSION_NOT_AVAILABLE => Finding::SessionNotAvailable,
-        status::OWNER_RESOURCE_NOT_FOUND => Finding::OwnerGone,
+        status::OWNER_RESOURCE_NOT_FOUND => Finding::OwnerNotFound,
         status::REQUEST_TIMEOUT | Status { code: 408, .. } => Finding::ServiceFailed,
         status::CONFLICT | Status { code: 409, .. } => Finding::RefusedByState,
         status::NAME_CACHE_IS_STALE => Finding::ContainerReplaced,

@@ -23,8 +23,8 @@
 //! After a 403/3 or 403/1008 the write tries the other regions too, because the write region
 //! or the hub may have moved. Where partitions fail over one by one, a write of documents may
 //! go to every region: after a failure to the next one, and after a 403/3 to all of them
-//! without a wait. If all of them refuse, it waits, and then asks all of them again, at most
-//! three times.
+//! without a wait. If all regions refuse the write, the operation waits and then asks all of
+//! them again, at most three times.
 //!
 //! Distributed transactions have rules of their own (`transaction`).
 //!
@@ -133,7 +133,7 @@ budgets! {
     Coordinator,
     /// Retries of a transaction after a failure of the infrastructure.
     Infrastructure,
-    /// Retries of a transaction of which the service says that it may be repeated.
+    /// Retries when the service says that the transaction may be repeated.
     Retriable,
     /// Retries of a transaction whose success had no readable results.
     Unreadable,
@@ -186,21 +186,21 @@ const REROUTE_POLICY: RetryPolicy = RetryPolicy {
 
 /// One retry shows whether the container was recreated or deleted. The retry is counted
 /// together with the retries of [`REROUTE_POLICY`].
-const OWNER_GONE_POLICY: RetryPolicy = RetryPolicy { retries_max: 1, ..REROUTE_POLICY };
+const OWNER_NOT_FOUND_POLICY: RetryPolicy = RetryPolicy { retries_max: 1, ..REROUTE_POLICY };
 
 /// The rule for a finding.
 ///
 /// Effects follow from the finding, not from the action: the failure of a partition
-/// counts, whether or not this operation has a retry left. An effect needs
-/// confirmation by another region where the request may be at fault and not the
-/// region. In an account with one write region, the effects of writes also need
-/// confirmation: the other regions refuse writes, so avoiding the only write region
-/// would help no operation. There is one exception: where partitions fail over one by one,
-/// the failure of a partition needs no confirmation if the write may have been applied. The
-/// partition may be written elsewhere, and a write that must not be repeated cannot find that
-/// out by itself.
+/// counts, whether or not this operation has a retry left. If the request may be at fault
+/// and not the region, the effect needs confirmation by another region. In an account with
+/// one write region, the effects of writes also need confirmation: the other regions refuse
+/// writes, so avoiding the only write region would help no operation. There is one
+/// exception: where partitions fail over one by one, the failure of a partition needs no
+/// confirmation if the write may have been applied. The service may have moved the
+/// partition's writes to another region, and a write that must not be repeated cannot ask
+/// that region.
 pub(super) fn rule_for(finding: Finding, profile: OperationProfile, regions: Regions) -> Rule {
-    let write = Write::of(profile, regions);
+    let write = WriteKind::of(profile, regions);
     match finding {
         Finding::Done => Rule {
             may_have_applied: true,
@@ -218,10 +218,10 @@ pub(super) fn rule_for(finding: Finding, profile: OperationProfile, regions: Reg
             Effects::refresh_account_and(Effect::EndpointFailed { needs_confirmation: true }),
         ),
         Finding::SessionNotAvailable => Rule::new(Action::RetrySession, Effects::NONE),
-        Finding::OwnerGone if profile.is_data_plane => {
-            Rule::new(Action::Retry(OWNER_GONE_POLICY), Effects::one(Effect::DiscardMetadata))
+        Finding::OwnerNotFound if profile.is_data_plane => {
+            Rule::new(Action::Retry(OWNER_NOT_FOUND_POLICY), Effects::one(Effect::DiscardMetadata))
         }
-        Finding::OwnerGone => Rule::new(Action::End, Effects::NONE),
+        Finding::OwnerNotFound => Rule::new(Action::End, Effects::NONE),
         Finding::ContainerReplaced => {
             Rule::new(Action::Retry(REROUTE_POLICY), Effects::one(Effect::DiscardMetadata))
         }
@@ -233,41 +233,41 @@ pub(super) fn rule_for(finding: Finding, profile: OperationProfile, regions: Reg
         Finding::ServiceUnavailable | Finding::AnswerLost => rule_for_lost_answer(profile, write),
         // The region may be at fault, or only this request.
         Finding::ServiceFailed => {
-            Rule::ambiguous(Action::FailOver, Effects::partition_failed(profile, !write.may_move_alone))
+            Rule::ambiguous(Action::FailOver, Effects::partition_failed(profile, !write.partition_may_move))
         }
         Finding::Unreachable => rule_for_unreachable(write),
         Finding::ConnectionUnusable => Rule::new(Action::RetryUnsent, Effects::NONE),
     }
 }
 
-/// The kind of a write, as far as the rules depend on it. All are false for a read.
+/// The kind of a write, as far as the rules depend on it. All fields are false for a read.
 #[derive(Debug, Clone, Copy)]
-struct Write {
+struct WriteKind {
     /// The account has one write region.
     has_one_region: bool,
     /// The account has one write region, and the partition may fail over alone. If the partition
     /// has not moved, the other regions refuse the write, and the write region is asked after them.
-    /// So it costs little to try the other regions first when that was not necessary.
-    may_move_alone: bool,
+    /// So trying the other regions first costs little, even if it was not necessary.
+    partition_may_move: bool,
     /// Every region takes writes of documents, but this is a write of metadata, which only the
     /// hub takes.
     is_for_hub: bool,
 }
 
-impl Write {
+impl WriteKind {
     fn of(profile: OperationProfile, regions: Regions) -> Self {
         let is_write = !profile.verb.is_read();
         let has_one_region = is_write && !regions.is_multi_write;
-        Write {
+        WriteKind {
             has_one_region,
-            may_move_alone: has_one_region && regions.writer != Writer::OfAccount,
+            partition_may_move: has_one_region && regions.writer != Writer::OfAccount,
             is_for_hub: is_write && regions.is_multi_write && !profile.is_data_plane,
         }
     }
 }
 
 /// The rule when a region does not take writes.
-fn rule_for_forbidden_write(profile: OperationProfile, regions: Regions, write: Write) -> Rule {
+fn rule_for_forbidden_write(profile: OperationProfile, regions: Regions, write: WriteKind) -> Rule {
     let follows_partition = regions.writer != Writer::OfAccount;
     match (follows_partition, profile.verb.is_read()) {
         // The region does not take the writes of the partition, so another region does.
@@ -291,9 +291,9 @@ fn rule_for_forbidden_write(profile: OperationProfile, regions: Regions, write: 
 
 /// The rule when the service is unavailable, or the answer was lost. A write region that fails
 /// may have been replaced by another one.
-fn rule_for_lost_answer(profile: OperationProfile, write: Write) -> Rule {
+fn rule_for_lost_answer(profile: OperationProfile, write: WriteKind) -> Rule {
     let effects = if write.has_one_region && profile.is_data_plane {
-        let effect = Effect::PartitionFailed { needs_confirmation: !write.may_move_alone };
+        let effect = Effect::PartitionFailed { needs_confirmation: !write.partition_may_move };
         Effects::refresh_account_and(effect)
     } else if write.has_one_region || write.is_for_hub {
         Effects::one(Effect::RefreshAccount)
@@ -305,7 +305,7 @@ fn rule_for_lost_answer(profile: OperationProfile, write: Write) -> Rule {
 
 /// The rule when no connection could be opened. A write region that is down may have been
 /// replaced by another one.
-fn rule_for_unreachable(write: Write) -> Rule {
+fn rule_for_unreachable(write: WriteKind) -> Rule {
     let failed = Effect::EndpointFailed { needs_confirmation: write.has_one_region };
     let effects = if write.has_one_region || write.is_for_hub {
         Effects::refresh_account_and(failed)
@@ -316,12 +316,12 @@ fn rule_for_unreachable(write: Write) -> Rule {
 }
 
 impl Rule {
-    /// The rule for an end that says that a write was not applied.
+    /// The rule for an attempt whose end shows that a write was not applied.
     fn new(action: Action, effects: Effects) -> Self {
         Rule { action, may_have_applied: false, effects }
     }
 
-    /// The rule for an end that does not say whether a write was applied.
+    /// The rule for an attempt whose end does not show whether a write was applied.
     fn ambiguous(action: Action, effects: Effects) -> Self {
         Rule { action, may_have_applied: true, effects }
     }

@@ -36,7 +36,7 @@ pub(crate) struct ThrottleBudget {
     retries_max: u32,
     /// How much the attempt may still wait in all.
     wait_left: Duration,
-    /// The longest that one wait may be.
+    /// The longest single wait.
     single_wait_max: Duration,
 }
 
@@ -48,7 +48,7 @@ impl ThrottleBudget {
     }
 }
 
-/// What to do about a throttled answer.
+/// The verdict on a throttled answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ThrottleVerdict {
     /// Send the request again after the wait. `budget` is the remaining budget.

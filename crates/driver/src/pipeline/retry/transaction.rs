@@ -18,14 +18,14 @@
 //! | 2xx without exactly one result for each operation; for a write also 2xx (except 207) with a failed operation | retries at once | 1 retry |
 //! | anything else | ends | |
 //!
-//! A write whose outcome is unknown at the end is ambiguous. That is so if an attempt may have
-//! been applied and no later attempt had an answer that says what became of the token: 2xx with
-//! all results, or a refusal with all results. No ending marks the endpoint as failed: the
-//! coordinator of transactions is not the endpoint.
+//! A write whose outcome is unknown at the end is ambiguous. The outcome is unknown if an attempt
+//! may have been applied and no later answer decides the outcome. Two kinds of answer decide it:
+//! 2xx with all results, and a refusal with all results. No ending marks the endpoint as failed:
+//! the coordinator of transactions is not the endpoint.
 //!
 //! The outcome of a replay is unknown from the start, because an earlier run may have been
-//! applied. A 452 with `isRetriable: true` does not settle it: the earlier run may have gone on
-//! with the next token.
+//! applied. A 452 with `isRetriable: true` does not decide the outcome: the earlier run may have
+//! gone on with the next token.
 
 mod findings;
 #[cfg(test)]
@@ -47,10 +47,10 @@ use crate::routing::resolve::RouteTo;
 
 /// Retries while the coordinator is stuck, or while another request with the same token runs.
 pub(super) const COORDINATOR_RETRIES_MAX: u32 = 10;
-/// The wait before such a retry if the service asks for none.
+/// The wait before a retry while the coordinator is busy, if the service asks for none.
 const COORDINATOR_WAIT: Duration = Duration::from_secs(1);
-/// The longest wait before such a retry. If the service asks for a longer wait, the retries end,
-/// because most callers have given up by then.
+/// The longest wait before a retry while the coordinator is busy. If the service asks for a longer
+/// wait, the retries end, because most callers have given up by then.
 const COORDINATOR_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Retries after a failure of the infrastructure of transactions, as in the published SDKs.
@@ -58,10 +58,9 @@ pub(super) const INFRASTRUCTURE_RETRIES_MAX: u32 = 9;
 const INFRASTRUCTURE_BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(5) };
 
-/// Retries of a transaction of which the service says that it may be repeated, as in the
-/// published SDKs.
+/// Retries when the service says that the transaction may be repeated, as in the published SDKs.
 pub(super) const RETRIABLE_RETRIES_MAX: u32 = 10;
-/// The longest sum of the waits before these retries.
+/// The longest sum of the waits when the service says that the transaction may be repeated.
 const RETRIABLE_WAIT_MAX: Duration = Duration::from_secs(30);
 const RETRIABLE_BACKOFF: Backoff =
     Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(32) };

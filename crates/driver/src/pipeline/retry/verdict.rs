@@ -36,11 +36,11 @@ pub(crate) enum Ending<'a> {
     Failed(&'a Failure),
 }
 
-/// The regions that this operation may use, by the attempt's snapshot.
+/// The regions that this operation may use, according to the attempt's snapshot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Regions {
-    /// The number of regions that the operation may use, the one just tried
-    /// included; at least 1.
+    /// The number of regions that the operation may use, including the region just tried; at
+    /// least 1.
     pub(crate) candidates: u32,
     /// Whether every region takes writes.
     pub(crate) is_multi_write: bool,
@@ -54,8 +54,8 @@ pub(crate) struct Regions {
 /// Whether the region just tried takes the writes of the operation's partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Writer {
-    /// Partitions do not fail over one by one: all partitions are written where the account
-    /// says. Also for operations on metadata, and for reads that every region may answer.
+    /// Partitions do not fail over one by one: all partitions are written in the region that the
+    /// account names. Also for operations on metadata, and for reads that every region may answer.
     #[default]
     OfAccount,
     /// The partition is known to be written in this region.
@@ -76,8 +76,8 @@ pub(crate) struct Limits {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Budgets {
     spent: [Spent; Budget::ALL.len()],
-    /// Whether an earlier attempt of this write may have been applied, or an earlier run of the
-    /// same transaction. Ignored for a read.
+    /// Whether an earlier attempt of this write, or an earlier run of the same transaction, may
+    /// have been applied. Ignored for a read.
     pub(crate) is_ambiguous: bool,
 }
 
@@ -118,7 +118,7 @@ impl Budgets {
     }
 }
 
-/// What to do next.
+/// The verdict on an attempt: the next step of the operation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[expect(
     clippy::large_enum_variant,
@@ -127,9 +127,9 @@ impl Budgets {
 pub(crate) enum Verdict {
     /// Give the caller the answer.
     Complete,
-    /// Report a delete as done, though the answer is 404: an earlier attempt of this delete
+    /// Report a delete as done, although the answer is 404: an earlier attempt of this delete
     /// may have deleted the document.
-    CompleteAsGone,
+    CompleteAsDeleted,
     /// Try again after the wait `after`. `budgets` includes this retry.
     Retry { after: Duration, route_to: RouteTo, context: Context, budgets: Budgets },
     /// Read the witness to find out whether the write was applied. If the witness is

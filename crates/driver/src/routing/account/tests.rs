@@ -282,15 +282,15 @@ fn before_the_account_is_read_preferred_regions_are_asked_at_their_usual_host_na
 /// name them has none.
 #[test]
 fn thin_client_endpoints_are_known_and_not_used() {
-    let at = |name: &str, host: &str| json!({"name": name, "databaseAccountEndpoint": host});
+    let location = |name: &str, host: &str| json!({"name": name, "databaseAccountEndpoint": host});
     let mut document = json!({
-        "readableLocations": [at("West", "https://west.example:443/")],
-        "writableLocations": [at("West", "https://west.example:443/")],
+        "readableLocations": [location("West", "https://west.example:443/")],
+        "writableLocations": [location("West", "https://west.example:443/")],
         "thinClientReadableLocations": [
-            at("West", "https://west-thin.example:10250/"),
-            at("East", "not an endpoint"),
+            location("West", "https://west-thin.example:10250/"),
+            location("East", "not an endpoint"),
         ],
-        "thinClientWritableLocations": [at("West", "https://west-thin.example:10250/")],
+        "thinClientWritableLocations": [location("West", "https://west-thin.example:10250/")],
         "enablePerPartitionFailoverBehavior": true,
     });
     let before = Account::bootstrap(Endpoint::parse("https://configured.example").unwrap());

@@ -99,7 +99,7 @@ impl UsageState {
         self.open.map_or(Gate::Closed, |open| open.gate(now))
     }
 
-    /// The same state if its last event is less than `reset` ago; else a state without
+    /// This state if its last event is less than `reset` ago, or else a state without
     /// counts, because failures or hedge losses that far apart are not consecutive.
     pub(super) fn if_recent(self, now: Instant, reset: Duration) -> UsageState {
         let is_recent = self.last_event_at.is_some_and(|last| now.saturating_duration_since(last) < reset);

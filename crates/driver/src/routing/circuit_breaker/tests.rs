@@ -189,18 +189,18 @@ fn failures_of_an_open_breaker_change_nothing() {
 #[test]
 fn two_containers_have_separate_breakers_for_their_range_0() {
     let now = Instant::now();
-    let one = breakers().failed(first().key(Read), now, 0.0).unwrap();
-    let one = one.failed(second().key(Read), now, 0.0).unwrap();
+    let after_one = breakers().failed(first().key(Read), now, 0.0).unwrap();
+    let after_one = after_one.failed(second().key(Read), now, 0.0).unwrap();
     assert_eq!(
-        one.gate(first().key(Read), now),
+        after_one.gate(first().key(Read), now),
         Closed,
         "each container has one failure, and two are needed"
     );
-    assert_eq!(one.gate(second().key(Read), now), Closed);
-    let two = one.failed(first().key(Read), now, 0.0).unwrap();
-    assert_eq!(two.gate(first().key(Read), now), Open);
-    assert_eq!(two.gate(second().key(Read), now), Closed);
-    let recovered = two.succeeded(second().key(Read), now).unwrap();
+    assert_eq!(after_one.gate(second().key(Read), now), Closed);
+    let after_two = after_one.failed(first().key(Read), now, 0.0).unwrap();
+    assert_eq!(after_two.gate(first().key(Read), now), Open);
+    assert_eq!(after_two.gate(second().key(Read), now), Closed);
+    let recovered = after_two.succeeded(second().key(Read), now).unwrap();
     assert_eq!(recovered.gate(first().key(Read), now), Open);
 }
 
@@ -304,19 +304,19 @@ fn a_full_snapshot_drops_the_oldest_closed_breaker() {
 fn the_failures_of_one_incident_count_once() {
     let now = Instant::now();
     let (incident, later) = (Incident::next(), Incident::next());
-    let one = breakers().failed_in(first().key(Read), Some(incident), now, 0.0).unwrap();
-    assert!(one.failed_in(first().key(Read), Some(incident), now, 0.0).is_none());
-    assert_eq!(one.gate(first().key(Read), now), Gate::Closed);
+    let after_incident = breakers().failed_in(first().key(Read), Some(incident), now, 0.0).unwrap();
+    assert!(after_incident.failed_in(first().key(Read), Some(incident), now, 0.0).is_none());
+    assert_eq!(after_incident.gate(first().key(Read), now), Gate::Closed);
     // Another partition, and writes, count the incident too.
-    assert!(one.failed_in(second().key(Read), Some(incident), now, 0.0).is_some());
-    assert!(one.failed_in(first().key(Usage::Write), Some(incident), now, 0.0).is_some());
+    assert!(after_incident.failed_in(second().key(Read), Some(incident), now, 0.0).is_some());
+    assert!(after_incident.failed_in(first().key(Usage::Write), Some(incident), now, 0.0).is_some());
     // A second incident in a row opens the breaker, as does a failure of another kind.
-    let opened = one.failed_in(first().key(Read), Some(later), now, 0.0).unwrap();
+    let opened = after_incident.failed_in(first().key(Read), Some(later), now, 0.0).unwrap();
     assert_eq!(opened.gate(first().key(Read), now), Gate::Open);
-    let opened = one.failed(first().key(Read), now, 0.0).unwrap();
+    let opened = after_incident.failed(first().key(Read), now, 0.0).unwrap();
     assert_eq!(opened.gate(first().key(Read), now), Gate::Open);
-    // After a success, counting begins anew.
-    let again = one.succeeded(first().key(Read), now).unwrap();
+    // After a success, the count starts again.
+    let again = after_incident.succeeded(first().key(Read), now).unwrap();
     assert!(again.failed_in(first().key(Read), Some(incident), now, 0.0).is_some());
 }
 
@@ -329,7 +329,7 @@ fn a_success_of_an_attempt_that_began_earlier_does_not_close_a_breaker() {
     let opened = (0..5).fold(breakers(), lose);
     assert!(opened.succeeded(key.key(Read), began_at).is_none());
     assert_eq!(opened.gate(key.key(Read), opened_at), Open);
-    // A probe fails. A request that began before that says nothing about the partition either.
+    // A probe fails. The success of a request that began before the probe does not count either.
     let probed_at = opened_at + seconds(5);
     let failed = opened.failed(key.key(Read), probed_at, 0.0).unwrap();
     assert!(failed.succeeded(key.key(Read), probed_at - seconds(1)).is_none());

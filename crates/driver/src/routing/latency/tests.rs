@@ -219,8 +219,8 @@ fn each_kind_of_operation_has_a_threshold_of_its_own() {
         west.latency.of(LatencyKind::PointRead).record(now, millis(60));
         west.latency.of(LatencyKind::Query).record(now, millis(800));
     }
-    let of = |kind| super::threshold(&[&west], kind, MIN, MAX, now);
-    assert!(of(LatencyKind::PointRead) < millis(70), "{:?}", of(LatencyKind::PointRead));
-    assert!(of(LatencyKind::Query) > millis(790), "{:?}", of(LatencyKind::Query));
-    assert_eq!(of(LatencyKind::ChangeFeed), THRESHOLD_UNKNOWN);
+    let threshold_of = |kind| super::threshold(&[&west], kind, MIN, MAX, now);
+    assert!(threshold_of(LatencyKind::PointRead) < millis(70), "{:?}", threshold_of(LatencyKind::PointRead));
+    assert!(threshold_of(LatencyKind::Query) > millis(790), "{:?}", threshold_of(LatencyKind::Query));
+    assert_eq!(threshold_of(LatencyKind::ChangeFeed), THRESHOLD_UNKNOWN);
 }

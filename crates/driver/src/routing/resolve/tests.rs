@@ -294,7 +294,7 @@ fn a_read_follows_its_partition_away_from_the_write_region() {
 }
 
 #[test]
-fn without_a_partition_breakers_do_not_count() {
+fn breakers_do_not_count_for_an_operation_without_a_partition() {
     let now = Instant::now() + Duration::from_secs(60);
     let case = RouteCase { open: "A", ..three_regions() };
     let (account, breakers) = (account("ABC", false), case.breakers(now));
@@ -404,8 +404,8 @@ fn check_allowed(case: &RouteCase, route: &str) {
                 && !case.unavailable.contains(*region)
                 && !case.open.contains(*region)
         };
-        let untried =
+        let has_untried =
             ["A", "B", "C"].into_iter().filter(is_better).any(|region| !case.tried.contains(region));
-        assert!(!untried, "{case:?}: {route}, though a region without failures was not tried");
+        assert!(!has_untried, "{case:?}: {route}, though a region without failures was not tried");
     }
 }

@@ -28,8 +28,8 @@ impl MemoryRecorder {
     /// The values of all series of a metric.
     pub(super) fn values_of(&self, name: &str) -> Vec<f64> {
         let values = self.values.lock().unwrap();
-        let own = values.iter().filter(|(series, _)| series.split('{').next() == Some(name));
-        own.flat_map(|(_, values)| values.clone()).collect()
+        let matching = values.iter().filter(|(series, _)| series.split('{').next() == Some(name));
+        matching.flat_map(|(_, values)| values.clone()).collect()
     }
 
     pub(super) fn all(&self) -> String {

@@ -114,9 +114,9 @@ fn deep_and_long_documents_stay_unparsed() {
 }
 
 #[test]
-fn many_results_are_not_collected() {
-    let one = r#"{"index":0,"statusCode":200}"#;
-    let text = format!(r#"{{"operationResponses":[{}]}}"#, vec![one; 200_000].join(","));
+fn more_results_than_operations_are_not_collected() {
+    let result = r#"{"index":0,"statusCode":200}"#;
+    let text = format!(r#"{{"operationResponses":[{}]}}"#, vec![result; 200_000].join(","));
     assert_eq!(parsed(&text, 2).unwrap().results, None);
 }
 

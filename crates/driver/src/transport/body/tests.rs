@@ -29,7 +29,7 @@ fn one_part_is_not_copied_and_several_are_joined() {
 }
 
 #[test]
-fn a_body_over_the_limit_is_refused_when_announced_and_when_it_comes() {
+fn a_body_over_the_limit_is_refused_when_it_is_announced_and_when_it_arrives() {
     let buffered_bytes = AtomicUsize::new(0);
     let body = |length| BodyCollector::new(&announcing(length), &buffered_bytes);
     assert!(body("67108864").is_ok());

@@ -7,7 +7,7 @@ use perihelion_wire::transport::Failure;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::{Changing, Connections, Open};
+use super::{Connections, Open, PoolState};
 use crate::pulse::{self, Pulse};
 use crate::transport::connect::{KnownProtocol, NewConnection};
 use crate::transport::growth::{self, Load};
@@ -21,55 +21,55 @@ impl Connections {
     pub(super) fn grow_ahead(self: &Arc<Self>, load: Load) {
         let opening = self.opening.load(Ordering::SeqCst);
         if growth::openings_wanted(load, 0, opening, self.limits) > 0
-            && let Ok(changing) = self.changing.try_lock()
+            && let Ok(pool_state) = self.pool_state.try_lock()
         {
-            self.grow(changing);
+            self.grow(pool_state);
         }
     }
 
     /// Opens a connection to an endpoint that speaks HTTP/1.1, to see whether it speaks HTTP/2
     /// by now.
     pub(in crate::transport) fn negotiate_again(self: &Arc<Self>) {
-        let changing = self.lock();
+        let pool_state = self.lock();
         if self.is_http1.load(Ordering::Relaxed) && self.opening.load(Ordering::SeqCst) == 0 {
-            self.open_shards(changing, 1, None);
+            self.open_shards(pool_state, 1, None);
         }
     }
 
-    /// Opens as many shards as the load and the queue want. A shard that ended is not
+    /// Opens as many shards as the load and the queue need. A shard that ended is not
     /// replaced before a request needs it.
-    pub(super) fn grow(self: &Arc<Self>, mut changing: MutexGuard<'_, Changing>) {
-        let (mut load, waiting) = (self.load(), changing.waiters.len());
-        load.retired = changing.count_retired(Instant::now());
+    pub(super) fn grow(self: &Arc<Self>, mut pool_state: MutexGuard<'_, PoolState>) {
+        let (mut load, waiting) = (self.load(), pool_state.waiters.len());
+        load.retired = pool_state.count_retired(Instant::now());
         if load.shards == 0 && waiting == 0 {
             return;
         }
-        let is_paused = changing.growth_paused_until.is_some_and(|until| Instant::now() < until);
+        let is_paused = pool_state.growth_paused_until.is_some_and(|until| Instant::now() < until);
         if load.usable > 0 && is_paused {
             return;
         }
         // Without a usable shard, the tasks that open shards are started even during a pause. If the
         // pool has shards, but all are silent and take no requests, the tasks wait until the pause
         // ends.
-        let not_before = changing.growth_paused_until.filter(|_| is_paused && load.shards > 0);
+        let not_before = pool_state.growth_paused_until.filter(|_| is_paused && load.shards > 0);
         let opening = self.opening.load(Ordering::SeqCst);
         let count = growth::openings_wanted(load, waiting, opening, self.limits);
-        self.open_shards(changing, count, not_before);
+        self.open_shards(pool_state, count, not_before);
     }
 
-    /// Starts tasks that open shards, each after `not_before`. Releases the lock `changing` before
+    /// Starts tasks that open shards, each after `not_before`. Releases the lock `pool_state` before
     /// it starts them: a runtime that shuts down drops a new task at once, and the report of the
     /// dropped task takes the lock again.
     pub(super) fn open_shards(
         self: &Arc<Self>,
-        changing: MutexGuard<'_, Changing>,
+        pool_state: MutexGuard<'_, PoolState>,
         count: usize,
         not_before: Option<Instant>,
     ) {
         // Without a runtime, no shard can be opened.
         let Ok(runtime) = Handle::try_current() else { return };
         self.opening.fetch_add(count, Ordering::SeqCst);
-        drop(changing);
+        drop(pool_state);
         for _ in 0..count {
             let (pulse, is_counted) = (Arc::new(Pulse::new(Instant::now())), Arc::new(AtomicBool::new(true)));
             let report = OpeningReport {
@@ -91,7 +91,7 @@ impl Connections {
             Ok(NewConnection::Http2(new)) => self.add_shard(new),
             Ok(NewConnection::Http1(connection)) => {
                 self.http1.add_idle(connection);
-                // With HTTP/2 shards at hand, one answer in HTTP/1.1 changes nothing.
+                // While there are HTTP/2 shards, one HTTP/1.1 connection changes nothing.
                 if !self.has_shards() {
                     self.is_http1.store(true, Ordering::Relaxed);
                     self.end_waits(|| Grant::Http1);
@@ -143,7 +143,7 @@ impl OpeningTask {
     }
 }
 
-/// Counts a task as ended, unless it was counted so before.
+/// Counts a task as ended, unless it was counted as ended before.
 fn count_ended(is_counted: &AtomicBool, opening: &AtomicUsize) {
     if is_counted.swap(false, Ordering::SeqCst) {
         opening.fetch_sub(1, Ordering::SeqCst);
@@ -182,5 +182,5 @@ async fn open_shard(
         }
         opener.open(KnownProtocol::Unknown).await
     };
-    report.outcome = Some(pulse::beating(&pulse, opening).await);
+    report.outcome = Some(pulse::run_with_pulse(&pulse, opening).await);
 }

@@ -9,9 +9,9 @@ use tokio::time::Instant;
 use super::Connections;
 
 impl Connections {
-    /// Takes shards out of use whose tasks are stuck and have not run again in time
-    /// ([`Pulse::is_given_up`](crate::pulse::Pulse::is_given_up)). Their requests end by their
-    /// deadlines.
+    /// Takes a shard out of use if its task is stuck and has not run again in time
+    /// ([`Pulse::is_given_up`](crate::pulse::Pulse::is_given_up)). The requests of the shard end
+    /// by their deadlines.
     #[cold]
     pub(super) fn remove_stuck_shards(self: &Arc<Self>) {
         let (now, shards) = (Instant::now(), self.shards.load());
@@ -19,7 +19,7 @@ impl Connections {
         if stuck.peek().is_none() {
             return;
         }
-        let changing = self.lock();
+        let pool_state = self.lock();
         for shard in stuck {
             if shard.core.slots.close() {
                 let number = shard.core.number;
@@ -27,7 +27,7 @@ impl Connections {
             }
             self.remove_shard(shard.core.number);
         }
-        self.grow(changing);
+        self.grow(pool_state);
     }
 
     /// Opens other shards in place of those whose opening is stuck.

@@ -123,7 +123,7 @@ async fn requests_that_are_not_polled_give_their_streams_back() {
 /// The connection that most requests use falls silent. Its reads are answered on another
 /// connection, its writes fail with `Sent::Unknown`, and the connection is closed.
 #[tokio::test(start_paused = true)]
-async fn a_silent_connection_with_requests_is_closed_and_its_reads_go_elsewhere() {
+async fn a_silent_connection_with_requests_is_closed_and_its_reads_go_to_another_connection() {
     for ping_interval in [Some(SECOND), None] {
         let options = options().with_connections_min(2).with_ping_interval(ping_interval);
         let world = World::new(options, 20, after_step);
@@ -273,7 +273,7 @@ async fn a_late_runtime_holds_back_the_eviction_of_its_own_connections_only() {
     assert_eq!(world.shards(), [1, 2]);
     world.freeze(2);
     for _ in 0..20 {
-        world.be_late(1);
+        world.fire_timer_late(1);
         time::sleep(SECOND / 2).await;
     }
     let shards = world.shards();

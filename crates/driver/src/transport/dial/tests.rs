@@ -13,9 +13,9 @@ fn address_families_alternate() {
 
 #[tokio::test]
 async fn after_an_address_that_refuses_the_next_one_is_tried() {
-    let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let refusing = gone.local_addr().unwrap();
-    drop(gone);
+    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let refusing = closed.local_addr().unwrap();
+    drop(closed);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let listening = listener.local_addr().unwrap();
     let stream = connect_first(&[refusing, listening]).await.unwrap();

@@ -14,31 +14,37 @@ fn read(options: HttpOptions, variables: &[(&str, &str)]) -> Result<HttpOptions,
 type Case = (&'static str, &'static str, fn(HttpOptions) -> HttpOptions);
 
 const CASES: [Case; 12] = [
-    ("AZURE_COSMOS_MAX_STREAMS_PER_CLIENT", "7", |o| o.with_streams_per_connection_max(7)),
-    ("AZURE_COSMOS_CONNECTION_POOL_MAX_HTTP2_STREAMS_PER_CLIENT", "8", |o| {
-        o.with_streams_per_connection_max(8)
+    ("AZURE_COSMOS_MAX_STREAMS_PER_CLIENT", "7", |options| options.with_streams_per_connection_max(7)),
+    ("AZURE_COSMOS_CONNECTION_POOL_MAX_HTTP2_STREAMS_PER_CLIENT", "8", |options| {
+        options.with_streams_per_connection_max(8)
     }),
-    ("AZURE_COSMOS_MAX_CLIENTS_PER_ENDPOINT", "9", |o| o.with_connections_max(9)),
-    ("AZURE_COSMOS_CONNECTION_POOL_MAX_HTTP2_CONNECTIONS_PER_ENDPOINT", "10", |o| o.with_connections_max(10)),
-    ("AZURE_COSMOS_CONNECTION_POOL_MIN_HTTP2_CONNECTIONS_PER_ENDPOINT", "3", |o| o.with_connections_min(3)),
-    ("AZURE_COSMOS_SHARD_IDLE_TIMEOUT_SECS", "30", |o| o.with_idle_timeout(Duration::from_secs(30))),
-    ("AZURE_COSMOS_CONNECTION_POOL_IDLE_HTTP2_CLIENT_TIMEOUT_MS", "1500", |o| {
-        o.with_idle_timeout(Duration::from_millis(1500))
+    ("AZURE_COSMOS_MAX_CLIENTS_PER_ENDPOINT", "9", |options| options.with_connections_max(9)),
+    ("AZURE_COSMOS_CONNECTION_POOL_MAX_HTTP2_CONNECTIONS_PER_ENDPOINT", "10", |options| {
+        options.with_connections_max(10)
     }),
-    ("AZURE_COSMOS_CONNECTION_POOL_MAX_CONNECT_TIMEOUT_MS", "700", |o| {
-        o.with_connect_timeout(Duration::from_millis(700))
+    ("AZURE_COSMOS_CONNECTION_POOL_MIN_HTTP2_CONNECTIONS_PER_ENDPOINT", "3", |options| {
+        options.with_connections_min(3)
     }),
-    ("AZURE_COSMOS_CONNECTION_POOL_HTTP2_KEEP_ALIVE_INTERVAL_MS", "701", |o| {
-        o.with_ping_interval(Duration::from_millis(701))
+    ("AZURE_COSMOS_SHARD_IDLE_TIMEOUT_SECS", "30", |options| {
+        options.with_idle_timeout(Duration::from_secs(30))
     }),
-    ("AZURE_COSMOS_CONNECTION_POOL_HTTP2_KEEP_ALIVE_TIMEOUT_MS", "702", |o| {
-        o.with_ping_timeout(Duration::from_millis(702))
+    ("AZURE_COSMOS_CONNECTION_POOL_IDLE_HTTP2_CLIENT_TIMEOUT_MS", "1500", |options| {
+        options.with_idle_timeout(Duration::from_millis(1500))
     }),
-    ("AZURE_COSMOS_CONNECTION_POOL_READ_HANG_LIMIT_MS", "703", |o| {
-        o.with_read_hang_limit(Duration::from_millis(703))
+    ("AZURE_COSMOS_CONNECTION_POOL_MAX_CONNECT_TIMEOUT_MS", "700", |options| {
+        options.with_connect_timeout(Duration::from_millis(700))
     }),
-    ("AZURE_COSMOS_EMULATOR_SERVER_CERT_VALIDATION_DISABLED", "true", |o| {
-        o.with_accept_unknown_loopback_certificates(true)
+    ("AZURE_COSMOS_CONNECTION_POOL_HTTP2_KEEP_ALIVE_INTERVAL_MS", "701", |options| {
+        options.with_ping_interval(Duration::from_millis(701))
+    }),
+    ("AZURE_COSMOS_CONNECTION_POOL_HTTP2_KEEP_ALIVE_TIMEOUT_MS", "702", |options| {
+        options.with_ping_timeout(Duration::from_millis(702))
+    }),
+    ("AZURE_COSMOS_CONNECTION_POOL_READ_HANG_LIMIT_MS", "703", |options| {
+        options.with_read_hang_limit(Duration::from_millis(703))
+    }),
+    ("AZURE_COSMOS_EMULATOR_SERVER_CERT_VALIDATION_DISABLED", "true", |options| {
+        options.with_accept_unknown_loopback_certificates(true)
     }),
 ];
 
@@ -66,7 +72,7 @@ fn each_variable_sets_its_option_unless_code_has_set_it() {
 }
 
 #[test]
-fn a_bad_value_names_the_variable_and_its_range() {
+fn the_error_for_a_bad_value_names_the_variable_and_its_range() {
     for (name, _, _) in CASES {
         for bad in ["0x1", "-1", "two"] {
             let error = read(HttpOptions::default(), &[(name, bad)]).unwrap_err().to_string();

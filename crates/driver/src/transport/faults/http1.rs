@@ -1,4 +1,4 @@
-//! Carries out faults of requests over HTTP/1.1. The deadline is kept by the caller.
+//! Carries out faults of requests over HTTP/1.1. The caller enforces the deadline.
 
 use std::future::pending;
 
@@ -116,7 +116,7 @@ async fn read_slowly(
     Ok(Response::from_parts(head, body.finish()))
 }
 
-/// Sends the request without a fault. The phases of the request are logged by the caller.
+/// Sends the request without a fault. The caller logs the phases of the request.
 async fn send(
     lease: Http1Lease<'_>,
     connections: &Connections,

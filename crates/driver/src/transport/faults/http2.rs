@@ -35,7 +35,7 @@ impl Fault {
             Effect::Answer(answer) if answer.when == When::Before => {
                 let vitals = &reservation.shard.core.vitals;
                 let now = Instant::now();
-                vitals.hear(now);
+                vitals.record_arrival(now);
                 vitals.answered(now);
                 Ok(answer.response())
             }
@@ -78,13 +78,13 @@ impl Fault {
     }
 }
 
-/// Waits for the whole answer. The phases of the request are logged by the caller.
+/// Waits for the whole answer. The caller logs the phases of the request.
 async fn finish(exchange: Exchange, deadline: Instant) -> Result<Response, Failure> {
     exchange.finish(TransferLog::start(Instant::now()), deadline).await.result
 }
 
-/// Hands the request to the connection. A connection that is going away does not take it;
-/// the request then goes to another connection.
+/// Hands the request to the connection. If the connection is closing, it does not take the
+/// request, which then goes to another connection.
 fn begin(reservation: Reservation, parts: RequestParts) -> Result<Exchange, Failure> {
     let endpoint = reservation.owner.endpoint.clone();
     reservation.begin(parts).map_err(|not_taken| match not_taken {

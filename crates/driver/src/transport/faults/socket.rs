@@ -52,8 +52,8 @@ impl Switch {
         })))
     }
 
-    /// Throws away what is written from now on. A request that is handed to the connection
-    /// after this does not reach the peer.
+    /// Throws away all bytes that are written from now on. A request that is handed to the
+    /// connection after this does not reach the peer.
     pub(super) fn mute(&self) {
         if let Some(state) = &self.0 {
             // A connection that is broken already stays as it is.
@@ -94,7 +94,7 @@ impl State {
         }
     }
 
-    /// Stores the task that waits for bytes. It is mostly the one that is stored already.
+    /// Stores the task that waits for bytes. In most cases the same task is stored already.
     fn store_reader(&self, waker: &Waker) {
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         if !reader.as_ref().is_some_and(|stored| stored.will_wake(waker)) {
@@ -240,7 +240,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Socket<T> {
     }
 }
 
-/// Reads what has arrived.
+/// Reads the bytes that have arrived.
 fn poll_io<T: AsyncRead + Unpin>(
     io: &mut T,
     frames: Option<&mut Frames>,
@@ -272,7 +272,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Socket<T> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.written(0) {
-            // The peer hears of the end when the socket is dropped.
+            // The peer sees the end of the connection when the socket is dropped.
             Some(_) => Poll::Ready(Ok(())),
             None => Pin::new(&mut self.io).poll_shutdown(cx),
         }
@@ -322,9 +322,9 @@ mod tests {
             let mut rest = [0; 40];
             socket.read_exact(&mut rest).await.unwrap();
             received.extend_from_slice(&rest);
-            let whole = received.iter().position(|byte| *byte == GARBAGE_BYTE).unwrap();
-            assert!([0, 12, 21, 33].contains(&whole), "after {read} bytes, garbage begins at {whole}");
-            assert!(whole >= read && received[..whole] == bytes[..whole], "after {read} bytes");
+            let begin = received.iter().position(|byte| *byte == GARBAGE_BYTE).unwrap();
+            assert!([0, 12, 21, 33].contains(&begin), "after {read} bytes, garbage begins at {begin}");
+            assert!(begin >= read && received[..begin] == bytes[..begin], "after {read} bytes");
         }
     }
 
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_that_waits_notices_the_switch() {
+    async fn a_waiting_reader_notices_that_its_connection_is_broken() {
         let (client, _server) = duplex(1024);
         let switch = Switch::new();
         let mut socket = Socket::new(client, switch.clone(), None);

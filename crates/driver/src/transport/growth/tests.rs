@@ -23,7 +23,7 @@ fn a_failing_shard_is_the_last_choice() {
 fn a_shard_on_a_stuck_runtime_is_not_chosen() {
     let stuck = Candidate { is_stuck: true, ..candidate(shard(7)) };
     let (chosen, load) = choose([stuck, candidate(shard(0))].into_iter());
-    assert_eq!((chosen, load.has_stuck), (Some(1), true));
+    assert_eq!((chosen, load.has_stuck_shard), (Some(1), true));
     assert_eq!(choose([stuck].into_iter()).0, None);
 }
 
@@ -35,7 +35,8 @@ fn the_fullest_shard_with_room_is_chosen() {
     assert_eq!(chosen, Some(2));
     assert_eq!(load, Load { shards: 5, usable: 4, in_use: 40, capacity: 80, ..Load::default() });
     assert_eq!(choose([shard(20), closed].into_iter().map(candidate)).0, None);
-    // Of two equal ones the older is chosen, so that the younger one can become idle.
+    // Of two shards with the same load the older one is chosen, so that the younger one can become
+    // idle.
     assert_eq!(choose([shard(0), shard(0)].into_iter().map(candidate)).0, Some(0));
 }
 
@@ -123,7 +124,7 @@ fn connections_that_were_taken_out_of_use_are_counted_until_they_end() {
     let limits = ShardLimits { shards_min: 1, shards_max: 4, streams_max: 20 };
     let check = |shards: usize, retired: usize, opening: usize, expected: usize| {
         let (usable, in_use, capacity) = (shards, 20 * shards, 20 * shards);
-        let load = Load { shards, retired, usable, in_use, capacity, has_stuck: false };
+        let load = Load { shards, retired, usable, in_use, capacity, has_stuck_shard: false };
         assert_eq!(openings_wanted(load, 100, opening, limits), expected, "{load:?} {opening}");
     };
     check(2, 0, 0, 2);

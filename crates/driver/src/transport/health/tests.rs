@@ -14,7 +14,7 @@ const LIMITS: HealthLimits = HealthLimits {
 const HEALTHY: Signs = Signs {
     number: 1,
     in_flight: 3,
-    unheard_for: Duration::ZERO,
+    silent_for: Duration::ZERO,
     hung_for: Duration::ZERO,
     ping_waiting_for: None,
     idle_for: Duration::ZERO,
@@ -40,7 +40,7 @@ fn a_connection_that_answers_is_kept() {
 #[test]
 fn a_silent_connection_with_requests_is_suspect_and_then_broken() {
     let hung = |millis: u64, ping_millis: Option<u64>| Signs {
-        unheard_for: Duration::from_millis(millis),
+        silent_for: Duration::from_millis(millis),
         hung_for: Duration::from_millis(millis),
         ping_waiting_for: ping_millis.map(Duration::from_millis),
         ..HEALTHY
@@ -56,9 +56,9 @@ fn a_silent_connection_with_requests_is_suspect_and_then_broken() {
 
 #[test]
 fn a_missing_pong_breaks_an_idle_connection_too_unless_something_else_arrived() {
-    let idle = Signs { in_flight: 0, ping_waiting_for: Some(2 * SECOND), unheard_for: 2 * SECOND, ..HEALTHY };
+    let idle = Signs { in_flight: 0, ping_waiting_for: Some(2 * SECOND), silent_for: 2 * SECOND, ..HEALTHY };
     check(idle, &[], Verdict::Break(Reason::PingUnanswered));
-    check(Signs { unheard_for: SECOND, ..idle }, &[], Verdict::Keep);
+    check(Signs { silent_for: SECOND, ..idle }, &[], Verdict::Keep);
     check(Signs { ping_waiting_for: Some(SECOND), ..idle }, &[], Verdict::Keep);
 }
 
@@ -66,7 +66,7 @@ fn a_missing_pong_breaks_an_idle_connection_too_unless_something_else_arrived() 
 fn a_failing_connection_is_retired_only_if_a_peer_works() {
     let peer = Signs { number: 2, ..HEALTHY };
     check(FAILING, &[peer], Verdict::Retire(Reason::Failing));
-    check(Signs { unanswered_for: GRACE, ..FAILING }, &[peer], Verdict::Keep);
+    check(Signs { unanswered_for: FAILURE_GRACE, ..FAILING }, &[peer], Verdict::Keep);
     // A new connection has shown nothing yet.
     check(FAILING, &[Signs { has_answered: false, ..peer }], Verdict::Keep);
     // The peer has not answered since this connection did.
@@ -95,12 +95,8 @@ fn an_idle_connection_is_retired_after_the_idle_timeout() {
 
 #[test]
 fn while_this_process_is_starved_only_idle_connections_are_retired() {
-    let hung = Signs {
-        unheard_for: 9 * SECOND,
-        hung_for: 9 * SECOND,
-        ping_waiting_for: Some(9 * SECOND),
-        ..FAILING
-    };
+    let hung =
+        Signs { silent_for: 9 * SECOND, hung_for: 9 * SECOND, ping_waiting_for: Some(9 * SECOND), ..FAILING };
     assert_eq!(judge(&hung, &[HEALTHY], LIMITS, true), Verdict::Keep);
     let idle = Signs { in_flight: 0, idle_for: 60 * SECOND, ..hung };
     assert_eq!(judge(&idle, &[], LIMITS, true), Verdict::Retire(Reason::Idle));

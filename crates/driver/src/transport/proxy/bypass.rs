@@ -42,9 +42,9 @@ impl Bypass {
         Ok(Bypass { entries: entries.collect::<Result<_, _>>()? })
     }
 
-    /// Parses entries like [`Bypass::parse`], and leaves out those that cannot be read. They are
-    /// returned, too. All programs of a user share `NO_PROXY`, so it may have entries that only
-    /// other programs understand.
+    /// Parses entries like [`Bypass::parse`], but leaves out the entries that cannot be read, and
+    /// returns them separately. All programs of a user share `NO_PROXY`, so it may have entries
+    /// that only other programs understand.
     pub(super) fn parse_known(list: &str) -> (Self, Vec<&str>) {
         let (mut entries, mut unknown) = (Vec::new(), Vec::new());
         for text in texts_of(list) {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_is_not_a_host_is_refused_by_name() {
+    fn an_entry_that_is_not_a_host_is_refused() {
         for bad in ["10.0.0.0/33", "10.0.0.0/x", "host:port", "a b:70000", "http://a", "*."] {
             let error = Bypass::parse(bad).unwrap_err().to_string();
             assert!(error.contains("is not a host"), "{error}");

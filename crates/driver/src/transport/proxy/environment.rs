@@ -20,10 +20,10 @@ pub(super) fn proxies(lookup: impl Fn(&str) -> Option<String>) -> Result<Proxies
         return Ok(Proxies::default());
     }
     let is_cgi = lookup("REQUEST_METHOD").is_some();
-    let all = first(&lookup, &["all_proxy", "ALL_PROXY"]);
-    let https = first(&lookup, &["https_proxy", "HTTPS_PROXY"]).or(all.clone());
+    let all_schemes = first(&lookup, &["all_proxy", "ALL_PROXY"]);
+    let https = first(&lookup, &["https_proxy", "HTTPS_PROXY"]).or(all_schemes.clone());
     let http_names: &[&str] = if is_cgi { &["http_proxy"] } else { &["http_proxy", "HTTP_PROXY"] };
-    let http = first(&lookup, http_names).or(all);
+    let http = first(&lookup, http_names).or(all_schemes);
     if https.is_none() && http.is_none() {
         return Ok(Proxies::default());
     }

@@ -22,7 +22,7 @@ pub(in super::super) async fn open_tunnel(proxy: &Proxy, endpoint: &Endpoint) ->
     let mut head = Vec::new();
     let mut bytes_left = HEAD_BYTES_MAX;
     let status = loop {
-        // One byte at a time: what follows the head belongs to the endpoint.
+        // The head is read one byte at a time, because the bytes after it belong to the endpoint.
         while !is_whole(&head) {
             bytes_left = bytes_left.checked_sub(1).ok_or_else(|| {
                 failure(format!("{endpoint}: the proxy {proxy} answered with too long a head"))
@@ -42,7 +42,7 @@ pub(in super::super) async fn open_tunnel(proxy: &Proxy, endpoint: &Endpoint) ->
     }
 }
 
-/// Whether the head of an answer has its empty line. Some proxies end lines without CR.
+/// Whether the head of an answer ends with its empty line. Some proxies end lines without CR.
 fn is_whole(head: &[u8]) -> bool {
     head.ends_with(b"\r\n\r\n") || head.ends_with(b"\n\n")
 }

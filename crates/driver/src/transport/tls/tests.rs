@@ -9,11 +9,11 @@ use tokio_rustls::TlsAcceptor;
 use super::super::client_certificate::ClientCertificate;
 use super::*;
 
-/// A host name that is not this machine's.
-const ELSEWHERE: &str = "account.documents.example";
+/// A host name that does not belong to this machine.
+const REMOTE_HOST: &str = "account.documents.example";
 
 fn certificates() -> Certificates {
-    Certificates::load_or_create(None, &Names::local_and([ELSEWHERE]), SystemTime::now()).unwrap()
+    Certificates::load_or_create(None, &Names::local_and([REMOTE_HOST]), SystemTime::now()).unwrap()
 }
 
 /// Makes a handshake with a server on this machine under the name of `endpoint`.
@@ -47,9 +47,9 @@ async fn any_certificate_is_accepted_only_for_this_machine_and_only_with_the_opt
         handshake(&server, &accepting, "https://127.0.0.1:1").await.unwrap(),
         NegotiatedProtocol::Http2
     );
-    let elsewhere = format!("https://{ELSEWHERE}:1");
+    let remote_endpoint = format!("https://{REMOTE_HOST}:1");
     for (options, endpoint) in
-        [(&accepting, elsewhere.as_str()), (&HttpOptions::default(), "https://localhost:1")]
+        [(&accepting, remote_endpoint.as_str()), (&HttpOptions::default(), "https://localhost:1")]
     {
         let failure = handshake(&server, options, endpoint).await.unwrap_err();
         assert_eq!((failure.kind, failure.sent), (FailureKind::Tls, Sent::No));
@@ -64,7 +64,7 @@ async fn any_certificate_is_accepted_only_for_this_machine_and_only_with_the_opt
 async fn an_added_authority_is_trusted_for_the_names_it_certified() {
     let server = certificates();
     let options = HttpOptions::default().with_ca_pem(server.ca_pem());
-    let known = format!("https://{ELSEWHERE}:1");
+    let known = format!("https://{REMOTE_HOST}:1");
     assert_eq!(handshake(&server, &options, &known).await.unwrap(), NegotiatedProtocol::Http2);
     let failure = handshake(&server, &options, "https://other.example:1").await.unwrap_err();
     assert!(failure.message.contains("not valid for name"), "{}", failure.message);
@@ -107,19 +107,19 @@ fn identity() -> Identity {
 
 /// A server that asks for a certificate of this authority. The server's own certificate is not
 /// signed by a trusted authority.
-fn demanding(authority: &rcgen::Certificate) -> Arc<rustls::ServerConfig> {
+fn server_that_asks_for_a_certificate(authority: &rcgen::Certificate) -> Arc<rustls::ServerConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(authority.der().clone()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let verifier =
         rustls::server::WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-    let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(own.signing_key.serialize_der());
+    let server = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(server.signing_key.serialize_der());
     let config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_client_cert_verifier(verifier.build().unwrap())
-        .with_single_cert(vec![own.cert.der().clone()], key.into());
+        .with_single_cert(vec![server.cert.der().clone()], key.into());
     Arc::new(config.unwrap())
 }
 
@@ -147,7 +147,7 @@ fn accepting() -> HttpOptions {
 #[tokio::test]
 async fn a_server_that_asks_for_a_client_certificate_gets_it() {
     let Identity { authority, chain_pem, key_pem } = identity();
-    let server = demanding(&authority);
+    let server = server_that_asks_for_a_certificate(&authority);
     assert!(accepted(Arc::clone(&server), &accepting()).await.is_err(), "without a certificate");
     let certificate = ClientCertificate::from_pem(&chain_pem, &key_pem).unwrap();
     let options = accepting().with_client_certificate(certificate);
@@ -193,7 +193,7 @@ async fn the_callers_configuration_replaces_ours() {
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let endpoint = format!("https://{ELSEWHERE}:1");
+    let endpoint = format!("https://{REMOTE_HOST}:1");
     let options = HttpOptions::default().with_tls_config(config.clone());
     assert_eq!(handshake(&server, &options, &endpoint).await.unwrap(), NegotiatedProtocol::Http2);
     config.alpn_protocols = vec![b"http/1.1".to_vec()];

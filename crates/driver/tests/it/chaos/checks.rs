@@ -72,8 +72,8 @@ impl History {
     /// Whether a write of the document was applied after the driver had stopped waiting
     /// for it. If such a write has no condition, it may overwrite later writes.
     pub(super) fn has_late_write(&self, document: &str) -> bool {
-        let mut own = self.records.iter().filter(|record| record.document == document);
-        own.any(|record| self.exchanges_of(record).iter().any(|exchange| exchange.is_late))
+        let mut records = self.records.iter().filter(|record| record.document == document);
+        records.any(|record| self.exchanges_of(record).iter().any(|exchange| exchange.is_late))
     }
 
     /// The operations that have ended, and what the driver reported to their callers.
@@ -214,7 +214,7 @@ fn is_failover(code: u16, sub: u32) -> bool {
 fn nothing_fails_that_is_retried(history: &History, problems: &mut Vec<String>) {
     for (record, reported) in history.reported().filter(|_| history.is_gentle) {
         let Reported::Failed(kind, status) = reported else { continue };
-        let is_of_the_data = kind == ErrorKind::Service
+        let is_caused_by_data = kind == ErrorKind::Service
             && status.is_some_and(|status| {
                 matches!(status.code, 409 | 412) || (status.code == 404 && status.sub != 1002)
             });
@@ -224,7 +224,7 @@ fn nothing_fails_that_is_retried(history: &History, problems: &mut Vec<String>) 
         // Where all regions take writes, a feed continues only in one region, and fails while
         // that region is down.
         let has_one_region = history.is_multi_write && record.kind == NEXT_PAGE;
-        if !(is_of_the_data || (reported.is_ambiguous() && may_be_ambiguous) || has_one_region) {
+        if !(is_caused_by_data || (reported.is_ambiguous() && may_be_ambiguous) || has_one_region) {
             problems.push(history.describe(record));
         }
     }

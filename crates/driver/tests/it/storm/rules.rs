@@ -5,8 +5,9 @@ use perihelion_testkit::TestServer;
 use perihelion_testkit::random::Random;
 
 /// Faults that the driver injects. A status that says that a write was not applied is injected
-/// only before the service acts, because the service does not lie about that.
-const INJECTED: &[&str] = &[
+/// only before the service acts, because the service never sends such a status for a write that
+/// it has applied.
+const INJECTED_BY_DRIVER: &[&str] = &[
     r#""drop":"before""#,
     r#""drop":"after""#,
     r#""reset":"before""#,
@@ -42,7 +43,7 @@ const INJECTED: &[&str] = &[
 ];
 
 /// Faults that the server injects.
-const SERVED: &[&str] = &[
+const INJECTED_BY_SERVER: &[&str] = &[
     r#""operation":"read_item","delayMs":400"#,
     r#""operation":"query","delayMs":200"#,
     r#""drop":"before""#,
@@ -57,7 +58,7 @@ pub(super) async fn change(faults: &FaultInjector, server: &TestServer, random: 
     faults.clear();
     server.clear_faults().await;
     for _ in 0..6 {
-        let rule = INJECTED[random.index(INJECTED.len())];
+        let rule = INJECTED_BY_DRIVER[random.index(INJECTED_BY_DRIVER.len())];
         // A rule for requests hits from one in a thousand to one in forty of them. A rule for new
         // connections hits three in ten, because few connections are opened.
         let thousandths = if rule.contains("connect") { 300 } else { 1 + random.below(25) };
@@ -65,7 +66,7 @@ pub(super) async fn change(faults: &FaultInjector, server: &TestServer, random: 
         faults.add_json(&rule).unwrap();
     }
     for _ in 0..2 {
-        let rule = SERVED[random.index(SERVED.len())];
+        let rule = INJECTED_BY_SERVER[random.index(INJECTED_BY_SERVER.len())];
         let probability = (1 + random.below(10)) as f64 / 1000.0;
         server.fault(&format!(r#"{{{rule},"probability":{probability}}}"#)).await;
     }

@@ -1,5 +1,6 @@
 //! A worker of the storm. It is the only writer of its documents, so it knows what each read
-//! must return. It remembers what it was told, and compares that with the account at the end.
+//! must return. It remembers the answers that it got, and compares them with the account at the
+//! end.
 //!
 //! A document whose write was ambiguous has the state before or after the write. A document
 //! whose write was repeated is not written again: a lost first attempt may arrive late, and
@@ -29,7 +30,7 @@ const DOCUMENTS_MAX: usize = 6;
 /// The state of a document: its stamp, or `None` when it does not exist.
 type State = Option<u64>;
 
-/// What a worker has seen.
+/// The report of a worker.
 #[derive(Default)]
 pub(super) struct Report {
     key: String,
@@ -316,7 +317,7 @@ impl Report {
             .collect()
     }
 
-    /// Compares what the worker was told with what the account has.
+    /// Compares the answers that the worker got with the documents in the account.
     pub(super) async fn verify(&self, driver: &Driver, orders: &Arc<Container>) -> Vec<String> {
         let operation = Operation::new(
             Verb::Query,

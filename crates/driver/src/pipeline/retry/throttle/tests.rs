@@ -87,10 +87,11 @@ fn the_longest_single_wait_differs_between_documents_and_metadata() {
 #[test]
 fn a_wait_leaves_time_for_an_answer() {
     let hint = Some(Duration::from_millis(500));
-    let at = |left| judge(data(), hint, MIDDLE, Duration::from_millis(left));
-    assert!(matches!(at(600), ThrottleVerdict::RetryAfter { .. }));
-    assert_eq!(at(599), ThrottleVerdict::GiveUp(GiveUp::DeadlineNear));
-    assert_eq!(at(0), ThrottleVerdict::GiveUp(GiveUp::DeadlineNear));
+    let judge_with_time_left =
+        |milliseconds| judge(data(), hint, MIDDLE, Duration::from_millis(milliseconds));
+    assert!(matches!(judge_with_time_left(600), ThrottleVerdict::RetryAfter { .. }));
+    assert_eq!(judge_with_time_left(599), ThrottleVerdict::GiveUp(GiveUp::DeadlineNear));
+    assert_eq!(judge_with_time_left(0), ThrottleVerdict::GiveUp(GiveUp::DeadlineNear));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the end of an attempt of a transaction means.
+//! Findings of transactions: what the end of an attempt means.
 
 use perihelion_wire::status::{self, Status};
 
@@ -6,7 +6,7 @@ use super::super::effects::{Effect, Effects};
 use super::super::findings::{Finding, finding_for_failure};
 use super::{Results, TransactionEnding};
 
-/// What the end of an attempt of a transaction means.
+/// A finding: what the end of an attempt of a transaction means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TransactionFinding {
     /// The transaction was committed, or its documents were read.
@@ -50,18 +50,18 @@ pub(super) enum TransactionFinding {
     AnswerLost,
 }
 
-/// What an attempt says about the writes of a transaction.
+/// The outcome of a transaction's writes, as far as an attempt shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// The service has said what became of the transaction with this token.
     Decided,
     /// The attempt changed nothing. What was unknown before is still unknown.
     Unchanged,
-    /// The writes were applied, or may be.
+    /// The writes were applied, or may have been.
     Unknown,
 }
 
-/// What an ending means.
+/// The finding for an ending.
 pub(super) fn finding_for(is_write: bool, ending: TransactionEnding<'_>) -> TransactionFinding {
     match ending {
         TransactionEnding::Failed(failure) => match finding_for_failure(failure) {
@@ -78,7 +78,7 @@ pub(super) fn finding_for(is_write: bool, ending: TransactionEnding<'_>) -> Tran
             | Finding::WriteForbidden
             | Finding::AccountUnknown
             | Finding::SessionNotAvailable
-            | Finding::OwnerGone
+            | Finding::OwnerNotFound
             | Finding::ContainerReplaced
             | Finding::RangeMoved
             | Finding::RetryWith
@@ -102,7 +102,8 @@ pub(super) fn finding_for(is_write: bool, ending: TransactionEnding<'_>) -> Tran
                     TransactionFinding::Done
                 }
                 (400..=599, Results::Failed) => finding_for_refusal(status, is_retriable),
-                // The status and the results contradict each other. A new token could write twice.
+                // The status and the results contradict each other. A retry with a new token could
+                // apply the writes twice.
                 (452, Results::Succeeded) if is_write && is_retriable => TransactionFinding::Unreadable,
                 (400..=599, Results::Incomplete | Results::Succeeded) if is_retriable => {
                     finding_for_refusal(status, true)
@@ -128,7 +129,7 @@ fn finding_for_refusal(status: Status, is_retriable: bool) -> TransactionFinding
         (452, true) => TransactionFinding::AbortedRetriable,
         (408 | 410 | 449 | 500..=u16::MAX, true) => TransactionFinding::Retriable,
         (0..=407 | 409 | 411..=448 | 450 | 451 | 453..=499, true) => TransactionFinding::RefusedRetriable,
-        // The service failed while it worked on the transaction, so this is not its decision.
+        // The service failed while it worked on the transaction, so the status is not its decision.
         (408 | 410 | 429 | 449 | 500..=u16::MAX, false) => finding_for_status(status),
         (0..=407 | 409 | 411..=428 | 430..=448 | 450..=499, false) => TransactionFinding::Refused,
     }
@@ -154,7 +155,7 @@ fn finding_for_status(status: Status) -> TransactionFinding {
     }
 }
 
-/// What a finding says about the writes.
+/// The outcome of the writes, as far as a finding shows it.
 pub(super) fn outcome_of(finding: TransactionFinding, is_replay: bool) -> Outcome {
     match finding {
         TransactionFinding::Done | TransactionFinding::Refused => Outcome::Decided,
@@ -162,8 +163,8 @@ pub(super) fn outcome_of(finding: TransactionFinding, is_replay: bool) -> Outcom
         // next token.
         TransactionFinding::AbortedRetriable if is_replay => Outcome::Unchanged,
         TransactionFinding::AbortedRetriable => Outcome::Decided,
-        // These attempts applied nothing, and say nothing about earlier attempts. An abort without
-        // results does not either: the missing results may have said that the transaction may be
+        // These attempts applied nothing, and do not show what earlier attempts did. This includes
+        // an abort without results: the missing results may have said that the transaction may be
         // repeated, and an earlier run may have continued with the next token.
         TransactionFinding::AbortedWithoutResults
         | TransactionFinding::NotProcessed

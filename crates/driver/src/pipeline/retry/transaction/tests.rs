@@ -249,7 +249,7 @@ fn an_unknown_outcome_stays_unknown_until_the_service_decides() {
 }
 
 #[test]
-fn a_replay_stays_unknown_over_aborted_tokens_until_one_is_decided() {
+fn the_outcome_of_a_replay_stays_unknown_until_the_service_decides_one_of_its_tokens() {
     let mut budgets = Budgets::default().with_ambiguity(true);
     // The first abort is an old answer, so the next token is tried at once.
     for millis in [0, 2000, 4000, 8000] {

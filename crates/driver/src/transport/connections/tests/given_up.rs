@@ -9,9 +9,9 @@ use super::pipes::{Answer, World, options};
 use super::{SECOND, STEP};
 use crate::pulse::{LATE_AFTER, RESUME_GRACE};
 
-/// The first connection answers pings, and of the answers to requests at most the heads. Its
-/// callers give up long before their deadlines. After five of them it gets no more requests, and is
-/// replaced.
+/// The first connection answers pings. It does not answer requests, or it sends only the heads of
+/// the answers. Its callers give up long before their deadlines. After five of them, the connection
+/// gets no more requests, and is replaced.
 #[tokio::test(start_paused = true)]
 async fn a_connection_without_whole_answers_is_replaced_though_callers_give_up() {
     for has_heads in [false, true] {

@@ -12,7 +12,7 @@ use super::{SECOND, STEP, after_step};
 use crate::fault_injection::{FaultInjector, FaultRule, When};
 
 #[tokio::test(start_paused = true)]
-async fn injected_failures_on_one_shard_evict_it_and_it_is_replaced() {
+async fn a_shard_with_injected_failures_is_evicted_and_replaced() {
     let faults = FaultInjector::with_seed(1);
     let failing = faults.add(FaultRule::new().with_shard(1).with_reset(When::Before)).unwrap();
     let options = options().with_connections_min(2).with_fault_injection(&faults);
@@ -109,8 +109,8 @@ async fn a_fault_on_one_shard_leaves_the_requests_of_the_others_alone() {
     assert_eq!(world.shards(), [1, 2, 3]);
     let silent = faults.add(FaultRule::new().with_shard(1).with_silence(When::Before).with_count(1)).unwrap();
     let began = Instant::now();
-    // The first request silences the first shard, and is answered elsewhere after the
-    // read-hang limit.
+    // The first request silences the first shard. After the read-hang limit, another shard
+    // answers the request.
     let first = world.send_many(1, Method::GET);
     time::sleep(Duration::from_millis(1500)).await;
     assert_eq!(silent.hits(), 1);

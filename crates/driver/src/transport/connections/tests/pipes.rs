@@ -173,7 +173,7 @@ impl World {
     }
 
     /// Makes a timer of this connection fire a second late.
-    pub(super) fn be_late(&self, number: u64) {
+    pub(super) fn fire_timer_late(&self, number: u64) {
         let (shard, now) = (self.shard(number), Instant::now());
         shard.core.starvation.timer_fired(now - Duration::from_secs(1), now, &shard.core.vitals);
     }
@@ -230,14 +230,14 @@ async fn serve(pipe: DuplexStream, number: u64, servers: Arc<Servers>) {
         return;
     };
     let mut answering = JoinSet::new();
-    let mut has_said_goaway = false;
+    let mut has_sent_goaway = false;
     loop {
         tokio::select! {
             biased;
             () = wait_for_number(&mut frozen, number) => return pending().await,
-            () = wait_for_number(&mut going_away, number), if !has_said_goaway => {
+            () = wait_for_number(&mut going_away, number), if !has_sent_goaway => {
                 connection.graceful_shutdown();
-                has_said_goaway = true;
+                has_sent_goaway = true;
             }
             Some(_) = answering.join_next() => {}
             accepted = connection.accept() => match accepted {

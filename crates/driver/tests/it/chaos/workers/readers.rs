@@ -102,8 +102,9 @@ impl Worker {
     pub(super) fn choose_partition(&mut self) -> Vec<(String, u64)> {
         self.partition = PARTITIONS[self.rng.usize(..PARTITIONS.len())];
         let prefix = format!("{}/", self.partition);
-        let own = |(name, floor): (String, u64)| name.strip_prefix(&prefix).map(|id| (id.to_owned(), floor));
-        self.ledger.floors().into_iter().filter_map(own).collect()
+        let in_partition =
+            |(name, floor): (String, u64)| name.strip_prefix(&prefix).map(|id| (id.to_owned(), floor));
+        self.ledger.floors().into_iter().filter_map(in_partition).collect()
     }
 
     fn check_page(&self, floors: &[(String, u64)], result: &Result<Response, Error>) {

@@ -133,7 +133,7 @@ impl Worker {
             Ok(_) => Some(false),
             Err(error) => {
                 if error.is_not_found() {
-                    self.ledger.report("p6/cycle", format!("gone before it was deleted: {error:?}"));
+                    self.ledger.report("p6/cycle", format!("does not exist before its delete: {error:?}"));
                 }
                 None
             }
@@ -153,7 +153,7 @@ impl Worker {
             Ok(_) => Some(true),
             Err(error) => {
                 if error.is_conflict() {
-                    self.ledger.report("p6/cycle", format!("there before it was created: {error:?}"));
+                    self.ledger.report("p6/cycle", format!("exists before its create: {error:?}"));
                 }
                 None
             }

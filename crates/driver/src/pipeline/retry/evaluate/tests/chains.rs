@@ -175,9 +175,9 @@ fn a_chain_that_spends_every_budget_ends() {
 fn waits_have_a_jitter_of_a_quarter() {
     for ending in ["503/0", "404/1002", "no-connect"] {
         let ending_text = EndingText::read(ending);
-        let all =
+        let waits =
             |jitter| follow(profile("read", false), regions(1, false), || ending_text.ending(), || jitter).0;
-        let (short, middle, long) = (all(0.0), all(0.5), all(1.0));
+        let (short, middle, long) = (waits(0.0), waits(0.5), waits(1.0));
         for ((short, middle), long) in short.iter().zip(&middle).zip(&long) {
             assert_eq!(*short, middle.mul_f64(0.75), "{ending}");
             assert_eq!(*long, middle.mul_f64(1.25), "{ending}");
@@ -219,7 +219,7 @@ fn a_wait_that_the_service_asks_for_applies_only_to_the_same_region() {
             Verdict::Retry { after, .. } => Some(after),
             Verdict::Abort => None,
             other @ (Verdict::Complete
-            | Verdict::CompleteAsGone
+            | Verdict::CompleteAsDeleted
             | Verdict::ReadBack { .. }
             | Verdict::AbortAmbiguous) => panic!("{other:?}"),
         }
@@ -253,13 +253,13 @@ fn a_wait_that_the_service_asks_for_applies_only_to_the_same_region() {
 #[test]
 fn the_limits_of_the_options_are_kept() {
     let ending_text = EndingText::read("503/0");
-    let none = Limits { failovers_max: 0, session_retries_max: Some(0) };
+    let no_retries = Limits { failovers_max: 0, session_retries_max: Some(0) };
     let verdict = |kind, limits, budgets| {
         evaluate(profile(kind, true), ending_text.ending(), regions(3, false), limits, budgets, MIDDLE).0
     };
-    assert_eq!(verdict("read", none, Budgets::default()), Verdict::Abort);
+    assert_eq!(verdict("read", no_retries, Budgets::default()), Verdict::Abort);
     assert_eq!(
-        verdict("idempotent", none, Budgets::default()),
+        verdict("idempotent", no_retries, Budgets::default()),
         Verdict::ReadBack { is_refusal_final: false }
     );
     let behind = EndingText::read("404/1002");
@@ -267,7 +267,7 @@ fn the_limits_of_the_options_are_kept() {
         let regions = regions(candidates, is_multi_write);
         let ending = behind.ending();
         let (verdict, _) =
-            evaluate(profile("read", false), ending, regions, none, Budgets::default(), MIDDLE);
+            evaluate(profile("read", false), ending, regions, no_retries, Budgets::default(), MIDDLE);
         assert_eq!(verdict, Verdict::Abort, "{candidates} {is_multi_write}");
     }
     let endless = Limits { failovers_max: u32::MAX, session_retries_max: Some(u32::MAX) };
@@ -286,7 +286,7 @@ fn the_limits_of_the_options_are_kept() {
 /// written there. The region that takes the write is remembered if it is another than before.
 #[test]
 fn a_refused_write_of_a_partition_asks_every_region_at_once() {
-    let at = |writer| Regions { writer, ..regions(3, false) };
+    let regions_with = |writer| Regions { writer, ..regions(3, false) };
     let refused = EndingText::read("403/3");
     let judge = |regions, budgets| {
         evaluate(profile("conditional", false), refused.ending(), regions, LIMITS, budgets, MIDDLE)
@@ -295,7 +295,7 @@ fn a_refused_write_of_a_partition_asks_every_region_at_once() {
     for (attempt, writer) in
         [Writer::ThisRegion, Writer::OtherRegion, Writer::OtherRegion].into_iter().enumerate()
     {
-        let (verdict, effects) = judge(at(writer), budgets);
+        let (verdict, effects) = judge(regions_with(writer), budgets);
         let Verdict::Retry { after, budgets: spent, .. } = verdict else { panic!("{verdict:?}") };
         assert_eq!(after.is_zero(), attempt < 2, "attempt {attempt} is followed by a wait of {after:?}");
         assert_eq!(effects.into_iter().collect::<Vec<_>>(), [Effect::RefreshAccount]);
@@ -307,8 +307,14 @@ fn a_refused_write_of_a_partition_asks_every_region_at_once() {
         (Writer::ThisRegion, vec![]),
         (Writer::OtherRegion, vec![Effect::WriteRegionFound]),
     ] {
-        let (verdict, effects) =
-            evaluate(profile("conditional", false), done.ending(), at(writer), LIMITS, budgets, MIDDLE);
+        let (verdict, effects) = evaluate(
+            profile("conditional", false),
+            done.ending(),
+            regions_with(writer),
+            LIMITS,
+            budgets,
+            MIDDLE,
+        );
         assert_eq!((verdict, effects.into_iter().collect::<Vec<_>>()), (Verdict::Complete, expected));
     }
 }
@@ -319,10 +325,10 @@ fn a_refused_write_of_a_partition_asks_every_region_at_once() {
 fn a_refused_write_of_a_partition_asks_every_region_again_after_each_wait() {
     let refused = EndingText::read("403/3");
     for candidates in [1, 2, 3, 5, 12, 60] {
-        let at = Regions { writer: Writer::OtherRegion, ..regions(candidates, false) };
+        let regions = Regions { writer: Writer::OtherRegion, ..regions(candidates, false) };
         let (mut budgets, mut asked_per_round, mut waited) = (Budgets::default(), vec![1], Duration::ZERO);
         while let (Verdict::Retry { after, budgets: spent, .. }, _) =
-            evaluate(profile("conditional", false), refused.ending(), at, LIMITS, budgets, MIDDLE)
+            evaluate(profile("conditional", false), refused.ending(), regions, LIMITS, budgets, MIDDLE)
         {
             budgets = spent;
             waited += after;

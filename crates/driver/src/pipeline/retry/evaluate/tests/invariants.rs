@@ -119,7 +119,7 @@ fn a_write_that_may_have_been_applied_never_ends_in_a_plain_failure() {
             Verdict::AbortAmbiguous => {
                 assert!(!profile.has_witness, "{ending_text:?} could have been read back")
             }
-            Verdict::Complete | Verdict::CompleteAsGone => {}
+            Verdict::Complete | Verdict::CompleteAsDeleted => {}
         }
         ends += 1;
     });
@@ -133,7 +133,7 @@ fn a_write_that_was_not_applied_is_never_reported_as_ambiguous() {
             return;
         }
         match verdict {
-            Verdict::ReadBack { .. } | Verdict::AbortAmbiguous | Verdict::CompleteAsGone => {
+            Verdict::ReadBack { .. } | Verdict::AbortAmbiguous | Verdict::CompleteAsDeleted => {
                 panic!("{ending_text:?} {verdict:?}")
             }
             Verdict::Retry { budgets, .. } => assert!(!budgets.is_ambiguous, "{ending_text:?}"),
@@ -151,7 +151,7 @@ fn a_read_is_never_ambiguous() {
         match verdict {
             Verdict::Retry { budgets, .. } => assert!(!budgets.is_ambiguous, "{ending_text:?}"),
             Verdict::Complete | Verdict::Abort => {}
-            Verdict::CompleteAsGone | Verdict::ReadBack { .. } | Verdict::AbortAmbiguous => {
+            Verdict::CompleteAsDeleted | Verdict::ReadBack { .. } | Verdict::AbortAmbiguous => {
                 panic!("{ending_text:?} {verdict:?}")
             }
         }

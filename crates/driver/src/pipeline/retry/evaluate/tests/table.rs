@@ -207,8 +207,8 @@ fn parse_table(table: &'static str) -> BTreeMap<&'static str, Vec<&'static str>>
     rows
 }
 
-/// The budgets of each table.
-fn histories() -> [(&'static str, Budgets); 4] {
+/// The four action tables, each with the budgets before the attempt.
+fn action_tables() -> [(&'static str, Budgets); 4] {
     let spent = [
         (Budget::Failover, 3, 0),
         (Budget::Unsent, 1, 0),
@@ -248,7 +248,7 @@ fn verdict(cell: &str, meaning: &str, budgets: Budgets, profile: OperationProfil
     let (action, is_ambiguous) = cell.strip_suffix('?').map_or((cell, false), |action| (action, true));
     match meaning {
         "complete" => Verdict::Complete,
-        "deleted" => Verdict::CompleteAsGone,
+        "deleted" => Verdict::CompleteAsDeleted,
         "abort" => Verdict::Abort,
         "read-back" | "read-back!" if !profile.has_witness => Verdict::AbortAmbiguous,
         "read-back" => Verdict::ReadBack { is_refusal_final: false },
@@ -317,7 +317,7 @@ fn other_inputs(plane: &str) -> Vec<(Regions, bool, bool)> {
 fn every_ending_is_judged_as_the_tables_say() {
     let (verdict_rows, effect_rows) = (parse_table(VERDICTS), parse_table(EFFECTS));
     let mut cells = 0;
-    for (table, budgets) in histories() {
+    for (table, budgets) in action_tables() {
         let rows = parse_table(table);
         assert!(rows.keys().eq(effect_rows.keys()), "every table has every ending");
         for (key, row) in rows {
@@ -350,7 +350,7 @@ fn every_ending_is_judged_as_the_tables_say() {
     }
     println!("{cells} cells checked");
     // 117 endings (404/1003 on both planes), 33 operations by verb and idempotency,
-    // 4 histories, 2 planes, 1 to 3 regions, one or all of which take writes,
+    // 4 action tables, 2 planes, 1 to 3 regions, one or all of which take writes,
     // with and without a breaker and a witness.
     assert_eq!(cells, 117 * 33 * 4 * 2 * 3 * 2 * 2 * 2);
 }
