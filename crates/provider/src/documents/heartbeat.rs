@@ -58,7 +58,7 @@ pub(crate) struct Heartbeat {
     pub(crate) written_at_s: u64,
 }
 
-fn version_first() -> u32 {
+fn first_layout_version() -> u32 {
     1
 }
 
@@ -142,12 +142,12 @@ pub(crate) struct Member {
     pub(crate) requests: Requests,
     /// The newest layout version of a container that the process can read. Processes that do
     /// not write it read version 1.
-    #[serde(rename = "reads", default = "version_first")]
+    #[serde(rename = "reads", default = "first_layout_version")]
     pub(crate) readable_version: u32,
     /// The layout version of the container, as the process knows it. Other processes read it, so
     /// a process that was silent for some time notices that it has become too old for the
     /// container.
-    #[serde(rename = "layout", default = "version_first")]
+    #[serde(rename = "layout", default = "first_layout_version")]
     pub(crate) container_version: u32,
 }
 

@@ -13,8 +13,8 @@ use crate::timing::SKEW_MAX;
 /// message of the instance, because the runtime needs the start first.
 pub(crate) const ENQUEUED_FIRST: Stamp = Stamp(1);
 
-/// A message to an instance. The id begins with `m:` if a process enqueued it, with `x:` if
-/// a commit of another instance sent it, with `n:` if a commit of the instance itself did,
+/// A message to an instance. The id begins with `m:` if a process enqueued the message, with `x:`
+/// if a commit of another instance sent it, with `n:` if a commit of the instance itself sent it,
 /// and with `c:` if it is the completion of an activity.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -29,7 +29,8 @@ pub(crate) struct Message {
     /// a delay, or of a timer, has its due time here.
     #[serde(rename = "enq")]
     pub(crate) enqueued_at: Stamp,
-    /// Attempts up to the last one that was abandoned. Later attempts are counted in the lock.
+    /// The number of attempts up to the last abandoned attempt. Later attempts are counted in the
+    /// lock.
     pub(crate) attempt_count: u32,
     /// The work item as JSON text, so that an item that cannot be read does not make
     /// other messages of the same query unreadable.

@@ -51,7 +51,7 @@ pub(crate) struct Core {
     pub(crate) metrics: Arc<Metrics>,
     /// How much longer takeovers wait because of throttling.
     pub(crate) congestion: Arc<Congestion>,
-    /// What instances have cost and no commit has stored yet.
+    /// The charges of instances that no commit has stored yet.
     pub(crate) costs: Arc<Costs>,
     /// Results of `get_system_metrics`.
     pub(crate) system_metrics: CountCache<SystemMetrics>,
@@ -79,9 +79,9 @@ pub(crate) struct Core {
     outbox_faults: Mutex<Option<OutboxFaultInjector>>,
     /// Tells the reconciler about unfinished work.
     pub(crate) repair_signal: Arc<RepairSignal>,
-    /// Says that the database does not answer.
+    /// The log notice that the database does not answer.
     pub(crate) outage_notice: Notice,
-    /// Says that documents wait for a later version.
+    /// The log notice that documents wait for a later version.
     pub(crate) later_version_notice: Notice,
     /// Whether turns are committed as distributed transactions.
     pub(crate) transactions: Transactions,

@@ -136,7 +136,7 @@ impl HybridClock {
         }
         // If the wall clock is further ahead than at the last `Date`, the machine slept, or its
         // clock was set forwards. Until the next `Date` shows which of the two happened, a timer
-        // is rather late than early.
+        // fires late rather than early.
         offset - ahead_ms.min(self.wall_ahead_at_date.load(Ordering::Relaxed))
     }
 
@@ -201,7 +201,7 @@ mod tests {
         clock.observe_date(wall_ms() / 1000, Duration::ZERO);
         assert!((-61_000..=-58_000).contains(&clock.offset_ms()), "{}", clock.offset_ms());
         assert!(clock.now_ms().abs_diff(wall_ms()) <= 2_000);
-        assert!(clock.stamp().ms().abs_diff(wall_ms()) <= 4_000, "stamps do not lead for good");
+        assert!(clock.stamp().ms().abs_diff(wall_ms()) <= 4_000, "stamps do not stay ahead of the service");
         let (first, second) = (clock.stamp(), clock.stamp());
         assert!(first < second);
     }
@@ -244,7 +244,10 @@ mod tests {
         assert!(clock.now_ms() >= now_ms + 8 * 3_600_000, "the machine slept");
         assert!(clock.offset_ms().abs() <= 2_000);
         clock.step_wall_clock(-9 * 3_600_000);
-        assert!(clock.now_ms() >= now_ms && clock.now_ms() <= now_ms + 10_000, "no message is hidden");
+        assert!(
+            clock.now_ms() >= now_ms && clock.now_ms() <= now_ms + 10_000,
+            "the time does not go back, so no visible message is hidden"
+        );
     }
 
     #[test]

@@ -33,8 +33,8 @@ pub(crate) async fn run(core: &Core, token: &str, completion: Option<&WorkItem>)
     }
 }
 
-/// Whether the activity of a token was cancelled: its document is a tombstone. False if that
-/// cannot be found out.
+/// Whether the activity of a token was cancelled: its document is a tombstone. False if the
+/// document cannot be read.
 async fn was_cancelled(store: &Store, token: &str) -> bool {
     let Some(token) = LockToken::decode(token, LockKind::Activity) else { return false };
     let found = store.find::<serde_json::Value>(&token.instance, &token.id).await;
@@ -123,17 +123,17 @@ async fn prepare_completion(
     }
 }
 
-/// What became of the batch of an ack. It is not known after a failure of another kind.
+/// The outcome of the batch of an ack.
 enum BatchOutcome {
     /// `is_answered` is false if the answer was lost.
     Applied { is_answered: bool },
     /// The activity has changed, but the lock still holds: the caller tries again.
     Changed,
-    /// It can no longer be applied.
+    /// The batch was not applied and can no longer be applied.
     NotApplied(Failure),
 }
 
-/// Writes the batch.
+/// Writes the batch. After an error, it is not known whether the batch was applied.
 async fn write_batch(
     core: &Core,
     token: &LockToken,
@@ -167,7 +167,7 @@ async fn write_batch(
 }
 
 /// Whether an earlier attempt of this ack has deleted the activity, and only the answer was
-/// lost. This is so if the activity does not exist and the instance was not deleted. Nothing
+/// lost. That is the case if the activity does not exist and the instance was not deleted. Nothing
 /// else removes an activity under a lock: a cancellation leaves a tombstone, and other workers
 /// take the activity only after the lock has expired. A missing completion proves
 /// nothing: it may have been consumed, or the ack had none.

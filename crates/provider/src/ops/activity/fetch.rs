@@ -34,11 +34,11 @@ use crate::store::{unless_stale, without_content};
 const FAILED_LOCKS_MAX: usize = 3;
 
 /// The time limit of the first attempt to lock an activity. It doubles after each failure, so
-/// that an activity with a large input on a slow line can be locked.
+/// that an activity with a large input on a slow connection can be locked.
 const LOCK_TIMEOUT_FIRST: Duration = Duration::from_secs(10);
 
-/// With at least this many activities in the hints, of which the next has waited for
-/// [`CROWDED_AFTER`], the other processes are asked for help.
+/// This process asks the other processes for help if the hints have at least this many activities
+/// that can be taken, and the next of them has waited longer than [`CROWDED_AFTER`].
 const CROWDED_FROM: usize = 16;
 
 /// See [`CROWDED_FROM`].
@@ -76,7 +76,7 @@ pub(crate) async fn run(
     fetch_loop::run(core, &queue, &ticket, wait).await
 }
 
-/// Activities, as one worker sees them.
+/// The queue of activities for one worker.
 struct ActivityQueue<'a> {
     core: &'a Core,
     /// The tags that the worker takes, and the owner of its sessions.
@@ -278,9 +278,9 @@ pub(super) async fn lock_activity(
     Ok(Some(LockedWorkItem { activity, etag, nonce, item }))
 }
 
-/// Records whether an activity was locked. If several in a row could not be, the hints about the
-/// instance are out of date: other processes take its activities, or a turn has cancelled them. A
-/// poll finds those that are left.
+/// Records whether an activity was locked. If several activities in a row could not be locked, the
+/// hints about the instance are out of date: other processes take its activities, or a turn has
+/// cancelled them. A poll finds the remaining activities.
 fn record_lock(core: &Core, instance: &str, is_locked: bool) {
     let now = core.clock.now();
     if core.hints.activities.with(|hints| hints.record_lock(instance, is_locked, now)) {

@@ -224,8 +224,8 @@ async fn check_state(
     Ok((!is_compatible(&state.value, filter)).then_some(ClaimOutcome::Incompatible))
 }
 
-/// Whether certainly no process has attempted the turn before. If so, there is no count of
-/// attempts to keep, and the lock need not be written. This is certain for messages that this
+/// Whether it is certain that no process has attempted the turn before. If so, there is no count
+/// of attempts to keep, and the lock need not be written. It is certain for messages that this
 /// process wrote itself, and for messages that arrived while this process owned the slice of
 /// the instance. Another process may have attempted an older message, and crashed.
 fn is_first_attempt(

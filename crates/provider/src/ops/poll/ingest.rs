@@ -19,8 +19,8 @@ use crate::process::hints::{OfferedActivity, activity_name};
 use crate::process::interest::Interest;
 use crate::process::membership::{Membership, Rank, View};
 
-/// If this process may take over work of another process within this time, the work has waited
-/// longer than usual: its owner could have taken it before.
+/// If this process may take over work of another process within this time, the work is *suspect*:
+/// it has waited longer than usual, because its owner could have taken it before.
 const SUSPECT_WITHIN: Duration = Duration::from_millis(500);
 
 /// A history with this many events is long: it costs more to replay it twice than to wait.
@@ -36,7 +36,8 @@ pub(super) struct FoundWork {
     /// The shortest time until this process may take work that it leaves to other processes
     /// for now; `None` if there is no such work.
     next_takeover_in: Option<Duration>,
-    /// The shortest such time for work that waits longer than usual: its owner may be dead.
+    /// The shortest time until this process may take suspect work: the owner of that work may be
+    /// dead. `None` if there is no suspect work.
     suspect_in: Option<Duration>,
     /// Whether this process may take work of any age, because a fetch that looks once waits
     /// for the poll.
@@ -115,7 +116,7 @@ impl FoundWork {
         self.next_takeover_in
     }
 
-    /// The shortest time until this process may take work that waits longer than usual.
+    /// The shortest time until this process may take suspect work.
     pub(super) fn suspect_in(&self) -> Option<Duration> {
         self.suspect_in
     }

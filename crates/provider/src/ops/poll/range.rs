@@ -1,5 +1,5 @@
-//! The polls of one range of the container, a slice or a physical partition: one at a time,
-//! each with the cursor of the one before.
+//! The polls of one range of the container, which is a slice or a physical partition. One poll
+//! runs at a time, and continues with the cursor of the poll before.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as StdMutex};
@@ -28,10 +28,10 @@ use crate::sync::lock;
 /// A poll may always add this many instances and activities to the hints, if these are empty.
 const ROOM_MIN: usize = 16;
 
-/// The process asks others for help when for this long no poll has had room in the hints for all
-/// instances that it found. Not sooner, for two reasons. The room grows with the work that is
-/// taken, so after a sudden rise of the load it is large enough within a few polls. And in a
-/// slice that others help with, every turn needs a durable lock.
+/// The process asks others for help after no poll has had room in the hints for all instances that
+/// it found, for this long. It does not ask sooner, for two reasons. First, the room grows with the
+/// work that is taken, so after a sudden rise of the load it is large enough within a few polls.
+/// Second, in a slice that others help with, every turn needs a durable lock.
 const HELP_AFTER: Duration = Duration::from_millis(800);
 
 /// Up to this many pieces of work in the hints are counted.
@@ -40,7 +40,7 @@ const COUNTED_MAX: usize = 4096;
 /// The most rows of one page.
 const PAGE_ROWS: u32 = 64;
 
-/// How often the time limit of a page doubles at most: to 64 seconds.
+/// The time limit of a page doubles at most this many times, to 64 seconds.
 const TIMEOUT_DOUBLINGS_MAX: u32 = 5;
 
 /// The polls of one range.
@@ -99,7 +99,7 @@ impl RangePoller {
         self.schedule.set_interval_min(interval_min);
     }
 
-    /// Brings the next poll forward, to the shortest interval after the last one.
+    /// Brings the next poll forward, to the shortest interval after the last poll.
     pub(super) fn poll_soon(&self) {
         self.schedule.poll_soon();
     }
@@ -227,8 +227,9 @@ impl RangePoller {
             {
                 return self.scan_from_place(core, query, place, found).await;
             }
-            let has_left_work = found.is_full() != (false, false);
-            let page = PageRead { last: (!is_empty).then_some(last), is_end, has_work, has_left_work };
+            let has_work_without_room = found.is_full() != (false, false);
+            let page =
+                PageRead { last: (!is_empty).then_some(last), is_end, has_work, has_work_without_room };
             match poll.record_page(page) {
                 NextStep::Page => {}
                 NextStep::Scan => feed = self.feed(core, query, now, poll.from()),

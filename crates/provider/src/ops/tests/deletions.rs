@@ -156,9 +156,9 @@ async fn a_deletion_interrupted_at_any_request_is_all_or_nothing() {
     }
 }
 
-/// Lets another process finish or abort an interrupted deletion. Either all of the tree is left, or
-/// nothing of it. Then deletes what is left, and returns its ids; `None` if nothing was left, which
-/// must be so if the deletion had ended.
+/// Lets another process finish or abort an interrupted deletion, and checks that either the whole
+/// tree remains or nothing of it. Deletes a tree that remains, and returns its ids; `None` if
+/// nothing remains. If `is_ended`, the deletion had ended, and nothing may remain.
 pub(super) async fn assert_all_or_nothing(world: &World, is_ended: bool, what: &str) -> Option<Vec<String>> {
     let other = reconciling_provider(world).await;
     let remaining = wait_for_cleanup(&other).await;
@@ -402,14 +402,15 @@ async fn a_large_tree_is_deleted_however_long_it_takes() {
     world.inject_fault(r#"{"operation":"create_item","delayMs":600}"#).await;
     let begun = std::time::Instant::now();
     provider.delete_instances_atomic(&tree, true).await.unwrap();
-    assert!(begun.elapsed() > TIMEOUT, "it took longer than the timeout: {:?}", begun.elapsed());
+    assert!(begun.elapsed() > TIMEOUT, "the deletion took longer than the timeout: {:?}", begun.elapsed());
     world.remove_faults().await;
     assert!(documents_of_type(&world, "deletion").await.is_empty());
     assert!(tree_ids(&other).await.len() <= 1, "no child is left");
 }
 
 /// The parent's turn has scheduled a child, and no query shows the child yet: another process
-/// has just delivered its start, and replicas are behind. An old schedule is not looked for.
+/// has just delivered its start, and replicas are behind. Children that were scheduled long ago are
+/// not searched in the history.
 #[tokio::test]
 async fn a_child_that_no_query_shows_yet_belongs_to_the_tree() {
     let world = World::open().await;

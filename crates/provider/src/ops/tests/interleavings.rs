@@ -62,7 +62,7 @@ async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 /// Removes the lock of an instance from its document. The process that holds it would renew
 /// it otherwise.
 async fn lose_lock(provider: &CosmosDBProvider, instance: &str) {
-    eventually("the lock is written", async || {
+    eventually("the write of the lock", async || {
         let state = provider.core.store.state(instance).await.unwrap();
         state.is_some_and(|state| state.value.lock.is_some())
     })
@@ -170,7 +170,7 @@ async fn an_activity_cancelled_before_its_bundle_is_unpacked_never_runs() {
 /// A worker has a stale hint about an activity and claims its session. The activity no longer
 /// exists, so the worker releases the session.
 #[tokio::test]
-async fn a_session_whose_activity_was_lost_is_given_back() {
+async fn a_session_is_released_if_its_activity_no_longer_exists() {
     let in_session = |id| match activity_item("a", id, String::new()) {
         WorkItem::ActivityExecute { instance, execution_id, id, name, input, tag, .. } => {
             let session_id = Some("printer".to_owned());
@@ -344,8 +344,8 @@ fn stored_hashes_never_change() {
     assert_eq!((id.len(), &id[..10], key), (66, "s:ba70e1da", 6_559_807_626_117_884));
 }
 
-/// Requests that are throttled make takeovers wait longer: another process whose commit is
-/// throttled too is about to finish it.
+/// After throttled requests, takeovers wait longer: the commit of another process may be throttled
+/// too, and that process is about to finish its work.
 #[tokio::test]
 async fn a_throttled_process_takes_over_later() {
     let world = World::open().await;
@@ -365,7 +365,7 @@ fn queued(instance: &str, data: &str) -> WorkItem {
 /// Between the read of a message without a start and its removal, another process changes the
 /// state, or the message. Then the message stays, and the next claim decides.
 #[tokio::test]
-async fn a_message_without_a_start_is_not_removed_when_what_decided_it_has_changed() {
+async fn a_message_without_a_start_stays_if_the_state_or_the_message_has_changed() {
     let world = World::open().await;
     let provider = world.provider().await;
     let store = &provider.core.store;
@@ -496,15 +496,18 @@ async fn a_cancelled_activity_is_given_back_without_an_error() {
         .ack_orchestration_item(&token, 1, history, none.clone(), none, metadata, vec![cancelled])
         .await
         .unwrap();
-    assert!(provider.renew_work_item_lock(&work_token, LOCK).await.is_err(), "this cancels the worker");
+    assert!(
+        provider.renew_work_item_lock(&work_token, LOCK).await.is_err(),
+        "the failed renewal cancels the worker"
+    );
     provider.ack_work_item(&work_token, None).await.unwrap();
     let result =
         WorkItem::ActivityCompleted { instance: "a".into(), execution_id: 1, id: 9, result: "x".into() };
     assert!(provider.ack_work_item(&work_token, Some(result)).await.is_err(), "a result is refused");
 }
 
-/// Each call counts a part of a large container, and returns the count of the whole when it has
-/// one. The depths of queues are counted up to a limit.
+/// Each call counts a part of a large container. It returns the count so far, and the count of the
+/// whole container after all parts were counted. The depths of queues are counted up to a limit.
 #[tokio::test]
 async fn counts_of_a_large_container_cost_a_bounded_number_of_request_units() {
     const INSTANCES: usize = 1_200;
@@ -592,7 +595,7 @@ async fn a_completion_recorded_after_its_turn_makes_no_further_turn_of_an_ended_
     let core = &provider.core;
     core.hints.instances.update_and_wake(|hints| hints.add_message(completion, core.clock.now()));
     let fetched = provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap();
-    assert!(fetched.is_none(), "a turn for a completion that was consumed");
+    assert!(fetched.is_none(), "a consumed completion makes no further turn");
 }
 
 /// The answer to the create of an activity is lost, and so are the answers to the reads that would

@@ -26,8 +26,7 @@ use instance::InstanceHint;
 const INSTANCES_MAX: usize = 65_536;
 
 /// A message that becomes visible later than this gets no hint: a poll finds it when it is
-/// due. Such messages are timers, and a process may have any number of
-/// them.
+/// due. These messages are timers, and a process may have any number of timers.
 const TIMER_HORIZON: Duration = Duration::from_secs(60);
 
 /// How long the hints remember that a poll left an instance out, if nothing else is known about
@@ -95,7 +94,7 @@ impl InstanceHints {
         self.change(instance, |hints| hints.renew(until));
     }
 
-    /// Records that the turn was committed. Its messages are gone.
+    /// Records that the turn was committed. Its messages are deleted.
     pub(crate) fn record_commit(&mut self, instance: &str) {
         self.change(instance, InstanceHint::commit);
     }
@@ -259,15 +258,15 @@ impl InstanceHints {
         if self.instances.len() < INSTANCES_MAX || self.instances.contains_key(instance) {
             return true;
         }
-        // A dispatcher of this process has the locked instances, so these are few.
+        // Instances that a dispatcher has taken are kept. There are only a few of them.
         let mut latest = self.order.iter().rev();
-        let latest = latest.find(|(_, name)| !self.instances.get(name).is_some_and(InstanceHint::is_locked));
+        let latest = latest.find(|(_, name)| !self.instances.get(name).is_some_and(InstanceHint::is_taken));
         let victim = match (self.parked_order.last(), latest) {
             (Some((_, parked)), _) => parked.clone(),
             (None, Some((when, last))) if *when > due => last.clone(),
             (None, _) => {
                 // Instances without a due time are in neither of the two orders.
-                let is_idle = |hints: &InstanceHint| !hints.is_locked() && hints.available_at().is_none();
+                let is_idle = |hints: &InstanceHint| !hints.is_taken() && hints.available_at().is_none();
                 let mut idle = self.instances.iter().filter(|(_, hints)| is_idle(hints));
                 let Some((idle, _)) = idle.next() else { return false };
                 idle.clone()

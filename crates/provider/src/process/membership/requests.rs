@@ -30,7 +30,7 @@ const NAMED_MAX: usize = 32;
 pub(crate) struct OwnRequests {
     named: Mutex<Named>,
     /// Notified when there is a new request. The heartbeat task writes it soon.
-    pub(crate) is_new: Notify,
+    pub(crate) changed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -55,14 +55,14 @@ impl OwnRequests {
         let since = busy.filter(|busy| busy.until > now).map(|busy| busy.since);
         *busy = Some(Validity { since: since.unwrap_or(now), until: now + BUSY_FOR });
         if since.is_none() {
-            self.is_new.notify_one();
+            self.changed.notify_one();
         }
     }
 
     /// Asks all processes to poll a slice.
     pub(crate) fn share_slice(&self, first_key: &str) {
         if name(&mut lock(&self.named).shared_slices, first_key, SHARED_FOR) {
-            self.is_new.notify_one();
+            self.changed.notify_one();
         }
     }
 
@@ -124,7 +124,7 @@ mod tests {
     async fn a_request_is_valid_for_some_time_after_its_last_reason() {
         let requests = OwnRequests::default();
         requests.share_slice("10");
-        requests.is_new.notified().await;
+        requests.changed.notified().await;
         tokio::time::sleep(SHARED_FOR - Duration::from_millis(1)).await;
         requests.share_slice("10");
         tokio::time::sleep(SHARED_FOR - Duration::from_millis(1)).await;
@@ -138,7 +138,7 @@ mod tests {
         let requests = OwnRequests::default();
         assert_eq!(requests.busy_for(), None);
         requests.record_work();
-        requests.is_new.notified().await;
+        requests.changed.notified().await;
         tokio::time::sleep(BUSY_FOR - Duration::from_millis(1)).await;
         requests.record_work();
         tokio::time::sleep(BUSY_FOR - Duration::from_millis(1)).await;
