@@ -25,7 +25,7 @@ pub(crate) enum Failure {
     Contended(String),
 }
 
-/// Why a provider does not run on an account or a container. Repeating it does not help.
+/// Why a provider cannot run on an account or a container. Opening it again does not help.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Objection {
     /// What is wrong, without a full stop.
@@ -94,16 +94,16 @@ impl Failure {
     /// duroxide's error. `operation` is the name of the provider's method that failed.
     pub(crate) fn into_error(self, operation: &str) -> ProviderError {
         let is_transient = self.is_transient();
-        self.into_error_if(operation, is_transient)
+        self.into_provider_error(operation, is_transient)
     }
 
     /// duroxide's error when a provider cannot be opened. Refused access is permanent.
     pub(crate) fn into_opening_error(self) -> ProviderError {
         let is_transient = self.is_service_fault();
-        self.into_error_if("open", is_transient)
+        self.into_provider_error("open", is_transient)
     }
 
-    fn into_error_if(self, operation: &str, is_transient: bool) -> ProviderError {
+    fn into_provider_error(self, operation: &str, is_transient: bool) -> ProviderError {
         let message = match self {
             Failure::Storage(error) => error.to_string(),
             Failure::LockLost => {

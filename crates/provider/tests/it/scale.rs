@@ -161,7 +161,7 @@ async fn a_slow_partition_delays_no_work_of_the_others() {
         client.start_orchestration(&format!("order-{number}"), "Order", "x").await.unwrap();
     }
     // About five of the twenty are in the slow partition.
-    let completed_of = async || {
+    let count_completed = async || {
         let mut completed = 0;
         for number in 0..20 {
             let status = client.get_orchestration_status(&format!("order-{number}")).await;
@@ -170,7 +170,7 @@ async fn a_slow_partition_delays_no_work_of_the_others() {
         completed
     };
     let enough = async {
-        while completed_of().await < 12 {
+        while count_completed().await < 12 {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
@@ -193,7 +193,7 @@ async fn workflows_outlast_a_failover_and_a_replaced_key() {
     futures_util::future::join_all(outages.map(outlast)).await;
 }
 
-/// What a commit of a turn says about the execution.
+/// The metadata of the execution in the commit of a turn.
 fn metadata() -> ExecutionMetadata {
     ExecutionMetadata {
         orchestration_name: Some("Order".to_owned()),

@@ -13,8 +13,8 @@
 //!   document.
 //! - A batch of staged documents is applied only while the garbage record exists. An attempt may
 //!   arrive long after its caller gave it up and a later attempt was applied, even after the commit
-//!   and the deletion of the documents. It creates nothing then. Otherwise it would create
-//!   documents that nothing refers to and nobody deletes.
+//!   and the deletion of the documents. This late attempt then creates nothing. Otherwise it would
+//!   create documents that nothing refers to and nothing deletes.
 
 use perihelion_client::{Batch, Etag};
 use serde::Serialize;
@@ -139,8 +139,8 @@ pub(in crate::ops) fn new_batch(instance: &str, staged: &Staged) -> Result<Batch
     Ok(batch)
 }
 
-/// Sends a batch of staged documents once. Returns whether the documents exist now: not if the
-/// garbage record is gone.
+/// Sends a batch of staged documents once. Returns whether the documents exist now. They do not
+/// exist if the garbage record was deleted.
 pub(in crate::ops) async fn send_batch(store: &Store, batch: Batch) -> Result<bool, Failure> {
     match store.container.batch(batch.with_options(batch_without_content())).await {
         Ok(_) => Ok(true),

@@ -7,7 +7,7 @@
 //! The backlog is the time from the first row of the slice to its last row. The helper with the
 //! place `p`, between 0 and 1, begins at the part `p` of that time: the activities of one turn
 //! have stamps one after the other. From there it reads on to the end of the slice. Rows that
-//! others have locked are no longer in its way.
+//! other processes have locked are not visible, so the helper does not read them.
 //!
 //! Invariants: a place only orders the work. A helper that has reached the end of the slice, or
 //! has had its place for [`PLACE_KEPT_FOR`], begins its next poll at the head, and takes what it
@@ -61,10 +61,10 @@ impl Spread {
     /// Whether this process chooses a place, now that a poll has read this page at the head. If the
     /// polls before this one had a place, this process first takes from the head once.
     pub(super) fn is_wanted(&mut self, rows: &[Value]) -> bool {
-        let was_away = self.begin.take().is_some() || self.was_at_end;
+        let had_place = self.begin.take().is_some() || self.was_at_end;
         self.was_at_end = false;
         let activities = rows.iter().filter(|row| DocumentType::of(row) == Some(DocumentType::Activity));
-        self.place.is_some() && !was_away && activities.count() >= BACKLOG_FROM
+        self.place.is_some() && !had_place && activities.count() >= BACKLOG_FROM
     }
 
     /// Chooses a place in the backlog from `first` to `last`, and returns its stamp.
@@ -107,7 +107,7 @@ mod tests {
             assert_eq!(spread.choose(Stamp(1000), Stamp(1400), at), Stamp(expected));
             assert_eq!(spread.begin_at(at), Some(Stamp(expected)));
             assert_eq!(spread.begin_at(at + PLACE_KEPT_FOR), None, "the head is read again");
-            assert!(!spread.is_wanted(&rows(BACKLOG_FROM)), "and work is taken from it once");
+            assert!(!spread.is_wanted(&rows(BACKLOG_FROM)), "work is taken from the head once");
             assert!(spread.is_wanted(&rows(BACKLOG_FROM)));
         }
     }
@@ -120,7 +120,7 @@ mod tests {
         spread.choose(Stamp(0), Stamp(10), at);
         spread.record_end();
         assert_eq!(spread.begin_at(at), None);
-        assert!(!spread.is_wanted(&rows(BACKLOG_FROM)), "once");
+        assert!(!spread.is_wanted(&rows(BACKLOG_FROM)), "the next poll takes from the head once");
         assert!(spread.is_wanted(&rows(BACKLOG_FROM)));
         spread.set_place(None);
         assert!(!spread.is_wanted(&rows(BACKLOG_FROM)), "the owner begins at the head");

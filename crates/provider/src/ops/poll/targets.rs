@@ -36,7 +36,8 @@ const IDLE_LOOKS_FEWER_MAX: f64 = 4.0;
 /// The ranges that this process polls.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
-    /// From what the targets were computed, and when; `None` if there are no targets yet.
+    /// The partitions and the view from which the targets were computed, and when; `None` if there
+    /// are no targets yet.
     computed: Option<(KeySpace, Arc<View>, Instant)>,
     /// All physical partitions.
     pub(super) partitions: Vec<Arc<RangePoller>>,
@@ -103,7 +104,7 @@ impl Targets {
 /// The ranges that this process polls because it owns them.
 fn owned_ranges(view: &View, membership: &Membership, partitions: &[FeedRange]) -> Vec<FeedRange> {
     if membership.is_view_old() {
-        // Nothing is known of the others any more.
+        // The view no longer shows which other processes are alive.
         return partitions.to_vec();
     }
     let Some(owned) = view.owned_ranges() else { return partitions.to_vec() };
@@ -129,7 +130,7 @@ pub(super) struct Looks {
     /// The partition to look at next, because its work waits longer than usual.
     suspect: Option<FeedRange>,
     /// Whether the last look, or the next one, is brought forward for a suspect.
-    was_sooner: bool,
+    is_brought_forward: bool,
     was_busy: bool,
 }
 
@@ -142,8 +143,8 @@ impl Looks {
     /// take the work after `wait`. The next look then comes earlier, but not twice in a row.
     pub(super) fn record_suspect(&mut self, partition: &FeedRange, wait: Duration) {
         let again_at = Instant::now() + wait.max(POLL_INTERVAL_MIN);
-        let may_be_sooner = !std::mem::replace(&mut self.was_sooner, true);
-        if may_be_sooner && self.next_at.is_some_and(|next_at| again_at < next_at) {
+        let may_bring_forward = !std::mem::replace(&mut self.is_brought_forward, true);
+        if may_bring_forward && self.next_at.is_some_and(|next_at| again_at < next_at) {
             (self.next_at, self.suspect) = (Some(again_at), Some(partition.clone()));
         }
     }
@@ -180,7 +181,7 @@ impl Looks {
         }
         self.next_at = Some(now + interval);
         let suspect = self.suspect.take();
-        self.was_sooner = suspect.is_some();
+        self.is_brought_forward = suspect.is_some();
         let is_suspect = |at: &usize| suspect.as_ref() == Some(targets.partitions[*at].range());
         let last = self.position.unwrap_or_else(|| fastrand::usize(..targets.partitions.len()));
         let next = others.iter().copied().find(is_suspect);

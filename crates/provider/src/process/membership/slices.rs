@@ -5,7 +5,7 @@
 //!
 //! Rendezvous hashing maps slices to processes: each slice has a score for each process, and
 //! goes to the process with the highest score that does not own its share already. When a
-//! process joins or leaves, most slices stay where they are.
+//! process joins or leaves, most slices keep their owner.
 
 use perihelion_client::{FeedRange, KeySpace};
 

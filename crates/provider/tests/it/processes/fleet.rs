@@ -139,7 +139,7 @@ impl Fleet {
             match self.children[number].0.try_wait().unwrap() {
                 Some(status) => break status,
                 None if Instant::now() < deadline => tokio::time::sleep(POLL_INTERVAL).await,
-                None => panic!("child {number} does not leave"),
+                None => panic!("child {number} does not end"),
             }
         };
         assert!(status.success(), "child {number}: {status}");

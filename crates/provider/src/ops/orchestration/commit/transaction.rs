@@ -2,8 +2,8 @@
 //! then one create for each message to another instance.
 //!
 //! When an answer is lost, the client sends the transaction again under its idempotency token and
-//! gets the first answer. If that fails too, the outcome is unknown, as that of a batch can be.
-//! The caller then tries again, and the state shows by its nonce whether this attempt was applied.
+//! gets the first answer. If that fails too, the outcome is unknown, as it can be for a batch.
+//! The caller then tries again. The nonce in the state shows whether the first attempt was applied.
 
 use perihelion_client::{
     AbortedTransaction, DistributedWriteTransaction, Error, ErrorKind, OperationOptions, Status,
