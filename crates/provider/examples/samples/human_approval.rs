@@ -94,7 +94,7 @@ async fn expense(context: OrchestrationContext, expense: Expense) -> Result<Stri
     let end = context.schedule_timer(expense.patience);
     match context.select2(decision, end).await {
         Either2::First(text) => {
-            // The text comes from outside. Should it be wrong, the workflow fails and says why.
+            // The text comes from outside. If it is wrong, the workflow fails and says why.
             let decision: Decision =
                 serde_json::from_str(&text).map_err(|error| format!("not a decision: {text}: {error}"))?;
             let verdict = if decision.is_approved { "approved" } else { "rejected" };

@@ -16,7 +16,7 @@ use crate::process::interest::Ticket;
 /// that is not in the hints yet.
 const POLLS_MAX: usize = 8;
 
-/// One queue, as one fetch sees it.
+/// One of the two queues, for one fetch.
 pub(crate) trait Queue {
     /// What the fetch returns.
     type Item;

@@ -1,5 +1,5 @@
-//! `Congestion`: an estimate of how long throttling holds up the operations of this process
-//! now. Other processes use the same container, so their commits are held up about as long.
+//! `Congestion`: an estimate of how long throttling delays the operations of this process
+//! now. Other processes use the same container, so their commits are delayed about as long.
 //! Takeovers wait that much longer: a commit that is only slow must not be run again by
 //! another process, because that would cause more throttling.
 //!

@@ -109,7 +109,7 @@ pub(crate) fn check_indexes(
     ))
 }
 
-/// Those of the paths that the container does not index.
+/// The paths among `paths` that the container does not index.
 pub(crate) fn not_indexed<'p>(properties: &ContainerProperties, paths: &[&'p str]) -> Vec<&'p str> {
     match &properties.indexing_policy {
         Some(policy) => paths.iter().copied().filter(|path| !is_indexed(policy, path)).collect(),

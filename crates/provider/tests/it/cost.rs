@@ -75,8 +75,8 @@ async fn the_smallest_workflow_takes_six_round_trips_and_65_units_by_default() {
 }
 
 /// A charge is stored by the commit after it, so the stored cost lacks the commit of the last turn.
-/// It also lacks a read: before the activity the runtime reads the history, and nothing tells its
-/// read from that of a client.
+/// It also lacks a read: before the activity the runtime reads the history, and the provider cannot
+/// distinguish this read from a read by a client.
 #[tokio::test(start_paused = true)]
 async fn a_workflow_stores_what_it_has_cost_up_to_its_last_turn() {
     for tier in [CommitTier::Durable, CommitTier::Optimistic, CommitTier::Cached] {

@@ -1,6 +1,6 @@
 //! Examines an account and a container for a tool. Makes the checks that opening a provider makes, and
-//! looks for settings that make a provider cost more than it must. Only reads; a container that is
-//! missing stays missing.
+//! looks for settings that make a provider more expensive than necessary. Only reads: a missing
+//! container is not created.
 
 use std::time::Duration;
 

@@ -26,8 +26,8 @@ use crate::store::Store;
 pub(super) const STARTS: &str =
     "c.type = 'orch_queue' AND (NOT IS_STRING(c.item) OR STARTSWITH(c.item, '{\"StartOrchestration\"'))";
 
-/// One page of pending instances, with at most `size` rows. `continuation` is the service's.
-/// The continuation of the page is the service's too.
+/// One page of pending instances, with at most `size` rows. `continuation`, and the continuation
+/// of the returned page, are continuations of the service.
 pub(super) async fn page(
     store: &Store,
     options: &ListOptions,
@@ -120,7 +120,7 @@ pub(super) async fn listed(store: &Store, message: &Message) -> Result<Option<Li
     }))
 }
 
-/// Those of these instances that exist.
+/// The ids of the instances among `rows` that exist.
 pub(super) async fn existing(store: &Store, rows: &[ListedInstance]) -> Result<BTreeSet<String>, Failure> {
     let text = "SELECT VALUE c.instanceId FROM c WHERE c.id = 'i' AND c.type = 'history' AND c.created = true \
                 AND c.instanceId";

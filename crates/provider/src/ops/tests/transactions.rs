@@ -67,8 +67,8 @@ async fn a_transaction_whose_answer_is_lost_is_made_once() {
     }
 }
 
-/// The service refuses every transaction, for passing reasons or because of the credential, and
-/// takes batches.
+/// The service refuses every transaction, for transient reasons or because of the credential, and
+/// accepts batches.
 #[tokio::test(start_paused = true)]
 async fn a_turn_goes_through_the_outbox_when_no_transaction_succeeds() {
     for rule in [

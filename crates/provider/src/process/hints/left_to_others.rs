@@ -1,4 +1,4 @@
-//! Work that this process gave back with a delay, usually because it cannot run it: the
+//! Work that this process gave back with a delay, usually because it cannot run the work: the
 //! runtime abandons work whose orchestration or activity is not registered. Then other processes
 //! come first, and this process tries again when they have had the time to take the work. So in a
 //! deployment that replaces one version by the next, work reaches the processes that can run it.

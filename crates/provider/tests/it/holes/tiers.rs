@@ -137,10 +137,10 @@ async fn only_the_turn_on_an_old_state_is_lost() {
     .await;
 }
 
-/// The commit of a turn gives an activity to a waiting worker, which may be gone by then. The
+/// The commit of a turn gives an activity to a waiting worker, which may have stopped by then. The
 /// activity goes to the next worker without waiting for a lock to expire.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_activity_dispatched_to_a_gone_worker_goes_to_the_next() {
+async fn an_activity_dispatched_to_a_stopped_worker_goes_to_the_next_worker() {
     const ROUNDS: u64 = 20;
     run_case_with(open_optimistic, async |world: World| {
         let provider = world.provider().await?;
@@ -188,7 +188,7 @@ async fn an_activity_dispatched_to_a_gone_worker_goes_to_the_next() {
             ensure!(id == round && delivered.insert(id), "{id} in round {round}");
             provider.ack_work_item(&token, None).await?;
         }
-        ensure!(!delivered.is_empty(), "no worker was gone when its activity came");
+        ensure!(!delivered.is_empty(), "no worker had stopped when its activity came");
         Ok(())
     })
     .await;

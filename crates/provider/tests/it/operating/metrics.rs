@@ -79,7 +79,7 @@ async fn counts_are_fresh_for_a_writer_and_cached_for_a_frequent_reader() {
         let (metrics, depths) = tokio::join!(provider.get_system_metrics(), provider.get_queue_depths());
         assert_eq!((metrics.unwrap().total_instances, depths.unwrap().worker_queue), (3, 0));
     }
-    // Nothing is written between these calls, so only the first of each method counts anew. A
+    // Nothing is written between these calls, so only the first call of each method counts again. A
     // count takes at most two requests (plan and query), system metrics take two counts, and queue
     // depths three.
     assert!(requests("get_system_metrics") <= before.0 + 2 * 2);

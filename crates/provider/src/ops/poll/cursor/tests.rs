@@ -120,7 +120,7 @@ fn old_known_rows_are_skipped_for_half_a_minute() {
 }
 
 #[test]
-fn a_poll_of_few_known_rows_is_one_page_also_after_they_were_many() {
+fn a_poll_of_few_known_rows_is_one_page_even_if_they_were_many_before() {
     let mut partition = Partition::with_old_rows(1000);
     for _ in 0..10 {
         partition.poll();
@@ -219,7 +219,7 @@ fn a_fetch_that_looks_once_reads_the_head_too() {
 }
 
 #[test]
-fn queries_that_alternate_have_their_own_places() {
+fn alternating_queries_have_their_own_cursors() {
     let mut partition = Partition::with_old_rows(5_000);
     let queries = [PollQuery::default(), PollQuery::of(&[crate::process::interest::Interest::Instances])];
     for query in &queries {
@@ -234,7 +234,7 @@ fn queries_that_alternate_have_their_own_places() {
 }
 
 #[test]
-fn a_poll_that_fails_loses_no_place() {
+fn a_failed_poll_does_not_change_where_the_next_poll_begins() {
     let mut partition = Partition::with_old_rows(5_000);
     partition.poll();
     partition.pass(SECOND * 31);
