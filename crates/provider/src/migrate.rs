@@ -255,7 +255,7 @@ impl Migration {
         };
         if layout::detect(&source, &properties).await? != Layout::Published {
             return Err(refused(format!(
-                "{} was not written by the published crate: there is nothing to move",
+                "{} was not written by the published crate: there is nothing to migrate",
                 self.source
             )));
         }

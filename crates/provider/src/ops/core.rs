@@ -124,7 +124,7 @@ impl Core {
         let opening = Opening { is_migrating: options.is_migrating, is_tool: options.is_tool };
         let open = || Store::open(&observed, database, container, opening);
         let store = retry_while(Instant::now() + RETRY_FOR, Failure::is_service_fault, open).await?;
-        let transactions = cross_instance::find_out(&store, options.cross_instance).await?;
+        let transactions = cross_instance::detect_transactions(&store, options.cross_instance).await?;
         let (interval, is_new_container) = (options.reconciler_interval, store.is_new);
         let core = Arc::new_cyclic(|this| Core {
             this: Weak::clone(this),

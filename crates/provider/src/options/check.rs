@@ -62,7 +62,7 @@ impl Check {
     /// The check of a property that could not be read.
     pub(crate) fn unreadable(subject: &'static str, failure: &Failure) -> Check {
         let advice = match failure.is_transient() {
-            true => "Try again, and check the credential if it stays so",
+            true => "Try again. If it fails again, check the credential",
             false => "Check that the credential may read this",
         };
         Check::problem(subject, format!("cannot be read: {}", failure.summary()), advice)

@@ -150,7 +150,7 @@ impl Scanner<'_> {
             None => (text.as_str(), false),
         };
         if let Some(star) = text.chars().position(|c| c == '*') {
-            let message = "a `*` stands at the end of a value: the value begins with the text before it";
+            let message = "a `*` is allowed only at the end of a value";
             return Err(FilterError { message: message.to_owned(), position: begin + star });
         }
         match (text.is_empty(), is_prefix) {

@@ -9,7 +9,7 @@ use perihelion_server::EmbeddedOptions;
 use perihelion_testkit::TestServer;
 use serde_json::Value;
 
-use crate::operating::{LOCK, NOW, event, metadata, start, work};
+use crate::operating::{LOCK, POLL_ONCE, event, metadata, start, work};
 
 /// A container with these properties, and a provider on it.
 async fn open(server: &TestServer, properties: &ContainerProperties) -> (Container, CosmosDBProvider) {
@@ -27,14 +27,15 @@ async fn states_after_turns(container: &Container, provider: &CosmosDBProvider, 
     let mut states = Vec::new();
     provider.enqueue_for_orchestrator(start("a", None), None).await.unwrap();
     for id in 1..=count + 1 {
-        let (_, token, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+        let (_, token, _) = provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().unwrap();
         let works = if id <= count { vec![work("a", id)] } else { Vec::new() };
         let metadata = metadata("Order", (id > count).then_some("Completed"));
         let history = vec![event("a", id)];
         provider.ack_orchestration_item(&token, 1, history, works, vec![], metadata, vec![]).await.unwrap();
         states.push(container.read::<Value>("a", "i").await.unwrap().into_value());
         if id <= count {
-            let fetched = provider.fetch_work_item(LOCK, NOW, None, &TagFilter::default()).await.unwrap();
+            let fetched =
+                provider.fetch_work_item(LOCK, POLL_ONCE, None, &TagFilter::default()).await.unwrap();
             let (_, token, _) = fetched.expect("the activity");
             let result = String::new();
             let done = WorkItem::ActivityCompleted { instance: "a".into(), execution_id: 1, id, result };

@@ -173,7 +173,7 @@ async fn a_wrong_source_or_target_is_refused() {
         assert!(why.contains(expected), "{from} to {to}: {why}");
     };
     check("nowhere", NEW, "there is no container shop/nowhere").await;
-    check("ours", NEW, "nothing to move").await;
+    check("ours", NEW, "nothing to migrate").await;
     check(OLD, OLD, "into itself").await;
     check(OLD, "older", "perihelion migrate").await;
     assert!(!exists(&client, NEW).await, "a refusal leaves nothing behind");
@@ -207,7 +207,7 @@ async fn a_container_in_use_is_migrated_only_by_force() {
     seconds_behind.store(0, Ordering::SeqCst);
     assert_eq!(migration_to("first").run(|_| {}).await.unwrap().instances, 1, "a container not in use");
 
-    let until = u64::try_from(now().as_millis()).expect("this age") + 30_000;
+    let until = u64::try_from(now().as_millis()).expect("the time fits 64 bits") + 30_000;
     let locked = json!({ "id": "x", "instanceId": "busy", "type": "orch_queue", "lockedUntil": until,
         "workItem": json!({ "CancelInstance": { "instance": "busy", "reason": "" } }).to_string() });
     seconds_behind.store(3600, Ordering::SeqCst);

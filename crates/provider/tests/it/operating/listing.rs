@@ -8,7 +8,7 @@ use duroxide_cdb::{CosmosDBProvider, ListOptions, ListOrder, ListPage, ListedIns
 use perihelion_server::EmbeddedOptions;
 use perihelion_testkit::TestServer;
 
-use super::{LOCK, NOW, event, metadata, start};
+use super::{LOCK, POLL_ONCE, event, metadata, start};
 
 /// The number of listed instances in the tests.
 const COUNT: usize = 23;
@@ -39,7 +39,7 @@ async fn world(partitions: u32) -> (TestServer, CosmosDBProvider) {
 async fn commit(provider: &CosmosDBProvider, instance: &str, parent: Option<&str>, n: usize) {
     provider.enqueue_for_orchestrator(start(instance, parent), None).await.unwrap();
     let (item, token, _) = loop {
-        let found = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+        let found = provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().unwrap();
         if found.0.instance == instance {
             break found;
         }
@@ -203,7 +203,7 @@ async fn a_started_instance_that_has_not_run_is_listed_as_pending_and_can_be_del
         let deleted = provider.delete("queued", false).await.unwrap();
         assert_eq!((deleted.instances_deleted, deleted.queue_messages_deleted), (1, 1));
         assert!(provider.list(&ListOptions::new()).await.unwrap().instances.is_empty());
-        assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
+        assert!(provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().is_none());
         assert!(provider.delete("queued", false).await.is_err(), "there is nothing to delete any more");
     }
 }

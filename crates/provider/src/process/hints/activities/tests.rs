@@ -39,8 +39,8 @@ fn among_too_many_activities_the_last_is_forgotten() {
     for number in 1..=ACTIVITIES_MAX as u64 {
         assert!(hints.offer(offer(number, None, None)));
     }
-    assert!(!hints.offer(offer(ACTIVITIES_MAX as u64 + 1, None, None)), "it is the last itself");
-    assert!(hints.offer(offer(0, None, None)), "an earlier one gets in");
+    assert!(!hints.offer(offer(ACTIVITIES_MAX as u64 + 1, None, None)), "the new activity would be the last");
+    assert!(hints.offer(offer(0, None, None)), "an earlier activity is added");
     assert_eq!((hints.offers.len(), hints.keys.len()), (ACTIVITIES_MAX, ACTIVITIES_MAX));
     assert_eq!(hints.take(Stamp::at_ms(u64::MAX), &UNTAGGED_WORKER).unwrap().0.id, "a:1:0");
 }

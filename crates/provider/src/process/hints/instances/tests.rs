@@ -169,8 +169,8 @@ fn an_instance_abandoned_without_delay_keeps_its_place() {
     assert_eq!(hints.take(now, dispatcher(&anyone)).map(|taken| taken.instance).as_deref(), Some("b"));
 }
 
-/// Every poll leaves out an instance that is always known here. What other
-/// processes write to it must be read all the same.
+/// Every poll leaves out an instance that is always known here. Messages of other processes to this
+/// instance must still be read.
 #[test]
 fn an_instance_that_polls_leave_out_is_read_in_every_third_turn() {
     let mut hints = InstanceHints::default();
@@ -267,26 +267,26 @@ fn messages_without_a_start_make_room_for_new_work() {
 }
 
 #[test]
-fn an_instance_whose_claims_fail_is_paused_and_counts_them() {
+fn an_instance_whose_claims_fail_is_paused_and_its_failed_claims_are_counted() {
     let mut hints = InstanceHints::default();
     let anyone = Capability::of(None);
     let anyone = dispatcher(&anyone);
-    hints.add_due("sick", stamp(1));
-    hints.add_due("well", stamp(2));
+    hints.add_due("failing", stamp(1));
+    hints.add_due("healthy", stamp(2));
     for failed_claims in 0..3 {
         let now = stamp(10 * u64::from(failed_claims) + 10);
         let taken = hints.take(now, anyone).unwrap();
-        assert_eq!((taken.instance.as_str(), taken.failed_claims), ("sick", failed_claims));
-        hints.record_failed_claim("sick", Stamp::at_ms(now.ms() + 10));
+        assert_eq!((taken.instance.as_str(), taken.failed_claims), ("failing", failed_claims));
+        hints.record_failed_claim("failing", Stamp::at_ms(now.ms() + 10));
         if failed_claims == 0 {
-            assert_eq!(hints.take(now, anyone).unwrap().instance, "well", "the next one is tried");
+            assert_eq!(hints.take(now, anyone).unwrap().instance, "healthy", "the next one is tried");
         }
         assert!(hints.take(now, anyone).is_none());
     }
     let taken = hints.take(stamp(40), anyone).unwrap();
     assert!(taken.is_partial, "the messages are read again");
-    hints.record_lock("sick", stamp(100), BTreeMap::new());
-    hints.record_release("sick");
+    hints.record_lock("failing", stamp(100), BTreeMap::new());
+    hints.record_release("failing");
     assert_eq!(hints.take(stamp(41), anyone).unwrap().failed_claims, 0);
 }
 
