@@ -129,8 +129,8 @@ impl Failure {
 pub(crate) fn is_access_refused(error: &Error) -> bool {
     let is_refused = |status: Status| match status.code {
         401 => true,
-        // Without a sub-status, or with one of Entra ID's. Other refusals, such as that of a full
-        // logical partition (1014), are permanent.
+        // There is no sub-status, or a sub-status of Entra ID. Refusals with other sub-statuses, such
+        // as 1014 (the logical partition is full), are permanent.
         403 => status.sub == 0 || (5300..5400).contains(&status.sub),
         _ => false,
     };

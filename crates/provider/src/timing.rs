@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 /// How far the times of two processes may differ. A message that is to be visible at once
-/// is stamped this far in the past, so that a reader whose clock is behind the writer's
-/// sees it at once too.
+/// is stamped this far in the past. So a reader whose clock is behind the writer's clock
+/// sees the message at once too.
 pub(crate) const SKEW_MAX: Duration = Duration::from_secs(120);
 
 /// How long an operation is retried after transient failures, unless the end of a lock

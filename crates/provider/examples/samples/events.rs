@@ -1,7 +1,7 @@
 //! Events: an invoice waits until it is paid, or until its time is over.
 //!
-//! An event has a name and a text, and anyone who has the id of a workflow can raise it. It
-//! is delivered if the workflow waits for that name, and is dropped otherwise. So the client
+//! An event has a name and a text, and any client that has the id of a workflow can raise it. The
+//! event is delivered if the workflow waits for that name, and is dropped otherwise. So the client
 //! here first waits until the invoice says that it waits. Messages that may come at any time
 //! belong in a queue (see the sample `queues`).
 

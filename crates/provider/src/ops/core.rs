@@ -197,9 +197,9 @@ impl Core {
         Retention { finished_for: self.options.retention.finished_for, is_ttl_on: self.store.is_ttl_on }
     }
 
-    /// Ends the tasks of the reconciler and the heartbeat, waits at most [`RETRY_FOR`] for other
-    /// background work, unlocks activities that were prefetched and not yet fetched, deletes the
-    /// heartbeat, and closes the embedded engine if there is one.
+    /// Ends the tasks of the reconciler and the heartbeat, and waits at most [`RETRY_FOR`] for other
+    /// background work. Then unlocks activities that were prefetched and not yet fetched, deletes
+    /// the heartbeat, and closes the embedded engine if there is one.
     pub(crate) async fn close(&self) {
         self.stop_tasks().await;
         let _ = tokio::time::timeout(RETRY_FOR, self.background.wait_until_idle()).await;

@@ -1,7 +1,7 @@
 //! The heartbeat task writes the heartbeat document of this process while the process
 //! fetches, and reads the heartbeats of other processes. The heartbeats give the *view* of this
 //! process: which processes are alive, which kinds of work (*roles*) each process fetches, and
-//! for which parts of the container a process asks the others' help.
+//! for which parts of the container a process asks the others for help.
 //! The task holds a weak reference to the provider and ends with it.
 //!
 //! With many processes, the process with the lowest id reads all heartbeats and writes them

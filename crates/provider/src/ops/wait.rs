@@ -95,7 +95,7 @@ pub(crate) async fn with_outage_notice<T>(notice: &Notice, what: &str, work: imp
         Err(_) => {
             if notice.is_due() {
                 tracing::warn!(
-                    "{what} waits: the database has not answered for {} s. It is tried for {} s in all. Check the \
+                    "{what} waits: the database has not answered for {} s. It is tried for {} s in total. Check the \
                      account, its regions and the network. This line comes once a minute",
                     SILENCE_MAX.as_secs(),
                     RETRY_FOR.as_secs(),

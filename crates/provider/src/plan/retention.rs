@@ -1,9 +1,9 @@
 //! Retention: how long ended instances are kept, and how the removal of an ended instance
 //! is scheduled.
 //!
-//! A root (an instance without a parent) is removed with its whole tree, at the earliest a
-//! set time after it has ended, and not while any instance of the tree runs. It is removed
-//! in one of two ways:
+//! A root (an instance without a parent) is removed with its whole tree, when the retention has
+//! passed since its end, and not while any instance of the tree runs. It is removed in one of two
+//! ways:
 //!
 //! - A root of one document (its history and all values fit the state, it never continued
 //!   as new, it has no children) gets a time to live in the commit that ends the root. The

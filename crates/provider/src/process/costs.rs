@@ -1,7 +1,7 @@
 //! The costs of instances that this process has not stored yet. Every request for one instance
-//! adds its charge here. The next commit of a turn of the instance by this process takes the sum
-//! and stores it, and puts it back if it was not stored. If it is not known whether a charge was
-//! stored, the charge is forgotten, so that no charge is counted twice.
+//! adds its charge here. When this process commits the next turn of the instance, the commit takes
+//! the sum and stores it. If the sum was not stored, it is put back. If it is not known whether a
+//! charge was stored, the charge is forgotten, so that no charge is counted twice.
 //!
 //! An instance that has ended or was deleted is forgotten: no further commit stores its charges,
 //! and a new instance with the same id must not get them.

@@ -1,6 +1,6 @@
-//! Several processes, several partitions, outages and slow partitions. Each test covers a case
-//! that would stop, starve or fail workflows if the provider were only made for one process on one
-//! partition of a service that always answers.
+//! Several processes, several partitions, outages and slow partitions. A provider that is made only
+//! for one process, one partition and a service that always answers would stop, starve or fail
+//! workflows in these cases.
 
 use std::sync::Arc;
 use std::time::Duration;

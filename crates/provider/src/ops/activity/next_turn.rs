@@ -1,10 +1,10 @@
 //! Which process takes the next turn of an instance whose activity was completed here.
 //!
-//! Usually this process does, at once. In a shared slice, whose activities many processes run,
-//! that would be wasteful: each of these processes would take a turn for each of its completions,
-//! they would replay the same history at the same time, and all but one commit would be refused.
-//! There the owner of the slice takes the turns. Its polls find the completions of all processes, and
-//! one turn takes all of them.
+//! Usually this process takes it, at once. That would be wasteful in a shared slice, whose activities
+//! many processes run. Each process would take a turn for each of its completions. The processes
+//! would replay the same history at the same time, and all but one commit would be refused. So in a
+//! shared slice the owner of the slice takes the turns. Its polls find the completions of all
+//! processes, and one turn takes all of them.
 
 use crate::ops::core::Core;
 use crate::ops::orchestration::pace::ActivityCounts;

@@ -126,9 +126,9 @@ struct Child {
 }
 
 /// Finds the children of these instances, including children whose start is queued or still
-/// in an outbox. Outboxes, queue and states are read in the order in which a start moves, so no
-/// start is missed: a start that has left its outbox before the outboxes are read is in the queue
-/// when the queue is read, or its child has begun when the states are read.
+/// in an outbox. A start moves from the outbox to the queue, and then the child begins. Outboxes,
+/// queue and states are read in the same order. So a start that moves during the reads is not
+/// missed: it is found in its old place or in its new place.
 ///
 /// Queries may miss what another process has just written. So children that a parent has
 /// scheduled lately are also found in its history.

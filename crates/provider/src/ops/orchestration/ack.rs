@@ -93,7 +93,7 @@ async fn commit_turn<'a>(
         let staging = stage::stage_turn(&core.store, &core.clock, &plan, until);
         staged = match Box::pin(held_lock::keep(core, token, held, staging)).await {
             Ok(Some(staged)) => staged,
-            // A renewal of the lock was stale: the state is no longer the one of the plan.
+            // A renewal of the lock was stale: the state has changed since the turn was planned.
             Ok(None) => {
                 stage::give_up(core, &plan).await;
                 Box::pin(held_lock::refresh(core, token, held)).await?;
@@ -245,7 +245,7 @@ async fn finish_turn(
 }
 
 /// Updates the hints after a commit, so that the next turn of the instance can begin. `state` is
-/// the committed state, and `messages` are those of the instance to itself.
+/// the committed state, and `messages` are the messages of the instance to itself.
 fn begin_next_turn(
     core: &Core,
     held: &LockedInstance,

@@ -52,7 +52,7 @@ pub(crate) async fn deliver_after_commit(core: &Core, outbox: Outbox, is_answere
 }
 
 /// Records the messages to other instances that a commit has delivered itself. If the answer of
-/// the commit was lost, a message may have been consumed since: its hint is then added without the
+/// the commit was lost, a message may have been consumed since. So its hint is added without the
 /// message, and the target's next claim reads the messages.
 pub(crate) fn record_delivered(core: &Core, outboxes: Vec<Outbox>, is_answered: bool) {
     let now = core.clock.stamp();

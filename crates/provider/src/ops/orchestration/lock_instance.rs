@@ -4,7 +4,7 @@
 //!
 //! Invariant: a lock has the same form in every tier: the state with the lock in it, and the
 //! etag that the commit is conditional on. If the lock is not written, other processes may
-//! take the instance too, and one commit wins.
+//! take the instance too, and only one commit succeeds.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

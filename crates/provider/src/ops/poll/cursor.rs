@@ -38,8 +38,8 @@ const TAIL_PAGES_MAX: usize = PAGES_MAX / 2;
 /// that read them from the first one on.
 const HEAD_SKIPPED_FOR: Duration = Duration::from_secs(30);
 
-/// If a poll that continues a tail finds work this long after the tail was begun, the next poll
-/// reads the tail from its start: newer work may be before the place of the continuation.
+/// The longest time for which polls that find work continue a tail. After that, the next poll reads
+/// the tail from its start, because newer work may be before the place of the continuation.
 const TAIL_CONTINUED_FOR: Duration = Duration::from_secs(2);
 
 /// How far the stamp of new work can be in the past. Writers stamp work [`SKEW_MAX`] in the

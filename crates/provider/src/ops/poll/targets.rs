@@ -12,9 +12,8 @@ use super::range::RangePoller;
 use crate::process::membership::{Membership, View};
 use crate::timing::{LOOK_INTERVAL_IDLE, LOOK_INTERVAL_MIN, POLL_INTERVAL_MIN};
 
-/// The targets are computed again after this time at the latest, even if the view has not changed:
-/// slices that this process polls although another process owns them (`watch_slice_of`) are not in
-/// the view.
+/// The targets are computed again after this time at the latest, even if the view has not changed.
+/// The reason: the view does not have the slices that this process watches (`watch_slice_of`).
 const CURRENT_FOR: Duration = Duration::from_secs(1);
 
 /// When a process becomes busy, the partitions are divided. The process polls whole partitions
@@ -25,8 +24,8 @@ const DIVIDED_AFTER: Duration = Duration::from_secs(15);
 /// together send one request in this time, or less often.
 const HELP_INTERVAL: Duration = Duration::from_millis(40);
 
-/// One process polls a slice that it helps with at least this often, so that it does not miss a
-/// request for help, which is valid for ten seconds.
+/// The longest interval between the polls of one process of a slice that it helps with. A request
+/// for help is valid for ten seconds, so no request is missed.
 const HELP_INTERVAL_MAX: Duration = Duration::from_secs(5);
 
 /// With more processes than partitions, each idle process looks less often, up to this factor.

@@ -182,9 +182,9 @@ fn any_roles() -> Roles {
     Roles { fetches_orchestrations: true, activity_tags: Tags { matches_any: true, ..Tags::default() } }
 }
 
-/// If the owner of a slice has given back an instance because it cannot run it, other processes come
-/// first: the owner would only delay the messages again. A process that has run the instance comes
-/// before processes that have not.
+/// The owner of a slice has given back an instance, because the owner cannot run it. Then other
+/// processes come first: the owner would only delay the messages again. A process that has run the
+/// instance comes before processes that have not.
 #[tokio::test(start_paused = true)]
 async fn processes_that_cannot_run_an_instance_leave_its_turns_to_those_that_can() {
     let engine = engine().await;

@@ -66,8 +66,9 @@ pub(crate) async fn collect_due(store: &Store, record: Versioned<Garbage>) -> Re
 /// The types that a commit gives to staged documents.
 const COMMITTED: [DocumentType; 2] = [DocumentType::Bundle, DocumentType::Outbox];
 
-/// Whether the commit of a staging was applied: a bundle or an outbox is no longer staged, or a
-/// document outside of the staging refers to one of its documents, whose ids contain the staging id.
+/// Whether the commit of a staging was applied. That is the case if a bundle or an outbox of the
+/// staging is no longer staged, or if another document contains the staging id. (The ids of staged
+/// documents contain the staging id, so such a document refers to one of them.)
 /// Reads the whole partition of the instance, page by page. That is rare, because a commit deletes
 /// the record of its staging.
 async fn is_committed(store: &Store, garbage: &Garbage, staging_id: &str) -> Result<bool, Failure> {

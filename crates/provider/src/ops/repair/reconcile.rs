@@ -6,9 +6,9 @@
 //! reads and finishes some of them, in the order of `madeAt`. A *pass* is one or more rounds, from
 //! the oldest document to the newest. Then the next pass begins. So a document that cannot be
 //! finished does not block later documents. A document with contents that only a later version can
-//! read is left to the processes of that version: a pass that reads only such documents counts as a
-//! pass that found nothing. A poll that finds unfinished work of another process wakes the
-//! reconciler.
+//! read is left to the processes of that version. A pass that reads only documents of this kind
+//! counts as a pass that found nothing. A poll that finds unfinished work of another process wakes
+//! the reconciler.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};

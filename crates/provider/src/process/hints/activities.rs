@@ -159,8 +159,8 @@ impl ActivityHints {
 
     /// Records whether an activity of an instance could be locked. If not, another process had
     /// taken it, or it was deleted. After [`LOST_MAX`] activities in a row that could not be locked,
-    /// forgets the activities of this instance that can be taken at `now`, and returns true: most of
-    /// them are probably taken or deleted too, and a poll finds the others.
+    /// forgets the activities of this instance that can be taken at `now`, and returns true. Most of
+    /// these activities are probably taken or deleted too. A poll finds the others.
     pub(crate) fn record_lock(&mut self, instance: &str, is_locked: bool, now: Stamp) -> bool {
         if is_locked {
             self.lost_in_a_row.remove(instance);

@@ -186,9 +186,9 @@ impl InstanceHints {
         self.order.iter().take(max).take_while(|(when, _)| *when <= now).count()
     }
 
-    /// Whether a message that a poll found, enqueued at this time, tells nothing new: a
-    /// dispatcher of this process has the instance, or will examine it anyway, now or when its
-    /// block ends.
+    /// Whether a message that a poll found, enqueued at this time, tells nothing new. That is the
+    /// case if a dispatcher of this process has the instance, or will examine it without this
+    /// message, now or when its block ends.
     pub(crate) fn is_known(&self, instance: &str, enqueued_at: Stamp, now: Stamp) -> bool {
         let is_known = self.instances.get(instance).is_some_and(|hints| hints.is_known(now));
         is_known && !self.parked.may_be_start(instance, enqueued_at)
@@ -198,12 +198,11 @@ impl InstanceHints {
     /// does not show what other processes write to them, so some of their turns read the
     /// partition.
     ///
-    /// With `is_only_partition` the poll shows what other processes write to all instances that
-    /// it does not leave out, so none of these counts as left out any more. Otherwise the poll
-    /// reads one of several partitions. Which instances are in that partition is not known here,
-    /// so an instance that an earlier poll left out still counts as left out. This ends when nothing
-    /// else is known about the instance and the last poll that left it out was more than
-    /// [`LEFT_OUT_REMEMBERED_FOR`] ago.
+    /// With `is_only_partition` the poll reads the messages of all instances that it does not leave
+    /// out, so these instances no longer count as left out. Otherwise the poll reads one of several
+    /// partitions. Which instances are in that partition is not known here, so an instance that an
+    /// earlier poll left out still counts as left out. This ends when nothing else is known about
+    /// the instance and the last poll that left it out was more than [`LEFT_OUT_REMEMBERED_FOR`] ago.
     pub(crate) fn leave_out_of_poll(
         &mut self,
         now: Stamp,
@@ -251,9 +250,10 @@ impl InstanceHints {
         self.order.first().into_iter().chain(from_parked).min()
     }
 
-    /// Makes room for a hint about this instance, due at `due`. When there are too many hints, one is
-    /// forgotten: a parked one if there is any; otherwise the one that can be taken last, if that is
-    /// after `due`; otherwise one without a due time. Returns false if there is none of these.
+    /// Makes room for a hint about this instance, due at `due`. When there are too many hints, one
+    /// instance is forgotten: a parked instance if there is any; otherwise the instance that can be
+    /// taken last, if that is after `due`; otherwise an instance without a due time. Returns false if
+    /// there is no such instance.
     fn make_room(&mut self, instance: &str, due: Stamp) -> bool {
         if self.instances.len() < INSTANCES_MAX || self.instances.contains_key(instance) {
             return true;

@@ -1,5 +1,5 @@
-//! Parked instances: instances that have messages but cannot be taken, for now or
-//! for good. Each was read once, and is read again (*looked at*) after growing pauses.
+//! Parked instances: instances that have messages but cannot be taken, temporarily or
+//! permanently. Each was read once, and is read again (*looked at*) after growing pauses.
 //!
 //! There are three kinds of reasons to park an instance:
 //! - Its execution is pinned to a duroxide version that a dispatcher does not

@@ -4,8 +4,8 @@
 //!
 //! While any process is busy, the partitions are *divided*: each slice belongs to its own owner.
 //! Otherwise a whole partition belongs to the owner of its first slice, so that one poll covers
-//! it. A slice is *shared* while a process asks for help with it: then each piece of its work goes
-//! first to its owner and to the process with the highest score for that work.
+//! it. A slice is *shared* while a process asks for help with it. Two processes are first to take a
+//! piece of work in a shared slice: the owner, and the process with the highest score for that work.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -36,7 +36,7 @@ pub(crate) enum Rank {
 /// In a slice that is not shared, the ranks of the processes behind the owner go up to this number.
 const BEHIND_MAX: u64 = 5;
 
-/// The most tags by which owners are told apart. With more tags, this process polls the whole
+/// The most tags that have owners of their own. With more tags, this process polls the whole
 /// container.
 const TAGS_MAX: usize = 64;
 
@@ -237,8 +237,8 @@ impl View {
         (has_others && !self.slices.all.is_empty()).then(|| self.merged_ranges(&is_owned))
     }
 
-    /// The tags by which owners are told apart, of those that this process takes; `None` if
-    /// there are too many.
+    /// The tags that have owners of their own and that this process takes; `None` if there are too
+    /// many.
     fn served_tags(&self, roles: &Roles) -> Option<BTreeSet<Option<String>>> {
         let names = self.members.iter().flat_map(|member| &member.roles.activity_tags.names);
         let names: BTreeSet<&String> =

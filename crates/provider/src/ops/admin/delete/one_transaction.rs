@@ -35,9 +35,9 @@ struct InstanceToDelete {
     counts: DeleteInstanceResult,
 }
 
-/// Deletes all of these instances or none. Returns false, and has deleted nothing, if they have to
-/// be deleted in two phases: there are too many of them, one of them is in another deletion, has
-/// undelivered messages, or waits for its start, or the account has no transactions.
+/// Deletes all of these instances or none. Returns false if they have to be deleted in two phases.
+/// Then nothing was deleted. The reasons are: there are too many instances; one of them is in another
+/// deletion, has undelivered messages, or waits for its start; or the account has no transactions.
 pub(super) async fn delete(
     core: &Core,
     set: &BTreeSet<&str>,

@@ -106,10 +106,11 @@ fn add_all(
 }
 
 /// Judges an aborted transaction, which has written nothing. If the state has changed, the commit
-/// is stale, as a batch would be. After all other refusals the batch is sent, for two reasons. A
-/// batch processes the state first, while a service may name any of the operations that failed in
-/// a transaction. And the outbox of a batch delivers the messages: a message that exists already
-/// counts as delivered, and a message that its partition refuses does not hold up its sender.
+/// is stale, as a batch would be. After all other refusals the batch is sent, for two reasons.
+/// First, a batch processes the state first, while a service may name any of the operations that
+/// failed in a transaction. Second, the outbox of a batch delivers the messages: a message that
+/// exists already counts as delivered, and a message that its partition refuses does not block its
+/// sender.
 fn judge_abort(
     plan: &TurnPlan,
     preconditions: CommitPreconditions<'_>,

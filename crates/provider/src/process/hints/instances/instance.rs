@@ -101,8 +101,8 @@ impl KnownMessages {
 }
 
 /// When an instance is due because a lock of this process expires. Locks and timers end at whole
-/// milliseconds. The due time of a lock is just before one, so that a timer that is due in the
-/// same millisecond has a due time of its own. The instance stays blocked until the lock ends.
+/// milliseconds. The due time of a lock is just before its millisecond. So a timer that is due in
+/// the same millisecond has a due time of its own. The instance stays blocked until the lock ends.
 fn lock_due(until: Stamp) -> Stamp {
     Stamp(until.0.saturating_sub(1))
 }
