@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_without_requests_is_not_stored() {
+    fn the_charge_of_a_turn_without_requests_is_not_stored() {
         let mut cost = InstanceCost::default();
         cost.add(1, 77, Charge::default());
         assert!(cost.is_empty());

@@ -57,7 +57,7 @@ pub(crate) struct Message {
     /// turns, or only helps with activities. Then the owner of the slice takes the message at
     /// once.
     #[serde(rename = "free", default, skip_serializing_if = "is_false")]
-    pub(crate) is_free: bool,
+    pub(crate) is_left_to_owner: bool,
     /// The nonce of the activity's lock, if the message is a completion. When the answer
     /// was lost, the nonce shows that the completion was written.
     #[serde(rename = "by", default, skip_serializing_if = "Option::is_none")]

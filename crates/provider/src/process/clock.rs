@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_reserved_ahead_are_followed_by_later_ones_within_the_bound() {
+    fn stamps_after_a_large_reservation_are_later_up_to_a_limit() {
         let clock = HybridClock::default();
         let first = clock.reserve(4096 * 1000);
         assert!(clock.stamp().0 >= first.0 + 4096 * 1000);

@@ -65,7 +65,7 @@ async fn one_of_five_processes_is_killed_under_load_and_the_others_continue() {
 /// A process with other numbers of dispatchers joins. A process that has only workers, all of them
 /// for one tag, serves that tag and shuts down, and another such process takes its place.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_with_other_dispatchers_and_with_tagged_workers_only_join_and_leave() {
+async fn processes_with_different_dispatchers_and_tagged_workers_join_and_leave() {
     let mut fleet = Fleet::open(LONG_LOCK).await;
     fleet.start_child(Role { orchestrators: 2, workers: 2, tag: None }).await;
     let load = fleet.run_jobs("gpu", 0..20, PACE);

@@ -66,8 +66,8 @@ async fn complete(
     let completion = match completion {
         Some(item) => {
             let mut message = completion_message(&core.clock, token, held, item)?;
-            message.is_free = next_turn::is_left_to_owner(core, &token.instance);
-            if message.is_free {
+            message.is_left_to_owner = next_turn::is_left_to_owner(core, &token.instance);
+            if message.is_left_to_owner {
                 let taken = core.costs.take(&token.instance);
                 message.cost = taken.charge();
                 sent_charge = Some(taken);
@@ -116,7 +116,7 @@ async fn prepare_completion(
         budget.spend()?;
         let until = Instant::now() + STAGED_WITHIN;
         let prepared = payload::prepare_message(&core.store, message.clone(), core.clock.stamp(), until);
-        if let Some(prepared) = Box::pin(held_lock::keep(core, held, prepared)).await? {
+        if let Some(prepared) = Box::pin(held_lock::renew_during(core, held, prepared)).await? {
             return Ok(prepared);
         }
         Box::pin(held_lock::refresh(core, token, held)).await?;
@@ -214,7 +214,7 @@ async fn finish_ack(
     core.hints.activities.with(|hints| hints.forget(&token.instance, &token.id));
     if let Some(PreparedMessage { message, .. }) = replacement.completion {
         let now = core.clock.now();
-        if !message.is_free {
+        if !message.is_left_to_owner {
             core.hints.instances.update_and_wake(|hints| match is_answered {
                 true => hints.add_message(message, now),
                 false => drop(hints.add_due(&message.instance_id, message.visible_at)),

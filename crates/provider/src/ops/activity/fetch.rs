@@ -155,7 +155,7 @@ impl ActivityQueue<'_> {
         let is_crowded = Duration::from_millis(waited) > CROWDED_AFTER
             && self.core.hints.activities.with(|hints| hints.count_due(now, CROWDED_FROM)) >= CROWDED_FROM;
         // Under throttling, more processes would only send more requests.
-        if is_crowded && self.core.congestion.stretch(Instant::now()).is_zero() {
+        if is_crowded && self.core.congestion.extra_wait(Instant::now()).is_zero() {
             self.core.membership.share_slice_of(&activity.instance_id);
         }
     }

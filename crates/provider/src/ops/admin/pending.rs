@@ -46,13 +46,13 @@ pub(super) async fn page(
     for row in page.items {
         // A message that this version cannot read is not listed.
         let Ok(message) = serde_json::from_value::<Message>(row) else { continue };
-        let Some(row) = listed(store, &message).await? else { continue };
+        let Some(row) = pending_row(store, &message).await? else { continue };
         let is_listed = instances.iter().any(|known| known.instance_id == row.instance_id);
         if !is_listed && is_selected(options, &row) {
             instances.push(row);
         }
     }
-    let existing = existing(store, &instances).await?;
+    let existing = existing_ids(store, &instances).await?;
     instances.retain(|row| !existing.contains(&row.instance_id));
     Ok(ListPage { instances, continuation })
 }
@@ -99,7 +99,7 @@ fn build_query(options: &ListOptions) -> Query {
 }
 
 /// The row of a pending instance; `None` if the message is not a readable start.
-pub(super) async fn listed(store: &Store, message: &Message) -> Result<Option<ListedInstance>, Failure> {
+pub(super) async fn pending_row(store: &Store, message: &Message) -> Result<Option<ListedInstance>, Failure> {
     let text = payload::read_texts(store, &message.instance_id, &[&message.item]).await?;
     let item = text.into_iter().next().flatten().and_then(|text| serde_json::from_str(&text).ok());
     let Some(WorkItem::StartOrchestration { orchestration, version, execution_id, parent_instance, .. }) =
@@ -121,7 +121,10 @@ pub(super) async fn listed(store: &Store, message: &Message) -> Result<Option<Li
 }
 
 /// The ids of the instances among `rows` that exist.
-pub(super) async fn existing(store: &Store, rows: &[ListedInstance]) -> Result<BTreeSet<String>, Failure> {
+pub(super) async fn existing_ids(
+    store: &Store,
+    rows: &[ListedInstance],
+) -> Result<BTreeSet<String>, Failure> {
     let text = "SELECT VALUE c.instanceId FROM c WHERE c.id = 'i' AND c.type = 'history' AND c.created = true \
                 AND c.instanceId";
     let ids: Vec<&str> = rows.iter().map(|row| row.instance_id.as_str()).collect();
@@ -140,7 +143,7 @@ pub(super) async fn find(store: &Store, instance: &str) -> Result<Option<ListedI
     let query = Query::new(format!("SELECT * FROM c WHERE {STARTS} ORDER BY c.enq")).in_partition(instance);
     for row in store.rows::<Value>(query).await? {
         let Ok(message) = serde_json::from_value::<Message>(row) else { continue };
-        if let Some(found) = listed(store, &message).await? {
+        if let Some(found) = pending_row(store, &message).await? {
             return Ok(Some(found));
         }
     }

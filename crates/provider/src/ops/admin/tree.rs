@@ -83,9 +83,9 @@ async fn children_of(
     for row in rows {
         // A message that this version cannot read is not shown.
         let Ok(message) = serde_json::from_value::<Message>(row) else { continue };
-        pending.extend(pending::listed(store, &message).await?);
+        pending.extend(pending::pending_row(store, &message).await?);
     }
-    let begun = pending::existing(store, &pending).await?;
+    let begun = pending::existing_ids(store, &pending).await?;
     children.extend(pending.into_iter().filter(|child| !begun.contains(&child.instance_id)));
     children.sort_by(|one, other| {
         (one.created_at, &one.instance_id).cmp(&(other.created_at, &other.instance_id))

@@ -91,7 +91,7 @@ async fn commit_turn<'a>(
     let mut staged = None;
     if plan.staging_id.is_some() {
         let staging = stage::stage_turn(&core.store, &core.clock, &plan, until);
-        staged = match Box::pin(held_lock::keep(core, token, held, staging)).await {
+        staged = match Box::pin(held_lock::renew_during(core, token, held, staging)).await {
             Ok(Some(staged)) => staged,
             // A renewal of the lock was stale: the state has changed since the turn was planned.
             Ok(None) => {

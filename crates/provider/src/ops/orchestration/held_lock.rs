@@ -90,7 +90,7 @@ pub(crate) async fn renew(
 
 /// Runs work that may take longer than the lock lasts, and renews the lock meanwhile. `None`
 /// if another writer has changed the state: the work is dropped then.
-pub(crate) async fn keep<T>(
+pub(crate) async fn renew_during<T>(
     core: &Core,
     token: &LockToken,
     held: &mut LockedInstance,

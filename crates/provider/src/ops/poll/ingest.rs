@@ -55,7 +55,7 @@ pub(super) struct FoundWork {
     /// Whether instances, and whether activities, were left because there was no room for them.
     is_full: (bool, bool),
     /// How much longer takeovers wait because of throttling.
-    stretch: Duration,
+    extra_wait: Duration,
 }
 
 /// How many instances and activities a poll may add to the hints.
@@ -79,7 +79,7 @@ impl FoundWork {
             may_share_instances: true,
             is_dividing: false,
             is_full: (false, false),
-            stretch: Duration::ZERO,
+            extra_wait: Duration::ZERO,
         }
     }
 
@@ -143,7 +143,7 @@ impl FoundWork {
             Rank::Behind(_) if self.is_dividing => Rank::Helper,
             rank => rank,
         };
-        let wait = takeover_wait(rank, stamps, self.now, self.stretch);
+        let wait = takeover_wait(rank, stamps, self.now, self.extra_wait);
         if self.is_eager || wait.is_zero() {
             return true;
         }
@@ -184,7 +184,7 @@ enum Row {
 /// Turns rows into hints and wakes the fetches that wait for them. Returns the latest
 /// `visibleAt` of the rows; zero if there are none.
 pub(super) async fn ingest(core: &Core, rows: Vec<Value>, found: &mut FoundWork) -> Stamp {
-    found.stretch = core.congestion.stretch(Instant::now());
+    found.extra_wait = core.congestion.extra_wait(Instant::now());
     let last_visible_at = rows.iter().map(|row| stamp_of(row, "visibleAt")).max().unwrap_or_default();
     let (mut has_instance_hint, mut has_activity_hint, mut has_unfinished_work) = (false, false, false);
     let mut unreadable = Vec::new();
@@ -257,7 +257,7 @@ fn parse_message(row: &Value, instance: String, id: String) -> Row {
         enqueued_at: stamp_of(row, "enq"),
         visible_at: stamp_of(row, "visibleAt"),
         was_locked: false,
-        is_free: row["free"] == true,
+        is_left_to_owner: row["free"] == true,
     };
     match is_readable {
         true => Row::Message { instance, id, stamps },
@@ -298,7 +298,7 @@ fn add_message_hint(
         found.instances += 1;
         found.room.instances = found.room.instances.saturating_sub(1);
     }
-    if is_left && found.may_share_instances && found.stretch.is_zero() {
+    if is_left && found.may_share_instances && found.extra_wait.is_zero() {
         core.membership.share_slice_of(instance);
     }
     is_added
@@ -331,7 +331,7 @@ fn should_repair(options: &Options, instance: &str, made_at: Stamp, found: &mut 
         enqueued_at: repairable_since,
         visible_at: repairable_since,
         was_locked: false,
-        is_free: false,
+        is_left_to_owner: false,
     };
     found.may_take(rank, stamps)
 }
@@ -342,8 +342,12 @@ fn add_activity_hint(core: &Core, (activity, etag): OfferedActivity, found: &mut
     let hints = &core.hints;
     let rank = found.view.rank_of_activity(&activity.instance_id, &activity.id, activity.tag.as_deref());
     let Activity { enqueued_at, visible_at, .. } = activity;
-    let stamps =
-        WorkStamps { enqueued_at, visible_at, was_locked: activity.lock_nonce.is_some(), is_free: false };
+    let stamps = WorkStamps {
+        enqueued_at,
+        visible_at,
+        was_locked: activity.lock_nonce.is_some(),
+        is_left_to_owner: false,
+    };
     if !found.may_take(rank, stamps) {
         return false;
     }
@@ -359,7 +363,7 @@ fn add_activity_hint(core: &Core, (activity, etag): OfferedActivity, found: &mut
     if found.room.activities == 0 && found.leaves_work_to_others(rank) {
         found.is_full.1 = true;
         // Under throttling, more processes would only send more requests.
-        if found.stretch.is_zero() {
+        if found.extra_wait.is_zero() {
             core.membership.share_slice_of(&offer.0.instance_id);
         }
         return false;

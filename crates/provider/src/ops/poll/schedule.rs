@@ -187,7 +187,7 @@ mod tests {
     /// While all dispatchers work, polls ask for activities only. They must not delay the next
     /// poll for instances.
     #[tokio::test(start_paused = true)]
-    async fn a_poll_that_did_not_ask_for_an_interest_does_not_delay_it() {
+    async fn a_poll_without_an_interest_does_not_delay_the_next_poll_for_it() {
         let schedule = Schedule::default();
         let workers = Interest::Activities { tags: Tags::from(&TagFilter::Any), owner: None };
         let nothing = FoundWork::new(&Membership::default(), false, Stamp(0));

@@ -137,7 +137,7 @@ async fn a_charge_that_was_perhaps_stored_is_not_stored_again() {
 
 /// A worker that leaves the next turn to another process sends its charge along with the completion.
 #[tokio::test]
-async fn a_charge_that_was_perhaps_sent_along_is_not_sent_again() {
+async fn a_charge_that_was_perhaps_sent_with_a_completion_is_not_sent_again() {
     let world = World::open().await;
     let owner = world.provider().await;
     begin(&owner, "a").await;

@@ -350,12 +350,12 @@ fn stored_hashes_never_change() {
 async fn a_throttled_process_takes_over_later() {
     let world = World::open().await;
     let provider = world.provider().await;
-    let stretch = || provider.core.congestion.stretch(tokio::time::Instant::now());
+    let extra_wait = || provider.core.congestion.extra_wait(tokio::time::Instant::now());
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    assert_eq!(stretch(), Duration::ZERO);
+    assert_eq!(extra_wait(), Duration::ZERO);
     world.inject_fault(r#"{"operation":"create_item","count":3,"status":429,"retryAfterMs":100}"#).await;
     provider.enqueue_for_orchestrator(super::raised_event("a", "1"), None).await.unwrap();
-    assert!(stretch() > Duration::from_millis(300), "{:?}", stretch());
+    assert!(extra_wait() > Duration::from_millis(300), "{:?}", extra_wait());
 }
 
 fn queued(instance: &str, data: &str) -> WorkItem {
@@ -399,7 +399,7 @@ async fn a_message_without_a_start_stays_if_the_state_or_the_message_has_changed
 /// More targets fail than are written to at the same time. The last target gets its message in
 /// the same attempt, and the outbox stays for the others.
 #[tokio::test]
-async fn failing_targets_of_an_outbox_hold_up_no_other_target() {
+async fn failing_targets_of_an_outbox_do_not_delay_other_targets() {
     let world = World::open().await;
     let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
     let stamp = provider.core.clock.stamp();

@@ -23,7 +23,7 @@ async fn create(client: &Client, properties: &ContainerProperties) {
 }
 
 #[tokio::test]
-async fn a_container_of_a_provider_has_no_finding() {
+async fn examine_finds_no_problem_in_a_container_of_a_provider() {
     let server = TestServer::in_process(EmbeddedOptions::default()).await;
     let client = server.client().await;
     let builder = CosmosDBProvider::builder().with_client(client.clone());

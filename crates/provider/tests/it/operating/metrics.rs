@@ -94,7 +94,7 @@ async fn counts_are_fresh_for_a_writer_and_cached_for_a_frequent_reader() {
 }
 
 #[tokio::test]
-async fn an_outbox_that_waits_has_an_age_until_it_is_delivered() {
+async fn the_age_of_a_waiting_outbox_is_reported_until_it_is_delivered() {
     let server = TestServer::in_process(EmbeddedOptions::default()).await;
     let often = std::time::Duration::from_millis(50);
     let builder = CosmosDBProvider::builder().with_client(server.client().await);

@@ -233,7 +233,7 @@ fn pending_timers_get_no_hints_and_new_work_is_taken() {
 }
 
 #[test]
-fn among_too_many_hints_the_latest_is_forgotten_and_new_work_gets_in() {
+fn among_too_many_hints_the_latest_is_forgotten_and_new_work_is_added() {
     let mut hints = InstanceHints::default();
     let anyone = Capability::of(None);
     for number in 0..INSTANCES_MAX {
