@@ -198,7 +198,7 @@ pub(crate) fn append(basis: &Basis<'_>, ack: &TurnAck) -> Result<TurnPlan, Failu
     })
 }
 
-/// Plans with one layout after the other until a plan fits a batch. Fails if none does.
+/// Plans with one layout after the other until a plan fits a batch. Fails if no plan fits.
 fn with_first_fitting_layout(
     plan: impl Fn(&BatchLayout) -> Result<TurnPlan, Failure>,
 ) -> Result<TurnPlan, Failure> {
@@ -298,7 +298,7 @@ fn update_custom_status(state: &mut State, delta: &[Event]) {
     }
 }
 
-/// Removes the lock, consumes the messages that were taken with it, and adds those that must
+/// Removes the lock, and consumes the messages that were taken with it. Adds the messages that must
 /// not be delivered twice to the dedup record. The parts of the messages become garbage. If
 /// there are more messages than the commit can delete, the last completions are deleted later.
 fn release_lock(plan: &mut TurnPlan, basis: &Basis<'_>, garbage: &mut Garbage) {

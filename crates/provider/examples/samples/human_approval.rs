@@ -1,8 +1,8 @@
 //! Human approval: a large expense waits for the decision of a manager. Without a
 //! decision in time it goes to the board.
 //!
-//! The orchestration begins to wait for the decision **before** it asks for it: an event that
-//! arrives while nothing waits for it is dropped, and a manager may be quick.
+//! The orchestration begins to wait for the decision **before** it asks the manager. An event is
+//! dropped if it arrives before the orchestration waits for it, and a manager may be quick.
 
 use std::error::Error;
 use std::sync::Arc;

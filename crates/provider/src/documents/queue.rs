@@ -158,7 +158,7 @@ pub(crate) struct Bundle {
     pub(crate) document_type: DocumentType,
     /// The time of the commit. The reconciler unpacks old bundles.
     pub(crate) made_at: Stamp,
-    /// The same as `made_at`, in the member that polls filter by.
+    /// The value of `made_at`, stored a second time because polls filter by `visibleAt`.
     #[serde(default)]
     pub(crate) visible_at: Stamp,
     pub(crate) activities: Vec<Activity>,
@@ -193,7 +193,7 @@ pub(crate) struct Outbox {
     pub(crate) document_type: DocumentType,
     /// The time of the commit. The reconciler delivers old outboxes.
     pub(crate) made_at: Stamp,
-    /// The same as `made_at`, in the member that polls filter by.
+    /// The value of `made_at`, stored a second time because polls filter by `visibleAt`.
     #[serde(default)]
     pub(crate) visible_at: Stamp,
     pub(crate) messages: Vec<Message>,

@@ -83,11 +83,12 @@ pub(crate) async fn for_worker(core: &Core, item: &WorkItem) -> Result<(), Failu
 
 /// The outcome of an attempt to create an activity.
 enum Created {
-    /// This attempt created it.
+    /// This attempt created the activity.
     Now(Etag),
-    /// An earlier attempt created it, and its answer was lost. A worker may have it by now.
+    /// An earlier attempt created the activity, and its answer was lost. A worker may have taken the
+    /// activity by now.
     Before,
-    /// A document with its id exists: another activity, or the tombstone of a cancelled one.
+    /// A document with its id exists: another activity, or the tombstone of a cancelled activity.
     IdTaken,
 }
 

@@ -77,12 +77,12 @@ const HEARTBEATS_MAX: u32 = 2000;
 /// What a process did since its last heartbeat.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Activeness {
-    /// It fetched.
+    /// The process fetched.
     Fetching,
-    /// It fetched nothing, and runs what it has fetched before: all its dispatchers and workers are
-    /// busy. Its heartbeat has no roles, so that others take the work of its slices.
+    /// The process fetched nothing, and runs work that it has fetched before: all its dispatchers
+    /// and workers are busy. Its heartbeat has no roles, so that others take the work of its slices.
     Working,
-    /// It did nothing. No heartbeat is written.
+    /// The process did nothing. No heartbeat is written.
     Idle,
 }
 
@@ -216,8 +216,8 @@ fn per_process(processes: usize) -> Duration {
 }
 
 /// Reads the heartbeats again if the last attempt to read them is at least [`VIEW_AGE_MAX`]
-/// ago, with many processes longer ([`PAUSE_PER_PROCESS`]). A poll that has found rows calls this,
-/// and `wait` halfway between two heartbeats.
+/// ago (longer with many processes, see [`PAUSE_PER_PROCESS`]). A poll that has found rows calls
+/// this function. `wait` also calls it, halfway between two heartbeats.
 pub(crate) async fn refresh_view(store: &Store, clock: &HybridClock, membership: &Membership) {
     // If another task reads the heartbeats now, the caller uses the current view.
     let Ok(mut read_at) = membership.view_read_at.try_lock() else { return };

@@ -16,8 +16,8 @@ pub struct InstanceCounts {
     pub by_status: BTreeMap<String, u64>,
     /// Whether everything was counted. Otherwise there may be more.
     pub is_complete: bool,
-    /// What the count of the existing instances cost. The cost of counting pending instances is
-    /// not included.
+    /// The request units of counting the existing instances. Those of counting pending instances
+    /// are not included.
     pub request_units: f64,
 }
 

@@ -1,10 +1,10 @@
 //! `HybridClock` tells the service's time and issues stamps.
 //!
-//! The time is the service's: a steady clock of this process plus an offset that `offset`
-//! estimates from the `Date` headers of responses. So two machines whose clocks differ by a
-//! minute agree to about two seconds on when a lock ends. All providers of a process share
-//! the steady clock. It begins with the machine's wall clock; a later step of the wall clock,
-//! either way, changes nothing.
+//! The time is the time of the service: a steady clock of this process plus an offset that
+//! `offset` estimates from the `Date` headers of responses. So two machines whose clocks differ by
+//! a minute agree to about two seconds on when a lock ends. All providers of a process share
+//! the steady clock. It begins with the time of the machine's wall clock. A later step of the wall
+//! clock, forwards or backwards, changes nothing.
 //!
 //! Without `Date` headers (on the embedded engine, which only one machine uses) the wall clock
 //! is followed forwards. Otherwise, after the machine has slept, its timers would be late by the
@@ -31,7 +31,7 @@ use offset::{OffsetEstimate, ResponseDate};
 /// at once, or when the estimate of the service's time was corrected downwards.
 const AHEAD_MAX: Duration = Duration::from_secs(2);
 
-/// A smaller difference between the wall clock and the steady clock is not taken for a step
+/// A smaller difference between the wall clock and the steady clock does not count as a step
 /// of the wall clock.
 const STEP_MIN_MS: i64 = 500;
 

@@ -80,8 +80,8 @@ impl Costs {
     }
 }
 
-/// Charges that were taken from the table. Dropping this puts them back, unless a request with them
-/// was sent: then they are perhaps stored.
+/// Charges that were taken from the table. Dropping this value puts the charges back, unless a
+/// request with the charges was sent: then they are perhaps stored.
 #[must_use]
 pub(crate) struct TakenCharge<'a> {
     costs: &'a Costs,

@@ -61,7 +61,7 @@ pub(crate) struct Membership {
 }
 
 /// The roster, as this process knows it: one document with all live processes. With many
-/// processes, one of them writes it and the others read it instead of the heartbeats.
+/// processes, one process writes the roster, and the others read it instead of the heartbeats.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KnownRoster {
     pub(crate) members: Vec<Member>,

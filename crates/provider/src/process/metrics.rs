@@ -97,7 +97,7 @@ fn get(counter: &AtomicU64) -> u64 {
 impl Metrics {
     /// Runs a method of duroxide's provider traits: counts it, opens a span, and converts its
     /// failure to duroxide's error. The work is boxed first: futures of whole operations
-    /// are large, and each layer around one would copy it onto the stack.
+    /// are large, and each layer around such a future would copy it onto the stack.
     pub(crate) fn call<T>(
         &self,
         method: &'static str,

@@ -18,8 +18,8 @@ use crate::sync::lock;
 const REFUSED_FOR: Duration = Duration::from_secs(600);
 
 /// How long no transaction is tried after one was throttled, or has failed again and again:
-/// twice as long each time, up to [`PAUSE_MAX`]. Batches go on meanwhile, and their own throttling
-/// is handled as always.
+/// twice as long each time, up to [`PAUSE_MAX`]. Meanwhile turns are committed as batches, and the
+/// throttling of batches is handled as usual.
 const PAUSE_MIN: Duration = Duration::from_secs(2);
 
 /// The longest pause after throttled or failed transactions. If no transaction is throttled or fails
@@ -56,9 +56,9 @@ impl Pause {
         self.until = self.until.max(Some(Instant::now() + length));
     }
 
-    /// Begins a pause: twice as long as the last one if that ended less than [`PAUSE_MAX`] ago,
-    /// else [`PAUSE_MIN`]. Does nothing during a pause, because several turns that began before it
-    /// may fail.
+    /// Begins a pause. It is twice as long as the last pause if the last pause ended less than
+    /// [`PAUSE_MAX`] ago, else [`PAUSE_MIN`]. Does nothing during a pause, because several turns that
+    /// began before the pause may fail.
     fn extend_by_backoff(&mut self) {
         let now = Instant::now();
         if self.until.is_some_and(|until| now < until) {

@@ -91,7 +91,7 @@ impl ContainerVersion {
         Ok(check_version(container, self.get())?)
     }
 
-    /// Raises the version of the container to that of this provider. Never lowers it.
+    /// Raises the version of the container to the version of this provider. Never lowers it.
     pub(crate) async fn raise(&self, container: &Container) -> Result<(), Failure> {
         let document = LayoutDocument {
             id: DOCUMENT_ID.to_owned(),

@@ -346,7 +346,7 @@ fn tombstone_of(
         .flat_map(|deletion| &deletion.in_delivery)
         .filter(|message| message.instance == instance);
     // The queued messages, which the purge deletes, count as consumed too. Several processes may
-    // deliver the same outbox, and a late one would create a message again after the purge.
+    // deliver the same outbox, and a late delivery would create a message again after the purge.
     let queued = heads.iter().filter(|head| head.document_type == Some(DocumentType::Message));
     let undeliverable: Vec<DedupEntry> = in_delivery
         .map(|message| &message.id)

@@ -61,8 +61,8 @@ pub(crate) async fn run(
         let LockedInstance { state, etag, .. } = &*held;
         let lock = state.lock.clone().filter(|lock| lock.nonce == token.nonce).ok_or(Failure::LockLost)?;
         let (next, mut messages) = without_lock(state, lock, &deleted_messages);
-        // The messages for which the batch has no room are delayed first, so that a turn that
-        // begins when the lock ends does not find them.
+        // The messages for which the batch has no room are patched first. So a turn that begins when
+        // the lock ends sees their delay.
         let further = messages.split_off(messages.len().min(CONSUMED_IN_COMMIT_MAX));
         if !std::mem::replace(&mut is_further_written, true) {
             write_attempts(core, &next.instance_id, &further, visible_at, ignore_attempt).await?;

@@ -45,7 +45,7 @@ use crate::timing::POLL_INTERVAL_MIN;
 const PLANS_MAX: usize = 16;
 
 /// The longest time that one plan is staged and its commit retried. The lock is renewed
-/// meanwhile, so a commit of many megabytes on a slow or throttled line can finish.
+/// meanwhile, so a commit of many megabytes on a slow or throttled connection can finish.
 const COMMIT_RETRIED_FOR: Duration = Duration::from_secs(600);
 
 pub(crate) async fn run(core: &Core, token: &str, ack: TurnAck) -> Result<(), Failure> {
@@ -343,7 +343,8 @@ fn cache_state(
 
 /// Removes finished work from a cached state: bundles that were unpacked, or consumed completions
 /// that were deleted. The stored document still lists this work. The next turn uses the cached
-/// state, so it does not look for it. Does nothing if the cache has the state of another commit by now.
+/// state, so it does not look for this work. Does nothing if the cache has the state of another
+/// commit by now.
 fn update_cached(store: &Store, cached: Option<&Arc<Snapshot>>, change: impl FnOnce(&mut State)) {
     let Some(cached) = cached else { return };
     let current = store.state_cache.get(&cached.state.value.instance_id);

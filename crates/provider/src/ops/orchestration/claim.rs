@@ -11,7 +11,7 @@
 //!
 //! A claim that reads the instance also cleans up: it continues a purge or a deletion, sets
 //! broken messages aside, and deletes messages that no turn may consume. A message that only a
-//! later version can read stays, and so do the messages behind it.
+//! later version can read stays. The messages behind it stay too.
 
 mod completions;
 mod messages;
@@ -285,8 +285,8 @@ pub(crate) fn identity(
 /// older than the retention, they are dropped: duroxide's contract says that queue messages to
 /// an unknown instance are dropped. Otherwise all of them wait for the start.
 ///
-/// A message is dropped only if nothing has changed since the read that decided it: the state
-/// and the message still have the etags that were read. Otherwise the next claim decides.
+/// A message is dropped only if nothing has changed since the read: the state and the message
+/// still have the etags that were read. Otherwise the next claim decides.
 async fn handle_unstarted(
     core: &Core,
     instance: &str,

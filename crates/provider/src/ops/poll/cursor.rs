@@ -35,7 +35,7 @@ pub(super) const PAGES_MAX: usize = 8;
 const TAIL_PAGES_MAX: usize = PAGES_MAX / 2;
 
 /// How long known rows at the head of a partition are skipped, counted from the last poll
-/// that read them from the first one on.
+/// that began with the first of them.
 const HEAD_SKIPPED_FOR: Duration = Duration::from_secs(30);
 
 /// The longest time for which polls that find work continue a tail. After that, the next poll reads
@@ -100,7 +100,7 @@ impl KnownRows {
     }
 }
 
-/// Where a tail is continued, and when it began at its start.
+/// Where a tail is continued, and when it was last read from its start.
 #[derive(Debug, Clone, Copy)]
 struct Continuation {
     next: Stamp,
@@ -167,7 +167,7 @@ struct Scan {
     part: Part,
     /// Where the scan begins; `Stamp(0)` is the first row.
     from: Stamp,
-    /// All rows before this stamp were read, and known; `from` before the first page.
+    /// All rows before this stamp were read and are known. Before the first page, this is `from`.
     read_until: Stamp,
     pages: usize,
 }
@@ -220,7 +220,7 @@ pub(super) struct Poll<'c> {
 }
 
 impl Poll<'_> {
-    /// Where the present scan begins; `Stamp(0)` is the first row.
+    /// Where the current scan begins; `Stamp(0)` is the first row.
     pub(super) fn from(&self) -> Stamp {
         self.scan.from
     }

@@ -20,7 +20,7 @@ use crate::process::interest::Interest;
 use crate::process::membership::{Membership, Rank, View};
 
 /// If this process may take over work of another process within this time, the work is *suspect*:
-/// it has waited longer than usual, because its owner could have taken it before.
+/// its owner could have taken it before, so it has waited longer than usual.
 const SUSPECT_WITHIN: Duration = Duration::from_millis(500);
 
 /// A history with this many events is long: it costs more to replay it twice than to wait.
@@ -165,7 +165,7 @@ enum Row {
     },
     /// An activity with its etag.
     Activity(Box<OfferedActivity>),
-    /// An outbox or a bundle that the process which wrote it should have finished by now.
+    /// An outbox or a bundle. The process that wrote it should have finished it by now.
     Unfinished {
         instance: String,
         made_at: Stamp,
@@ -267,7 +267,7 @@ fn parse_message(row: &Value, instance: String, id: String) -> Row {
 
 /// Adds a hint about the instance of a message, if this process may take the message now and
 /// there is room. If this process has locked the instance or will claim it without the poll,
-/// only records the message for the next turn. Returns whether a hint was added. `id` is that
+/// only records the message for the next turn. Returns whether a hint was added. `id` is the id
 /// of the message.
 fn add_message_hint(
     core: &Core,

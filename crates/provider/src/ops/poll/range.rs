@@ -28,8 +28,8 @@ use crate::sync::lock;
 /// A poll may always add this many instances and activities to the hints, if these are empty.
 const ROOM_MIN: usize = 16;
 
-/// The process asks others for help after no poll has had room in the hints for all instances that
-/// it found, for this long. It does not ask sooner, for two reasons. First, the room grows with the
+/// The process asks others for help if, for this long, no poll has had room in the hints for all
+/// instances that it found. It does not ask sooner, for two reasons. First, the room grows with the
 /// work that is taken, so after a sudden rise of the load it is large enough within a few polls.
 /// Second, in a slice that others help with, every turn needs a durable lock.
 const HELP_AFTER: Duration = Duration::from_millis(800);
@@ -50,7 +50,7 @@ pub(super) struct RangePoller {
     /// For a physical partition: whether it is the only one. `None` for a slice.
     is_only_partition: Option<bool>,
     schedule: Schedule,
-    /// How many instances and activities fetches had taken at the last poll.
+    /// The numbers of instances and activities that fetches had taken by the last poll.
     taken_before: StdMutex<(u64, u64)>,
     /// Since when every poll has left instances because there was no room.
     full_since: StdMutex<Option<Instant>>,

@@ -109,7 +109,7 @@ impl Schedule {
         lock(&self.0).last_failed > polls_before
     }
 
-    /// Records that a poll failed. The next one is due after a pause.
+    /// Records that a poll failed. The next poll is due after a pause.
     pub(super) fn record_failure(&self, poll_number: u64) {
         let mut state = lock(&self.0);
         state.last_failed = poll_number;

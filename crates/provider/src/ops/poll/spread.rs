@@ -1,7 +1,7 @@
 //! `Spread` chooses where the polls of a helper begin. A helper is a process that helps with the
 //! slice of another process. A slice that others help with usually has a backlog: many activities
 //! that were created long enough ago for every process to take them. If each helper began with
-//! the oldest, all of them would try to lock the same activities, and all but one would lose. So
+//! the oldest, all of them would try to lock the same activities, and only one would succeed. So
 //! each helper begins at its own part of the backlog, and the owner of the slice at the head.
 //!
 //! The backlog is the time from the first row of the slice to its last row. The helper with the
@@ -38,9 +38,10 @@ const LAST: &str = "SELECT TOP 1 VALUE c.visibleAt FROM c WHERE c.type = 'worker
 pub(super) struct Spread {
     /// The place of this process among the helpers, from 0 to 1; `None` if it does not help.
     place: Option<f64>,
-    /// The stamp at which polls begin, and until when they do; `None` for the head.
+    /// The stamp at which polls begin, and the time until which they begin there; `None` if they
+    /// begin at the head.
     begin: Option<(Stamp, Instant)>,
-    /// Whether the last poll reached the end of the range. The next one takes from the head.
+    /// Whether the last poll reached the end of the range. The next poll takes from the head.
     was_at_end: bool,
 }
 

@@ -2,8 +2,8 @@
 //! its own work. So work without a hint usually belongs to another process, and that process
 //! is probably about to take the work. Therefore this process takes the work only from a
 //! minimum age. The minimum age is short for the process that owns the slice of the work. In a
-//! slice that several processes share, it is as short for one other process, the helper. For the
-//! remaining processes it is longer, and it grows with their rank.
+//! shared slice it is equally short for one other process, the helper. For the remaining processes
+//! the minimum age is longer, and it grows with their rank.
 //!
 //! Under throttling the minimum age is longer (`process::congestion`): the other process may be
 //! about to commit.

@@ -9,7 +9,7 @@
 //!
 //! An attempt to create such a record may arrive after a later attempt was applied and the commit
 //! has deleted the record. Then the record names documents that are in use. So the collection first
-//! looks whether the commit was applied.
+//! checks whether the commit was applied.
 
 use std::sync::Arc;
 
@@ -69,6 +69,7 @@ const COMMITTED: [DocumentType; 2] = [DocumentType::Bundle, DocumentType::Outbox
 /// Whether the commit of a staging was applied. That is the case if a bundle or an outbox of the
 /// staging is no longer staged, or if another document contains the staging id. (The ids of staged
 /// documents contain the staging id, so such a document refers to one of them.)
+///
 /// Reads the whole partition of the instance, page by page. That is rare, because a commit deletes
 /// the record of its staging.
 async fn is_committed(store: &Store, garbage: &Garbage, staging_id: &str) -> Result<bool, Failure> {

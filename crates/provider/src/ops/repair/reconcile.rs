@@ -139,8 +139,8 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
     }
 }
 
-/// Raises the layout version of the container to that of this provider, when every live process
-/// can read it. A failure is ignored: the next interval tries again.
+/// Raises the layout version of the container to the version of this provider, when every live
+/// process can read that version. A failure is ignored: the next interval tries again.
 async fn raise_layout_version(core: &Core) {
     let Store { container, layout_version, .. } = &core.store;
     if layout_version.get() >= LAYOUT_VERSION || !core.membership.all_can_read(LAYOUT_VERSION) {

@@ -431,7 +431,7 @@ async fn a_child_that_no_query_shows_yet_belongs_to_the_tree() {
         Event::with_event_id(4, "parent", 1, Some(3), completed),
         scheduled(5, "somebody", now_ms),
     ];
-    // An instance that is not a child has the name of one.
+    // An instance that is not a child has the id of a scheduled child.
     provider.enqueue_for_orchestrator(start("somebody", String::new()), None).await.unwrap();
     let (token, _) = fetch_instance(&provider).await;
     ack(&provider, &token, vec![event("somebody", 1, String::new())], vec![], vec![]).await.unwrap();

@@ -59,8 +59,8 @@ async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     tokio::time::timeout(WAIT_MAX, wait).await.unwrap_or_else(|_| panic!("{what} does not happen"));
 }
 
-/// Removes the lock of an instance from its document. The process that holds it would renew
-/// it otherwise.
+/// Removes the lock of an instance from its document. Otherwise the process that holds the lock
+/// would renew it.
 async fn lose_lock(provider: &CosmosDBProvider, instance: &str) {
     eventually("the write of the lock", async || {
         let state = provider.core.store.state(instance).await.unwrap();
@@ -450,8 +450,8 @@ async fn a_fresh_process_that_starts_an_existing_instance_gets_no_error() {
     assert_eq!(fresh.read("a").await.unwrap().len(), 2);
 }
 
-/// A provider that does not check starts begins to check them when a start collides with an
-/// existing instance.
+/// A provider does not check starts. After a start has collided with an existing instance, the
+/// provider checks the next starts.
 #[tokio::test]
 async fn after_a_start_of_an_existing_instance_starts_are_checked_again() {
     const WAIT: Duration = Duration::from_secs(5);
@@ -598,8 +598,8 @@ async fn a_completion_recorded_after_its_turn_makes_no_further_turn_of_an_ended_
     assert!(fetched.is_none(), "a consumed completion makes no further turn");
 }
 
-/// The answer to the create of an activity is lost, and so are the answers to the reads that would
-/// show that it was applied. The next attempt finds the activity.
+/// The answer to the create of an activity is lost. The reads that would show whether the create was
+/// applied fail too. The next attempt finds the activity.
 #[tokio::test(start_paused = true)]
 async fn an_activity_whose_enqueue_lost_its_answer_exists_once() {
     let world = World::open().await;

@@ -50,8 +50,7 @@ struct Bounds {
 
 impl OffsetEstimate {
     /// Adds the bounds of a response. Returns the offset within the bounds that is nearest to
-    /// `offset_ms`, in milliseconds.
-    /// `None` if the date is implausible.
+    /// `offset_ms`, in milliseconds; `None` if the date is implausible.
     pub(super) fn adjust_offset(&mut self, offset_ms: i64, response: ResponseDate) -> Option<i64> {
         let newer = Bounds::of(response);
         let is_far = newer.least_ms > OFFSET_MAX_MS || newer.most_ms < -OFFSET_MAX_MS;

@@ -277,8 +277,8 @@ impl ActivityHints {
         None
     }
 
-    /// Takes the next visible activity that this worker may run. If the attempt to lock it
-    /// fails and the caller does not offer it again, a poll finds it.
+    /// Takes the next visible activity that this worker may run. If the attempt to lock the activity
+    /// fails and the caller does not offer it again, a poll finds the activity.
     pub(crate) fn take(&mut self, now: Stamp, claimant: &Claimant<'_>) -> Option<OfferedActivity> {
         let mut visible = self.offers.iter().take_while(|(key, _)| key.0 <= now);
         let key =

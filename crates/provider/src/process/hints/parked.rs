@@ -3,8 +3,8 @@
 //!
 //! There are three kinds of reasons to park an instance:
 //! - Its execution is pinned to a duroxide version that a dispatcher does not
-//!   run. New messages do not change that; only a turn by another version or a
-//!   deletion does. When this process makes such a change, the instance is unparked. A
+//!   run. New messages do not change that. Only a turn by another version, or a
+//!   deletion, changes it. When this process makes such a change, the instance is unparked. A
 //!   change by another process is found by looking again.
 //! - Its messages have no start among them. The next message may be the start.
 //! - Its next message is of a later version and cannot be read here.

@@ -126,8 +126,8 @@ enum Committed {
     Impossible,
 }
 
-/// Writes all tombstones. If an answer is lost, the same transaction is committed again: it finds
-/// out the outcome of the first commit.
+/// Writes all tombstones. If an answer is lost, the same transaction is committed again. Then the
+/// service answers with the outcome of the first commit.
 async fn commit(core: &Core, to_delete: &[InstanceToDelete]) -> Result<Committed, Failure> {
     let store = &core.store;
     let options = OperationOptions::default().with_timeout(TIMEOUT).with_throttle_retries_max(1);

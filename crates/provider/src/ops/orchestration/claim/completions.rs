@@ -71,7 +71,7 @@ pub(super) async fn add_further(
             further.push((message, item));
         }
     };
-    // There may be more than the query returns.
+    // There may be more messages than the query returns.
     read.has_more_messages = has_more || further.len() >= room;
     read.messages.extend(further);
     Ok(())

@@ -1,5 +1,5 @@
-//! Polls of a partition that is a list of stamps. The tests play the pages of a poll, and check
-//! which rows it reads.
+//! Polls of a partition that is a list of stamps. The tests simulate the pages of a poll, and check
+//! which rows the poll reads.
 
 use super::*;
 

@@ -190,7 +190,7 @@ impl InstanceHint {
     /// Records a message; `has_room` says that it may be held.
     pub(super) fn add_message(&mut self, message: Message, has_room: bool) {
         if self.is_attempted(&message.id) {
-            // The turn that is under way, or that did not end with a commit, has read it.
+            // The turn that is under way, or that did not end with a commit, has read the message.
             return;
         }
         self.insert_due(message.visible_at);
