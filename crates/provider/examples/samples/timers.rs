@@ -78,7 +78,7 @@ async fn remind(_: ActivityContext, text: String) -> Result<String, String> {
 async fn ask(context: ActivityContext, supplier: String) -> Result<String, String> {
     if supplier == "silent" {
         context.cancelled().await;
-        return Err("nobody waits for this price any more".to_owned());
+        return Err("the workflow no longer waits for this price".to_owned());
     }
     Ok("12.50".to_owned())
 }

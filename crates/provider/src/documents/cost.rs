@@ -1,4 +1,4 @@
-//! What an instance has cost: request units and requests, in total and by turn. A charge is known
+//! The cost of an instance: request units and requests, in total and by turn. A charge is known
 //! only after its request. So the next commit stores it, which needs no further request.
 //!
 //! Two rules for the stored form:

@@ -147,7 +147,7 @@ pub(crate) struct StartedBy {
 }
 
 /// The lock on an instance: one process runs a turn with the messages in `attempts`. In the
-/// commit tiers T1 and T2 many locks are in memory only.
+/// commit tiers `Optimistic` and `Cached` many locks are in memory only.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Lock {
     #[serde(rename = "n")]

@@ -1,5 +1,5 @@
-//! `Core` is what all clones of a provider share: the store, what this process remembers,
-//! and the tasks of the reconciler and the heartbeat. When the last clone is dropped, these
+//! `Core` holds the parts that all clones of a provider share: the store, the memory of this
+//! process, and the tasks of the reconciler and the heartbeat. When the last clone is dropped, these
 //! tasks end, at the latest after their current round.
 
 use std::sync::{Arc, Mutex, Weak};

@@ -18,7 +18,7 @@ const POLLS_MAX: usize = 8;
 
 /// One of the two queues, for one fetch.
 pub(crate) trait Queue {
-    /// What the fetch returns.
+    /// The result of the fetch.
     type Item;
     /// The result of `begin_wait`. It exists while the fetch waits.
     type WaitGuard;

@@ -148,10 +148,10 @@ fn set(field: &mut Option<String>, term: &Term, value: String) -> Result<(), Fil
 /// The stored form of a status.
 fn status(term: &Term) -> Result<String, FilterError> {
     let typed = exact(term)?;
-    let is_named = |(written, stored): &&(&str, &str)| {
+    let is_typed_status = |(written, stored): &&(&str, &str)| {
         typed.eq_ignore_ascii_case(written) || typed.eq_ignore_ascii_case(stored)
     };
-    STATUSES.iter().find(is_named).map(|(_, stored)| (*stored).to_owned()).ok_or_else(|| {
+    STATUSES.iter().find(is_typed_status).map(|(_, stored)| (*stored).to_owned()).ok_or_else(|| {
         let all = STATUSES.map(|(written, _)| written).join(", ");
         term.error_at_value(format!("`{typed}` is not a status. Statuses: {all}"))
     })
@@ -209,12 +209,12 @@ fn limit(term: &Term, now_ms: u64) -> Result<Limit, FilterError> {
     };
     let Value::Exact(text) = &term.value else { return Err(unreadable()) };
     if let Some(age) = parse_age(text) {
-        let then = now_ms.saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+        let time_ms = now_ms.saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
         return Ok(match (order.is_greater, order.or_equal) {
-            (true, false) => Limit::Before(then),
-            (true, true) => Limit::Before(then.saturating_add(1)),
-            (false, false) => Limit::From(then.saturating_add(1)),
-            (false, true) => Limit::From(then),
+            (true, false) => Limit::Before(time_ms),
+            (true, true) => Limit::Before(time_ms.saturating_add(1)),
+            (false, false) => Limit::From(time_ms.saturating_add(1)),
+            (false, true) => Limit::From(time_ms),
         });
     }
     let time = timestamp::parse_ms(text).ok_or_else(unreadable)?;

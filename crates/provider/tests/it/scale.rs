@@ -153,10 +153,10 @@ async fn a_slow_partition_delays_no_work_of_the_others() {
         let builder = CosmosDBProvider::builder().with_client(server.client().await);
         Arc::new(builder.open().await.unwrap()) as Arc<dyn Provider>
     };
-    let (front, worker) = (open().await, open().await);
+    let (starter, worker) = (open().await, open().await);
     server.fault(r#"{"operation":"query","range":"0","delayMs":30000}"#).await;
     let runtime = process(&worker, &["Order"], &["OrderActivity"]).await;
-    let client = Client::new(Arc::clone(&front));
+    let client = Client::new(Arc::clone(&starter));
     for number in 0..20 {
         client.start_orchestration(&format!("order-{number}"), "Order", "x").await.unwrap();
     }

@@ -47,7 +47,7 @@ const CROWDED_AFTER: Duration = Duration::from_millis(500);
 /// How long an activity that only a later version can read is not tried again.
 const LATER_VERSION_PAUSE: Duration = Duration::from_secs(60);
 
-/// What `fetch_work_item` returns: the work item, the lock token, and the number of this
+/// The result of `fetch_work_item`: the work item, the lock token, and the number of this
 /// attempt.
 pub(crate) type FetchedActivity = (WorkItem, String, u32);
 

@@ -1,4 +1,4 @@
-//! Which process takes the next turn of an instance whose activity was completed here.
+//! Decides which process takes the next turn of an instance whose activity was completed here.
 //!
 //! Usually this process takes it, at once. That would be wasteful in a shared slice, whose activities
 //! many processes run. Each process would take a turn for each of its completions. The processes

@@ -61,7 +61,7 @@ pub(crate) enum SessionClaim {
     HeldByOther,
 }
 
-/// What `release` needs to undo a claim: the session as the claim wrote it. `None` if the
+/// The session as a claim wrote it, so that `release` can undo the claim. `None` if the
 /// worker owned the session before the claim. Then `release` does nothing.
 pub(crate) struct ClaimUndo(Option<Versioned<Session>>);
 

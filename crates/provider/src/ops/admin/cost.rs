@@ -1,4 +1,4 @@
-//! What a workflow has cost: the total and the turns of the state, and the turns that moved to
+//! The cost of a workflow: the total and the turns of the state, and the turns that moved to
 //! the chunks of its history.
 
 use perihelion_client::Query;

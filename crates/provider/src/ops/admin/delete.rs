@@ -2,8 +2,8 @@
 //!
 //! One instance is deleted by one conditional write: its state becomes a tombstone.
 //! `one_transaction` deletes several instances by one distributed transaction, if the provider uses
-//! such transactions and the instances fit into one. Otherwise `two_phase` deletes them, atomically
-//! too. After that, `repair::purge` removes the other documents of each instance.
+//! such transactions and the instances fit into one transaction. Otherwise `two_phase` deletes
+//! them, atomically too. After that, `repair::purge` removes the other documents of each instance.
 //!
 //! A child belongs to its parent's tree as soon as the parent has committed the start of the
 //! child: while the start is in the outbox, while it is queued, and after the child has begun.
@@ -130,7 +130,7 @@ struct Child {
 /// queue and states are read in the same order. So a start that moves during the reads is not
 /// missed: it is found in its old place or in its new place.
 ///
-/// Queries may miss what another process has just written. So children that a parent has
+/// Queries may miss documents that another process has just written. So children that a parent has
 /// scheduled lately are also found in its history.
 async fn find_children(core: &Core, parents: &BTreeSet<&str>) -> Result<Vec<Child>, Failure> {
     let store = &core.store;

@@ -94,8 +94,9 @@ fn indexes(container: &Container, properties: &ContainerProperties) -> Check {
         );
     }
     let policy = properties.indexing_policy.as_ref();
-    let is_everything = policy.is_none_or(|it| it.included_paths.iter().any(|path| path.path == "/*"));
-    match is_everything {
+    let is_every_path_indexed =
+        policy.is_none_or(|it| it.included_paths.iter().any(|path| path.path == "/*"));
+    match is_every_path_indexed {
         true => Check::warning(
             subject,
             "indexes every path: every write costs more than it must",

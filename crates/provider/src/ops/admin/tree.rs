@@ -1,7 +1,7 @@
 //! `CosmosDBProvider::tree`: an instance and its descendants, with their statuses. The tree is
-//! read level by level and page by page, and reading stops at [`INSTANCES_MAX`] instances: a parent
-//! of a million children costs no more than one of a thousand. If reading stops there, the children
-//! that are shown are those that the service returned first.
+//! read level by level and page by page, and reading stops at [`INSTANCES_MAX`] instances: a tree
+//! with a million children costs no more than a tree with a thousand. If reading stops there, the
+//! result has the children that the service returned first.
 
 use std::collections::{BTreeMap, BTreeSet};
 

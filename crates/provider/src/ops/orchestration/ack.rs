@@ -1,4 +1,4 @@
-//! `ack_orchestration_item`: loads what the plan needs, plans the turn, commits it, and
+//! `ack_orchestration_item`: loads the documents that the plan needs, plans the turn, commits it, and
 //! delivers its messages.
 //!
 //! Invariant: up to the commit, requests that fail with a transient failure are retried. The ack

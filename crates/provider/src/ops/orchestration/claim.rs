@@ -234,14 +234,15 @@ fn is_first_attempt(
     state: Option<&State>,
     messages: &[(Message, WorkItem)],
 ) -> bool {
-    let is_untouched = !candidate.had_uncommitted_turn && state.is_none_or(|state| state.lock.is_none());
+    let has_no_earlier_turn =
+        !candidate.had_uncommitted_turn && state.is_none_or(|state| state.lock.is_none());
     let owned_since = membership.owned_since(&candidate.instance);
     let is_new = |message: &Message| {
         let is_written_here = candidate.messages.iter().any(|known| known.id == message.id);
         let is_since_owned = || owned_since.is_some_and(|since| message.earliest_seen_at() > since);
         message.attempt_count == 0 && (is_written_here || is_since_owned())
     };
-    is_untouched && messages.iter().all(|(message, _)| is_new(message))
+    has_no_earlier_turn && messages.iter().all(|(message, _)| is_new(message))
 }
 
 /// Whether the dispatcher runs the version that the execution is pinned to. One version

@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::process::lock_table::{self, LockedInstance};
 
-/// What `fetch_orchestration_item` returns: the item, the lock token, and the number of this
+/// The result of `fetch_orchestration_item`: the item, the lock token, and the number of this
 /// attempt.
 pub(crate) type FetchedInstance = (OrchestrationItem, String, u32);
 

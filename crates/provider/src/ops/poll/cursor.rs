@@ -245,19 +245,19 @@ impl Poll<'_> {
 
     /// The next step after a page of known rows that is not the last page.
     fn next_page(&mut self) -> NextStep {
-        let is_over = self.pages >= PAGES_MAX;
+        let is_at_page_limit = self.pages >= PAGES_MAX;
         let Scan { part, read_until, pages, .. } = self.scan;
         match part {
-            Part::Tail if !is_over && pages >= TAIL_PAGES_MAX && self.is_head_due() => {
+            Part::Tail if !is_at_page_limit && pages >= TAIL_PAGES_MAX && self.is_head_due() => {
                 self.continue_tail();
                 self.begin_head()
             }
-            Part::Tail if is_over => {
+            Part::Tail if is_at_page_limit => {
                 self.continue_tail();
                 self.cursor.is_head_first = self.is_head_due();
                 NextStep::End
             }
-            Part::All | Part::Head if is_over => {
+            Part::All | Part::Head if is_at_page_limit => {
                 // A scan that has come to the recent rows is continued as the tail.
                 if read_until >= self.new_from {
                     self.continue_tail();

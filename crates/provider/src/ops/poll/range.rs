@@ -158,8 +158,8 @@ impl RangePoller {
         core.metrics.count_poll();
         let mut found = FoundWork::new(&core.membership, waiting.is_eager, core.clock.now());
         let is_dividing = self.is_only_partition.is_some() && is_dividing(&core.membership, &self.range);
-        let is_long_full = lock(&self.full_since).is_some_and(|since| since.elapsed() >= HELP_AFTER);
-        found.set_limits(self.room(core, waiting, found.now()), is_long_full, is_dividing);
+        let was_full_for_long = lock(&self.full_since).is_some_and(|since| since.elapsed() >= HELP_AFTER);
+        found.set_limits(self.room(core, waiting, found.now()), was_full_for_long, is_dividing);
         let query = PollQuery::of(&waiting.interests);
         match self.scan(core, cursor, &query, found).await {
             Ok(found) => {
@@ -263,8 +263,8 @@ impl RangePoller {
 
     /// The rows from `from` on.
     fn feed(&self, core: &Core, query: &PollQuery, now: Stamp, from: Stamp) -> QueryFeed<Value> {
-        let is_only = self.is_only_partition == Some(true);
-        let query = query.build(&core.hints, &core.options, now, from, PAGE_ROWS, is_only);
+        let is_only_partition = self.is_only_partition == Some(true);
+        let query = query.build(&core.hints, &core.options, now, from, PAGE_ROWS, is_only_partition);
         core.store.container.query(query.in_range(self.range.clone()))
     }
 

@@ -1,5 +1,5 @@
-//! Which ranges of the container this process polls, and how often: see [`Targets`] and
-//! [`Looks`].
+//! Decides which ranges of the container this process polls, and how often: see [`Targets`]
+//! and [`Looks`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -60,11 +60,12 @@ impl Targets {
             self.partitions.iter().chain(&self.polled).find(|known| known.range() == range).cloned()
         };
         let ranges = space.feed_ranges();
-        let is_only = ranges.len() == 1;
+        let is_only_partition = ranges.len() == 1;
         let partitions: Vec<Arc<RangePoller>> = ranges
             .iter()
             .map(|range| {
-                known(range).unwrap_or_else(|| Arc::new(RangePoller::new(range.clone(), Some(is_only))))
+                known(range)
+                    .unwrap_or_else(|| Arc::new(RangePoller::new(range.clone(), Some(is_only_partition))))
             })
             .collect();
         let poller = |range: &FeedRange| {

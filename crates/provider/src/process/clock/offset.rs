@@ -53,8 +53,8 @@ impl OffsetEstimate {
     /// `offset_ms`, in milliseconds; `None` if the date is implausible.
     pub(super) fn adjust_offset(&mut self, offset_ms: i64, response: ResponseDate) -> Option<i64> {
         let newer = Bounds::of(response);
-        let is_far = newer.least_ms > OFFSET_MAX_MS || newer.most_ms < -OFFSET_MAX_MS;
-        if is_far && !response.is_near_wall {
+        let is_beyond_limit = newer.least_ms > OFFSET_MAX_MS || newer.most_ms < -OFFSET_MAX_MS;
+        if is_beyond_limit && !response.is_near_wall {
             return None;
         }
         // Bounds that contradict each other show that a clock was set. The newer bounds

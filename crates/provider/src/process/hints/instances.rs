@@ -65,8 +65,8 @@ impl InstanceHints {
     /// Records a message, and holds it if there is room. A message that becomes visible more
     /// than [`TIMER_HORIZON`] after `now` is not recorded.
     pub(crate) fn add_message(&mut self, message: Message, now: Stamp) {
-        let is_far = message.visible_at > now.plus(TIMER_HORIZON);
-        if is_far || !self.make_room(&message.instance_id, message.visible_at) {
+        let is_beyond_horizon = message.visible_at > now.plus(TIMER_HORIZON);
+        if is_beyond_horizon || !self.make_room(&message.instance_id, message.visible_at) {
             return;
         }
         self.parked.message_arrived(&message.instance_id);
@@ -218,8 +218,8 @@ impl InstanceHints {
             if is_left_out {
                 left_out.push(instance.clone());
             }
-            let is_over = hints.was_left_out_before(now.minus(LEFT_OUT_REMEMBERED_FOR));
-            if is_left_out || is_only_partition || is_over {
+            let is_forgotten = hints.was_left_out_before(now.minus(LEFT_OUT_REMEMBERED_FOR));
+            if is_left_out || is_only_partition || is_forgotten {
                 hints.set_left_out(is_left_out, now);
             }
             hints.is_needed()

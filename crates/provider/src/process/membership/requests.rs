@@ -1,5 +1,5 @@
-//! What this process asks of the other processes: see [`Requests`]. The next heartbeat carries
-//! the requests, and each request expires some time after it was last made. This module also
+//! The requests of this process to the other processes: see [`Requests`]. The next heartbeat
+//! carries the requests, and each request expires some time after it was last made. This module also
 //! remembers which slices this process polls although another process owns them.
 
 use std::collections::BTreeMap;

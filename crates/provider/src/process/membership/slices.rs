@@ -1,4 +1,4 @@
-//! Slices: the container cut into parts that processes own. With fewer processes than
+//! Slices: the container cut into parts that processes own. Without more processes than
 //! physical partitions, a slice is a physical partition. With more processes, each
 //! partition is cut into 2, 4 or 8 slices of equal width. So a poll of a slice is one
 //! request, and there are about as many slices as processes, or as partitions.
@@ -101,7 +101,7 @@ impl Slices {
 }
 
 /// Into how many slices each partition is cut. This is a power of two: when it doubles, each slice
-/// is cut in half, so at most half of it moves to another process.
+/// is cut in half, and the first half keeps the first key of the slice and so its scores.
 fn parts_of_partition(partitions: usize, processes: usize) -> u32 {
     let wanted = processes.div_ceil(partitions.max(1)).next_power_of_two();
     u32::try_from(wanted).unwrap_or(SLICES_PER_PARTITION_MAX).min(SLICES_PER_PARTITION_MAX)

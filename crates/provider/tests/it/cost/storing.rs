@@ -1,6 +1,6 @@
-//! What storing the cost of a workflow costs. The state documents of a real workflow are written
-//! again, once as they are and once without their cost. The difference of the charges is what the
-//! cost adds to a commit.
+//! The charge for storing the cost of a workflow. The state documents of a real workflow are
+//! written again, once as they are and once without their cost. The difference of the charges is
+//! the amount that the cost adds to a commit.
 
 use duroxide::providers::{Provider, TagFilter, WorkItem};
 use duroxide_cdb::{CosmosDBProvider, container_properties};
@@ -77,8 +77,9 @@ async fn added_by_cost(container: &Container, states: &[Value]) -> Vec<f64> {
     with.into_iter().zip(without).map(|(with, without)| with - without).collect()
 }
 
-/// Every leaf of a document is a term of such an index, and every commit pays for the terms of the old
-/// and the new state. The charges of turns were once arrays of numbers: 50 RU in a state of 16 turns.
+/// An index of every path has a term for every leaf of a document, and every commit pays for the
+/// terms of the old and the new state. The charges of turns were once stored as arrays of numbers,
+/// which cost 50 RU in a state of 16 turns.
 #[tokio::test]
 async fn a_container_that_indexes_every_path_pays_less_than_3_units_a_turn_for_the_cost() {
     let properties = ContainerProperties::new("every-path", "/instanceId").with_ttl_per_item();

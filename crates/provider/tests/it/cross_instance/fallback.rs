@@ -1,4 +1,4 @@
-//! What a provider does when a transaction is refused: its workflows go on through the outbox.
+//! Providers whose transactions are refused: their workflows go on through the outbox.
 
 use std::time::Duration;
 

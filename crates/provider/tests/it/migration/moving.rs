@@ -166,10 +166,10 @@ async fn a_wrong_source_or_target_is_refused() {
     fixture.restore(&client, OLD, |document| document["instanceId"] == "done-1").await;
     fixture.restore(&client, "older", |document| document["instanceId"] == "done-1").await;
     assert_eq!(refusal(&client, "ours").await, None);
-    let between =
+    let migration_from =
         |from: &str, to: &str| Migration::new(client.clone(), name(from), name(to)).with_force(true);
     let check = async |from: &str, to: &str, expected: &str| {
-        let why = refusal_of(between(from, to)).await;
+        let why = refusal_of(migration_from(from, to)).await;
         assert!(why.contains(expected), "{from} to {to}: {why}");
     };
     check("nowhere", NEW, "there is no container shop/nowhere").await;
@@ -184,7 +184,7 @@ async fn a_wrong_source_or_target_is_refused() {
         .await
         .unwrap();
     check(OLD, "ours", "is not empty").await;
-    between(OLD, NEW).run(|_| {}).await.unwrap();
+    migration_from(OLD, NEW).run(|_| {}).await.unwrap();
     check("older", NEW, "another migration, from shop/old").await;
     drop(client);
     account.stop().await;
@@ -218,9 +218,9 @@ async fn a_container_in_use_is_migrated_only_by_force() {
     assert!(!exists(&client, "second").await);
     old.delete("busy", "x").await.unwrap();
 
-    let mut touched: Value = old.read("done-1", "done-1:instance").await.unwrap().into_value();
-    touched["updatedAt"] = until.into();
-    old.replace("done-1", "done-1:instance", &touched).await.unwrap();
+    let mut updated: Value = old.read("done-1", "done-1:instance").await.unwrap().into_value();
+    updated["updatedAt"] = until.into();
+    old.replace("done-1", "done-1:instance", &updated).await.unwrap();
     let why = refusal_of(migration_to("third")).await;
     assert!(why.contains("\"done-1\" was written to within the last minute"), "{why}");
     migration_to("third").with_force(true).run(|_| {}).await.unwrap();

@@ -1,4 +1,4 @@
-//! What `CosmosDBProvider::examine` finds: the same objections as opening a provider, and settings
+//! The findings of `CosmosDBProvider::examine`: the same objections as opening a provider, and settings
 //! that make a provider more expensive than necessary.
 
 use duroxide_cdb::{Check, CheckResult, CosmosDBProvider, container_properties};

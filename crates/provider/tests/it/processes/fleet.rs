@@ -201,8 +201,8 @@ impl Fleet {
         let depths = admin.get_queue_depths().await.unwrap();
         assert_eq!((depths.orchestrator_queue, depths.worker_queue), (0, 0));
         let runs = self.ledger.runs();
-        let different: BTreeSet<&String> = runs.iter().map(|(_, run)| run).collect();
-        assert!(!is_run_once || different.len() == runs.len(), "{runs:?}");
+        let distinct_runs: BTreeSet<&String> = runs.iter().map(|(_, run)| run).collect();
+        assert!(!is_run_once || distinct_runs.len() == runs.len(), "{runs:?}");
     }
 
     pub(super) async fn close(self) {
