@@ -209,8 +209,8 @@ fn with_first_fitting_layout(
         }
     }
     Err(Failure::Refused(
-        "the turn does not fit one commit: too many key-value pairs, or tens of thousands of things \
-         scheduled at once. Spread them over several turns"
+        "the turn does not fit one commit: too many key-value pairs, or tens of thousands of \
+         activities or messages at once. Spread them over several turns"
             .to_owned(),
     ))
 }

@@ -197,10 +197,10 @@ impl Poller {
                 group.iter().map(|partition| partition.poll_now(core, &self.interests, ticket.interest()));
             results.extend(join_all(polls).await);
         }
-        let is_found = results.iter().any(|result| matches!(result, Ok(true)));
+        let has_new_work = results.iter().any(|result| matches!(result, Ok(true)));
         match results.into_iter().find_map(Result::err) {
-            Some(failure) if !is_found => Err(failure),
-            _ => Ok(is_found),
+            Some(failure) if !has_new_work => Err(failure),
+            _ => Ok(has_new_work),
         }
     }
 

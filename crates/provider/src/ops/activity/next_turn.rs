@@ -19,12 +19,13 @@ const WIDE_FROM: usize = 256;
 /// process takes the next turn at once.
 pub(super) fn is_left_to_owner(core: &Core, instance: &str) -> bool {
     let view = core.membership.view();
-    view.is_shared(instance) && is_left(&view, instance, core.store.state_cache.get(instance).as_deref())
+    view.is_shared(instance)
+        && is_left_in_shared_slice(&view, instance, core.store.state_cache.get(instance).as_deref())
 }
 
 /// [`is_left_to_owner`] in a shared slice. `known` is the state of the instance that this process
 /// knows.
-fn is_left(view: &View, instance: &str, known: Option<&Snapshot>) -> bool {
+fn is_left_in_shared_slice(view: &View, instance: &str, known: Option<&Snapshot>) -> bool {
     let Some(known) = known else { return !view.is_polled(instance) };
     // Many completions follow. The next poll finds all that are there by then.
     let is_wide = ActivityCounts::of(&known.history).outstanding >= WIDE_FROM;

@@ -117,7 +117,7 @@ async fn throughput(client: &Client, container: &Container) -> Check {
             }
         }
     };
-    let (provisioned, whose) = match found.await {
+    let (provisioned, sharing_note) = match found.await {
         Ok(Some(found)) => found,
         Ok(None) => return Check::ok(subject, "serverless, or not shown to this credential"),
         Err(error) if error.status().is_some_and(|status| status.code == 403) => {
@@ -132,7 +132,10 @@ async fn throughput(client: &Client, container: &Container) -> Check {
         _ => ("of an unknown kind".to_owned(), 0),
     };
     let workflows = units / SMALLEST_WORKFLOW_RU;
-    Check::ok(subject, format!("{text}{whose}: at most {workflows} of the smallest workflows per second"))
+    Check::ok(
+        subject,
+        format!("{text}{sharing_note}: at most {workflows} of the smallest workflows per second"),
+    )
 }
 
 /// The checks that read documents: the layout, and whether there are distributed transactions.

@@ -50,7 +50,7 @@ pub(crate) async fn run(store: &Store, clock: &HybridClock, age: Duration) -> Re
     let before = clock.now().minus(age);
     let partitions = store.container.feed_ranges().await?;
     let mut work = OverdueWork { entries: Vec::new(), is_complete: true };
-    let (mut answers, mut first_failure) = (0, None);
+    let (mut answer_count, mut first_failure) = (0, None);
     for kind in [QueueKind::Turns, QueueKind::Activities] {
         let mut entries = Vec::new();
         for partitions in partitions.chunks(PARALLEL_MAX) {
@@ -59,7 +59,7 @@ pub(crate) async fn run(store: &Store, clock: &HybridClock, age: Duration) -> Re
             for answer in join_all(queries).await {
                 match answer {
                     Ok(found) => {
-                        answers += 1;
+                        answer_count += 1;
                         entries.extend(found);
                     }
                     Err(failure) => {
@@ -74,7 +74,7 @@ pub(crate) async fn run(store: &Store, clock: &HybridClock, age: Duration) -> Re
         work.entries.extend(entries);
     }
     match first_failure {
-        Some(failure) if answers == 0 => Err(failure),
+        Some(failure) if answer_count == 0 => Err(failure),
         _ => Ok(work),
     }
 }

@@ -78,10 +78,10 @@ fn build_query(options: &ListOptions) -> Query {
         ("c.enq < @createdBefore", "@createdBefore", stamp(options.created_before)),
         ("c.enq < @updatedBefore", "@updatedBefore", stamp(options.updated_before)),
     ];
-    let used =
+    let given_filters =
         || filters.iter().filter_map(|(condition, name, value)| Some((condition, name, value.clone()?)));
     let mut statement = format!("SELECT * FROM c WHERE {STARTS}");
-    for (condition, _, _) in used() {
+    for (condition, _, _) in given_filters() {
         statement.push_str(" AND ");
         statement.push_str(condition);
     }
@@ -89,8 +89,8 @@ fn build_query(options: &ListOptions) -> Query {
         ListOrder::Stored => {}
         ListOrder::RecentFirst => statement.push_str(" ORDER BY c._ts DESC"),
     }
-    let query =
-        used().fold(Query::new(statement), |query, (_, name, value)| query.with_parameter(*name, value));
+    let query = given_filters()
+        .fold(Query::new(statement), |query, (_, name, value)| query.with_parameter(*name, value));
     match &options.id {
         // One instance is one logical partition.
         Some(id) => query.in_partition(id.as_str()),

@@ -118,9 +118,9 @@ fn flatten(
     children: &mut BTreeMap<String, Vec<ListedInstance>>,
     instances: &mut Vec<TreeInstance>,
 ) {
-    let own = children.remove(&instance.instance_id).unwrap_or_default();
+    let own_children = children.remove(&instance.instance_id).unwrap_or_default();
     instances.push(TreeInstance { depth, instance });
-    for child in own {
+    for child in own_children {
         flatten(child, depth + 1, children, instances);
     }
 }

@@ -135,19 +135,19 @@ async fn write_attempts(
 /// it. Each patch may be applied twice.
 async fn patch_existing(core: &Core, instance: &str, patches: &[(String, Patch)]) -> Result<(), Failure> {
     let until = Instant::now() + RETRY_FOR;
-    let mut left: Vec<&(String, Patch)> = patches.iter().collect();
-    while !left.is_empty() {
+    let mut remaining: Vec<&(String, Patch)> = patches.iter().collect();
+    while !remaining.is_empty() {
         let send = || async {
             let mut batch = Batch::new(instance);
-            for (id, patch) in &left {
+            for (id, patch) in &remaining {
                 batch.patch(id, patch)?;
             }
             Ok(core.store.container.batch(batch.with_options(batch_without_content())).await?)
         };
         match retry_until(until, send).await {
             Ok(_) => return Ok(()),
-            Err(failure) => match missing_operation(&failure).filter(|index| *index < left.len()) {
-                Some(index) => drop(left.remove(index)),
+            Err(failure) => match missing_operation(&failure).filter(|index| *index < remaining.len()) {
+                Some(index) => drop(remaining.remove(index)),
                 None => return Err(failure),
             },
         }

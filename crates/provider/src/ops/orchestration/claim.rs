@@ -189,12 +189,12 @@ async fn read_turn(
     };
     if !consumed.is_empty() {
         // Some of the messages may have been consumed before. They are deleted by now.
-        let again = read_instance(&core.store, instance, now).await?;
+        let second_read = read_instance(&core.store, instance, now).await?;
         let etag_of = |state: &Option<Versioned<State>>| state.as_ref().map(|state| state.etag.clone());
-        if etag_of(&again.state) != etag_of(&read.state) {
+        if etag_of(&second_read.state) != etag_of(&read.state) {
             return Ok(Err(ClaimOutcome::Stale));
         }
-        read = InstanceRead { state: read.state, ..again };
+        read = InstanceRead { state: read.state, ..second_read };
         read.messages.retain(|(message, _)| !consumed.contains(&message.id));
     }
     completions::add_further(&core.store, instance, now, &mut read).await?;

@@ -64,9 +64,9 @@ impl<'a> CommitSender<'a> {
         dispatch: &'a DirectDispatch<'a>,
         staged: Option<&'a Staged>,
     ) -> Self {
-        let is_transaction = core.transactions.are_used() && !plan.outboxes.is_empty();
-        let fits = is_transaction && plan.fits_transaction();
-        if is_transaction && !fits {
+        let is_transaction_wanted = core.transactions.are_used() && !plan.outboxes.is_empty();
+        let fits = is_transaction_wanted && plan.fits_transaction();
+        if is_transaction_wanted && !fits {
             let instance = plan.state.instance_id.as_str();
             core.transactions.record_too_large(instance, &"it has too many or too large messages");
         }

@@ -177,8 +177,8 @@ impl<'a> StageWriter<'a> {
         if batch.len() <= OPERATIONS_OF_EMPTY_BATCH {
             return Ok(());
         }
-        let exist = retry_until(self.until, || send_batch(self.store, batch.clone())).await?;
-        exist.then_some(()).ok_or_else(|| {
+        let are_created = retry_until(self.until, || send_batch(self.store, batch.clone())).await?;
+        are_created.then_some(()).ok_or_else(|| {
             Failure::Contended(format!(
                 "the staged documents of {} were given up before they were complete",
                 self.instance

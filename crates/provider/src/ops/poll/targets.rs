@@ -83,8 +83,8 @@ impl Targets {
         let watched = membership.watched_ranges();
         let helped = view.shared_ranges().into_iter().filter(|range| !watched.contains(range));
         let helped: Vec<FeedRange> = helped.filter(|range| !is_owned(range)).collect();
-        let own = owned.iter().chain(watched.iter().filter(|range| !is_owned(range)));
-        let mut polled: Vec<Arc<RangePoller>> = own.map(poller).collect();
+        let own_ranges = owned.iter().chain(watched.iter().filter(|range| !is_owned(range)));
+        let mut polled: Vec<Arc<RangePoller>> = own_ranges.map(poller).collect();
         let not_helped = |range: &RangePoller| !helped.contains(range.range());
         for range in polled.iter().chain(&partitions).filter(|range| not_helped(range)) {
             range.set_interval_min(POLL_INTERVAL_MIN);
@@ -142,10 +142,10 @@ impl Looks {
     /// Records that work of a partition waits longer than usual, and that this process may
     /// take the work after `wait`. The next look then comes earlier, but not twice in a row.
     pub(super) fn record_suspect(&mut self, partition: &FeedRange, wait: Duration) {
-        let again_at = Instant::now() + wait.max(POLL_INTERVAL_MIN);
+        let look_at = Instant::now() + wait.max(POLL_INTERVAL_MIN);
         let may_bring_forward = !std::mem::replace(&mut self.is_brought_forward, true);
-        if may_bring_forward && self.next_at.is_some_and(|next_at| again_at < next_at) {
-            (self.next_at, self.suspect) = (Some(again_at), Some(partition.clone()));
+        if may_bring_forward && self.next_at.is_some_and(|next_at| look_at < next_at) {
+            (self.next_at, self.suspect) = (Some(look_at), Some(partition.clone()));
         }
     }
 

@@ -138,11 +138,11 @@ impl ActivityHints {
     /// they are not locked, and no other process is known to hold their session.
     pub(crate) fn count_due(&self, now: Stamp, max: usize) -> usize {
         let due = self.offers.iter().take_while(|(key, _)| key.0 <= now);
-        let is_open = |activity: &Activity| {
+        let has_open_session = |activity: &Activity| {
             let owner = activity.session_id.as_ref().and_then(|session| self.session_owners.get(session));
             owner.is_none_or(|(_, until)| *until <= now)
         };
-        due.filter(|(_, (activity, _))| is_open(activity)).take(max).count()
+        due.filter(|(_, (activity, _))| has_open_session(activity)).take(max).count()
     }
 
     /// Whether this version of the activity is remembered.

@@ -18,8 +18,8 @@ const REMEMBERED_MAX: usize = 8192;
 pub(crate) struct LeftToOthers(Mutex<HashMap<String, Stamp>>);
 
 impl LeftToOthers {
-    /// Records that this process leaves the work to others until `until`. Returns whether it
-    /// was not recorded before.
+    /// Records that this process leaves the work to others until `until`. Returns whether the
+    /// work is recorded for the first time; false if the table is full.
     pub(crate) fn record(&self, name: &str, until: Stamp, now: Stamp) -> bool {
         let mut left = lock(&self.0);
         if left.len() >= REMEMBERED_MAX && !left.contains_key(name) {

@@ -147,10 +147,10 @@ impl Parked {
     /// Whether this dispatcher must not take the instance. A parked instance may be taken
     /// when it is the next to look at.
     pub(super) fn is_parked(&self, instance: &str, dispatcher: Dispatcher<'_>) -> bool {
-        let hides = |group: &Group| {
+        let is_parked_in = |group: &Group| {
             group.instances.contains_key(instance) && group.next_to_look_at(dispatcher.now) != Some(instance)
         };
-        self.groups.iter().any(|group| group.applies_to(dispatcher) && hides(group))
+        self.groups.iter().any(|group| group.applies_to(dispatcher) && is_parked_in(group))
     }
 
     /// False if this dispatcher must not take any parked instance. Then the caller need not check
