@@ -140,12 +140,12 @@ async fn waiting_fetches_share_one_poll() {
         })
         .collect();
     core.hints.activities.with(|hints| hints.serve_tags(&TagFilter::tags(["gpu"])));
-    let is_view_read = async {
+    let wait_for_view = async {
         while core.membership.view().members().is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(LOCK, is_view_read).await.expect("the first view is read");
+    tokio::time::timeout(LOCK, wait_for_view).await.expect("the first view is read");
     join_all(tickets.iter().map(|ticket| core.poller.start_due(core, ticket))).await;
     let claimant = crate::process::hints::Claimant { tags: &TagFilter::Any, owner: None };
     let found = async {

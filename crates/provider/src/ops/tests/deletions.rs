@@ -338,9 +338,10 @@ async fn the_failure_of_a_colliding_start_reaches_the_parent_that_exists() {
     ack(&provider, &token, vec![event("child", 1, String::new())], vec![], vec![]).await.unwrap();
     let now = provider.core.clock.stamp();
     let start = start_child("child", "parent");
-    let again = crate::plan::message_document(&start, "x:another:1".into(), now, None).unwrap();
-    let again = crate::documents::Message { parent_incarnation: Some("another".into()), ..again };
-    super::write_message(&provider, &again).await;
+    let second_start = crate::plan::message_document(&start, "x:another:1".into(), now, None).unwrap();
+    let second_start =
+        crate::documents::Message { parent_incarnation: Some("another".into()), ..second_start };
+    super::write_message(&provider, &second_start).await;
     let (token, messages) = fetch_instance(&provider).await;
     assert_eq!(messages, [start_child("child", "parent")]);
     ack(&provider, &token, vec![event("child", 2, String::new())], vec![], vec![answer("taken")])

@@ -392,8 +392,8 @@ async fn appended_events_keep_their_ids_and_are_stored_once() {
     provider.append_with_execution("a", 1, events.clone()).await.unwrap();
     assert!(provider.read("a").await.unwrap() == events, "events are stored as they were given");
     for ids in [vec![100], vec![7], vec![101, 101], vec![0], vec![103, 102]] {
-        let again = ids.iter().map(|id| event("a", *id, String::new())).collect();
-        let refused = provider.append_with_execution("a", 1, again).await.unwrap_err();
+        let refused_events = ids.iter().map(|id| event("a", *id, String::new())).collect();
+        let refused = provider.append_with_execution("a", 1, refused_events).await.unwrap_err();
         assert!(!refused.retryable, "{ids:?}: {refused}");
     }
     assert!(provider.read("a").await.unwrap() == events, "nothing was overwritten");

@@ -98,7 +98,7 @@ async fn the_age_of_a_waiting_outbox_is_reported_until_it_is_delivered() {
     let server = TestServer::in_process(EmbeddedOptions::default()).await;
     let often = std::time::Duration::from_millis(50);
     let builder = CosmosDBProvider::builder().with_client(server.client().await);
-    let mut provider = builder.with_reconciler(often, POLL_ONCE).open().await.unwrap();
+    let mut provider = builder.with_reconciler(often, std::time::Duration::ZERO).open().await.unwrap();
     provider.set_outbox_fault_injector(duroxide_cdb::OutboxFaultInjector::fail_next(1));
     provider.enqueue_for_orchestrator(start("parent", None), None).await.unwrap();
     let (_, token, _) = provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().unwrap();

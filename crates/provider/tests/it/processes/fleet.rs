@@ -90,7 +90,7 @@ impl Fleet {
         let mut child = spawn(version, &self.server.url(), self.lock_timeout, &role);
         let output = BufReader::new(child.stdout.take().expect("piped"));
         self.children.push(ChildProcess(child));
-        let (ready, is_ready) = oneshot::channel();
+        let (ready, ready_receiver) = oneshot::channel();
         let ledger = self.ledger.clone();
         // The thread ends when the child's output ends.
         std::thread::spawn(move || {
@@ -103,7 +103,7 @@ impl Fleet {
                 }
             }
         });
-        tokio::time::timeout(CHILD_TIMEOUT, is_ready)
+        tokio::time::timeout(CHILD_TIMEOUT, ready_receiver)
             .await
             .expect("the child is ready in time")
             .expect("the child printed that it is ready");
