@@ -63,7 +63,7 @@ fn print_metrics(metrics: &ProviderMetrics) {
     }
     let per_workflow = |count: f64| count / WORKFLOW_COUNT as f64;
     println!(
-        "\nper workflow: {:.1} requests, {:.1} RU; in all {} polls, {} fetches from hints, {} conflicts, {} retries, {} steals",
+        "\nper workflow: {:.1} requests, {:.1} RU; in total {} polls, {} fetches from hints, {} conflicts, {} retries, {} steals",
         per_workflow(metrics.requests as f64),
         per_workflow(metrics.request_units),
         metrics.polls,

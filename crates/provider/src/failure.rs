@@ -25,7 +25,7 @@ pub(crate) enum Failure {
     Contended(String),
 }
 
-/// Why a provider does not run on an account or a container. Repeating it does not help.
+/// Why a provider cannot run on an account or a container. Opening it again does not help.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Objection {
     /// What is wrong, without a full stop.
@@ -94,16 +94,16 @@ impl Failure {
     /// duroxide's error. `operation` is the name of the provider's method that failed.
     pub(crate) fn into_error(self, operation: &str) -> ProviderError {
         let is_transient = self.is_transient();
-        self.into_error_if(operation, is_transient)
+        self.into_provider_error(operation, is_transient)
     }
 
     /// duroxide's error when a provider cannot be opened. Refused access is permanent.
     pub(crate) fn into_opening_error(self) -> ProviderError {
         let is_transient = self.is_service_fault();
-        self.into_error_if("open", is_transient)
+        self.into_provider_error("open", is_transient)
     }
 
-    fn into_error_if(self, operation: &str, is_transient: bool) -> ProviderError {
+    fn into_provider_error(self, operation: &str, is_transient: bool) -> ProviderError {
         let message = match self {
             Failure::Storage(error) => error.to_string(),
             Failure::LockLost => {
@@ -129,8 +129,8 @@ impl Failure {
 pub(crate) fn is_access_refused(error: &Error) -> bool {
     let is_refused = |status: Status| match status.code {
         401 => true,
-        // Without a sub-status, or with one of Entra ID's. Other refusals, such as that of a full
-        // logical partition (1014), are permanent.
+        // There is no sub-status, or a sub-status of Entra ID. Refusals with other sub-statuses, such
+        // as 1014 (the logical partition is full), are permanent.
         403 => status.sub == 0 || (5300..5400).contains(&status.sub),
         _ => false,
     };

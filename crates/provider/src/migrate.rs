@@ -255,7 +255,7 @@ impl Migration {
         };
         if layout::detect(&source, &properties).await? != Layout::Published {
             return Err(refused(format!(
-                "{} was not written by the published crate: there is nothing to move",
+                "{} was not written by the published crate: there is nothing to migrate",
                 self.source
             )));
         }
@@ -380,9 +380,9 @@ async fn migrate_instance(
     (instance, outcome)
 }
 
-/// Drops outbox intents that start an instance which has started. (An outbox intent is a queue
-/// document for another instance whose delivery is not recorded.) Such a start was delivered,
-/// and only its outbox intent was not deleted. If the start were delivered again, the parent
+/// Drops outbox intents that start an instance which has started already. (An outbox intent is a
+/// queue document for another instance. Its delivery is not recorded.) The start was delivered,
+/// and only the outbox intent was not deleted. If the start were delivered again, the parent
 /// would get a failure, because the instance exists.
 async fn drop_consumed_starts(source: &Container, partition: &mut Partition) -> Result<(), Failure> {
     let mut kept = Vec::new();

@@ -51,14 +51,14 @@ pub(crate) use schedule::tombstone;
 pub(crate) use size::COMMIT_BYTES_MAX;
 pub(crate) use spill::part_documents;
 
-/// The most bytes of a work item, as JSON text, that stays inline. In a turn that does not
-/// fit a batch, the limit is lower.
+/// A work item with more bytes of JSON text than this is split into parts. In a turn that does
+/// not fit a batch, the limit is lower.
 pub(crate) const ITEM_BYTES_MAX: usize = 256 * 1024;
 
 /// The most messages that a commit deletes. A batch of 100 operations has other documents, too.
 pub(crate) const CONSUMED_IN_COMMIT_MAX: usize = 64;
 
-/// The ids of completions begin with this.
+/// The prefix of the ids of completions.
 pub(crate) const COMPLETION_PREFIX: &str = "c:";
 
 /// How the documents of a turn are written. The first layout that fits a batch is used.
@@ -78,8 +78,8 @@ const LAYOUTS: [BatchLayout; 3] = [
 
 /// The number of nonces of recent commits that a state keeps. A process that lost the answer
 /// to its commit looks for its nonce in the state. If this many commits have followed by
-/// then, the nonce is gone, and the process treats its lock as lost although its commit was
-/// applied.
+/// then, the state no longer has the nonce, and the process treats its lock as lost although its
+/// commit was applied.
 const RECENT_NONCES_MAX: usize = 8;
 
 /// What the runtime passes at the end of a turn, with the clock offset and the retention of
@@ -198,7 +198,7 @@ pub(crate) fn append(basis: &Basis<'_>, ack: &TurnAck) -> Result<TurnPlan, Failu
     })
 }
 
-/// Plans with one layout after the other until a plan fits a batch. Fails if none does.
+/// Plans with one layout after the other until a plan fits a batch. Fails if no plan fits.
 fn with_first_fitting_layout(
     plan: impl Fn(&BatchLayout) -> Result<TurnPlan, Failure>,
 ) -> Result<TurnPlan, Failure> {
@@ -209,8 +209,8 @@ fn with_first_fitting_layout(
         }
     }
     Err(Failure::Refused(
-        "the turn does not fit one commit: too many key-value pairs, or tens of thousands of things \
-         scheduled at once. Spread them over several turns"
+        "the turn does not fit one commit: too many key-value pairs, or tens of thousands of \
+         activities or messages at once. Spread them over several turns"
             .to_owned(),
     ))
 }
@@ -219,7 +219,7 @@ fn with_first_fitting_layout(
 fn begin_plan(basis: &Basis<'_>, layout: &BatchLayout) -> TurnPlan {
     let mut plan = TurnPlan { state: basis.state.clone(), ..TurnPlan::default() };
     plan.staging_id = layout.is_staged.then(|| basis.plan_id());
-    // The charge is that of the turn before: of its commit and all that followed.
+    // The charge belongs to the turn before: to its commit and to all requests after that commit.
     plan.state.cost.add(basis.state.commit_number, basis.state.updated_at, basis.charge);
     plan.state.commit_number += 1;
     plan.state.commit_nonce = basis.nonce.to_owned();
@@ -270,8 +270,8 @@ fn unreferenced_parts(basis: &Basis<'_>, plan: &TurnPlan) -> Vec<PartsRef> {
     before.into_iter().cloned().collect()
 }
 
-/// Sets the orchestration's name and version, if the turn reports both. The first commit
-/// that does makes the instance visible to management operations, and sets its parent.
+/// Sets the orchestration's name and version, if the turn reports both. The first commit that
+/// sets them makes the instance visible to management operations, and sets its parent.
 fn set_identity(state: &mut State, metadata: &ExecutionMetadata, now_ms: u64) {
     let (Some(name), Some(version)) = (&metadata.orchestration_name, &metadata.orchestration_version) else {
         return;
@@ -298,7 +298,7 @@ fn update_custom_status(state: &mut State, delta: &[Event]) {
     }
 }
 
-/// Removes the lock, consumes the messages that were taken with it, and adds those that must
+/// Removes the lock, and consumes the messages that were taken with it. Adds the messages that must
 /// not be delivered twice to the dedup record. The parts of the messages become garbage. If
 /// there are more messages than the commit can delete, the last completions are deleted later.
 fn release_lock(plan: &mut TurnPlan, basis: &Basis<'_>, garbage: &mut Garbage) {

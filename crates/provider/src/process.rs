@@ -1,5 +1,5 @@
-//! What a provider keeps in memory, apart from cached states: locks that it holds, hints,
-//! clock, metrics. Nothing here sends requests. All of it can be lost, because only stored
+//! The memory of a provider, apart from cached states: locks that it holds, hints,
+//! clock, metrics. Nothing here sends requests. All of this memory can be lost, because only stored
 //! documents decide what happens.
 
 pub(crate) mod background;

@@ -261,7 +261,7 @@ impl Store {
         if let Some(etag) = answered_etag(&written) {
             return Ok(etag.clone());
         }
-        // If another writer has changed the document since, its etag must not be taken for ours.
+        // If another writer has changed the document since, its etag is not the etag of this write.
         let found = self.find::<Value>(instance, id).await?.ok_or(Failure::LockLost)?;
         match members.iter().all(|(name, value)| found.value.get(name) == value.as_ref()) {
             true => Ok(found.etag),
@@ -269,8 +269,8 @@ impl Store {
         }
     }
 
-    /// The new etag of a written document. If the answer was lost, the document is read. If
-    /// another writer has changed it since, this fails: its etag must not be taken for ours.
+    /// The new etag of a written document. If the answer was lost, the document is read. Fails if
+    /// another writer has changed the document since: its etag is not the etag of this write.
     async fn written_etag<T: Serialize>(
         &self,
         instance: &str,
@@ -310,8 +310,8 @@ pub(crate) async fn read_layout_in_transaction(
     }
 }
 
-/// The etag of a write that was answered. `None` if the answer was lost: the etag in `written` was
-/// then read afterwards, and may be another writer's.
+/// The etag of a write that was answered. `None` if the answer was lost: then the etag in `written`
+/// was read afterwards, and another writer may have written it.
 fn answered_etag(written: &Written) -> Option<&Etag> {
     let is_answered = written.receipt().diagnostics().resolution().is_none();
     written.etag().ok().filter(|_| is_answered)

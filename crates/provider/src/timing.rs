@@ -7,15 +7,15 @@
 use std::time::Duration;
 
 /// How far the times of two processes may differ. A message that is to be visible at once
-/// is stamped this far in the past, so that a reader whose clock is behind the writer's
-/// sees it at once too.
+/// is stamped this far in the past. So a reader whose clock is behind the writer's clock
+/// sees the message at once too.
 pub(crate) const SKEW_MAX: Duration = Duration::from_secs(120);
 
 /// How long an operation is retried after transient failures, unless the end of a lock
 /// limits it. Closing a provider waits this long for cleanup.
 pub(crate) const RETRY_FOR: Duration = Duration::from_secs(20);
 
-/// How long after a message was first sent a copy of it may still arrive: an abandoned
+/// A copy of a message may still arrive this long after the message was first sent: an abandoned
 /// attempt may still be in the network.
 pub(crate) const LATE_ATTEMPT_MAX: Duration = Duration::from_secs(60);
 
@@ -90,7 +90,7 @@ pub(crate) const UNFINISHED_REPORTED_FOR: Duration = Duration::from_secs(45);
 pub(crate) const TOMBSTONE_TTL: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// How long staged documents wait for their commit: longer than a lock usually lasts. A turn
-/// that commits later finds the garbage record gone, and is staged again.
+/// that commits later finds that its garbage record was deleted, and is staged again.
 pub(crate) const STAGED_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// The time to live of a cancelled activity's tombstone: longer than a worker continues
@@ -110,7 +110,7 @@ const _: () = assert!(ms(CLAIM_WITHOUT_READ_FOR) < ms(OWNER_TAKEOVER_AFTER));
 // The owner of a slice takes over first, then the other processes one after the other.
 const _: () = assert!(ms(OWNER_TAKEOVER_AFTER) < ms(OTHERS_TAKEOVER_AFTER));
 const _: () = assert!(ms(TAKEOVER_STEP) < ms(TAKEOVER_STEP_MAX));
-// Every other process takes over before the one that abandoned the work.
+// Every other process may take over abandoned work before the process that abandoned it.
 const _: () = assert!(
     ms(LEFT_TO_OTHERS_FOR) > ms(OTHERS_TAKEOVER_AFTER) + ms(TAKEOVER_STEP_MAX) + ms(POLL_INTERVAL_MAX)
 );

@@ -1,10 +1,10 @@
 //! Cancellation: a search is cancelled while it runs, with its child and the activity of
 //! its child.
 //!
-//! A cancelled workflow ends at its next turn with the status `Failed` and the reason; its
-//! children follow. An activity that runs is told when its lock is next renewed, and has to
-//! stop itself: `cancelled()` is a future for `tokio::select!`, `is_cancelled()` a question for
-//! loops. After a grace period the runtime drops an activity that goes on.
+//! A cancelled workflow ends at its next turn with the status `Failed` and the reason. Then its
+//! children end too. A running activity learns of the cancellation when its lock is next renewed,
+//! and has to stop itself: `cancelled()` is a future for `tokio::select!`, and `is_cancelled()` is
+//! a check for loops. After a grace period the runtime drops an activity that still runs.
 
 use std::error::Error;
 use std::sync::Arc;

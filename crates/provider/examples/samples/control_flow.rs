@@ -1,6 +1,6 @@
 //! Control flow: an orchestration is an ordinary function, with `if`, `for` and variables.
 //!
-//! It is called again after every step, with the results stored so far, and has to make the
+//! The runtime calls it again after every step, with the results stored so far. It has to make the
 //! same decisions as before. So it must not read a clock, random numbers, files or global
 //! variables itself. The context has `utc_now` and `new_guid`, whose values are stored like
 //! the results of activities.

@@ -1,5 +1,5 @@
-//! Error handling: an activity that fails is retried, then replaced by another one. An
-//! error that an orchestration returns is the end of its workflow, as status `Failed`.
+//! Error handling: an activity that fails is retried, then replaced by another activity. When an
+//! orchestration returns an error, its workflow ends with the status `Failed`.
 //!
 //! Errors of activities are results like others: they are stored, and the orchestration
 //! handles them with `match` and `?`. Errors of the database never arrive here; the provider
@@ -20,7 +20,7 @@ use duroxide::{
 /// The longest time to wait for a workflow.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// How often a page is downloaded before its copy is used.
+/// The most attempts to download a page before its copy is used.
 const ATTEMPTS_MAX: u32 = 3;
 
 /// The pause between two attempts. Without a strategy the pauses double from 100 ms on.

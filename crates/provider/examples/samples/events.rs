@@ -1,9 +1,9 @@
 //! Events: an invoice waits until it is paid, or until its time is over.
 //!
-//! An event has a name and a text, and anyone who has the id of a workflow can raise it. It
-//! is delivered if the workflow waits for that name, and is dropped otherwise. So the client
+//! An event has a name and a text, and any client that has the id of a workflow can raise it. The
+//! event is delivered if the workflow waits for that name, and is dropped otherwise. So the client
 //! here first waits until the invoice says that it waits. Messages that may come at any time
-//! belong into a queue (see the sample `queues`).
+//! belong in a queue (see the sample `queues`).
 
 use std::error::Error;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// How often the client looks at the status.
 const STATUS_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The time to pay of an invoice that nobody pays.
+/// The time to pay of an invoice that is not paid in this sample.
 const SHORT: Duration = Duration::from_millis(300);
 
 pub(crate) async fn run(store: Arc<dyn Provider>) -> Result<(), Box<dyn Error>> {
@@ -50,7 +50,8 @@ pub(crate) async fn run(store: Arc<dyn Provider>) -> Result<(), Box<dyn Error>> 
 async fn invoice(context: OrchestrationContext, time_to_pay: Duration) -> Result<String, String> {
     let payment = context.schedule_wait("payment");
     let end = context.schedule_timer(time_to_pay);
-    // Stored in the same commit as the wait and the timer: who sees it can raise the event.
+    // The status is stored in the same commit as the wait and the timer. So a client that sees the
+    // status can raise the event.
     context.set_custom_status("waits for the payment");
     match context.select2(payment, end).await {
         Either2::First(amount) => Ok(format!("paid: {amount}")),

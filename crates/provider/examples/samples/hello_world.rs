@@ -4,7 +4,7 @@
 //! **orchestration** decides which activities run, and when. The result of every activity is
 //! stored. When a process dies, another one calls the orchestration again, gives it the
 //! stored results, and goes on from there. So an orchestration must make the same decisions
-//! every time: everything that can change belongs into activities.
+//! every time: everything that can change belongs in activities.
 
 use std::error::Error;
 use std::sync::Arc;

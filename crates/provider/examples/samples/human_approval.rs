@@ -1,8 +1,8 @@
 //! Human approval: a large expense waits for the decision of a manager. Without a
 //! decision in time it goes to the board.
 //!
-//! The orchestration begins to wait for the decision **before** it asks for it: an event that
-//! arrives while nothing waits for it is dropped, and a manager may be quick.
+//! The orchestration begins to wait for the decision **before** it asks the manager. An event is
+//! dropped if it arrives before the orchestration waits for it, and a manager may be quick.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ async fn expense(context: OrchestrationContext, expense: Expense) -> Result<Stri
     let end = context.schedule_timer(expense.patience);
     match context.select2(decision, end).await {
         Either2::First(text) => {
-            // The text comes from outside. Should it be wrong, the workflow fails and says why.
+            // The text comes from outside. If it is wrong, the workflow fails and says why.
             let decision: Decision =
                 serde_json::from_str(&text).map_err(|error| format!("not a decision: {text}: {error}"))?;
             let verdict = if decision.is_approved { "approved" } else { "rejected" };

@@ -1,8 +1,8 @@
 //! Queues: a shopping basket receives messages, one after the other.
 //!
 //! A message stays in its queue until the workflow takes it, in the order of arrival. It may
-//! come while the workflow does something else, or between two executions. (For a workflow
-//! that was never started it is dropped; and at most 100 unread messages survive a
+//! come while the workflow does something else, or between two executions. (A message to a
+//! workflow that was never started is dropped. At most 100 unread messages survive a
 //! continue-as-new, so a workflow must be faster than its senders in the long run.)
 
 use std::error::Error;

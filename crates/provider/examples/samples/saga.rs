@@ -1,5 +1,5 @@
 //! A saga: a trip is a flight, a hotel and a car, or nothing. When one of them cannot be
-//! booked, those before it are cancelled, the last one first.
+//! booked, the bookings before it are cancelled, the last booking first.
 //!
 //! An activity can run more than once: when a process dies after the work but before its
 //! result is stored, the activity runs again. So both activities are idempotent: to book or

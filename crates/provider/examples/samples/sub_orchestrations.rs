@@ -1,9 +1,9 @@
 //! Sub-orchestrations: a release builds its parts, each in a workflow of its own, and
 //! starts an announcement that it does not wait for.
 //!
-//! A child has its own history and may run in another process. Its error arrives at its
-//! parent like that of an activity. When the parent is cancelled or deleted, so are its
-//! children; a detached workflow is independent.
+//! A child has its own history and may run in another process. The parent gets the error of a
+//! child like the error of an activity. When the parent is cancelled or deleted, its children are
+//! cancelled or deleted too. A detached workflow is independent.
 
 use std::error::Error;
 use std::sync::Arc;

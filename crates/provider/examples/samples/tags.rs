@@ -1,7 +1,7 @@
 //! Tags: an activity with a tag runs only on machines that offer this tag. Here a film is
-//! rendered on a machine with a graphics card and uploaded from any other.
+//! rendered on a machine with a graphics card and uploaded from any other machine.
 //!
-//! An activity whose tag no machine offers waits for ever. A timer beside it limits that.
+//! An activity whose tag no machine offers waits for ever. A timer beside it limits this wait.
 
 use std::error::Error;
 use std::sync::Arc;

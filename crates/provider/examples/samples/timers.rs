@@ -64,7 +64,7 @@ async fn reminder(context: OrchestrationContext, text: String) -> Result<String,
 async fn quote(context: OrchestrationContext, question: Question) -> Result<String, String> {
     let answer = context.schedule_activity("ask for the price", question.supplier);
     let limit = context.schedule_timer(question.patience);
-    // What does not come first is dropped. A dropped activity is cancelled.
+    // The future that does not complete first is dropped. A dropped activity is cancelled.
     match context.select2(answer, limit).await {
         Either2::First(price) => price,
         Either2::Second(()) => Ok("no answer".to_owned()),
@@ -78,7 +78,7 @@ async fn remind(_: ActivityContext, text: String) -> Result<String, String> {
 async fn ask(context: ActivityContext, supplier: String) -> Result<String, String> {
     if supplier == "silent" {
         context.cancelled().await;
-        return Err("nobody waits for this price any more".to_owned());
+        return Err("the workflow no longer waits for this price".to_owned());
     }
     Ok("12.50".to_owned())
 }

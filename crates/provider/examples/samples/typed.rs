@@ -1,7 +1,7 @@
 //! Types: inputs and outputs can be your own types instead of strings.
 //!
-//! They are stored as JSON. Workflows live long, so a new version of a type must still read
-//! what an older version has written: add members with `#[serde(default)]`.
+//! Inputs and outputs are stored as JSON. Workflows may run for a long time, so a new version of a
+//! type must still read what an older version has written: add members with `#[serde(default)]`.
 
 use std::error::Error;
 use std::sync::Arc;

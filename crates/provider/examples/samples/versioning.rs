@@ -1,9 +1,9 @@
 //! Versioning: new code is deployed while workflows of the old code still run.
 //!
-//! A workflow is replayed from its history, so its code must not change under it. Register the
-//! new code as a new version beside the old one. A workflow that has begun keeps its
-//! version, a new one gets the latest. A workflow that runs for ever changes over when it
-//! continues as new.
+//! A workflow is replayed from its history, so its code must not change while it runs. Register
+//! the new code as a new version beside the old one. A workflow that has begun keeps its version.
+//! A new workflow gets the latest version. A workflow that runs for ever gets the latest version
+//! when it continues as new.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ async fn order_1(context: OrchestrationContext, _: String) -> Result<String, Str
     context.schedule_activity("step", "pay").await
 }
 
-/// Has a step more. A replay of an order that has begun without it would fail.
+/// Has one more step. A replay of an order that has begun without this step would fail.
 async fn order_2(context: OrchestrationContext, _: String) -> Result<String, String> {
     let checked = context.schedule_activity("step", "check").await?;
     wait_to_go_on(&context).await;

@@ -194,8 +194,8 @@ impl CosmosDBProviderBuilder {
         self
     }
 
-    /// Opens the container for a tool that looks at workflows and sends them messages, and runs
-    /// none: a database or a container that is missing is an error and is not created, the
+    /// Opens the container for a tool that looks at workflows and sends messages to them, but
+    /// runs no workflows. A missing database or container is an error and is not created. The
     /// settings of the container stay as they are, and no background task runs.
     pub fn for_tools(mut self) -> Self {
         self.options.is_tool = true;
@@ -245,8 +245,8 @@ impl CosmosDBProviderBuilder {
     }
 }
 
-/// How messages are sent: as the program says, else as the environment says, else the default of
-/// what the provider connects to.
+/// How turns send messages to other instances: the choice of the program, else of the environment
+/// variable, else the default for the target.
 fn chosen_cross_instance(
     chosen: Option<CrossInstance>,
     target: &Target,

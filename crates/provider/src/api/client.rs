@@ -104,7 +104,7 @@ pub struct CosmosDBClient {
 }
 
 impl CosmosDBClient {
-    /// A client for a container of an account. Sends nothing.
+    /// A client for a container of an account. Sends no request.
     pub fn new(endpoint: &str, key: &str, database: &str, container: &str) -> Result<Self, String> {
         let credential = Credential::key(key).map_err(|error| format!("Invalid CosmosDB key: {error}"))?;
         Ok(CosmosDBClient {
@@ -219,7 +219,7 @@ impl CosmosDBClient {
         }
     }
 
-    /// Replaces a document. With an etag, only if it is unchanged.
+    /// Replaces a document. With an etag, replaces it only if it still has this etag.
     pub async fn replace_document(
         &self,
         id: &str,

@@ -1,5 +1,5 @@
-//! What tools ask a provider: counts, queues, workers, sessions and trees. Every method reads
-//! only, and sends a bounded number of requests, however large the container is.
+//! The methods of a provider for tools: counts, queues, workers, costs, sessions and trees. Every
+//! method only reads, and sends a bounded number of requests, however large the container is.
 
 use std::time::Duration;
 
@@ -15,9 +15,10 @@ use crate::options::inspection::{
 use crate::options::listing::ListOptions;
 
 impl CosmosDBProvider {
-    /// Examines an account and a container as opening a provider does. Also looks for settings that
-    /// make a provider cost more than it must. Only reads: about nine requests, and one for each
-    /// physical partition. Nothing is created, and a container on which no provider runs is examined too.
+    /// Examines an account and a container with the checks that opening a provider makes. Also looks
+    /// for settings that make a provider more expensive than necessary. Only reads: about nine
+    /// requests, and one for each physical partition. Creates nothing. A container on which no
+    /// provider can run is examined too.
     ///
     /// ```no_run
     /// # async fn example(client: perihelion_client::Client) {
@@ -59,17 +60,18 @@ impl CosmosDBProvider {
         self.core.metrics.call("queues", queues::run(&self.core.store, &self.core.clock)).await
     }
 
-    /// Entries of the queues of turns and activities that could have been taken for at least
-    /// `age`, those first that wait longest, at most 50 of each queue in each physical partition.
-    /// Their workers are missing, busy, or have not registered what the entries are for. Two queries
-    /// of each physical partition. Entries that cannot be read are left out. If some partitions do
-    /// not answer, the result has the entries of the others and says so; if none answers, this fails.
+    /// Entries of the queues of turns and activities that no process has taken for at least `age`:
+    /// at most 50 of each queue in each physical partition. The entries that wait longest come first.
+    /// The workers for these entries are missing or busy, or have not registered the orchestration or
+    /// the activity. Sends two queries to each physical partition. Entries that cannot be read are
+    /// left out. If some partitions do not answer, the result has the entries of the others and says
+    /// so. If no partition answers, this method fails.
     pub async fn overdue(&self, age: Duration) -> Result<OverdueWork, ProviderError> {
         self.core.metrics.call("overdue", overdue::run(&self.core.store, &self.core.clock, age)).await
     }
 
-    /// The processes that serve the container, by their heartbeats: at most 2,000. Activities and
-    /// turns that a process holds are not among its data, because locks do not name their process.
+    /// The processes that serve the container, by their heartbeats: at most 2,000. The result does not
+    /// say which activities and turns a process holds, because locks do not name their process.
     pub async fn workers(&self) -> Result<Vec<WorkerInfo>, ProviderError> {
         self.core.metrics.call("workers", workers::run(&self.core.store)).await
     }
@@ -79,9 +81,10 @@ impl CosmosDBProvider {
         self.core.metrics.call("sessions", sessions::run(&self.core.store)).await
     }
 
-    /// What an instance has cost so far, in all and by turn. One request, and at most ten more for the
-    /// chunks of its history if it has any: 1,000 chunks, those of the newest executions first. If
-    /// there are more, the result says so. Fails for an instance that has not run yet.
+    /// What an instance has cost so far, in total and by turn. Sends one request. If the history of
+    /// the instance has chunks, sends at most ten more requests, which read at most 1,000 chunks,
+    /// those of the newest executions first. If there are more chunks, the result says so. Fails for
+    /// an instance that has not run yet.
     pub async fn cost(&self, instance: &str) -> Result<WorkflowCost, ProviderError> {
         self.core.metrics.call("cost", cost::run(&self.core.store, instance)).await
     }

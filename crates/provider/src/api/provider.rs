@@ -108,9 +108,9 @@ impl CosmosDBProvider {
     }
 
     /// Deletes an instance and all its descendants, for tools. Unlike duroxide's
-    /// `delete_instance`, also deletes an instance that was started and has not run yet
-    /// (`Pending` in a listing). An instance that runs is deleted only if `is_forced`. Refuses a
-    /// child: it is deleted with its root.
+    /// `delete_instance`, this method also deletes an instance that was started and has not run
+    /// yet (`Pending` in a listing). An instance that runs is deleted only if `is_forced`. A child
+    /// is refused: it is deleted with its root.
     ///
     /// ```
     /// # #[tokio::main]
@@ -136,7 +136,7 @@ impl CosmosDBProvider {
 
     /// The metrics of this provider since it was opened: requests, request units and
     /// latency by method; polls, conflicts, retries, steals (expired locks of other
-    /// processes that were taken over) and more. Sends nothing.
+    /// processes that were taken over) and more. Sends no request.
     ///
     /// ```
     /// # #[tokio::main]
@@ -152,8 +152,8 @@ impl CosmosDBProvider {
         self.core.metrics.snapshot(&self.core.clock)
     }
 
-    /// [`CosmosDBProvider::metrics`] in the text format of Prometheus: what an application answers
-    /// to `GET /metrics`, in one line of code. Sends nothing.
+    /// [`CosmosDBProvider::metrics`] in the text format of Prometheus. An application can return
+    /// this text for `GET /metrics`. Sends no request.
     ///
     /// ```
     /// # #[tokio::main]

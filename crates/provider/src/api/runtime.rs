@@ -1,6 +1,6 @@
 //! Implements duroxide's `Provider`. Each method that uses the database runs an operation
-//! of `ops` and records its metrics. An ack that continues as new also prunes past
-//! executions, as the retention options ask.
+//! of `ops` and records its metrics. An ack that continues as new also prunes past executions
+//! and deletes ended children, as the retention options ask.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,11 +1,11 @@
-//! What an instance has cost: request units and requests, in all and by turn. A charge is known
-//! only after its request, so it is stored with the next commit, which costs no request more.
+//! The cost of an instance: request units and requests, in total and by turn. A charge is known
+//! only after its request. So the next commit stores it, which needs no further request.
 //!
 //! Two rules for the stored form:
 //!
 //! - The charges of all turns are one text, because a container may index every path. Each leaf of a
 //!   document then costs 0.8 RU with each commit. The total is two numbers, because lists read it.
-//! - No workflow needs its cost. So a cost in an unknown form is read as no cost, and never makes its
+//! - No workflow needs its cost. So a cost in an unknown form is read as zero, and never makes its
 //!   document unreadable.
 
 use serde::{Deserialize, Serialize, Serializer};
@@ -67,7 +67,7 @@ const TURNS_MAX: usize = 64;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Value")]
 pub(crate) struct InstanceCost {
-    /// All turns, those of past executions included.
+    /// The charge of all turns, including those of past executions.
     #[serde(rename = "all", serialize_with = "serialize_as_array")]
     pub(crate) total: Charge,
     /// The turns whose events are in the state document. When the events move to a chunk, their
@@ -92,8 +92,8 @@ impl InstanceCost {
         self.total.is_zero() && self.turns.is_empty()
     }
 
-    /// Adds the charge of the turn that ended with this commit. If there are too many turns, the
-    /// two oldest become one.
+    /// Adds the charge of the turn with this commit. If there are too many turns, the two oldest
+    /// become one entry.
     pub(crate) fn add(&mut self, commit_number: u64, committed_at_ms: u64, charge: Charge) {
         if charge.is_zero() {
             return;
@@ -107,9 +107,9 @@ impl InstanceCost {
     }
 }
 
-/// The charge of one turn: of its commit and everything after it up to the next commit, which
-/// stores the charge. That is the work on the turn's activities and messages, and the fetch of
-/// the next turn. Turn 0 is the start of the instance.
+/// The charge of one turn: its commit and all requests after it up to the next commit, which
+/// stores the charge. These requests are the work on the turn's activities and messages, and the
+/// fetch of the next turn. Turn 0 is the start of the instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TurnCharge {
     pub(crate) commit_number: u64,
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_in_an_unknown_form_is_no_cost() {
+    fn a_cost_in_an_unknown_form_is_read_as_zero() {
         for stored in ["null", "1.5", "[1]", "[1.5,2]", "[1,2,3]", r#""1 2 3""#, r#""-1 2""#, r#""""#, "{}"] {
             assert!(serde_json::from_str::<Charge>(stored).unwrap().is_zero(), "{stored}");
             assert!(serde_json::from_str::<InstanceCost>(stored).unwrap().is_empty(), "{stored}");
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_without_requests_is_not_stored() {
+    fn the_charge_of_a_turn_without_requests_is_not_stored() {
         let mut cost = InstanceCost::default();
         cost.add(1, 77, Charge::default());
         assert!(cost.is_empty());

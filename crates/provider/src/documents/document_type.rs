@@ -43,7 +43,7 @@ pub(crate) enum DocumentType {
     Heartbeat,
     /// The list of the live processes.
     Roster,
-    /// A queue document that could not be read. It stays for a person to look at.
+    /// A queue document that could not be read. It is kept for a person to look at.
     Unreadable,
 }
 

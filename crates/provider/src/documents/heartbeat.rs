@@ -1,5 +1,5 @@
 //! The heartbeat document of a process. It tells other processes which work the process
-//! fetches, and for which parts of the container it asks their help. The roster is one
+//! fetches, and for which parts of the container the process asks them for help. The roster is one
 //! document with the heartbeats of all live processes: it is cheaper to read than many
 //! heartbeats.
 
@@ -32,7 +32,7 @@ pub(crate) const ROSTER_ID: &str = "roster";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Requests {
     /// Whether the process has taken work recently. While any process is busy, each process polls
-    /// its own slices. While none is, each partition is polled whole by one process.
+    /// its own slices. While no process is busy, each partition is polled whole by one process.
     #[serde(rename = "busy", default, skip_serializing_if = "is_false")]
     pub(crate) is_busy: bool,
     /// Slices with work that the process cannot run, or more work than it can run: the other
@@ -58,7 +58,7 @@ pub(crate) struct Heartbeat {
     pub(crate) written_at_s: u64,
 }
 
-fn version_first() -> u32 {
+fn first_layout_version() -> u32 {
     1
 }
 
@@ -142,12 +142,12 @@ pub(crate) struct Member {
     pub(crate) requests: Requests,
     /// The newest layout version of a container that the process can read. Processes that do
     /// not write it read version 1.
-    #[serde(rename = "reads", default = "version_first")]
+    #[serde(rename = "reads", default = "first_layout_version")]
     pub(crate) readable_version: u32,
     /// The layout version of the container, as the process knows it. Other processes read it, so
     /// a process that was silent for some time notices that it has become too old for the
     /// container.
-    #[serde(rename = "layout", default = "version_first")]
+    #[serde(rename = "layout", default = "first_layout_version")]
     pub(crate) container_version: u32,
 }
 

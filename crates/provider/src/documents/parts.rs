@@ -31,8 +31,9 @@ pub(crate) struct Part {
 ///
 /// There are two kinds. A commit that drops documents creates a record of them, which is due
 /// at once. A record of staged documents is created before the documents and is due when
-/// their commit can no longer arrive; the commit deletes this record. So no record lists
-/// documents that are in use.
+/// their commit can no longer arrive; the commit deletes this record. So a record lists no
+/// documents that are in use, with one exception: a late attempt may create the record of a staging
+/// again after the commit. `ops::repair::garbage` checks for that.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Garbage {

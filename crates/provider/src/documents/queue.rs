@@ -13,8 +13,8 @@ use crate::timing::SKEW_MAX;
 /// message of the instance, because the runtime needs the start first.
 pub(crate) const ENQUEUED_FIRST: Stamp = Stamp(1);
 
-/// A message to an instance. The id begins with `m:` if a process enqueued it, with `x:` if
-/// a commit of another instance sent it, with `n:` if a commit of the instance itself did,
+/// A message to an instance. The id begins with `m:` if a process enqueued the message, with `x:`
+/// if a commit of another instance sent it, with `n:` if a commit of the instance itself sent it,
 /// and with `c:` if it is the completion of an activity.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -29,7 +29,8 @@ pub(crate) struct Message {
     /// a delay, or of a timer, has its due time here.
     #[serde(rename = "enq")]
     pub(crate) enqueued_at: Stamp,
-    /// Attempts up to the last one that was abandoned. Later attempts are counted in the lock.
+    /// The number of attempts up to the last abandoned attempt. Later attempts are counted in the
+    /// lock.
     pub(crate) attempt_count: u32,
     /// The work item as JSON text, so that an item that cannot be read does not make
     /// other messages of the same query unreadable.
@@ -56,7 +57,7 @@ pub(crate) struct Message {
     /// turns, or only helps with activities. Then the owner of the slice takes the message at
     /// once.
     #[serde(rename = "free", default, skip_serializing_if = "is_false")]
-    pub(crate) is_free: bool,
+    pub(crate) is_left_to_owner: bool,
     /// The nonce of the activity's lock, if the message is a completion. When the answer
     /// was lost, the nonce shows that the completion was written.
     #[serde(rename = "by", default, skip_serializing_if = "Option::is_none")]
@@ -157,7 +158,7 @@ pub(crate) struct Bundle {
     pub(crate) document_type: DocumentType,
     /// The time of the commit. The reconciler unpacks old bundles.
     pub(crate) made_at: Stamp,
-    /// The same as `made_at`, in the member that polls filter by.
+    /// The value of `made_at`, stored a second time because polls filter by `visibleAt`.
     #[serde(default)]
     pub(crate) visible_at: Stamp,
     pub(crate) activities: Vec<Activity>,
@@ -192,7 +193,7 @@ pub(crate) struct Outbox {
     pub(crate) document_type: DocumentType,
     /// The time of the commit. The reconciler delivers old outboxes.
     pub(crate) made_at: Stamp,
-    /// The same as `made_at`, in the member that polls filter by.
+    /// The value of `made_at`, stored a second time because polls filter by `visibleAt`.
     #[serde(default)]
     pub(crate) visible_at: Stamp,
     pub(crate) messages: Vec<Message>,

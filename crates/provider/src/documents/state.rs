@@ -106,7 +106,7 @@ pub(crate) struct State {
     /// purged, an ended instance is removed after its retention.
     #[serde(rename = "madeAt", skip_serializing_if = "Option::is_none")]
     pub(crate) repair_at: Option<Stamp>,
-    /// The time to live in seconds; `None` does not expire.
+    /// The time to live in seconds; `None` if the state does not expire.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ttl: Option<u32>,
     #[serde(flatten)]
@@ -147,7 +147,7 @@ pub(crate) struct StartedBy {
 }
 
 /// The lock on an instance: one process runs a turn with the messages in `attempts`. In the
-/// commit tiers T1 and T2 many locks are in memory only.
+/// commit tiers `Optimistic` and `Cached` many locks are in memory only.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Lock {
     #[serde(rename = "n")]
@@ -185,8 +185,8 @@ pub(crate) struct Execution {
     pub(crate) event_bytes: u64,
     #[serde(rename = "lastEvent")]
     pub(crate) last_event_id: u64,
-    /// The number of queue messages that the execution before left, and that the start of
-    /// this execution carried over.
+    /// The number of queue messages that the previous execution did not consume. The start of
+    /// this execution carried them over.
     #[serde(rename = "carried")]
     pub(crate) carried_messages: u64,
     /// The chunks of its history, in order.
@@ -233,8 +233,8 @@ pub(crate) struct Chunk {
     pub(crate) execution: u64,
     /// A piece of the history, which has one event per line. A piece may end within an event.
     pub(crate) event_data: String,
-    /// The charges of the turns that had their events in the state document before these moved
-    /// to this chunk and the chunks after it.
+    /// The charges of the turns whose events moved from the state document to this chunk and the
+    /// chunks after it.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "stored_turns")]
     pub(crate) turns: Vec<TurnCharge>,
     /// The id of the staging under which it was written.

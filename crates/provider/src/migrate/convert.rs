@@ -3,8 +3,8 @@
 //! `plan` converts these turns to documents, so nothing here depends on the layout of the
 //! state and the history.
 //!
-//! The new id of a message derives from its old id. So if a message is written twice, by two
-//! runs or because the old container has it twice, the second write finds that it exists, and
+//! The new id of a message derives from its old id. A message may be written twice, by two runs or
+//! because the old container has it twice. Then the second write finds that the message exists, and
 //! skips it.
 
 use std::collections::{BTreeMap, HashSet};

@@ -1,4 +1,4 @@
-//! Activities: fetch one, complete it, keep its lock and its session.
+//! The operations on activities: fetch, ack, abandon and renew. Also the sessions of activities.
 
 pub(crate) mod abandon;
 pub(crate) mod ack;

@@ -1,8 +1,8 @@
 //! Management: lists, counts and deletes instances, prunes their past executions, shows
 //! queues, workers and sessions, and examines an account and a container.
 //!
-//! `page` and `census` are `CosmosDBProvider::list` and `CosmosDBProvider::count`. `list` and `count`
-//! are methods of duroxide's `ProviderAdmin`.
+//! `page` and `census` implement `CosmosDBProvider::list` and `CosmosDBProvider::count`. `list` and
+//! `count` implement methods of duroxide's `ProviderAdmin`.
 
 pub(crate) mod census;
 pub(crate) mod cost;

@@ -1,5 +1,5 @@
-//! `Core` is what all clones of a provider share: the store, what this process remembers,
-//! and the tasks of the reconciler and the heartbeat. When the last clone is dropped, these
+//! `Core` holds the parts that all clones of a provider share: the store, the memory of this
+//! process, and the tasks of the reconciler and the heartbeat. When the last clone is dropped, these
 //! tasks end, at the latest after their current round.
 
 use std::sync::{Arc, Mutex, Weak};
@@ -51,7 +51,7 @@ pub(crate) struct Core {
     pub(crate) metrics: Arc<Metrics>,
     /// How much longer takeovers wait because of throttling.
     pub(crate) congestion: Arc<Congestion>,
-    /// What instances have cost and no commit has stored yet.
+    /// The charges of instances that no commit has stored yet.
     pub(crate) costs: Arc<Costs>,
     /// Results of `get_system_metrics`.
     pub(crate) system_metrics: CountCache<SystemMetrics>,
@@ -79,9 +79,9 @@ pub(crate) struct Core {
     outbox_faults: Mutex<Option<OutboxFaultInjector>>,
     /// Tells the reconciler about unfinished work.
     pub(crate) repair_signal: Arc<RepairSignal>,
-    /// Says that the database does not answer.
+    /// The log notice that the database does not answer.
     pub(crate) outage_notice: Notice,
-    /// Says that documents wait for a later version.
+    /// The log notice that documents wait for a later version.
     pub(crate) later_version_notice: Notice,
     /// Whether turns are committed as distributed transactions.
     pub(crate) transactions: Transactions,
@@ -124,7 +124,7 @@ impl Core {
         let opening = Opening { is_migrating: options.is_migrating, is_tool: options.is_tool };
         let open = || Store::open(&observed, database, container, opening);
         let store = retry_while(Instant::now() + RETRY_FOR, Failure::is_service_fault, open).await?;
-        let transactions = cross_instance::find_out(&store, options.cross_instance).await?;
+        let transactions = cross_instance::detect_transactions(&store, options.cross_instance).await?;
         let (interval, is_new_container) = (options.reconciler_interval, store.is_new);
         let core = Arc::new_cyclic(|this| Core {
             this: Weak::clone(this),
@@ -197,9 +197,9 @@ impl Core {
         Retention { finished_for: self.options.retention.finished_for, is_ttl_on: self.store.is_ttl_on }
     }
 
-    /// Ends the tasks of the reconciler and the heartbeat, waits at most [`RETRY_FOR`] for other
-    /// background work, unlocks activities that were prefetched and not yet fetched, deletes the
-    /// heartbeat, and closes the embedded engine if there is one.
+    /// Ends the tasks of the reconciler and the heartbeat, and waits at most [`RETRY_FOR`] for other
+    /// background work. Then unlocks activities that were prefetched and not yet fetched, deletes
+    /// the heartbeat, and closes the embedded engine if there is one.
     pub(crate) async fn close(&self) {
         self.stop_tasks().await;
         let _ = tokio::time::timeout(RETRY_FOR, self.background.wait_until_idle()).await;

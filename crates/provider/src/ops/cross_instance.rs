@@ -1,5 +1,5 @@
-//! Finds out, when a provider is opened, whether the account has distributed transactions: one
-//! read transaction of the container's layout document. If that has no clear answer, the first
+//! Finds out, when a provider is opened, whether the account has distributed transactions: sends one
+//! read transaction of the container's layout document. If there is no clear answer, the first
 //! turn that needs a transaction finds out.
 
 use std::time::Duration;
@@ -12,17 +12,20 @@ use crate::options::cross_instance::CrossInstance;
 use crate::process::transactions::Transactions;
 use crate::store::{RETRY_FOR, Store, retry_while};
 
-/// How long a provider with `Auto` waits for an answer. It can be opened without one.
-const QUESTION_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long a provider with `Auto` waits for an answer. The provider can be opened without an answer.
+const AUTO_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Asks the account if the option wants transactions. Refuses to open the provider if the option
-/// demands them and there are none.
-pub(crate) async fn find_out(store: &Store, wanted: CrossInstance) -> Result<Transactions, Failure> {
+/// Asks the account whether it has transactions, unless the option is `Outbox`. Fails if the option
+/// demands transactions and the account has none.
+pub(crate) async fn detect_transactions(
+    store: &Store,
+    wanted: CrossInstance,
+) -> Result<Transactions, Failure> {
     let transactions = Transactions::new(wanted != CrossInstance::Outbox);
     if wanted == CrossInstance::Outbox {
         return Ok(transactions);
     }
-    let timeout = if wanted == CrossInstance::Transaction { RETRY_FOR } else { QUESTION_TIMEOUT };
+    let timeout = if wanted == CrossInstance::Transaction { RETRY_FOR } else { AUTO_TIMEOUT };
     let ask = || store.read_layout_in_transaction(timeout);
     let answer = match wanted {
         // A provider that demands transactions is not opened before the account has answered.

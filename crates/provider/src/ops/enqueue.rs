@@ -31,7 +31,7 @@ pub(crate) async fn for_orchestrator(
     let mut message =
         message_document(item, enqueued_message_id(&in_flight.sender, in_flight.number), now, delay)?;
     message.low_water_mark = in_flight.low_water_mark;
-    message.is_free = !core.membership.fetches_instances();
+    message.is_left_to_owner = !core.membership.fetches_instances();
     let instance = message.instance_id.clone();
     let is_checked = matches!(item, WorkItem::StartOrchestration { .. }) && core.start_checks.is_due();
     let sent = payload::send_message(&core.store, message, now, Instant::now() + RETRY_FOR);
@@ -83,11 +83,12 @@ pub(crate) async fn for_worker(core: &Core, item: &WorkItem) -> Result<(), Failu
 
 /// The outcome of an attempt to create an activity.
 enum Created {
-    /// This attempt created it.
+    /// This attempt created the activity.
     Now(Etag),
-    /// An earlier attempt created it, and its answer was lost. A worker may have it by now.
+    /// An earlier attempt created the activity, and its answer was lost. A worker may have taken the
+    /// activity by now.
     Before,
-    /// A document with its id exists: another activity, or the tombstone of a cancelled one.
+    /// A document with its id exists: another activity, or the tombstone of a cancelled activity.
     IdTaken,
 }
 

@@ -16,9 +16,9 @@ use crate::process::interest::Ticket;
 /// that is not in the hints yet.
 const POLLS_MAX: usize = 8;
 
-/// One queue, as one fetch sees it.
+/// One of the two queues, for one fetch.
 pub(crate) trait Queue {
-    /// What the fetch returns.
+    /// The result of the fetch.
     type Item;
     /// The result of `begin_wait`. It exists while the fetch waits.
     type WaitGuard;

@@ -1,7 +1,7 @@
 //! The heartbeat task writes the heartbeat document of this process while the process
 //! fetches, and reads the heartbeats of other processes. The heartbeats give the *view* of this
 //! process: which processes are alive, which kinds of work (*roles*) each process fetches, and
-//! for which parts of the container a process asks the others' help.
+//! for which parts of the container a process asks the others for help.
 //! The task holds a weak reference to the provider and ends with it.
 //!
 //! With many processes, the process with the lowest id reads all heartbeats and writes them
@@ -31,8 +31,9 @@ use crate::timing::{ALIVE_FOR, HEARTBEAT_INTERVAL, HEARTBEAT_TTL};
 /// With many processes a view may be older.
 const VIEW_AGE_MAX: Duration = Duration::from_secs(2);
 
-/// With many processes, the age at which the view is read again, and the pause before a
-/// heartbeat with a new request for help, are the number of live processes times this.
+/// With many processes, two times are longer: the age at which the view is read again, and the
+/// pause before a heartbeat with a new request for help. Each is the number of live processes
+/// times this.
 const PAUSE_PER_PROCESS: Duration = Duration::from_millis(25);
 
 /// The longest pause before a heartbeat with a new request for help.
@@ -41,8 +42,8 @@ const REQUEST_PAUSE_MAX: Duration = Duration::from_secs(10);
 /// The shortest time between two heartbeats, even if this process has a new request for help.
 const HEARTBEAT_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
-/// With at least this many live processes there is a roster. With fewer, reading their
-/// heartbeats costs as little.
+/// With at least this many live processes there is a roster. With fewer processes, reading all
+/// heartbeats costs no more than reading a roster.
 const ROSTER_FROM: usize = 16;
 
 /// Processes that can read this layout version know rosters.
@@ -51,15 +52,15 @@ const ROSTER_VERSION: u32 = 2;
 /// The writer of the roster writes it again after this time, even if nothing has changed.
 const ROSTER_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A roster that is older than this is not used: its writer is gone.
+/// A roster that is older than this is not used: its writer has stopped.
 const ROSTER_AGE_MAX: Duration = Duration::from_secs(90);
 
 /// From this many processes on, heartbeats are less frequent: all of them are in one logical
 /// partition.
 const MANY_PROCESSES: usize = 200;
 
-/// The interval between heartbeats of many processes. One may be lost, and the process still counts
-/// as alive.
+/// The interval between the heartbeats of a process when there are many processes. A process that
+/// loses one heartbeat still counts as alive.
 const HEARTBEAT_INTERVAL_OF_MANY: Duration = Duration::from_secs(17);
 const _: () = assert!(HEARTBEAT_INTERVAL_OF_MANY.as_secs() * 2 < ALIVE_FOR.as_secs());
 
@@ -76,12 +77,12 @@ const HEARTBEATS_MAX: u32 = 2000;
 /// What a process did since its last heartbeat.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Activeness {
-    /// It fetched.
+    /// The process fetched.
     Fetching,
-    /// It fetched nothing, and runs what it has fetched before: all its dispatchers and workers are
-    /// busy. Its heartbeat has no roles, so that others take the work of its slices.
+    /// The process fetched nothing, and runs work that it has fetched before: all its dispatchers
+    /// and workers are busy. Its heartbeat has no roles, so that others take the work of its slices.
     Working,
-    /// It did nothing. No heartbeat is written.
+    /// The process did nothing. No heartbeat is written.
     Idle,
 }
 
@@ -104,16 +105,16 @@ pub(crate) async fn run(core: Weak<Core>) {
             let requests = Arc::clone(&upgraded.membership.requests);
             let processes = upgraded.membership.view().members().len();
             drop(upgraded);
-            let is_asked = async {
+            let wake = async {
                 match activeness {
                     Activeness::Working => tokio::select! {
-                        () = requests.is_new.notified() => {}
+                        () = requests.changed.notified() => {}
                         () = fetching_begins.notified() => {}
                     },
-                    Activeness::Fetching | Activeness::Idle => requests.is_new.notified().await,
+                    Activeness::Fetching | Activeness::Idle => requests.changed.notified().await,
                 }
             };
-            if wait(&core, begun, processes, is_asked).await {
+            if wait(&core, begun, processes, wake).await {
                 // With more processes, a request for help waits longer.
                 let pause = per_process(processes).clamp(HEARTBEAT_INTERVAL_MIN, REQUEST_PAUSE_MAX);
                 tokio::time::sleep_until(begun + pause).await;
@@ -122,27 +123,22 @@ pub(crate) async fn run(core: Weak<Core>) {
     }
 }
 
-/// Waits for the time of the next heartbeat, or until `is_asked` ends: then returns true. With
-/// fewer than [`MANY_PROCESSES`], reads the heartbeats of the other processes once more halfway, so
-/// that an idle process sees their requests for help sooner.
-async fn wait(
-    core: &Weak<Core>,
-    begun: Instant,
-    processes: usize,
-    is_asked: impl Future<Output = ()>,
-) -> bool {
-    tokio::pin!(is_asked);
+/// Waits until the next heartbeat is due, or until `wake` completes. Returns true if `wake`
+/// completed first. With fewer than [`MANY_PROCESSES`], reads the heartbeats of the other processes
+/// once more halfway, so that an idle process sees their requests for help sooner.
+async fn wait(core: &Weak<Core>, begun: Instant, processes: usize, wake: impl Future<Output = ()>) -> bool {
+    tokio::pin!(wake);
     if processes >= MANY_PROCESSES {
-        return tokio::time::timeout_at(begun + HEARTBEAT_INTERVAL_OF_MANY, is_asked).await.is_ok();
+        return tokio::time::timeout_at(begun + HEARTBEAT_INTERVAL_OF_MANY, wake).await.is_ok();
     }
-    if tokio::time::timeout_at(begun + HEARTBEAT_INTERVAL / 2, is_asked.as_mut()).await.is_ok() {
+    if tokio::time::timeout_at(begun + HEARTBEAT_INTERVAL / 2, wake.as_mut()).await.is_ok() {
         return true;
     }
     if let Some(core) = core.upgrade() {
         refresh_view(&core.store, &core.clock, &core.membership).await;
         core.wake_fetches();
     }
-    tokio::time::timeout_at(begun + HEARTBEAT_INTERVAL, is_asked).await.is_ok()
+    tokio::time::timeout_at(begun + HEARTBEAT_INTERVAL, wake).await.is_ok()
 }
 
 /// Writes the heartbeat of this process, and reads the heartbeats of the others if that is due.
@@ -220,8 +216,8 @@ fn per_process(processes: usize) -> Duration {
 }
 
 /// Reads the heartbeats again if the last attempt to read them is at least [`VIEW_AGE_MAX`]
-/// ago, with many processes longer ([`PAUSE_PER_PROCESS`]). A poll that has found rows calls this,
-/// and `wait` halfway between two heartbeats.
+/// ago (longer with many processes, see [`PAUSE_PER_PROCESS`]). A poll that has found rows calls
+/// this function. `wait` also calls it, halfway between two heartbeats.
 pub(crate) async fn refresh_view(store: &Store, clock: &HybridClock, membership: &Membership) {
     // If another task reads the heartbeats now, the caller uses the current view.
     let Ok(mut read_at) = membership.view_read_at.try_lock() else { return };

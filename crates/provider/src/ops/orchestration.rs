@@ -1,4 +1,4 @@
-//! Orchestrations: fetch an instance, commit its turn, deliver its messages.
+//! The operations on orchestrations: fetch an instance, commit its turn, deliver its messages.
 
 pub(crate) mod abandon;
 pub(crate) mod ack;

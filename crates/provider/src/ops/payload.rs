@@ -140,10 +140,11 @@ pub(crate) async fn create_message(store: &Store, prepared: &PreparedMessage) ->
     }
 }
 
-/// Deletes the staged parts of a message that was created before, together with the garbage record. It
-/// has to be one batch: while the record exists without a part, a late attempt of the staging creates
-/// that part again, and nothing would delete it. If the batch fails, or there are too many parts for
-/// it, the reconciler finds the record and deletes the parts when no attempt can be late any more.
+/// Deletes the staged parts of a message that was created before, together with the garbage record.
+/// One batch deletes all of them: if the parts were deleted before the record, a late attempt of the
+/// staging could create a part again in between, and nothing would delete that part. If the batch
+/// fails, or there are too many parts for it, the reconciler finds the record and deletes the parts
+/// when no late attempt can arrive any more.
 async fn discard_staged(store: &Store, message: &Message, staged: &Staged) {
     let instance = message.instance_id.as_str();
     let parts: Vec<String> = message.item.parts().into_iter().flat_map(PartsRef::ids).collect();
@@ -190,13 +191,12 @@ pub(crate) async fn remove_message(store: &Store, message: &Message) -> Result<(
     Ok(())
 }
 
-/// Deletes messages of an instance with their parts, if each of them and the state still has
-/// the etag with which it was read. Returns false if one of them has changed: nothing is deleted
-/// then.
+/// Deletes messages of an instance with their parts, if each message and the state still has the
+/// etag with which it was read. If one of them has changed, deletes nothing and returns false.
 ///
 /// If there was no state document, a state that was created since is not noticed. That is
 /// harmless: a turn that has taken one of the messages deletes it in its commit, and is refused
-/// because the message is gone.
+/// because the message no longer exists.
 pub(crate) async fn remove_messages_if_unchanged(
     store: &Store,
     instance: &str,

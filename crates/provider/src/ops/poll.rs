@@ -3,7 +3,7 @@
 //!
 //! A process polls the slices of the container that it owns, see `process::membership`, and
 //! slices that others ask for help with. Now and then it *looks* at a whole partition of the
-//! others, and takes what has waited there for too long: the owner may be dead or busy.
+//! others, and takes work that has waited there for too long: the owner may be dead or busy.
 //!
 //! Each range is polled by itself, with its own schedule, cursor and timeout.
 //! A poll is one query without a query plan. It asks for work that the waiting fetches can
@@ -14,7 +14,7 @@
 //! Invariants: at most one poll of a range runs at a time, and all fetches share its
 //! result. A range that answers slowly or fails is polled less often, and delays neither
 //! the polls of other ranges nor a fetch that waits. Only a fetch that looks once waits
-//! for polls: it gets the results of polls that began after it asked, of all partitions. Polls
+//! for polls: it gets the results of polls of all partitions that began after the fetch. Polls
 //! run while fetches are called: a fetch that finds a poll due starts it.
 
 mod cursor;
@@ -131,7 +131,7 @@ impl Poller {
     }
 
     /// Starts the polls that are due for this fetch, and does not wait for them. A fetch that
-    /// finds work in the hints starts them too: it must see the work of other processes.
+    /// finds work in the hints also starts them, because it must see the work of other processes.
     pub(crate) async fn start_due(&self, core: &Core, ticket: &Ticket<'_>) {
         let is_view_awaited = core.membership.view().members().is_empty()
             && self.first_fetch_at.get().is_none_or(|at| at.elapsed() < FIRST_VIEW_WITHIN);
@@ -197,10 +197,10 @@ impl Poller {
                 group.iter().map(|partition| partition.poll_now(core, &self.interests, ticket.interest()));
             results.extend(join_all(polls).await);
         }
-        let is_found = results.iter().any(|result| matches!(result, Ok(true)));
+        let has_new_work = results.iter().any(|result| matches!(result, Ok(true)));
         match results.into_iter().find_map(Result::err) {
-            Some(failure) if !is_found => Err(failure),
-            _ => Ok(is_found),
+            Some(failure) if !has_new_work => Err(failure),
+            _ => Ok(has_new_work),
         }
     }
 

@@ -81,7 +81,7 @@ async fn try_latest_history(store: &Store, instance: &str) -> Result<Vec<Event>,
 
 /// The history of the current execution. It comes from the cache if the cached state has the
 /// same etag as `state`. If the cached state is older, only the newer events are read. Otherwise
-/// the whole history is read. Then it is cached. The inner error is the reason why the history
+/// the whole history is read. The result is cached. The inner error is the reason why the history
 /// is unreadable.
 pub(crate) async fn current_history(
     store: &Store,

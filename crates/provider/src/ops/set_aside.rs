@@ -1,9 +1,9 @@
 //! Queue documents that this version cannot read. There are two kinds:
 //!
 //! - A document of a later version: its work item is of a variant, or has a form, that this
-//!   version does not have. It is left where it is, until a process that can read it takes it.
-//!   The instance of a message is looked at again after growing pauses, an activity after a
-//!   minute.
+//!   version does not have. The document stays in its queue until a process that can read it
+//!   takes it. This process looks at the instance of a message again after growing pauses, and at
+//!   an activity after a minute.
 //! - A broken document: a stamp or its work item is missing, or the work item is not valid
 //!   JSON. It is set aside, so that it blocks nothing.
 

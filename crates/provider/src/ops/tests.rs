@@ -214,7 +214,7 @@ async fn a_turn_of_ten_megabytes_is_committed_whole() {
 }
 
 #[tokio::test]
-async fn a_commit_whose_answer_is_lost_is_made_once() {
+async fn a_commit_with_a_lost_answer_is_applied_once() {
     for rule in [
         r#"{"operation":"batch","count":1,"drop":"after"}"#,
         r#"{"operation":"batch","count":3,"drop":"before"}"#,

@@ -55,8 +55,8 @@ pub(crate) fn renewal_due(until: Instant, lease: Duration) -> Instant {
 /// Runs `work` and, from `due` on, `renew`, which renews the lock. Both make progress at the same
 /// time, because the work may hold what the renewal waits for. The renewal fails with
 /// [`Failure::LockLost`] at `until`, when the lock ends. The function returns when one of the two
-/// has ended. If the renewal has begun, the function also waits for the renewal. Returns the
-/// outcomes of those that ended.
+/// has ended. If the renewal has begun, the function also waits for the renewal. Returns the outcome
+/// of the work and the outcome of the renewal; `None` for one that has not ended.
 pub(crate) async fn renew_beside<T, R>(
     mut work: Pin<&mut impl Future<Output = T>>,
     due: Instant,

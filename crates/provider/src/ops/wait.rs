@@ -17,7 +17,7 @@ use crate::timing::RETRY_FOR;
 /// The pause between attempts of a waiting fetch while the database does not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
 
-/// How long a call of a client may wait for the database before a line says so.
+/// How long a call of a client may wait for the database before a line in the log says so.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 /// The longest wait. A longer timeout counts as this one, because the wait is added to an
@@ -75,7 +75,7 @@ impl FetchWait {
     }
 }
 
-/// Says that the database does not answer: at once, and then once a minute.
+/// Logs that the database does not answer: at once, and then once a minute.
 pub(crate) fn write_outage_notice(notice: &Notice, failure: &Failure) {
     if notice.is_due() {
         tracing::warn!(
@@ -86,8 +86,8 @@ pub(crate) fn write_outage_notice(notice: &Notice, failure: &Failure) {
     }
 }
 
-/// Runs work that a person may wait for. If it takes longer than [`SILENCE_MAX`], says that the
-/// database does not answer: at most once a minute for all such work together.
+/// Runs work that a person may wait for. If it takes longer than [`SILENCE_MAX`], logs that the
+/// database does not answer: at most once a minute for all calls together.
 pub(crate) async fn with_outage_notice<T>(notice: &Notice, what: &str, work: impl Future<Output = T>) -> T {
     tokio::pin!(work);
     match tokio::time::timeout(SILENCE_MAX, work.as_mut()).await {
@@ -95,7 +95,7 @@ pub(crate) async fn with_outage_notice<T>(notice: &Notice, what: &str, work: imp
         Err(_) => {
             if notice.is_due() {
                 tracing::warn!(
-                    "{what} waits: the database has not answered for {} s. It is tried for {} s in all. Check the \
+                    "{what} waits: the database has not answered for {} s. It is tried for {} s in total. Check the \
                      account, its regions and the network. This line comes once a minute",
                     SILENCE_MAX.as_secs(),
                     RETRY_FOR.as_secs(),

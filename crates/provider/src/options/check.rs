@@ -1,30 +1,31 @@
-//! `Check`: one thing that [`CosmosDBProvider::examine`](crate::CosmosDBProvider::examine) has
-//! looked at, how it is, and what to do about it.
+//! `Check`: one property of an account or a container that
+//! [`CosmosDBProvider::examine`](crate::CosmosDBProvider::examine) has checked, with the finding and
+//! with advice.
 
 use serde::Serialize;
 
 use crate::failure::{Failure, Objection};
 
-/// One thing that was looked at.
+/// One property of an account or a container that was checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Check {
-    /// What was looked at, such as `partition key`.
+    /// The property, such as `partition key`.
     pub subject: &'static str,
     /// Whether a provider can run with it.
     pub result: CheckResult,
-    /// How it is.
+    /// What was found.
     pub finding: String,
     /// What to do about it; `None` if there is nothing to do.
     pub advice: Option<String>,
 }
 
-/// Whether a provider can run with something.
+/// The result of a check: whether a provider can run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CheckResult {
-    /// It is as it should be.
+    /// The property is as it should be.
     Ok,
     /// A provider runs, but not as well as it could, or not before something is done.
     Warning,
@@ -33,18 +34,18 @@ pub enum CheckResult {
 }
 
 impl Check {
-    /// A thing that is as it should be.
+    /// The check of a property that is as it should be.
     pub fn ok(subject: &'static str, finding: impl Into<String>) -> Check {
         Check { subject, result: CheckResult::Ok, finding: finding.into(), advice: None }
     }
 
-    /// A thing with which a provider runs, but not as well as it could.
+    /// The check of a property with which a provider runs, but not as well as it could.
     pub fn warning(subject: &'static str, finding: impl Into<String>, advice: impl Into<String>) -> Check {
         let advice = Some(advice.into());
         Check { subject, result: CheckResult::Warning, finding: finding.into(), advice }
     }
 
-    /// A thing with which no provider can run.
+    /// The check of a property with which no provider can run.
     pub fn problem(subject: &'static str, finding: impl Into<String>, advice: impl Into<String>) -> Check {
         let advice = Some(advice.into());
         Check { subject, result: CheckResult::Problem, finding: finding.into(), advice }
@@ -58,10 +59,10 @@ impl Check {
         }
     }
 
-    /// A thing that could not be read.
+    /// The check of a property that could not be read.
     pub(crate) fn unreadable(subject: &'static str, failure: &Failure) -> Check {
         let advice = match failure.is_transient() {
-            true => "Try again, and check the credential if it stays so",
+            true => "Try again. If it fails again, check the credential",
             false => "Check that the credential may read this",
         };
         Check::problem(subject, format!("cannot be read: {}", failure.summary()), advice)

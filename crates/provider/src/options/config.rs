@@ -55,7 +55,7 @@ const EMULATOR_KEY: &str =
 
 impl CosmosDBProviderConfig {
     /// Reads the environment variables `COSMOS_ENDPOINT`, `COSMOS_KEY`, `COSMOS_DATABASE` and
-    /// `COSMOS_CONTAINER`. Where one is not set, the same name with the prefix `COSMOSDB_` is
+    /// `COSMOS_CONTAINER`. If a variable is not set, the same name with the prefix `COSMOSDB_` is
     /// read. A blank variable counts as not set. The defaults are the endpoint and the key of
     /// the local emulator, and `duroxide` for database and container.
     pub fn from_env() -> Self {

@@ -39,7 +39,7 @@ const FIELDS: &str = "status, name, version, id, parent, custom, created, update
 pub struct FilterError {
     /// What is wrong, and what may be written instead.
     pub message: String,
-    /// Where in the text: the number of characters before it.
+    /// Where the error is: the number of characters before it in the text.
     pub position: usize,
 }
 
@@ -58,9 +58,9 @@ impl ListOptions {
     /// | term | matches instances |
     /// |---|---|
     /// | `status=failed` | with this status: `running`, `completed`, `failed`, `continued`, `pending` |
-    /// | `name=order`, `name=order*` | of this orchestration; whose name begins so |
+    /// | `name=order`, `name=order*` | of this orchestration; whose name begins with `order` |
     /// | `version=1.2.0` | of this version of the orchestration |
-    /// | `id=order-7`, `id=order-*` | with this id; whose id begins so |
+    /// | `id=order-7`, `id=order-*` | with this id; whose id begins with `order-` |
     /// | `parent=batch-7` | that are children of this instance |
     /// | `custom~text` | whose custom status contains the text |
     /// | `created<2h`, `updated>7d` | created less than two hours ago; last updated more than seven days ago |
@@ -125,11 +125,11 @@ fn add_term(options: &mut ListOptions, term: &Term, now_ms: u64) -> Result<(), F
         },
         "custom" => set(&mut options.custom_status, term, contained(term)?),
         "created" => {
-            bound(&mut options.created_from, &mut options.created_before, limit(term, now_ms)?);
+            add_limit(&mut options.created_from, &mut options.created_before, limit(term, now_ms)?);
             Ok(())
         }
         "updated" => {
-            bound(&mut options.updated_from, &mut options.updated_before, limit(term, now_ms)?);
+            add_limit(&mut options.updated_from, &mut options.updated_before, limit(term, now_ms)?);
             Ok(())
         }
         other => Err(term.error_at_field(format!("`{other}` is not a field. Fields: {FIELDS}"))),
@@ -148,10 +148,10 @@ fn set(field: &mut Option<String>, term: &Term, value: String) -> Result<(), Fil
 /// The stored form of a status.
 fn status(term: &Term) -> Result<String, FilterError> {
     let typed = exact(term)?;
-    let is_named = |(written, stored): &&(&str, &str)| {
+    let is_typed_status = |(written, stored): &&(&str, &str)| {
         typed.eq_ignore_ascii_case(written) || typed.eq_ignore_ascii_case(stored)
     };
-    STATUSES.iter().find(is_named).map(|(_, stored)| (*stored).to_owned()).ok_or_else(|| {
+    STATUSES.iter().find(is_typed_status).map(|(_, stored)| (*stored).to_owned()).ok_or_else(|| {
         let all = STATUSES.map(|(written, _)| written).join(", ");
         term.error_at_value(format!("`{typed}` is not a status. Statuses: {all}"))
     })
@@ -209,12 +209,12 @@ fn limit(term: &Term, now_ms: u64) -> Result<Limit, FilterError> {
     };
     let Value::Exact(text) = &term.value else { return Err(unreadable()) };
     if let Some(age) = parse_age(text) {
-        let then = now_ms.saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+        let time_ms = now_ms.saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
         return Ok(match (order.is_greater, order.or_equal) {
-            (true, false) => Limit::Before(then),
-            (true, true) => Limit::Before(then.saturating_add(1)),
-            (false, false) => Limit::From(then.saturating_add(1)),
-            (false, true) => Limit::From(then),
+            (true, false) => Limit::Before(time_ms),
+            (true, true) => Limit::Before(time_ms.saturating_add(1)),
+            (false, false) => Limit::From(time_ms.saturating_add(1)),
+            (false, true) => Limit::From(time_ms),
         });
     }
     let time = timestamp::parse_ms(text).ok_or_else(unreadable)?;
@@ -227,7 +227,7 @@ fn limit(term: &Term, now_ms: u64) -> Result<Limit, FilterError> {
 }
 
 /// Adds a limit. Of several limits the narrowest counts.
-fn bound(from: &mut Option<u64>, before: &mut Option<u64>, limit: Limit) {
+fn add_limit(from: &mut Option<u64>, before: &mut Option<u64>, limit: Limit) {
     match limit {
         Limit::From(ms) => *from = Some(from.map_or(ms, |known| known.max(ms))),
         Limit::Before(ms) => *before = Some(before.map_or(ms, |known| known.min(ms))),

@@ -1,5 +1,5 @@
-//! What tools see of a container: counts, queues, workers, sessions and trees. Times are
-//! milliseconds since 1970.
+//! The results of the methods for tools: counts, queues, workers, costs, sessions and trees. Times
+//! are milliseconds since 1970.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ pub struct InstanceCounts {
     pub by_status: BTreeMap<String, u64>,
     /// Whether everything was counted. Otherwise there may be more.
     pub is_complete: bool,
-    /// What the count of the existing instances cost. The cost of counting pending instances is
-    /// not included.
+    /// The request units of counting the existing instances. Those of counting pending instances
+    /// are not included.
     pub request_units: f64,
 }
 
@@ -98,7 +98,8 @@ pub struct WorkerInfo {
     pub id: String,
     /// When its last heartbeat was written, in whole seconds.
     pub seen_at_ms: u64,
-    /// Whether its heartbeat is recent. A process without one has ended, or does nothing.
+    /// Whether its heartbeat is recent. A process without a recent heartbeat has ended, or does
+    /// nothing.
     pub is_alive: bool,
     /// Whether it runs orchestrations.
     pub runs_orchestrations: bool,
@@ -117,11 +118,12 @@ pub struct WorkerInfo {
 /// What a workflow has cost, as far as it is known: the result of
 /// [`CosmosDBProvider::cost`](crate::CosmosDBProvider::cost).
 ///
-/// Counted are the requests for the workflow by the processes that commit its turns or run its
-/// activities: fetches, commits, locks, and writes to its partition afterwards. Not counted are
-/// requests of processes that only start it or send it messages, reads of clients and tools, the runtime's reads of a
-/// history, and polls, which serve all workflows. A charge is stored by the commit after it, so the last turn is missing, and with it
-/// all that follows the end of the workflow.
+/// The cost includes requests for the workflow by the processes that commit its turns or run its
+/// activities: fetches, commits, locks, and writes to its partition after a commit. It does not
+/// include requests of processes that only start the workflow or send messages to it, reads of
+/// clients and tools, the runtime's reads of a history, and polls, which serve all workflows. The
+/// charge of a turn is stored by the next commit. So the last turn is missing, and all requests
+/// after the end of the workflow.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct WorkflowCost {
@@ -129,11 +131,11 @@ pub struct WorkflowCost {
     pub request_units: f64,
     /// The number of requests of all turns.
     pub requests: u64,
-    /// The turns in order. Turns of executions that were pruned are missing. Of a long row of
-    /// turns without new events the oldest are added up.
+    /// The turns in order. Turns of executions that were pruned are missing. In a long row of
+    /// turns without new events, the oldest turns are added up to one entry.
     pub turns: Vec<TurnCost>,
-    /// Whether all turns that are stored are here. Otherwise turns of the oldest executions, or of a
-    /// very long execution, are missing. The totals include them.
+    /// Whether `turns` has all stored turns. Otherwise turns of the oldest executions, or of a very
+    /// long execution, are missing. The totals include them.
     pub is_complete: bool,
 }
 
@@ -178,7 +180,7 @@ pub struct SessionInfo {
 pub struct WorkflowTree {
     /// Each instance before its children. The first one is the root.
     pub instances: Vec<TreeInstance>,
-    /// Whether all descendants are there. Otherwise there may be more.
+    /// Whether `instances` has all descendants. Otherwise there may be more.
     pub is_complete: bool,
 }
 

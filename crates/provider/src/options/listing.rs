@@ -2,7 +2,7 @@
 //!
 //! The server applies the filters and stops when the page is full. Filters by status, by
 //! parent and by the lower limit of a time use an index. Other filters are applied to the
-//! documents that the index leaves, so a page with few matches among many instances costs
+//! documents that the index finds, so a page with few matches among many instances costs
 //! more.
 //!
 //! Pending instances come last. They are found among the queued messages: with many messages
@@ -289,7 +289,7 @@ impl ListOptions {
 }
 
 /// Where a page begins: among the existing instances, or among the pending ones, which come
-/// after them. With the service's continuation; `None` for the beginning.
+/// after them. Each variant holds the service's continuation; `None` at the beginning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Position {
     Existing(Option<String>),

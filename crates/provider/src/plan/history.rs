@@ -20,9 +20,9 @@ pub(crate) fn past_execution_id(execution: u64) -> String {
     format!("e:{execution}")
 }
 
-/// Appends the turn's events. If their execution is newer than the current one, it becomes
-/// the current one. If it is older, the events become chunks of that execution, and its
-/// document is written.
+/// Appends the turn's events. If they belong to a newer execution, that execution becomes the
+/// current one. If they belong to an older execution, the events become chunks of that execution,
+/// and its document is written.
 pub(super) fn append_events(plan: &mut TurnPlan, basis: &Basis<'_>, ack: &TurnAck) -> Result<(), Failure> {
     let now_ms = basis.now.ms();
     if ack.execution < plan.state.execution.number {

@@ -64,7 +64,7 @@ pub(crate) fn message_document(
         incarnation: None,
         start_parent,
         parent_incarnation: None,
-        is_free: false,
+        is_left_to_owner: false,
         lock_nonce: None,
         cost: Charge::default(),
         unknown: UnknownMembers::default(),

@@ -1,19 +1,18 @@
 //! Retention: how long ended instances are kept, and how the removal of an ended instance
 //! is scheduled.
 //!
-//! A root (an instance without a parent) is removed with its whole tree, at the earliest a
-//! set time after it has ended, and not while any instance of the tree runs. It is removed
-//! in one of two ways:
+//! A root (an instance without a parent) is removed with its whole tree, when the retention has
+//! passed since its end, and not while any instance of the tree runs. It is removed in one of two
+//! ways:
 //!
 //! - A root of one document (its history and all values fit the state, it never continued
 //!   as new, it has no children) gets a time to live in the commit that ends the root. The
 //!   service removes the document at no cost. A time to live needs a retention of at least an
 //!   hour, and a container with time to live switched on.
 //! - Any other root gets the time of its removal (`madeAt`). The reconciler of any process
-//!   then deletes the tree as a user would: all or nothing, completed after a crash, with a
-//!   tombstone for late messages. A time to live for each of its documents would cost more,
-//!   and the documents would expire one by one: the history could be gone while the state
-//!   exists.
+//!   then deletes the tree in the same way as a user: all or nothing, completed after a crash,
+//!   with a tombstone for late messages. A time to live for each of its documents would cost
+//!   more, and the documents would expire one by one: the history could expire before the state.
 
 use std::time::Duration;
 
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_removal_of_a_running_instance_a_child_or_one_without_retention_is_not_scheduled() {
+    fn no_removal_is_scheduled_for_a_running_instance_for_a_child_or_without_retention() {
         let day = Retention { finished_for: Some(DAY), is_ttl_on: true };
         check(|_| {}, Retention { finished_for: None, ..day }, None, None);
         check(|state| state.is_created = false, day, None, None);

@@ -29,8 +29,9 @@ impl TurnPlan {
     }
 
     /// Whether the commit can be one distributed transaction that creates the messages to other
-    /// instances in their partitions: nothing is staged, there are such messages, each fits one
-    /// document, and there are not too many. The bytes are checked by the client.
+    /// instances in their partitions. That is the case if nothing is staged, if there are messages to
+    /// other instances, if each of them fits one document, and if there are not too many. The client
+    /// checks the bytes.
     pub(crate) fn fits_transaction(&self) -> bool {
         let messages = || self.outboxes.iter().flat_map(|outbox| &outbox.messages);
         self.staging_id.is_none()

@@ -133,9 +133,9 @@ fn a_duplicate_event_id_is_refused() {
     first.history_delta = vec![event(1), event(2)];
     let state = plan(&state(), &first).state;
     for ids in [vec![2], vec![3, 3], vec![1], vec![4, 3]] {
-        let mut again = ack(1);
-        again.history_delta = ids.iter().copied().map(event).collect();
-        assert!(plan_with(&state, &[], &again).is_err(), "{ids:?}");
+        let mut duplicate = ack(1);
+        duplicate.history_delta = ids.iter().copied().map(event).collect();
+        assert!(plan_with(&state, &[], &duplicate).is_err(), "{ids:?}");
     }
 }
 

@@ -1,8 +1,8 @@
 //! Background work after a commit. The caller does not wait for the work, unless all permits
 //! are taken: then the caller runs the work inline.
 //!
-//! Invariant: background work may be cut off anywhere, because the reconciler finds work
-//! that is not finished and does it again.
+//! Invariant: background work may be interrupted at any point, because the reconciler finds
+//! unfinished work and repeats it.
 
 use std::future::Future;
 use std::sync::Arc;

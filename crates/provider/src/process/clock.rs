@@ -1,10 +1,10 @@
 //! `HybridClock` tells the service's time and issues stamps.
 //!
-//! The time is the service's: a steady clock of this process plus an offset that `offset`
-//! estimates from the `Date` headers of responses. So two machines whose clocks differ by a
-//! minute agree to about two seconds on when a lock ends. All providers of a process share
-//! the steady clock. It begins with the machine's wall clock; a later step of the wall clock,
-//! either way, changes nothing.
+//! The time is the time of the service: a steady clock of this process plus an offset that
+//! `offset` estimates from the `Date` headers of responses. So two machines whose clocks differ by
+//! a minute agree to about two seconds on when a lock ends. All providers of a process share
+//! the steady clock. It begins with the time of the machine's wall clock. A later step of the wall
+//! clock, forwards or backwards, changes nothing.
 //!
 //! Without `Date` headers (on the embedded engine, which only one machine uses) the wall clock
 //! is followed forwards. Otherwise, after the machine has slept, its timers would be late by the
@@ -31,7 +31,7 @@ use offset::{OffsetEstimate, ResponseDate};
 /// at once, or when the estimate of the service's time was corrected downwards.
 const AHEAD_MAX: Duration = Duration::from_secs(2);
 
-/// A smaller difference between the wall clock and the steady clock is not taken for a step
+/// A smaller difference between the wall clock and the steady clock does not count as a step
 /// of the wall clock.
 const STEP_MIN_MS: i64 = 500;
 
@@ -136,7 +136,7 @@ impl HybridClock {
         }
         // If the wall clock is further ahead than at the last `Date`, the machine slept, or its
         // clock was set forwards. Until the next `Date` shows which of the two happened, a timer
-        // is rather late than early.
+        // fires late rather than early.
         offset - ahead_ms.min(self.wall_ahead_at_date.load(Ordering::Relaxed))
     }
 
@@ -201,7 +201,7 @@ mod tests {
         clock.observe_date(wall_ms() / 1000, Duration::ZERO);
         assert!((-61_000..=-58_000).contains(&clock.offset_ms()), "{}", clock.offset_ms());
         assert!(clock.now_ms().abs_diff(wall_ms()) <= 2_000);
-        assert!(clock.stamp().ms().abs_diff(wall_ms()) <= 4_000, "stamps do not lead for good");
+        assert!(clock.stamp().ms().abs_diff(wall_ms()) <= 4_000, "stamps do not stay ahead of the service");
         let (first, second) = (clock.stamp(), clock.stamp());
         assert!(first < second);
     }
@@ -244,11 +244,14 @@ mod tests {
         assert!(clock.now_ms() >= now_ms + 8 * 3_600_000, "the machine slept");
         assert!(clock.offset_ms().abs() <= 2_000);
         clock.step_wall_clock(-9 * 3_600_000);
-        assert!(clock.now_ms() >= now_ms && clock.now_ms() <= now_ms + 10_000, "no message is hidden");
+        assert!(
+            clock.now_ms() >= now_ms && clock.now_ms() <= now_ms + 10_000,
+            "the time does not go back, so no visible message is hidden"
+        );
     }
 
     #[test]
-    fn stamps_reserved_ahead_are_followed_by_later_ones_within_the_bound() {
+    fn stamps_after_a_large_reservation_are_later_up_to_a_limit() {
         let clock = HybridClock::default();
         let first = clock.reserve(4096 * 1000);
         assert!(clock.stamp().0 >= first.0 + 4096 * 1000);

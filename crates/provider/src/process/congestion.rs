@@ -1,11 +1,11 @@
-//! `Congestion`: an estimate of how long throttling holds up the operations of this process
-//! now. Other processes use the same container, so their commits are held up about as long.
+//! `Congestion`: an estimate of how long throttling delays the operations of this process
+//! now. Other processes use the same container, so their commits are delayed about as long.
 //! Takeovers wait that much longer: a commit that is only slow must not be run again by
 //! another process, because that would cause more throttling.
 //!
 //! The estimate uses sums that decay with a half-life of five seconds. It is twice the mean
 //! duration of the throttled operations. It is smaller if few operations are throttled, or if
-//! the last throttled operation is long ago. It never exceeds [`STRETCH_MAX`].
+//! the last throttled operation is long ago. It never exceeds [`EXTRA_WAIT_MAX`].
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::sync::lock;
 
 /// The longest estimate. After a process has died under throttling, its work waits this much
 /// longer at most.
-pub(crate) const STRETCH_MAX: Duration = Duration::from_secs(10);
+pub(crate) const EXTRA_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The time in which a past operation loses half of its weight.
 const HALF_LIFE: Duration = Duration::from_secs(5);
@@ -57,7 +57,7 @@ impl Congestion {
     }
 
     /// How much longer takeovers wait now.
-    pub(crate) fn stretch(&self, now: Instant) -> Duration {
+    pub(crate) fn extra_wait(&self, now: Instant) -> Duration {
         let sums = lock(&self.sums).decayed(now);
         if sums.throttled <= 0.0 {
             return Duration::ZERO;
@@ -65,7 +65,7 @@ impl Congestion {
         let mean_seconds = sums.throttled_seconds / sums.throttled;
         let share = sums.throttled / sums.operations;
         let seconds = 2.0 * mean_seconds * (share / SHARE_FULL).min(1.0) * sums.throttled.min(1.0);
-        Duration::try_from_secs_f64(seconds).unwrap_or(STRETCH_MAX).min(STRETCH_MAX)
+        Duration::try_from_secs_f64(seconds).unwrap_or(EXTRA_WAIT_MAX).min(EXTRA_WAIT_MAX)
     }
 }
 
@@ -99,7 +99,7 @@ mod tests {
             let duration = is_throttled.then(|| Duration::from_millis(throttled_ms));
             congestion.record(duration, at(100 * number as u64));
         }
-        let after = |ms: u64| congestion.stretch(at(2000 + ms)).as_millis();
+        let after = |ms: u64| congestion.extra_wait(at(2000 + ms)).as_millis();
         (after(0), after(10_000), after(60_000))
     }
 
@@ -112,14 +112,14 @@ mod tests {
         assert!(after_ten_seconds <= 1_600, "{after_ten_seconds}");
         let (now, _, _) = check(20, 800);
         assert!((300..=500).contains(&now), "{now}: few are throttled");
-        assert_eq!(check(1, 60_000).0, STRETCH_MAX.as_millis(), "bounded");
+        assert_eq!(check(1, 60_000).0, EXTRA_WAIT_MAX.as_millis(), "bounded");
     }
 
     #[test]
     fn without_throttling_takeovers_do_not_wait_longer() {
         let congestion = Congestion::default();
-        assert_eq!(congestion.stretch(Instant::now()), Duration::ZERO);
+        assert_eq!(congestion.extra_wait(Instant::now()), Duration::ZERO);
         congestion.record(None, Instant::now());
-        assert_eq!(congestion.stretch(Instant::now()), Duration::ZERO);
+        assert_eq!(congestion.extra_wait(Instant::now()), Duration::ZERO);
     }
 }

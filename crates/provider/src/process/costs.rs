@@ -1,13 +1,13 @@
 //! The costs of instances that this process has not stored yet. Every request for one instance
-//! adds its charge here. The next commit of a turn of the instance by this process takes the sum
-//! and stores it, and puts it back if it was not stored. If it is not known whether a charge was
-//! stored, the charge is forgotten: a cost is rather too small than counted twice.
+//! adds its charge here. When this process commits the next turn of the instance, the commit takes
+//! the sum and stores it. If the sum was not stored, it is put back. If it is not known whether a
+//! charge was stored, the charge is forgotten, so that no charge is counted twice.
 //!
 //! An instance that has ended or was deleted is forgotten: no further commit stores its charges,
-//! and an instance of the same name must not get them.
+//! and a new instance with the same id must not get them.
 //!
 //! Nothing here is needed for correctness. When the table is full, the instances that had no
-//! request for the longest time are forgotten, and with them what was not stored yet.
+//! request for the longest time are forgotten, together with their charges.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -47,8 +47,8 @@ impl Costs {
         generations.younger.insert(instance.to_owned(), before.plus(charge));
     }
 
-    /// Adds the charge of background work, if the instance is in the table. An instance that is not
-    /// has ended, or another process commits its turns.
+    /// Adds the charge of background work, if the instance is in the table. If it is not, the
+    /// instance has ended, or another process commits its turns.
     pub(crate) fn add_if_known(&self, instance: &str, charge: Charge) {
         let mut guard = lock(&self.generations);
         let Generations { younger, older } = &mut *guard;
@@ -80,8 +80,8 @@ impl Costs {
     }
 }
 
-/// Charges that were taken from the table. Dropping this puts them back, unless a request with them
-/// was sent: then they are perhaps stored.
+/// Charges that were taken from the table. Dropping this value puts the charges back, unless a
+/// request with the charges was sent: then they are perhaps stored.
 #[must_use]
 pub(crate) struct TakenCharge<'a> {
     costs: &'a Costs,

@@ -29,7 +29,7 @@ pub(crate) struct LockedInstance {
     /// The etag of the state; `None` if there is no document yet.
     pub(crate) etag: Option<Etag>,
     /// Whether the lock is stored in the state document. If not, other processes do not see
-    /// it, and the first commit under the etag wins.
+    /// it, and only the first commit under the etag succeeds.
     pub(crate) is_durable: bool,
     /// Whether the lock was taken in memory, perhaps without a read. A renewal may have written
     /// it since.

@@ -4,8 +4,7 @@
 //! Each process that fetches writes a heartbeat document with its roles: whether it fetches
 //! instances, and activities with which tags. The container is cut into slices. For each kind of
 //! work, a slice belongs to one of the live processes that fetch this kind of work: see [`slices`].
-//! There are no lease documents, and when a process joins or leaves most slices stay where they
-//! are.
+//! There are no lease documents. When a process joins or leaves, most slices keep their owner.
 //!
 //! Invariant: membership spreads load and decides nothing else. A process that cannot
 //! write its heartbeat, or cannot read the heartbeats of others, keeps working. If two
@@ -62,7 +61,7 @@ pub(crate) struct Membership {
 }
 
 /// The roster, as this process knows it: one document with all live processes. With many
-/// processes, one of them writes it and the others read it instead of the heartbeats.
+/// processes, one process writes the roster, and the others read it instead of the heartbeats.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KnownRoster {
     pub(crate) members: Vec<Member>,
@@ -82,7 +81,7 @@ pub(crate) fn alive(heartbeats: Vec<Heartbeat>) -> Vec<Member> {
 }
 
 /// How many slices each of these processes owns for orchestrations, by id. The processes are live
-/// and sorted by id. Processes compute the same in their views.
+/// and sorted by id. Processes compute the same numbers in their views.
 pub(crate) fn slices_by_process(space: &KeySpace, members: &[Member]) -> BTreeMap<String, usize> {
     let slices = slices::Slices::cut(space, members.len());
     let serving = members.iter().filter(|member| member.roles.fetches_orchestrations);
@@ -147,7 +146,8 @@ impl Membership {
         self.fetches_instances.load(Ordering::Relaxed)
     }
 
-    /// Whether the live processes could not be read for so long that the view says nothing.
+    /// Whether the view is too old to be used, because the live processes could not be read for a
+    /// long time.
     pub(crate) fn is_view_old(&self) -> bool {
         lock(&self.members_read_at).is_some_and(|at| at.elapsed() > ALIVE_FOR + ALIVE_FOR)
     }
@@ -171,7 +171,7 @@ impl Membership {
         *view = Arc::new(view.next(own, view.members(), Some(space), now));
     }
 
-    /// The slices that this process polls for its own sake, though it may not own them.
+    /// The slices that this process watches: it polls them even if it does not own them.
     pub(crate) fn watched_ranges(&self) -> BTreeSet<FeedRange> {
         self.view().ranges_at(&self.requests.watched_slices())
     }

@@ -74,7 +74,7 @@ struct Call {
 }
 
 /// Whether a method of duroxide's provider traits does the work of instances. The other methods
-/// read for clients and tools, and may be called at any time by anybody.
+/// read for clients and tools. Any program may call them at any time.
 fn is_work(method: &str) -> bool {
     const WORK: [&str; 5] = ["fetch_", "ack_", "renew_", "abandon_", "enqueue_"];
     WORK.iter().any(|prefix| method.starts_with(prefix))
@@ -97,7 +97,7 @@ fn get(counter: &AtomicU64) -> u64 {
 impl Metrics {
     /// Runs a method of duroxide's provider traits: counts it, opens a span, and converts its
     /// failure to duroxide's error. The work is boxed first: futures of whole operations
-    /// are large, and each layer around one would copy it onto the stack.
+    /// are large, and each layer around such a future would copy it onto the stack.
     pub(crate) fn call<T>(
         &self,
         method: &'static str,
@@ -326,8 +326,8 @@ impl DriverObserver {
     fn charge_instance(&self, operation: &EndedOperation<'_>, cost: &Cost) {
         let charge = Charge { centi_ru: cost.charge_milli_ru.div_ceil(10), requests: cost.requests };
         // Outside of any call, a write to an instance is background work after one of its turns.
-        let is_in_call = CALL.try_with(|call| call.is_work);
-        if !is_in_call.unwrap_or(!operation.verb.is_read()) {
+        let is_call_work = CALL.try_with(|call| call.is_work);
+        if !is_call_work.unwrap_or(!operation.verb.is_read()) {
             return;
         }
         if operation.verb.is_transaction() {
@@ -335,7 +335,7 @@ impl DriverObserver {
                 call.committed_instance.get().inspect(|instance| self.costs.add(instance, charge));
             });
         } else if let Some([KeyValue::String(instance)]) = operation.partition_key.map(|key| &*key.values) {
-            match is_in_call {
+            match is_call_work {
                 Ok(_) => self.costs.add(instance, charge),
                 Err(_) => self.costs.add_if_known(instance, charge),
             }

@@ -1,7 +1,7 @@
 //! `StartChecks`: decides whether the state of an instance is read when its start is enqueued.
 //!
 //! A process that enqueues a start then claims the first turn without reading the state, because
-//! almost every start is that of a new instance. If the instance exists, the commit of that turn is
+//! almost every start is for a new instance. If the instance exists, the commit of that turn is
 //! refused, and the runtime logs warnings though nothing is wrong. That happens when a program
 //! which starts a workflow is run again. So starts are checked at first, and for some time after a
 //! start of an existing instance. A check is one point read, at the same time as the write of the

@@ -1,8 +1,8 @@
 //! `Transactions`: whether this process commits turns as distributed transactions, and what the
 //! account has said about them.
 //!
-//! Invariant: a refusal never stops a workflow. The turn is committed with an outbox instead, and
-//! so are all turns for some time, because a refused request is a wasted one.
+//! Invariant: a refusal never stops a workflow. The turn is committed with an outbox instead. For
+//! some time all other turns use the outbox too, because each refused request would be wasted.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,18 +12,18 @@ use tokio::time::Instant;
 
 use crate::sync::lock;
 
-/// How long no transaction is tried after the account has refused one. An account can refuse
-/// for a while only: when the writes of a partition have moved to another region, or when its
-/// preview was just switched on.
+/// How long no transaction is tried after the account has refused one. An account may refuse
+/// transactions only for a while: when the writes of a partition have moved to another region, or
+/// when the preview of transactions was just switched on.
 const REFUSED_FOR: Duration = Duration::from_secs(600);
 
 /// How long no transaction is tried after one was throttled, or has failed again and again:
-/// twice as long each time, up to [`PAUSE_MAX`]. Batches go on meanwhile, and their own throttling
-/// is handled as always.
+/// twice as long each time, up to [`PAUSE_MAX`]. Meanwhile turns are committed as batches, and the
+/// throttling of batches is handled as usual.
 const PAUSE_MIN: Duration = Duration::from_secs(2);
 
-/// The longest pause after throttled or failed transactions. If none follows within this time
-/// after a pause, the next pause is short again.
+/// The longest pause after throttled or failed transactions. If no transaction is throttled or fails
+/// within this time after a pause, the next pause is short again.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// Whether turns are committed as transactions.
@@ -35,11 +35,11 @@ pub(crate) struct Transactions {
     /// failing.
     pause: Mutex<Pause>,
     /// Whether the log has a line about a refusal.
-    is_refusal_said: AtomicBool,
+    is_refusal_logged: AtomicBool,
     /// Whether the log has a line about transactions that are throttled or fail.
-    is_failing_said: AtomicBool,
+    is_failing_logged: AtomicBool,
     /// Whether the log has a line about a turn that was too large.
-    is_size_said: AtomicBool,
+    is_size_logged: AtomicBool,
 }
 
 /// A time without transactions.
@@ -56,9 +56,9 @@ impl Pause {
         self.until = self.until.max(Some(Instant::now() + length));
     }
 
-    /// Begins a pause: twice as long as the last one if that ended less than [`PAUSE_MAX`] ago,
-    /// else [`PAUSE_MIN`]. Does nothing during a pause, because several turns that began before it
-    /// may fail.
+    /// Begins a pause. It is twice as long as the last pause if the last pause ended less than
+    /// [`PAUSE_MAX`] ago, else [`PAUSE_MIN`]. Does nothing during a pause, because several turns that
+    /// began before the pause may fail.
     fn extend_by_backoff(&mut self) {
         let now = Instant::now();
         if self.until.is_some_and(|until| now < until) {
@@ -83,7 +83,7 @@ impl Transactions {
     /// Records that the account has refused a transaction. The first refusal is logged.
     pub(crate) fn record_refusal(&self, reason: &dyn std::fmt::Display) {
         lock(&self.pause).extend(REFUSED_FOR);
-        if !self.is_refusal_said.swap(true, Ordering::Relaxed) {
+        if !self.is_refusal_logged.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 %reason,
                 "the account refuses distributed transactions: messages to other instances go through the outbox"
@@ -95,7 +95,7 @@ impl Transactions {
     /// failed again and again. The first time is logged.
     pub(crate) fn record_failing(&self, reason: &dyn std::fmt::Display) {
         lock(&self.pause).extend_by_backoff();
-        if !self.is_failing_said.swap(true, Ordering::Relaxed) {
+        if !self.is_failing_logged.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 %reason,
                 "distributed transactions are throttled or fail: for a while messages to other instances go through \
@@ -106,7 +106,7 @@ impl Transactions {
 
     /// Records that a turn was too large for a transaction. The first one is logged.
     pub(crate) fn record_too_large(&self, instance: &str, reason: &dyn std::fmt::Display) {
-        if !self.is_size_said.swap(true, Ordering::Relaxed) {
+        if !self.is_size_logged.swap(true, Ordering::Relaxed) {
             tracing::info!(
                 instance,
                 %reason,
@@ -122,7 +122,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_refused_transaction_is_tried_again_after_ten_minutes() {
-        assert!(!Transactions::default().are_used(), "off unless it is asked for");
+        assert!(!Transactions::default().are_used(), "off unless the options ask for transactions");
         let transactions = Transactions::new(true);
         assert!(transactions.are_used());
         transactions.record_refusal(&"no");

@@ -1,4 +1,4 @@
-//! Detects the layout of a container: that of this crate, that of the published crate
+//! Detects the layout of a container: the layout of this crate, the layout of the published crate
 //! (duroxide-cdb 0.1.10 and before), or an unfinished migration. A provider refuses the last
 //! two. A container of the published crate would look empty to a provider, and a workflow
 //! that both crates start would run twice.
@@ -40,7 +40,8 @@ pub(crate) enum Layout {
 }
 
 impl Layout {
-    /// Refuses a layout other than that of this crate.
+    /// Refuses every layout except the layout of this crate. `is_migrating` also allows an unfinished
+    /// migration.
     pub(crate) fn check(self, container: &Container, is_migrating: bool) -> Result<(), Objection> {
         match self {
             Layout::Ours => Ok(()),

@@ -13,8 +13,8 @@
 //!
 //! | version | what processes of this version do |
 //! |---|---|
-//! | 1 | drop unknown members, set messages aside that they cannot read, and do not check the version |
-//! | 2 | keep unknown members, leave what they cannot read, and check the version |
+//! | 1 | drop unknown members, set aside messages that they cannot read, and do not check the version |
+//! | 2 | keep unknown members, leave messages that they cannot read in their place, and check the version |
 //! | 3 | also know the list of consumed completions in a state (`State::undeleted`) |
 
 use std::sync::Arc;
@@ -91,7 +91,7 @@ impl ContainerVersion {
         Ok(check_version(container, self.get())?)
     }
 
-    /// Raises the version of the container to that of this provider. Never lowers it.
+    /// Raises the version of the container to the version of this provider. Never lowers it.
     pub(crate) async fn raise(&self, container: &Container) -> Result<(), Failure> {
         let document = LayoutDocument {
             id: DOCUMENT_ID.to_owned(),

@@ -109,7 +109,7 @@ pub(crate) fn check_indexes(
     ))
 }
 
-/// Those of the paths that the container does not index.
+/// The paths among `paths` that the container does not index.
 pub(crate) fn not_indexed<'p>(properties: &ContainerProperties, paths: &[&'p str]) -> Vec<&'p str> {
     match &properties.indexing_policy {
         Some(policy) => paths.iter().copied().filter(|path| !is_indexed(policy, path)).collect(),
@@ -122,11 +122,11 @@ pub(crate) fn not_indexed<'p>(properties: &ContainerProperties, paths: &[&'p str
 fn is_indexed(policy: &IndexingPolicy, path: &str) -> bool {
     let spellings = [format!("{path}/?"), format!("{path}/*")];
     let (includes, excludes) = (&policy.included_paths, &policy.excluded_paths);
-    let is_named =
+    let is_listed_by_name =
         |paths: &[perihelion_client::IndexPath]| paths.iter().any(|it| spellings.contains(&it.path));
-    let is_everything = includes.iter().any(|it| it.path == "/*");
+    let is_every_path_included = includes.iter().any(|it| it.path == "/*");
     policy.indexing_mode != IndexingMode::None
-        && (is_named(includes) || (is_everything && !is_named(excludes)))
+        && (is_listed_by_name(includes) || (is_every_path_included && !is_listed_by_name(excludes)))
 }
 
 /// Turns time to live on if it is off. Returns whether it is on. If the service refuses, as

@@ -21,7 +21,7 @@ const CACHE_BYTES_MAX: u64 = 64 << 20;
 /// An estimate of the bytes of an entry besides its history and values.
 const ENTRY_OVERHEAD_BYTES: u64 = 1024;
 
-/// A state and the whole history of its current execution; no history for a tombstone.
+/// A state and the whole history of its current execution. The history of a tombstone is empty.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) state: Versioned<State>,

@@ -57,26 +57,26 @@ async fn smallest_workflow_and_stored_cost(tier: CommitTier) -> (RequestCounts, 
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_smallest_workflow_takes_ten_round_trips_with_durable_locks() {
+async fn the_smallest_workflow_takes_at_most_ten_round_trips_with_durable_locks() {
     let counts = smallest_workflow(CommitTier::Durable).await;
     assert!(counts.requests <= 10, "{counts:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_smallest_workflow_takes_eight_round_trips_with_locks_in_memory() {
+async fn the_smallest_workflow_takes_at_most_eight_round_trips_with_locks_in_memory() {
     let counts = smallest_workflow(CommitTier::Optimistic).await;
     assert!(counts.requests <= 8, "{counts:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_smallest_workflow_takes_six_round_trips_and_65_units_by_default() {
+async fn the_smallest_workflow_takes_at_most_six_round_trips_and_65_units_by_default() {
     let counts = smallest_workflow(CommitTier::default()).await;
     assert!(counts.requests <= 6 && counts.request_units <= 65.0, "{counts:?}");
 }
 
 /// A charge is stored by the commit after it, so the stored cost lacks the commit of the last turn.
-/// It also lacks a read: before the activity the runtime reads the history, and nothing tells its
-/// read from that of a client.
+/// It also lacks a read: before the activity the runtime reads the history, and the provider cannot
+/// distinguish this read from a read by a client.
 #[tokio::test(start_paused = true)]
 async fn a_workflow_stores_what_it_has_cost_up_to_its_last_turn() {
     for tier in [CommitTier::Durable, CommitTier::Optimistic, CommitTier::Cached] {

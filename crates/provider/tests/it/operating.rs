@@ -22,7 +22,7 @@ use perihelion_testkit::TestServer;
 pub(super) const LOCK: Duration = Duration::from_secs(30);
 
 /// The timeout of a fetch that polls once.
-pub(super) const NOW: Duration = Duration::ZERO;
+pub(super) const POLL_ONCE: Duration = Duration::ZERO;
 
 /// An interval so long that the reconciler does not run during a test.
 const RARELY: Duration = Duration::from_secs(3600);
@@ -76,17 +76,17 @@ pub(super) fn metadata(name: &str, status: Option<&str>) -> ExecutionMetadata {
 /// Starts an instance, runs one activity and ends it.
 async fn smallest_workflow(provider: &CosmosDBProvider, instance: &str) {
     provider.enqueue_for_orchestrator(start(instance, None), None).await.unwrap();
-    let (_, token, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+    let (_, token, _) = provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().unwrap();
     let (begun, works) = (vec![event(instance, 1)], vec![work(instance, 2)]);
     let running = metadata("Order", None);
     provider.ack_orchestration_item(&token, 1, begun, works, vec![], running, vec![]).await.unwrap();
-    let fetched = provider.fetch_work_item(LOCK, NOW, None, &TagFilter::default()).await.unwrap();
+    let fetched = provider.fetch_work_item(LOCK, POLL_ONCE, None, &TagFilter::default()).await.unwrap();
     let (_, activity, _) = fetched.expect("the activity");
     provider.read(instance).await.unwrap();
     let result = String::new();
     let done = WorkItem::ActivityCompleted { instance: instance.into(), execution_id: 1, id: 2, result };
     provider.ack_work_item(&activity, Some(done)).await.unwrap();
-    let (_, token, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+    let (_, token, _) = provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().unwrap();
     let (ended, completed) = (vec![event(instance, 2)], metadata("Order", Some("Completed")));
     provider.ack_orchestration_item(&token, 1, ended, vec![], vec![], completed, vec![]).await.unwrap();
 }

@@ -18,7 +18,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const LOCK: Duration = Duration::from_secs(30);
 /// The timeout of a fetch that polls once.
-const NOW: Duration = Duration::ZERO;
+const POLL_ONCE: Duration = Duration::ZERO;
 
 /// The time after which a process that has begun to fetch sends only regular requests.
 const SETTLING_TIME: Duration = Duration::from_secs(3);
@@ -121,7 +121,7 @@ async fn new_work_does_not_wait_until_parked_instances_are_read_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fetch_costs_the_same_before_sixty_four_messages_and_before_a_thousand() {
+async fn a_fetch_costs_the_same_with_sixty_four_queued_messages_and_with_a_thousand() {
     let messages = |count: usize| {
         let event = |number: usize| WorkItem::ExternalRaised {
             instance: "busy".to_owned(),
@@ -134,7 +134,7 @@ async fn a_fetch_costs_the_same_before_sixty_four_messages_and_before_a_thousand
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fetch_costs_the_same_before_sixty_four_instances_and_before_a_thousand() {
+async fn a_fetch_costs_the_same_with_sixty_four_waiting_instances_and_with_a_thousand() {
     let starts = |count: usize| (0..count).map(|number| start(&format!("order-{number:05}"))).collect();
     compare_costs(starts(FEW), starts(MANY)).await;
 }
@@ -148,16 +148,16 @@ async fn an_instance_behind_the_long_queue_of_another_is_found() {
     for _ in 0..MANY {
         holder.enqueue_for_orchestrator(start("busy"), None).await.unwrap();
     }
-    let (held, ..) = holder.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+    let (held, ..) = holder.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().unwrap();
     assert_eq!(held.instance, "busy");
     holder.enqueue_for_orchestrator(start("other"), None).await.unwrap();
     let finder = account.provider("queue", ShortPolls::ReturnAtOnce).await;
-    let (found, ..) = finder.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+    let (found, ..) = finder.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().unwrap();
     assert_eq!(found.instance, "other");
 }
 
-/// A process remembers activities that another process has taken since. It learns so from a few
-/// of them, and does not try to lock each.
+/// A process remembers activities that another process has taken since. It notices this after a few
+/// failed locks, and does not try to lock each activity.
 #[tokio::test(start_paused = true)]
 async fn activities_that_another_process_has_taken_are_not_tried_one_by_one() {
     let account = Account::open(AccountKind::Embedded).await;
@@ -167,11 +167,11 @@ async fn activities_that_another_process_has_taken_are_not_tried_one_by_one() {
     for number in 0..FEW {
         other.enqueue_for_worker(activity("order", number as u64, None)).await.unwrap();
     }
-    // Its poll finds all of them.
-    assert!(first.fetch_work_item(LOCK, NOW, None, &any).await.unwrap().is_some());
-    while other.fetch_work_item(LOCK, NOW, None, &any).await.unwrap().is_some() {}
+    // The poll of the first process finds all activities.
+    assert!(first.fetch_work_item(LOCK, POLL_ONCE, None, &any).await.unwrap().is_some());
+    while other.fetch_work_item(LOCK, POLL_ONCE, None, &any).await.unwrap().is_some() {}
     account.reset_counters().await;
-    assert!(first.fetch_work_item(LOCK, NOW, None, &any).await.unwrap().is_none());
+    assert!(first.fetch_work_item(LOCK, POLL_ONCE, None, &any).await.unwrap().is_none());
     let counts = account.request_counts().await;
     assert!(counts.requests <= 10, "{counts:?}");
 }
@@ -192,7 +192,8 @@ async fn a_worker_at_its_limit_of_sessions_waits_a_second_and_no_longer() {
     assert!(waited().await >= LOCK, "without a session the fetch waits until its timeout");
     provider.enqueue_for_worker(activity("order", 2, Some("basket"))).await.unwrap();
     let session = SessionFetchConfig { owner_id: "one".to_owned(), lock_timeout: LOCK };
-    let taken = provider.fetch_work_item(LOCK, NOW, Some(&session), &TagFilter::default()).await.unwrap();
+    let taken =
+        provider.fetch_work_item(LOCK, POLL_ONCE, Some(&session), &TagFilter::default()).await.unwrap();
     assert!(taken.is_some());
     let waited = waited().await;
     assert!((SECOND..2 * SECOND).contains(&waited), "{waited:?}");
@@ -255,7 +256,8 @@ async fn create_pinned_instances(account: &Account, database: &str, count: usize
     let names: Vec<String> = (0..count).map(|number| format!("newer-{number:04}")).collect();
     for name in &names {
         provider.enqueue_for_orchestrator(start(name), None).await.unwrap();
-        let (item, token, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+        let (item, token, _) =
+            provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().unwrap();
         assert_eq!(item.instance, *name);
         let ack = provider.ack_orchestration_item(&token, 1, vec![], vec![], vec![], metadata(), vec![]);
         ack.await.unwrap();
@@ -310,7 +312,7 @@ async fn two_fetches(queued: Vec<WorkItem>) -> [RequestCounts; 2] {
     let account = Account::open(AccountKind::Embedded).await;
     let producer = account.provider("queue", ShortPolls::ReturnAtOnce).await;
     let consumer = account.provider("queue", ShortPolls::ReturnAtOnce).await;
-    assert!(consumer.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
+    assert!(consumer.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().is_none());
     for item in queued {
         producer.enqueue_for_orchestrator(item, None).await.unwrap();
     }
@@ -321,7 +323,7 @@ async fn two_fetches(queued: Vec<WorkItem>) -> [RequestCounts; 2] {
 /// The requests of one fetch.
 async fn fetch(account: &Account, consumer: &Arc<dyn Provider>, must_find: bool) -> RequestCounts {
     account.reset_counters().await;
-    let found = consumer.fetch_orchestration_item(LOCK, NOW, None).await.unwrap();
+    let found = consumer.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap();
     assert!(found.is_some() || !must_find);
     account.request_counts().await
 }

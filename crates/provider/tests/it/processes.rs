@@ -19,7 +19,7 @@ use fleet::Fleet;
 use futures_util::future::join_all;
 use perihelion_server::{AccountOptions, ServerOptions};
 
-/// The lock timeout of children that may be killed: their work waits for that long.
+/// The lock timeout of children that may be killed: their work waits until the lock expires.
 const SHORT_LOCK: Duration = Duration::from_secs(2);
 
 /// The lock timeout of children that are not killed: long enough for a busy machine.
@@ -36,7 +36,7 @@ const IDLE_AFTER: Duration = Duration::from_secs(60);
 /// How long the requests of idle processes are counted.
 const IDLE_FOR: Duration = Duration::from_secs(48);
 
-/// How often a test runs its jobs until each process has run some of them.
+/// A test runs its jobs at most this many times, until each process has run some of them.
 const ROUNDS_MAX: usize = 4;
 
 /// The shortest time between two starts of jobs.
@@ -65,7 +65,7 @@ async fn one_of_five_processes_is_killed_under_load_and_the_others_continue() {
 /// A process with other numbers of dispatchers joins. A process that has only workers, all of them
 /// for one tag, serves that tag and shuts down, and another such process takes its place.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_with_other_dispatchers_and_with_tagged_workers_only_join_and_leave() {
+async fn processes_with_different_dispatchers_and_tagged_workers_join_and_leave() {
     let mut fleet = Fleet::open(LONG_LOCK).await;
     fleet.start_child(Role { orchestrators: 2, workers: 2, tag: None }).await;
     let load = fleet.run_jobs("gpu", 0..20, PACE);
@@ -87,8 +87,9 @@ async fn processes_with_other_dispatchers_and_with_tagged_workers_only_join_and_
     fleet.close().await;
 }
 
-/// The version before this one, and this one, on one container. Both run jobs, and each job is
-/// completed once. The container gets the new layout version when the old process is gone.
+/// A process of the version before and a process of this version share a container. Both run jobs,
+/// and each job is completed once. The container gets the new layout version after the old process
+/// has shut down.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the version before: cargo xtask test --only versions"]
 async fn two_versions_of_the_provider_share_a_container() {
@@ -148,7 +149,7 @@ async fn check_sharing(count: usize, jobs: usize) {
         fleet.start_child(Role { orchestrators: 2, workers: 2, tag: None }).await;
     }
     let watch = fleet.run_jobs("any", 0..jobs, PACE).await;
-    // On a busy machine a process may have had no turn of a processor by then.
+    // On a busy machine, one of the processes may not have got any processor time by then.
     for round in 1..ROUNDS_MAX {
         if fleet.ledger().shares().len() == count {
             break;

@@ -1,6 +1,6 @@
-//! Several processes, several partitions, outages and slow partitions. Each test covers a case
-//! that would stop, starve or fail workflows if the provider were only made for one process on one
-//! partition of a service that always answers.
+//! Several processes, several partitions, outages and slow partitions. A provider that is made only
+//! for one process, one partition and a service that always answers would stop, starve or fail
+//! workflows in these cases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -153,15 +153,15 @@ async fn a_slow_partition_delays_no_work_of_the_others() {
         let builder = CosmosDBProvider::builder().with_client(server.client().await);
         Arc::new(builder.open().await.unwrap()) as Arc<dyn Provider>
     };
-    let (front, worker) = (open().await, open().await);
+    let (starter, worker) = (open().await, open().await);
     server.fault(r#"{"operation":"query","range":"0","delayMs":30000}"#).await;
     let runtime = process(&worker, &["Order"], &["OrderActivity"]).await;
-    let client = Client::new(Arc::clone(&front));
+    let client = Client::new(Arc::clone(&starter));
     for number in 0..20 {
         client.start_orchestration(&format!("order-{number}"), "Order", "x").await.unwrap();
     }
     // About five of the twenty are in the slow partition.
-    let completed_of = async || {
+    let count_completed = async || {
         let mut completed = 0;
         for number in 0..20 {
             let status = client.get_orchestration_status(&format!("order-{number}")).await;
@@ -170,7 +170,7 @@ async fn a_slow_partition_delays_no_work_of_the_others() {
         completed
     };
     let enough = async {
-        while completed_of().await < 12 {
+        while count_completed().await < 12 {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
@@ -193,7 +193,7 @@ async fn workflows_outlast_a_failover_and_a_replaced_key() {
     futures_util::future::join_all(outages.map(outlast)).await;
 }
 
-/// What a commit of a turn says about the execution.
+/// The metadata of the execution in the commit of a turn.
 fn metadata() -> ExecutionMetadata {
     ExecutionMetadata {
         orchestration_name: Some("Order".to_owned()),

@@ -89,12 +89,12 @@ async fn an_interrupted_activity_runs_once_more_and_completes_once() {
         let charging = Arc::new(Notify::new());
 
         let process = Process::start();
-        let doomed = account.provider_in(process.handle(), "orders", ShortPolls::ReturnAtOnce).await;
-        let client = Client::new(Arc::clone(&doomed));
+        let interrupted = account.provider_in(process.handle(), "orders", ShortPolls::ReturnAtOnce).await;
+        let client = Client::new(Arc::clone(&interrupted));
         client.start_orchestration(ORDER, "Order", "1").await.unwrap();
         drop(client);
         let (signal, runs) = (Arc::clone(&charging), ledger.clone());
-        process.handle().spawn(async move { start(doomed, &runs, Some(signal)).await });
+        process.handle().spawn(async move { start(interrupted, &runs, Some(signal)).await });
         tokio::time::timeout(WORKFLOW_TIMEOUT, charging.notified()).await.expect("the charge begins");
         process.kill();
 

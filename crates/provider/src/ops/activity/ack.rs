@@ -33,8 +33,8 @@ pub(crate) async fn run(core: &Core, token: &str, completion: Option<&WorkItem>)
     }
 }
 
-/// Whether the activity of a token was cancelled: its document is a tombstone. False if that
-/// cannot be found out.
+/// Whether the activity of a token was cancelled: its document is a tombstone. False if the
+/// document cannot be read.
 async fn was_cancelled(store: &Store, token: &str) -> bool {
     let Some(token) = LockToken::decode(token, LockKind::Activity) else { return false };
     let found = store.find::<serde_json::Value>(&token.instance, &token.id).await;
@@ -66,8 +66,8 @@ async fn complete(
     let completion = match completion {
         Some(item) => {
             let mut message = completion_message(&core.clock, token, held, item)?;
-            message.is_free = next_turn::is_left_to_owner(core, &token.instance);
-            if message.is_free {
+            message.is_left_to_owner = next_turn::is_left_to_owner(core, &token.instance);
+            if message.is_left_to_owner {
                 let taken = core.costs.take(&token.instance);
                 message.cost = taken.charge();
                 sent_charge = Some(taken);
@@ -116,24 +116,24 @@ async fn prepare_completion(
         budget.spend()?;
         let until = Instant::now() + STAGED_WITHIN;
         let prepared = payload::prepare_message(&core.store, message.clone(), core.clock.stamp(), until);
-        if let Some(prepared) = Box::pin(held_lock::keep(core, held, prepared)).await? {
+        if let Some(prepared) = Box::pin(held_lock::renew_during(core, held, prepared)).await? {
             return Ok(prepared);
         }
         Box::pin(held_lock::refresh(core, token, held)).await?;
     }
 }
 
-/// What became of the batch of an ack. It is not known after a failure of another kind.
+/// The outcome of the batch of an ack.
 enum BatchOutcome {
     /// `is_answered` is false if the answer was lost.
     Applied { is_answered: bool },
     /// The activity has changed, but the lock still holds: the caller tries again.
     Changed,
-    /// It can no longer be applied.
+    /// The batch was not applied and can no longer be applied.
     NotApplied(Failure),
 }
 
-/// Writes the batch.
+/// Writes the batch. After an error, it is not known whether the batch was applied.
 async fn write_batch(
     core: &Core,
     token: &LockToken,
@@ -167,7 +167,7 @@ async fn write_batch(
 }
 
 /// Whether an earlier attempt of this ack has deleted the activity, and only the answer was
-/// lost. This is so if the activity does not exist and the instance was not deleted. Nothing
+/// lost. That is the case if the activity does not exist and the instance was not deleted. Nothing
 /// else removes an activity under a lock: a cancellation leaves a tombstone, and other workers
 /// take the activity only after the lock has expired. A missing completion proves
 /// nothing: it may have been consumed, or the ack had none.
@@ -214,7 +214,7 @@ async fn finish_ack(
     core.hints.activities.with(|hints| hints.forget(&token.instance, &token.id));
     if let Some(PreparedMessage { message, .. }) = replacement.completion {
         let now = core.clock.now();
-        if !message.is_free {
+        if !message.is_left_to_owner {
             core.hints.instances.update_and_wake(|hints| match is_answered {
                 true => hints.add_message(message, now),
                 false => drop(hints.add_due(&message.instance_id, message.visible_at)),

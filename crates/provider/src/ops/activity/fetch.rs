@@ -34,11 +34,11 @@ use crate::store::{unless_stale, without_content};
 const FAILED_LOCKS_MAX: usize = 3;
 
 /// The time limit of the first attempt to lock an activity. It doubles after each failure, so
-/// that an activity with a large input on a slow line can be locked.
+/// that an activity with a large input on a slow connection can be locked.
 const LOCK_TIMEOUT_FIRST: Duration = Duration::from_secs(10);
 
-/// With at least this many activities in the hints, of which the next has waited for
-/// [`CROWDED_AFTER`], the other processes are asked for help.
+/// This process asks the other processes for help if the hints have at least this many activities
+/// that can be taken, and the next of them has waited longer than [`CROWDED_AFTER`].
 const CROWDED_FROM: usize = 16;
 
 /// See [`CROWDED_FROM`].
@@ -47,7 +47,7 @@ const CROWDED_AFTER: Duration = Duration::from_millis(500);
 /// How long an activity that only a later version can read is not tried again.
 const LATER_VERSION_PAUSE: Duration = Duration::from_secs(60);
 
-/// What `fetch_work_item` returns: the work item, the lock token, and the number of this
+/// The result of `fetch_work_item`: the work item, the lock token, and the number of this
 /// attempt.
 pub(crate) type FetchedActivity = (WorkItem, String, u32);
 
@@ -76,7 +76,7 @@ pub(crate) async fn run(
     fetch_loop::run(core, &queue, &ticket, wait).await
 }
 
-/// Activities, as one worker sees them.
+/// The queue of activities for one worker.
 struct ActivityQueue<'a> {
     core: &'a Core,
     /// The tags that the worker takes, and the owner of its sessions.
@@ -155,7 +155,7 @@ impl ActivityQueue<'_> {
         let is_crowded = Duration::from_millis(waited) > CROWDED_AFTER
             && self.core.hints.activities.with(|hints| hints.count_due(now, CROWDED_FROM)) >= CROWDED_FROM;
         // Under throttling, more processes would only send more requests.
-        if is_crowded && self.core.congestion.stretch(Instant::now()).is_zero() {
+        if is_crowded && self.core.congestion.extra_wait(Instant::now()).is_zero() {
             self.core.membership.share_slice_of(&activity.instance_id);
         }
     }
@@ -278,9 +278,9 @@ pub(super) async fn lock_activity(
     Ok(Some(LockedWorkItem { activity, etag, nonce, item }))
 }
 
-/// Records whether an activity was locked. If several in a row could not be, the hints about the
-/// instance are out of date: other processes take its activities, or a turn has cancelled them. A
-/// poll finds those that are left.
+/// Records whether an activity was locked. If several activities in a row could not be locked, the
+/// hints about the instance are out of date: other processes take its activities, or a turn has
+/// cancelled them. A poll finds the remaining activities.
 fn record_lock(core: &Core, instance: &str, is_locked: bool) {
     let now = core.clock.now();
     if core.hints.activities.with(|hints| hints.record_lock(instance, is_locked, now)) {

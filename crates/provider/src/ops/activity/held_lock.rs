@@ -82,7 +82,7 @@ pub(crate) async fn renew(
 
 /// Runs work that may take longer than the lock lasts, and renews the lock meanwhile. `None`
 /// if the document has changed: the work is dropped then.
-pub(crate) async fn keep<T>(
+pub(crate) async fn renew_during<T>(
     core: &Core,
     held: &mut LockedActivity,
     work: impl Future<Output = Result<T, Failure>>,

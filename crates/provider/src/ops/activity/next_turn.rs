@@ -1,10 +1,10 @@
-//! Which process takes the next turn of an instance whose activity was completed here.
+//! Decides which process takes the next turn of an instance whose activity was completed here.
 //!
-//! Usually this process does, at once. In a shared slice, whose activities many processes run,
-//! that would be wasteful: each of these processes would take a turn for each of its completions,
-//! they would replay the same history at the same time, and all but one commit would be refused.
-//! There the owner of the slice takes the turns. Its polls find the completions of all processes, and
-//! one turn takes all of them.
+//! Usually this process takes it, at once. That would be wasteful in a shared slice, whose activities
+//! many processes run. Each process would take a turn for each of its completions. The processes
+//! would replay the same history at the same time, and all but one commit would be refused. So in a
+//! shared slice the owner of the slice takes the turns. Its polls find the completions of all
+//! processes, and one turn takes all of them.
 
 use crate::ops::core::Core;
 use crate::ops::orchestration::pace::ActivityCounts;
@@ -19,12 +19,13 @@ const WIDE_FROM: usize = 256;
 /// process takes the next turn at once.
 pub(super) fn is_left_to_owner(core: &Core, instance: &str) -> bool {
     let view = core.membership.view();
-    view.is_shared(instance) && is_left(&view, instance, core.store.state_cache.get(instance).as_deref())
+    view.is_shared(instance)
+        && is_left_in_shared_slice(&view, instance, core.store.state_cache.get(instance).as_deref())
 }
 
 /// [`is_left_to_owner`] in a shared slice. `known` is the state of the instance that this process
 /// knows.
-fn is_left(view: &View, instance: &str, known: Option<&Snapshot>) -> bool {
+fn is_left_in_shared_slice(view: &View, instance: &str, known: Option<&Snapshot>) -> bool {
     let Some(known) = known else { return !view.is_polled(instance) };
     // Many completions follow. The next poll finds all that are there by then.
     let is_wide = ActivityCounts::of(&known.history).outstanding >= WIDE_FROM;

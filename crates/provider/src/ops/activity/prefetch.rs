@@ -44,7 +44,8 @@ pub(super) fn describe_worker(
 }
 
 /// Locks the next activity for this worker; does nothing for `None`. After a failure a poll
-/// offers the activity again. The ack waits for the prefetch, so it has a short time limit.
+/// offers the activity again. The ack waits for the prefetch, so the prefetch has a short time
+/// limit.
 pub(super) async fn run(core: &Core, worker: Option<&Worker>) {
     let Some(worker) = worker else { return };
     let mut returning = ReturningWorker::new(&core.hints, &core.clock, worker);

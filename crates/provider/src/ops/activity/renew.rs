@@ -8,7 +8,7 @@
 //! refused, and a worker runs the activity again when the lock has expired.
 //!
 //! A renewal does not wait for an ack or an abandon of the same activity: an ack renews the
-//! lock itself (`held_lock::keep`).
+//! lock itself (`held_lock::renew_during`).
 
 use std::time::Duration;
 

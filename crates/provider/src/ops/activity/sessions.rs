@@ -48,7 +48,8 @@ pub(crate) fn limit_poll_timeout(
 }
 
 /// How long one call of `renew` retries transient failures, for all sessions together. By
-/// default the runtime renews five seconds before the locks end, and this is a little less.
+/// default the runtime renews five seconds before the locks end, and this time is a little
+/// shorter.
 const RENEWAL_RETRY_FOR: Duration = Duration::from_secs(4);
 
 /// The outcome of the claim of a session.
@@ -60,7 +61,7 @@ pub(crate) enum SessionClaim {
     HeldByOther,
 }
 
-/// What `release` needs to undo a claim: the session as the claim wrote it. `None` if the
+/// The session as a claim wrote it, so that `release` can undo the claim. `None` if the
 /// worker owned the session before the claim. Then `release` does nothing.
 pub(crate) struct ClaimUndo(Option<Versioned<Session>>);
 
@@ -239,10 +240,9 @@ async fn read_session(store: &Store, key: u64, id: &str) -> Result<Option<Versio
     }
 }
 
-/// Writes a session: replaces it if it has this etag; without an etag, creates it. `None` if
-/// the session was not written and the caller should read it again. This is so if another
-/// writer was faster. It is also so if the answer was lost and the document, read after that,
-/// does not equal `session`.
+/// Writes a session: replaces it if it has this etag; without an etag, creates it. Returns `None`
+/// if another writer was faster, or if the answer was lost and the document, read after that,
+/// does not equal `session`. Then the caller should read the session again.
 async fn write_session(
     store: &Store,
     session: &Session,

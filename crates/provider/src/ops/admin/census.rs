@@ -1,6 +1,6 @@
-//! `CosmosDBProvider::count`: how many instances a filter selects, by status. The server counts;
-//! each page of an answer has the counts of the documents that it looked at. The number of pages
-//! is limited, so that the cost is bounded.
+//! `CosmosDBProvider::count`: how many instances a filter selects, by status. The server counts.
+//! Each page of its answer has the counts of some of the documents. The number of pages is limited,
+//! so that the cost is bounded.
 
 use perihelion_client::Query;
 use serde::Deserialize;
@@ -45,7 +45,7 @@ async fn count_existing(
     options: &ListOptions,
     counts: &mut InstanceCounts,
 ) -> Result<(), Failure> {
-    // Each physical partition groups its own documents, and the sums are made here.
+    // Each physical partition groups its own documents. This function adds up the groups.
     let query: Query =
         page::select("SELECT c.status AS status, COUNT(1) AS count", options, " GROUP BY c.status")
             .without_plan();

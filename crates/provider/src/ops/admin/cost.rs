@@ -1,4 +1,4 @@
-//! What a workflow has cost: the total and the turns of the state, and the turns that moved to
+//! The cost of a workflow: the total and the turns of the state, and the turns that moved to
 //! the chunks of its history.
 
 use perihelion_client::Query;
@@ -18,7 +18,7 @@ const PAGES_MAX: usize = 10;
 const PAGE_ROWS: u32 = 100;
 
 /// The chunks with turns, of all executions. The newest executions come first: if there are too many
-/// chunks, a person misses the old ones least.
+/// chunks, the turns of the oldest executions are left out.
 const CHUNKS: &str = "SELECT c.turns FROM c WHERE c.hx > 0 AND IS_DEFINED(c.turns) ORDER BY c.hx DESC";
 
 /// The member of a chunk that is read.
@@ -36,8 +36,8 @@ pub(crate) async fn run(store: &Store, instance: &str) -> Result<WorkflowCost, F
         false => (Vec::new(), true),
     };
     turns.extend(cost.turns);
-    // Turns are twice there if a commit moves them between the two reads, or if a chunk was staged
-    // for a commit that has failed.
+    // A turn occurs twice if a commit moved it between the two reads, or if a chunk was staged for a
+    // commit that has failed.
     turns.sort_unstable_by_key(|turn| turn.commit_number);
     turns.dedup_by_key(|turn| turn.commit_number);
     Ok(WorkflowCost {

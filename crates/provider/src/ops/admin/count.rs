@@ -31,9 +31,9 @@ const DEPTH_MAX: usize = 2_000;
 /// database that answers slowly.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// `get_system_metrics`. A small container is counted whole. Of a large one, each call counts
-/// the next part, and returns the last count of the whole container. Before there is one, it
-/// returns the count so far.
+/// `get_system_metrics`. A small container is counted whole. Of a large container, each call counts
+/// the next part, and returns the last count of the whole container. Until the whole container was
+/// counted once, a call returns the count so far.
 pub(crate) async fn system_metrics(core: &Core) -> Result<SystemMetrics, Failure> {
     let count = || async {
         let mut scan = core.instance_scan.lock().await;
@@ -103,7 +103,7 @@ impl InstanceScan {
         Ok(charge)
     }
 
-    /// The last count of the whole container; before there is one, the count so far.
+    /// The last count of the whole container. Until it was counted once: the count so far.
     pub(crate) fn result(&self) -> SystemMetrics {
         self.whole.clone().unwrap_or_else(|| self.partial.clone())
     }

@@ -2,8 +2,8 @@
 //!
 //! One instance is deleted by one conditional write: its state becomes a tombstone.
 //! `one_transaction` deletes several instances by one distributed transaction, if the provider uses
-//! such transactions and the instances fit into one. Otherwise `two_phase` deletes them, atomically
-//! too. After that, `repair::purge` removes the other documents of each instance.
+//! such transactions and the instances fit into one transaction. Otherwise `two_phase` deletes
+//! them, atomically too. After that, `repair::purge` removes the other documents of each instance.
 //!
 //! A child belongs to its parent's tree as soon as the parent has committed the start of the
 //! child: while the start is in the outbox, while it is queued, and after the child has begun.
@@ -51,8 +51,9 @@ const PARALLEL_MAX: usize = 8;
 /// timers and completions do. Others, such as external events, stay in their queue.
 const PURGE_MAX: usize = 10_000;
 
-/// How long after a child was scheduled a query may miss it: longer than replicas lag behind.
-const DELIVERED_LATELY: Duration = Duration::from_secs(600);
+/// Children that were scheduled within this time are also searched in the parent's history,
+/// because a query may miss them. Replicas lag behind by less than this.
+const SCHEDULED_LATELY: Duration = Duration::from_secs(600);
 
 pub(crate) use two_phase::{advance_deletion, deleted_together, resolve_mark};
 
@@ -125,11 +126,11 @@ struct Child {
 }
 
 /// Finds the children of these instances, including children whose start is queued or still
-/// in an outbox. Outboxes, queue and states are read in the order in which a start moves: a start
-/// that is in no outbox when the outboxes are read was delivered, so it is queued when the queue
-/// is read after them, or its child has begun when the states are read last.
+/// in an outbox. A start moves from the outbox to the queue, and then the child begins. Outboxes,
+/// queue and states are read in the same order. So a start that moves during the reads is not
+/// missed: it is found in its old place or in its new place.
 ///
-/// Queries may miss what another process has just written. So children that a parent has
+/// Queries may miss documents that another process has just written. So children that a parent has
 /// scheduled lately are also found in its history.
 async fn find_children(core: &Core, parents: &BTreeSet<&str>) -> Result<Vec<Child>, Failure> {
     let store = &core.store;
@@ -175,18 +176,18 @@ async fn find_children(core: &Core, parents: &BTreeSet<&str>) -> Result<Vec<Chil
     Ok(found)
 }
 
-/// The children that an instance has scheduled within [`DELIVERED_LATELY`] and that have not
+/// The children that an instance has scheduled within [`SCHEDULED_LATELY`] and that have not
 /// answered, by its history. The history comes with the state that the deletion is conditional
-/// on, so it is never out of date when the deletion succeeds. A child that is another parent's,
-/// or that is deleted, is left out.
+/// on, so it is never out of date when the deletion succeeds. Children of another parent and
+/// deleted children are left out.
 async fn children_scheduled_lately(core: &Core, parent: &str) -> Result<Vec<String>, Failure> {
     let Some(state) = core.store.state(parent).await? else { return Ok(Vec::new()) };
     if state.value.is_deleted() || !state.value.has_children {
         return Ok(Vec::new());
     }
-    // An unreadable history does not keep an instance from being deleted.
+    // An instance with an unreadable history can still be deleted.
     let Ok(history) = read::current_history(&core.store, &state).await? else { return Ok(Vec::new()) };
-    let lately_ms = u64::try_from(DELIVERED_LATELY.as_millis()).unwrap_or(u64::MAX);
+    let lately_ms = u64::try_from(SCHEDULED_LATELY.as_millis()).unwrap_or(u64::MAX);
     let since_ms = core.clock.now_ms().saturating_sub(lately_ms);
     let is_answer = |kind: &EventKind| {
         matches!(kind, EventKind::SubOrchestrationCompleted { .. } | EventKind::SubOrchestrationFailed { .. })
@@ -240,7 +241,7 @@ async fn starts_in_outboxes(store: &Store, parent: &str) -> Result<Vec<MessageIn
     Ok(found)
 }
 
-/// Fails if a child of an instance in the set is not in the set: it would lose its parent.
+/// Fails if a child of an instance in the set is not in the set: the child would lose its parent.
 async fn check_children(core: &Core, set: &BTreeSet<&str>) -> Result<(), Failure> {
     check_children_of(core, set, set).await
 }
@@ -345,7 +346,7 @@ fn tombstone_of(
         .flat_map(|deletion| &deletion.in_delivery)
         .filter(|message| message.instance == instance);
     // The queued messages, which the purge deletes, count as consumed too. Several processes may
-    // deliver the same outbox, and a late one would create a message again after the purge.
+    // deliver the same outbox, and a late delivery would create a message again after the purge.
     let queued = heads.iter().filter(|head| head.document_type == Some(DocumentType::Message));
     let undeliverable: Vec<DedupEntry> = in_delivery
         .map(|message| &message.id)

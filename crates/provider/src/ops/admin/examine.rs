@@ -1,6 +1,6 @@
 //! Examines an account and a container for a tool. Makes the checks that opening a provider makes, and
-//! looks for settings that make a provider cost more than it must. Only reads; a container that is
-//! missing stays missing.
+//! looks for settings that make a provider more expensive than necessary. Only reads: a missing
+//! container is not created.
 
 use std::time::Duration;
 
@@ -94,8 +94,9 @@ fn indexes(container: &Container, properties: &ContainerProperties) -> Check {
         );
     }
     let policy = properties.indexing_policy.as_ref();
-    let is_everything = policy.is_none_or(|it| it.included_paths.iter().any(|path| path.path == "/*"));
-    match is_everything {
+    let is_every_path_indexed =
+        policy.is_none_or(|it| it.included_paths.iter().any(|path| path.path == "/*"));
+    match is_every_path_indexed {
         true => Check::warning(
             subject,
             "indexes every path: every write costs more than it must",
@@ -116,7 +117,7 @@ async fn throughput(client: &Client, container: &Container) -> Check {
             }
         }
     };
-    let (provisioned, whose) = match found.await {
+    let (provisioned, sharing_note) = match found.await {
         Ok(Some(found)) => found,
         Ok(None) => return Check::ok(subject, "serverless, or not shown to this credential"),
         Err(error) if error.status().is_some_and(|status| status.code == 403) => {
@@ -131,7 +132,10 @@ async fn throughput(client: &Client, container: &Container) -> Check {
         _ => ("of an unknown kind".to_owned(), 0),
     };
     let workflows = units / SMALLEST_WORKFLOW_RU;
-    Check::ok(subject, format!("{text}{whose}: at most {workflows} of the smallest workflows per second"))
+    Check::ok(
+        subject,
+        format!("{text}{sharing_note}: at most {workflows} of the smallest workflows per second"),
+    )
 }
 
 /// The checks that read documents: the layout, and whether there are distributed transactions.

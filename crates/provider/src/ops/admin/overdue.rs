@@ -1,8 +1,8 @@
-//! `CosmosDBProvider::overdue`: messages and activities that could have been taken long ago. Two
-//! queries in each physical partition, each with a limited number of rows.
+//! `CosmosDBProvider::overdue`: messages and activities that could have been taken long ago. Sends
+//! two queries to each physical partition, each with a limited number of rows.
 //!
-//! This is for a person who looks for what is wrong. So a broken document and a partition that does
-//! not answer hide nothing else.
+//! The result is for a person who looks for a problem. So a broken document, or a partition that
+//! does not answer, does not hide the other entries.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ const ITEM_CHARACTERS: usize = 2048;
 /// The most partitions that are queried at the same time.
 const PARALLEL_MAX: usize = 8;
 
-/// A queued document, as far as a person wants to know it.
+/// The members of a queued document that a person wants to see.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Queued {
@@ -50,7 +50,7 @@ pub(crate) async fn run(store: &Store, clock: &HybridClock, age: Duration) -> Re
     let before = clock.now().minus(age);
     let partitions = store.container.feed_ranges().await?;
     let mut work = OverdueWork { entries: Vec::new(), is_complete: true };
-    let (mut answers, mut first_failure) = (0, None);
+    let (mut answer_count, mut first_failure) = (0, None);
     for kind in [QueueKind::Turns, QueueKind::Activities] {
         let mut entries = Vec::new();
         for partitions in partitions.chunks(PARALLEL_MAX) {
@@ -59,11 +59,11 @@ pub(crate) async fn run(store: &Store, clock: &HybridClock, age: Duration) -> Re
             for answer in join_all(queries).await {
                 match answer {
                     Ok(found) => {
-                        answers += 1;
+                        answer_count += 1;
                         entries.extend(found);
                     }
                     Err(failure) => {
-                        tracing::warn!(?failure, "a partition did not say what waits in its queues");
+                        tracing::warn!(?failure, "a partition did not return its overdue entries");
                         work.is_complete = false;
                         first_failure.get_or_insert(failure);
                     }
@@ -74,13 +74,13 @@ pub(crate) async fn run(store: &Store, clock: &HybridClock, age: Duration) -> Re
         work.entries.extend(entries);
     }
     match first_failure {
-        Some(failure) if answers == 0 => Err(failure),
+        Some(failure) if answer_count == 0 => Err(failure),
         _ => Ok(work),
     }
 }
 
-/// The overdue entries of a queue in one physical partition. Those that became visible first come
-/// first.
+/// The overdue entries of a queue in one physical partition. The entries that became visible first
+/// come first.
 async fn entries_of(
     store: &Store,
     kind: QueueKind,
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_is_named_by_what_waits() {
+    fn the_name_of_an_entry_is_read_from_a_cut_work_item() {
         for (item, name) in [
             (r#"{"ActivityExecute":{"name":"charge","input":"1"}}"#, Some("charge")),
             (r#"{"StartOrchestration":{"orchestration":"order"}}"#, Some("start of order")),

@@ -26,8 +26,8 @@ use crate::store::Store;
 pub(super) const STARTS: &str =
     "c.type = 'orch_queue' AND (NOT IS_STRING(c.item) OR STARTSWITH(c.item, '{\"StartOrchestration\"'))";
 
-/// One page of pending instances, with at most `size` rows. `continuation` is the service's.
-/// The continuation of the page is the service's too.
+/// One page of pending instances, with at most `size` rows. `continuation`, and the continuation
+/// of the returned page, are continuations of the service.
 pub(super) async fn page(
     store: &Store,
     options: &ListOptions,
@@ -46,13 +46,13 @@ pub(super) async fn page(
     for row in page.items {
         // A message that this version cannot read is not listed.
         let Ok(message) = serde_json::from_value::<Message>(row) else { continue };
-        let Some(row) = listed(store, &message).await? else { continue };
+        let Some(row) = pending_row(store, &message).await? else { continue };
         let is_listed = instances.iter().any(|known| known.instance_id == row.instance_id);
         if !is_listed && is_selected(options, &row) {
             instances.push(row);
         }
     }
-    let existing = existing(store, &instances).await?;
+    let existing = existing_ids(store, &instances).await?;
     instances.retain(|row| !existing.contains(&row.instance_id));
     Ok(ListPage { instances, continuation })
 }
@@ -78,10 +78,10 @@ fn build_query(options: &ListOptions) -> Query {
         ("c.enq < @createdBefore", "@createdBefore", stamp(options.created_before)),
         ("c.enq < @updatedBefore", "@updatedBefore", stamp(options.updated_before)),
     ];
-    let used =
+    let given_filters =
         || filters.iter().filter_map(|(condition, name, value)| Some((condition, name, value.clone()?)));
     let mut statement = format!("SELECT * FROM c WHERE {STARTS}");
-    for (condition, _, _) in used() {
+    for (condition, _, _) in given_filters() {
         statement.push_str(" AND ");
         statement.push_str(condition);
     }
@@ -89,8 +89,8 @@ fn build_query(options: &ListOptions) -> Query {
         ListOrder::Stored => {}
         ListOrder::RecentFirst => statement.push_str(" ORDER BY c._ts DESC"),
     }
-    let query =
-        used().fold(Query::new(statement), |query, (_, name, value)| query.with_parameter(*name, value));
+    let query = given_filters()
+        .fold(Query::new(statement), |query, (_, name, value)| query.with_parameter(*name, value));
     match &options.id {
         // One instance is one logical partition.
         Some(id) => query.in_partition(id.as_str()),
@@ -99,7 +99,7 @@ fn build_query(options: &ListOptions) -> Query {
 }
 
 /// The row of a pending instance; `None` if the message is not a readable start.
-pub(super) async fn listed(store: &Store, message: &Message) -> Result<Option<ListedInstance>, Failure> {
+pub(super) async fn pending_row(store: &Store, message: &Message) -> Result<Option<ListedInstance>, Failure> {
     let text = payload::read_texts(store, &message.instance_id, &[&message.item]).await?;
     let item = text.into_iter().next().flatten().and_then(|text| serde_json::from_str(&text).ok());
     let Some(WorkItem::StartOrchestration { orchestration, version, execution_id, parent_instance, .. }) =
@@ -120,8 +120,11 @@ pub(super) async fn listed(store: &Store, message: &Message) -> Result<Option<Li
     }))
 }
 
-/// Those of these instances that exist.
-pub(super) async fn existing(store: &Store, rows: &[ListedInstance]) -> Result<BTreeSet<String>, Failure> {
+/// The ids of the instances among `rows` that exist.
+pub(super) async fn existing_ids(
+    store: &Store,
+    rows: &[ListedInstance],
+) -> Result<BTreeSet<String>, Failure> {
     let text = "SELECT VALUE c.instanceId FROM c WHERE c.id = 'i' AND c.type = 'history' AND c.created = true \
                 AND c.instanceId";
     let ids: Vec<&str> = rows.iter().map(|row| row.instance_id.as_str()).collect();
@@ -140,7 +143,7 @@ pub(super) async fn find(store: &Store, instance: &str) -> Result<Option<ListedI
     let query = Query::new(format!("SELECT * FROM c WHERE {STARTS} ORDER BY c.enq")).in_partition(instance);
     for row in store.rows::<Value>(query).await? {
         let Ok(message) = serde_json::from_value::<Message>(row) else { continue };
-        if let Some(found) = listed(store, &message).await? {
+        if let Some(found) = pending_row(store, &message).await? {
             return Ok(Some(found));
         }
     }

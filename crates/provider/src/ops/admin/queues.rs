@@ -1,5 +1,5 @@
 //! `CosmosDBProvider::queues`: the depth of each queue, and since when its oldest entry waits.
-//! Four queries in each physical partition, each with a limited number of rows.
+//! Sends four queries to each physical partition, each with a limited number of rows.
 
 use perihelion_client::Query;
 use serde::Deserialize;

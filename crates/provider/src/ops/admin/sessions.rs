@@ -1,4 +1,4 @@
-//! `CosmosDBProvider::sessions`: the activity sessions of the container. One query in each
+//! `CosmosDBProvider::sessions`: the activity sessions of the container. Sends one query to each
 //! physical partition, with a limited number of rows.
 
 use perihelion_client::Query;

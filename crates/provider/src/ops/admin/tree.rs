@@ -1,7 +1,7 @@
 //! `CosmosDBProvider::tree`: an instance and its descendants, with their statuses. The tree is
-//! read level by level and page by page, and reading stops at [`INSTANCES_MAX`] instances: a parent
-//! of a million children costs no more than one of a thousand. If reading stops there, the children
-//! that are shown are those that the service returned first.
+//! read level by level and page by page, and reading stops at [`INSTANCES_MAX`] instances: a tree
+//! with a million children costs no more than a tree with a thousand. If reading stops there, the
+//! result has the children that the service returned first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -83,9 +83,9 @@ async fn children_of(
     for row in rows {
         // A message that this version cannot read is not shown.
         let Ok(message) = serde_json::from_value::<Message>(row) else { continue };
-        pending.extend(pending::listed(store, &message).await?);
+        pending.extend(pending::pending_row(store, &message).await?);
     }
-    let begun = pending::existing(store, &pending).await?;
+    let begun = pending::existing_ids(store, &pending).await?;
     children.extend(pending.into_iter().filter(|child| !begun.contains(&child.instance_id)));
     children.sort_by(|one, other| {
         (one.created_at, &one.instance_id).cmp(&(other.created_at, &other.instance_id))
@@ -118,9 +118,9 @@ fn flatten(
     children: &mut BTreeMap<String, Vec<ListedInstance>>,
     instances: &mut Vec<TreeInstance>,
 ) {
-    let own = children.remove(&instance.instance_id).unwrap_or_default();
+    let own_children = children.remove(&instance.instance_id).unwrap_or_default();
     instances.push(TreeInstance { depth, instance });
-    for child in own {
+    for child in own_children {
         flatten(child, depth + 1, children, instances);
     }
 }

@@ -1,5 +1,5 @@
-//! `CosmosDBProvider::workers`: the processes that serve the container, by their heartbeats. One
-//! query of one partition, and one request for the partitions of the container if the client
+//! `CosmosDBProvider::workers`: the processes that serve the container, by their heartbeats. Sends
+//! one query to one partition, and one request for the partitions of the container if the client
 //! does not know them yet.
 
 use perihelion_client::Query;

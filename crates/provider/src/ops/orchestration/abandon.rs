@@ -61,8 +61,8 @@ pub(crate) async fn run(
         let LockedInstance { state, etag, .. } = &*held;
         let lock = state.lock.clone().filter(|lock| lock.nonce == token.nonce).ok_or(Failure::LockLost)?;
         let (next, mut messages) = without_lock(state, lock, &deleted_messages);
-        // The messages for which the batch has no room are delayed first, so that a turn that
-        // begins when the lock ends does not find them.
+        // The messages for which the batch has no room are patched first. So a turn that begins when
+        // the lock ends sees their delay.
         let further = messages.split_off(messages.len().min(CONSUMED_IN_COMMIT_MAX));
         if !std::mem::replace(&mut is_further_written, true) {
             write_attempts(core, &next.instance_id, &further, visible_at, ignore_attempt).await?;
@@ -135,19 +135,19 @@ async fn write_attempts(
 /// it. Each patch may be applied twice.
 async fn patch_existing(core: &Core, instance: &str, patches: &[(String, Patch)]) -> Result<(), Failure> {
     let until = Instant::now() + RETRY_FOR;
-    let mut left: Vec<&(String, Patch)> = patches.iter().collect();
-    while !left.is_empty() {
+    let mut remaining: Vec<&(String, Patch)> = patches.iter().collect();
+    while !remaining.is_empty() {
         let send = || async {
             let mut batch = Batch::new(instance);
-            for (id, patch) in &left {
+            for (id, patch) in &remaining {
                 batch.patch(id, patch)?;
             }
             Ok(core.store.container.batch(batch.with_options(batch_without_content())).await?)
         };
         match retry_until(until, send).await {
             Ok(_) => return Ok(()),
-            Err(failure) => match missing_operation(&failure).filter(|index| *index < left.len()) {
-                Some(index) => drop(left.remove(index)),
+            Err(failure) => match missing_operation(&failure).filter(|index| *index < remaining.len()) {
+                Some(index) => drop(remaining.remove(index)),
                 None => return Err(failure),
             },
         }

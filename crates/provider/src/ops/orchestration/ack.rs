@@ -1,4 +1,4 @@
-//! `ack_orchestration_item`: loads what the plan needs, plans the turn, commits it, and
+//! `ack_orchestration_item`: loads the documents that the plan needs, plans the turn, commits it, and
 //! delivers its messages.
 //!
 //! Invariant: up to the commit, requests that fail with a transient failure are retried. The ack
@@ -45,7 +45,7 @@ use crate::timing::POLL_INTERVAL_MIN;
 const PLANS_MAX: usize = 16;
 
 /// The longest time that one plan is staged and its commit retried. The lock is renewed
-/// meanwhile, so a commit of many megabytes on a slow or throttled line can finish.
+/// meanwhile, so a commit of many megabytes on a slow or throttled connection can finish.
 const COMMIT_RETRIED_FOR: Duration = Duration::from_secs(600);
 
 pub(crate) async fn run(core: &Core, token: &str, ack: TurnAck) -> Result<(), Failure> {
@@ -91,9 +91,9 @@ async fn commit_turn<'a>(
     let mut staged = None;
     if plan.staging_id.is_some() {
         let staging = stage::stage_turn(&core.store, &core.clock, &plan, until);
-        staged = match Box::pin(held_lock::keep(core, token, held, staging)).await {
+        staged = match Box::pin(held_lock::renew_during(core, token, held, staging)).await {
             Ok(Some(staged)) => staged,
-            // A renewal of the lock was stale: the state is no longer the one of the plan.
+            // A renewal of the lock was stale: the state has changed since the turn was planned.
             Ok(None) => {
                 stage::give_up(core, &plan).await;
                 Box::pin(held_lock::refresh(core, token, held)).await?;
@@ -245,7 +245,7 @@ async fn finish_turn(
 }
 
 /// Updates the hints after a commit, so that the next turn of the instance can begin. `state` is
-/// the committed state, and `messages` are those of the instance to itself.
+/// the committed state, and `messages` are the messages of the instance to itself.
 fn begin_next_turn(
     core: &Core,
     held: &LockedInstance,
@@ -343,7 +343,8 @@ fn cache_state(
 
 /// Removes finished work from a cached state: bundles that were unpacked, or consumed completions
 /// that were deleted. The stored document still lists this work. The next turn uses the cached
-/// state, so it does not look for it. Does nothing if the cache has the state of another commit by now.
+/// state, so it does not look for this work. Does nothing if the cache has the state of another
+/// commit by now.
 fn update_cached(store: &Store, cached: Option<&Arc<Snapshot>>, change: impl FnOnce(&mut State)) {
     let Some(cached) = cached else { return };
     let current = store.state_cache.get(&cached.state.value.instance_id);

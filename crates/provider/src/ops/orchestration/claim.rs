@@ -11,7 +11,7 @@
 //!
 //! A claim that reads the instance also cleans up: it continues a purge or a deletion, sets
 //! broken messages aside, and deletes messages that no turn may consume. A message that only a
-//! later version can read stays, and so do the messages behind it.
+//! later version can read stays. The messages behind it stay too.
 
 mod completions;
 mod messages;
@@ -189,12 +189,12 @@ async fn read_turn(
     };
     if !consumed.is_empty() {
         // Some of the messages may have been consumed before. They are deleted by now.
-        let again = read_instance(&core.store, instance, now).await?;
+        let second_read = read_instance(&core.store, instance, now).await?;
         let etag_of = |state: &Option<Versioned<State>>| state.as_ref().map(|state| state.etag.clone());
-        if etag_of(&again.state) != etag_of(&read.state) {
+        if etag_of(&second_read.state) != etag_of(&read.state) {
             return Ok(Err(ClaimOutcome::Stale));
         }
-        read = InstanceRead { state: read.state, ..again };
+        read = InstanceRead { state: read.state, ..second_read };
         read.messages.retain(|(message, _)| !consumed.contains(&message.id));
     }
     completions::add_further(&core.store, instance, now, &mut read).await?;
@@ -224,8 +224,8 @@ async fn check_state(
     Ok((!is_compatible(&state.value, filter)).then_some(ClaimOutcome::Incompatible))
 }
 
-/// Whether certainly no process has attempted the turn before. If so, there is no count of
-/// attempts to keep, and the lock need not be written. This is certain for messages that this
+/// Whether it is certain that no process has attempted the turn before. If so, there is no count
+/// of attempts to keep, and the lock need not be written. It is certain for messages that this
 /// process wrote itself, and for messages that arrived while this process owned the slice of
 /// the instance. Another process may have attempted an older message, and crashed.
 fn is_first_attempt(
@@ -234,14 +234,15 @@ fn is_first_attempt(
     state: Option<&State>,
     messages: &[(Message, WorkItem)],
 ) -> bool {
-    let is_untouched = !candidate.had_uncommitted_turn && state.is_none_or(|state| state.lock.is_none());
+    let has_no_earlier_turn =
+        !candidate.had_uncommitted_turn && state.is_none_or(|state| state.lock.is_none());
     let owned_since = membership.owned_since(&candidate.instance);
     let is_new = |message: &Message| {
         let is_written_here = candidate.messages.iter().any(|known| known.id == message.id);
         let is_since_owned = || owned_since.is_some_and(|since| message.earliest_seen_at() > since);
         message.attempt_count == 0 && (is_written_here || is_since_owned())
     };
-    is_untouched && messages.iter().all(|(message, _)| is_new(message))
+    has_no_earlier_turn && messages.iter().all(|(message, _)| is_new(message))
 }
 
 /// Whether the dispatcher runs the version that the execution is pinned to. One version
@@ -285,8 +286,8 @@ pub(crate) fn identity(
 /// older than the retention, they are dropped: duroxide's contract says that queue messages to
 /// an unknown instance are dropped. Otherwise all of them wait for the start.
 ///
-/// A message is dropped only if nothing has changed since the read that decided it: the state
-/// and the message still have the etags that were read. Otherwise the next claim decides.
+/// A message is dropped only if nothing has changed since the read: the state and the message
+/// still have the etags that were read. Otherwise the next claim decides.
 async fn handle_unstarted(
     core: &Core,
     instance: &str,

@@ -97,7 +97,8 @@ fn inline_kv(state: &State) -> Option<HashMap<String, KvEntry>> {
 /// activity adds it to the hints. Then the commit of this claim is refused.
 fn can_continue(snapshot: &Snapshot, messages: &[(Message, WorkItem)]) -> bool {
     let state = &snapshot.state.value;
-    let is_free = state.lock.is_none() && state.deletion.is_none() && !state.is_deleted() && state.is_created;
+    let can_be_claimed =
+        state.lock.is_none() && state.deletion.is_none() && !state.is_deleted() && state.is_created;
     let is_ended = state.execution.completed_at.is_some();
     let is_expected = |(message, item): &(Message, WorkItem)| {
         let is_for_this_incarnation =
@@ -114,7 +115,7 @@ fn can_continue(snapshot: &Snapshot, messages: &[(Message, WorkItem)]) -> bool {
         let is_awaited = !is_ended || matches!(item, WorkItem::ContinueAsNew { .. });
         is_for_this_incarnation && is_order_irrelevant && is_awaited
     };
-    is_free && messages.iter().all(is_expected)
+    can_be_claimed && messages.iter().all(is_expected)
 }
 
 /// Whether there is one message, and it is a start. The cache has no state of the instance. If

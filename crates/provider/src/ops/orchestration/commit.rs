@@ -87,8 +87,8 @@ fn written_etags(plan: &TurnPlan, etag_of: impl Fn(usize) -> Option<Etag>) -> Wr
     WrittenEtags { state: etag_of(0), activities }
 }
 
-/// What a refused commit means. The error names the first operation in the instance's own
-/// partition that failed.
+/// Decides the outcome of a refused commit. The error names the first operation in the instance's
+/// own partition that failed.
 fn judge_refusal(
     plan: &TurnPlan,
     preconditions: CommitPreconditions<'_>,

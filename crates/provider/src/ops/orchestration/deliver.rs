@@ -44,7 +44,7 @@ pub(crate) async fn deliver_after_commit(core: &Core, outbox: Outbox, is_answere
     let (store, repair_signal) = (core.store.clone(), Arc::clone(&core.repair_signal));
     let cleanup = async move {
         if let Err(failure) = delete_outbox(&store, &instance, &id, garbage).await {
-            tracing::warn!(instance, id, ?failure, "an empty outbox waits for the reconciler");
+            tracing::warn!(instance, id, ?failure, "a delivered outbox waits for the reconciler");
             repair_signal.record_unfinished_work();
         }
     };
@@ -52,7 +52,7 @@ pub(crate) async fn deliver_after_commit(core: &Core, outbox: Outbox, is_answere
 }
 
 /// Records the messages to other instances that a commit has delivered itself. If the answer of
-/// the commit was lost, a message may have been consumed since: its hint is then added without the
+/// the commit was lost, a message may have been consumed since. So its hint is added without the
 /// message, and the target's next claim reads the messages.
 pub(crate) fn record_delivered(core: &Core, outboxes: Vec<Outbox>, is_answered: bool) {
     let now = core.clock.stamp();
@@ -64,7 +64,8 @@ pub(crate) fn record_delivered(core: &Core, outboxes: Vec<Outbox>, is_answered: 
     add_hints(core, messages, is_answered, now);
 }
 
-/// Adds hints about delivered messages: with the message if it was certainly not consumed yet.
+/// Adds hints about delivered messages. If it is certain that the messages are not consumed yet
+/// (`is_unconsumed`), the hints hold the messages.
 fn add_hints(core: &Core, messages: impl IntoIterator<Item = Message>, is_unconsumed: bool, now: Stamp) {
     core.hints.instances.update_and_wake(|hints| {
         messages.into_iter().for_each(|message| match is_unconsumed {

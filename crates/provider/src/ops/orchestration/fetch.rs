@@ -31,9 +31,9 @@ const UNREADABLE_PAUSE: Duration = Duration::from_secs(60);
 /// unreachable.
 const FAILED_CLAIMS_MAX: usize = 3;
 /// The time limit of the first claim of an instance. It doubles after each failed claim, so
-/// that an instance with a long history on a slow line can be claimed.
+/// that an instance with a long history on a slow connection can be claimed.
 const CLAIM_TIMEOUT_FIRST: Duration = Duration::from_secs(6);
-/// How often the time limit and the pause after a failed claim double at most.
+/// The time limit, and the pause after a failed claim, double at most this many times.
 const DOUBLINGS_MAX: u32 = 2;
 /// How long hints skip an instance whose claim failed. Doubles after each failed claim.
 const FAILURE_PAUSE_FIRST: Duration = Duration::from_millis(250);
@@ -60,7 +60,7 @@ pub(crate) async fn run(
     fetch_loop::run(core, &queue, &ticket, wait).await
 }
 
-/// Instances with work, as one dispatcher sees them.
+/// The queue of instances with work, for one dispatcher.
 struct InstanceQueue<'a> {
     core: &'a Core,
     options: ClaimOptions<'a>,
@@ -163,8 +163,8 @@ impl<'a> TakenHint<'a> {
     }
 
     /// Pauses the instance after a claim that failed after `elapsed`. The pause is at least as
-    /// long as the claim took, so that instances of a dead partition do not hold the
-    /// dispatchers.
+    /// long as the claim took, so that instances of a partition that does not answer do not keep
+    /// the dispatchers busy.
     fn record_failure(mut self, now: Stamp, elapsed: Duration) {
         self.is_recorded = true;
         let pause = FAILURE_PAUSE_FIRST * (1 << self.candidate.failed_claims.min(DOUBLINGS_MAX));

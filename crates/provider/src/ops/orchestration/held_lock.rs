@@ -90,7 +90,7 @@ pub(crate) async fn renew(
 
 /// Runs work that may take longer than the lock lasts, and renews the lock meanwhile. `None`
 /// if another writer has changed the state: the work is dropped then.
-pub(crate) async fn keep<T>(
+pub(crate) async fn renew_during<T>(
     core: &Core,
     token: &LockToken,
     held: &mut LockedInstance,
@@ -141,7 +141,7 @@ fn is_unwritten_lock_valid(held: &LockedInstance, state: &State) -> bool {
 }
 
 /// The lock of a token, from the state; `None` if the state does not have the lock. The state
-/// does not tell whether the instance has more messages, so this is assumed.
+/// does not tell whether the instance has more messages, so more messages are assumed.
 fn locked_instance(token: &LockToken, state: Versioned<State>, now_ms: u64) -> Option<LockedInstance> {
     let Versioned { value: state, etag } = state;
     let lock = state.lock.as_ref().filter(|_| has_lock(token, &state))?;

@@ -46,12 +46,12 @@ pub(crate) async fn remove(store: &Store, state: &mut Versioned<State>) -> Resul
     let instance = state.value.instance_id.clone();
     // If this process made the commit, it knows whether it has deleted them.
     let cached = store.state_cache.get(&instance).filter(|cached| cached.state.etag == state.etag);
-    let is_deleted = cached.is_some_and(|cached| cached.state.value.undeleted.is_empty());
+    let are_deleted = cached.is_some_and(|cached| cached.state.value.undeleted.is_empty());
     let listed: HashSet<String> = std::mem::take(&mut state.value.undeleted).into_iter().collect();
-    if !is_deleted {
+    if !are_deleted {
         let queued: Vec<String> = store.rows(Query::new(COMPLETIONS).in_partition(instance.as_str())).await?;
-        let left: Vec<String> = queued.into_iter().filter(|id| listed.contains(id)).collect();
-        delete(store, &instance, &left).await?;
+        let remaining_ids: Vec<String> = queued.into_iter().filter(|id| listed.contains(id)).collect();
+        delete(store, &instance, &remaining_ids).await?;
     }
     Ok(listed)
 }

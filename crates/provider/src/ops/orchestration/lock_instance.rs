@@ -4,7 +4,7 @@
 //!
 //! Invariant: a lock has the same form in every tier: the state with the lock in it, and the
 //! etag that the commit is conditional on. If the lock is not written, other processes may
-//! take the instance too, and one commit wins.
+//! take the instance too, and only one commit succeeds.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::process::lock_table::{self, LockedInstance};
 
-/// What `fetch_orchestration_item` returns: the item, the lock token, and the number of this
+/// The result of `fetch_orchestration_item`: the item, the lock token, and the number of this
 /// attempt.
 pub(crate) type FetchedInstance = (OrchestrationItem, String, u32);
 

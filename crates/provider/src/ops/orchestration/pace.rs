@@ -31,9 +31,9 @@ const OUTSTANDING_MIN: usize = 64;
 /// The activities of a history.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ActivityCounts {
-    /// Those that were scheduled and have not ended.
+    /// The number of activities that were scheduled and have not ended.
     pub(crate) outstanding: usize,
-    /// Those that have ended.
+    /// The number of activities that have ended.
     pub(crate) ended: usize,
 }
 

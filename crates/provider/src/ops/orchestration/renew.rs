@@ -2,7 +2,7 @@
 //! failures are retried until the lock expires.
 //!
 //! A renewal does not wait for an ack or an abandon of the same turn: an ack renews the lock
-//! itself (`held_lock::keep`), so the runtime hears at once that the lock holds.
+//! itself (`held_lock::renew_during`), so the runtime learns at once that the lock holds.
 
 use std::time::Duration;
 

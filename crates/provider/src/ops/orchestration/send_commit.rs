@@ -3,9 +3,10 @@
 //!
 //! Invariant: every attempt is conditional on the etag of the state, so at most one attempt is
 //! applied. A transaction may be followed by a batch even if the outcome of the transaction is
-//! unknown. If the batch then finds the state changed, the nonce in the state tells whether one
-//! of the attempts was applied. Which one does not matter: both write the same messages under the
-//! same ids, and delivering an outbox that a transaction has delivered has no effect.
+//! unknown. If the batch then finds that the state has changed, the nonce in the state tells whether
+//! one of the attempts was applied. It does not matter which attempt was applied: both write the same
+//! messages under the same ids, and delivering an outbox that a transaction has delivered has no
+//! effect.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -31,8 +32,8 @@ const LEASE_MAX: Duration = Duration::from_secs(120);
 /// because batches may work while transactions fail.
 const TRANSACTIONS_MAX: u32 = 3;
 
-/// How long one attempt as a transaction may take. A batch takes over then. It is sent under the
-/// same etag, so it does not matter whether the transaction is applied after all.
+/// How long one attempt as a transaction may take. After that a batch is sent. It is conditional on
+/// the same etag, so it does not matter whether the transaction is applied after all.
 const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How a commit is written.
@@ -63,9 +64,9 @@ impl<'a> CommitSender<'a> {
         dispatch: &'a DirectDispatch<'a>,
         staged: Option<&'a Staged>,
     ) -> Self {
-        let is_transaction = core.transactions.are_used() && !plan.outboxes.is_empty();
-        let fits = is_transaction && plan.fits_transaction();
-        if is_transaction && !fits {
+        let is_transaction_wanted = core.transactions.are_used() && !plan.outboxes.is_empty();
+        let fits = is_transaction_wanted && plan.fits_transaction();
+        if is_transaction_wanted && !fits {
             let instance = plan.state.instance_id.as_str();
             core.transactions.record_too_large(instance, &"it has too many or too large messages");
         }

@@ -13,8 +13,8 @@
 //!   document.
 //! - A batch of staged documents is applied only while the garbage record exists. An attempt may
 //!   arrive long after its caller gave it up and a later attempt was applied, even after the commit
-//!   and the deletion of the documents. It creates nothing then. Otherwise it would create
-//!   documents that nothing refers to and nobody deletes.
+//!   and the deletion of the documents. This late attempt then creates nothing. Otherwise it would
+//!   create documents that nothing refers to and nothing deletes.
 
 use perihelion_client::{Batch, Etag};
 use serde::Serialize;
@@ -139,8 +139,8 @@ pub(in crate::ops) fn new_batch(instance: &str, staged: &Staged) -> Result<Batch
     Ok(batch)
 }
 
-/// Sends a batch of staged documents once. Returns whether the documents exist now: not if the
-/// garbage record is gone.
+/// Sends a batch of staged documents once. Returns whether the documents exist now. They do not
+/// exist if the garbage record was deleted.
 pub(in crate::ops) async fn send_batch(store: &Store, batch: Batch) -> Result<bool, Failure> {
     match store.container.batch(batch.with_options(batch_without_content())).await {
         Ok(_) => Ok(true),
@@ -177,8 +177,8 @@ impl<'a> StageWriter<'a> {
         if batch.len() <= OPERATIONS_OF_EMPTY_BATCH {
             return Ok(());
         }
-        let exist = retry_until(self.until, || send_batch(self.store, batch.clone())).await?;
-        exist.then_some(()).ok_or_else(|| {
+        let are_created = retry_until(self.until, || send_batch(self.store, batch.clone())).await?;
+        are_created.then_some(()).ok_or_else(|| {
             Failure::Contended(format!(
                 "the staged documents of {} were given up before they were complete",
                 self.instance

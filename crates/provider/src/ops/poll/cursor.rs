@@ -14,7 +14,7 @@
 //!   after its own tail.
 //!
 //! A tail that takes more pages than a poll may read is continued too. If a tail has work while the
-//! head is due, the next poll begins with the head. So under any load both parts go on.
+//! head is due, the next poll begins with the head. So both parts make progress under any load.
 //!
 //! Invariants: each query has a cursor of its own, because another query may see other rows. A
 //! poll for a fetch that looks once (`is_eager`) does not skip the head for 30 seconds. It ends
@@ -35,11 +35,11 @@ pub(super) const PAGES_MAX: usize = 8;
 const TAIL_PAGES_MAX: usize = PAGES_MAX / 2;
 
 /// How long known rows at the head of a partition are skipped, counted from the last poll
-/// that read them from the first one on.
+/// that began with the first of them.
 const HEAD_SKIPPED_FOR: Duration = Duration::from_secs(30);
 
-/// If a poll that continues a tail finds work this long after the tail was begun, the next poll
-/// reads the tail from its start: newer work may be before the place of the continuation.
+/// The longest time for which polls that find work continue a tail. After that, the next poll reads
+/// the tail from its start, because newer work may be before the place of the continuation.
 const TAIL_CONTINUED_FOR: Duration = Duration::from_secs(2);
 
 /// How far the stamp of new work can be in the past. Writers stamp work [`SKEW_MAX`] in the
@@ -52,7 +52,7 @@ const NEW_WORK_AGE_MAX: Duration = SKEW_MAX.saturating_mul(2);
 /// workers, or for both.
 const QUERIES_MAX: usize = 4;
 
-/// The cursors of one partition, the one that was used last first.
+/// The cursors of one partition. The most recently used cursor comes first.
 #[derive(Debug, Default)]
 pub(super) struct PollCursors(Vec<(PollQuery, PollCursor)>);
 
@@ -87,10 +87,10 @@ struct KnownRows {
     until: Stamp,
     /// When the head was last read from the first row on.
     read_at: Instant,
-    /// Where the scan of the head is continued; `None` if the last one has reached the tail.
+    /// Where the scan of the head is continued; `None` if the last scan has reached the tail.
     head_next: Option<Stamp>,
     /// Some of these rows are work for which the hints had no room. The head is due at once.
-    has_left_work: bool,
+    has_work_without_room: bool,
 }
 
 impl KnownRows {
@@ -100,21 +100,21 @@ impl KnownRows {
     }
 }
 
-/// Where a tail is continued, and when it began at its start.
+/// Where a tail is continued, and when it was last read from its start.
 #[derive(Debug, Clone, Copy)]
 struct Continuation {
     next: Stamp,
     begun_at: Instant,
 }
 
-/// When a poll happens, and for whom.
+/// When a poll happens, and whether an eager fetch waits for it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PollTime {
     /// The time as a stamp of documents.
     pub(super) now: Stamp,
     /// The time on tokio's clock.
     pub(super) at: Instant,
-    /// Whether a fetch looks once.
+    /// Whether the poll is for a fetch that looks for work only once.
     pub(super) is_eager: bool,
 }
 
@@ -140,8 +140,9 @@ impl PollCursor {
 
     /// Whether the head has to be read, or its scan has to be continued.
     fn is_head_due(&self, at: Instant) -> bool {
-        let is_due =
-            |known: &KnownRows| known.head_next.is_some() || known.has_left_work || !known.is_skipped(at);
+        let is_due = |known: &KnownRows| {
+            known.head_next.is_some() || known.has_work_without_room || !known.is_skipped(at)
+        };
         self.known.as_ref().is_some_and(is_due)
     }
 
@@ -154,7 +155,7 @@ impl PollCursor {
 /// The part of the partition that a scan reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// All rows: nothing is known.
+    /// All rows, because no known rows are recorded.
     All,
     Head,
     Tail,
@@ -166,7 +167,7 @@ struct Scan {
     part: Part,
     /// Where the scan begins; `Stamp(0)` is the first row.
     from: Stamp,
-    /// All rows before this stamp were read, and known; `from` before the first page.
+    /// All rows before this stamp were read and are known. Before the first page, this is `from`.
     read_until: Stamp,
     pages: usize,
 }
@@ -191,7 +192,7 @@ pub(super) struct PageRead {
     /// Whether the poll ends with this page: it has new work, or there is no room for more.
     pub(super) has_work: bool,
     /// Whether some of the rows are work for which there is no room.
-    pub(super) has_left_work: bool,
+    pub(super) has_work_without_room: bool,
 }
 
 /// The next step of a poll.
@@ -204,7 +205,8 @@ pub(super) enum NextStep {
     End,
 }
 
-/// A poll that is under way. A poll that fails is dropped, and the next one continues.
+/// A poll that is under way. A poll that fails is dropped, and the next poll continues from the
+/// cursor.
 #[derive(Debug)]
 pub(super) struct Poll<'c> {
     cursor: &'c mut PollCursor,
@@ -218,7 +220,7 @@ pub(super) struct Poll<'c> {
 }
 
 impl Poll<'_> {
-    /// Where the present scan begins; `Stamp(0)` is the first row.
+    /// Where the current scan begins; `Stamp(0)` is the first row.
     pub(super) fn from(&self) -> Stamp {
         self.scan.from
     }
@@ -236,26 +238,26 @@ impl Poll<'_> {
             return self.end_scan(page.is_end);
         }
         if let Some(last) = page.last {
-            self.record_known_rows(last, page.has_left_work);
+            self.record_known_rows(last, page.has_work_without_room);
         }
         self.next_page()
     }
 
     /// The next step after a page of known rows that is not the last page.
     fn next_page(&mut self) -> NextStep {
-        let is_over = self.pages >= PAGES_MAX;
+        let is_at_page_limit = self.pages >= PAGES_MAX;
         let Scan { part, read_until, pages, .. } = self.scan;
         match part {
-            Part::Tail if !is_over && pages >= TAIL_PAGES_MAX && self.is_head_due() => {
+            Part::Tail if !is_at_page_limit && pages >= TAIL_PAGES_MAX && self.is_head_due() => {
                 self.continue_tail();
                 self.begin_head()
             }
-            Part::Tail if is_over => {
+            Part::Tail if is_at_page_limit => {
                 self.continue_tail();
                 self.cursor.is_head_first = self.is_head_due();
                 NextStep::End
             }
-            Part::All | Part::Head if is_over => {
+            Part::All | Part::Head if is_at_page_limit => {
                 // A scan that has come to the recent rows is continued as the tail.
                 if read_until >= self.new_from {
                     self.continue_tail();
@@ -271,7 +273,7 @@ impl Poll<'_> {
 
     /// Records that all rows of a page are known, and that more rows follow. `last` is the stamp of
     /// the page's last row.
-    fn record_known_rows(&mut self, last: Stamp, has_left_work: bool) {
+    fn record_known_rows(&mut self, last: Stamp, has_work_without_room: bool) {
         let Scan { part, from, .. } = self.scan;
         // If all rows of a page have the stamp that the scan began with, the next scan begins
         // behind that stamp. Otherwise it would read the same page again.
@@ -284,14 +286,15 @@ impl Poll<'_> {
                     until,
                     read_at: before.map_or(self.time.at, |known| known.read_at),
                     head_next: Some(until),
-                    has_left_work: has_left_work || before.is_some_and(|known| known.has_left_work),
+                    has_work_without_room: has_work_without_room
+                        || before.is_some_and(|known| known.has_work_without_room),
                 });
             }
             (Part::Tail, Some(known)) => {
                 if known.head_next.is_none() && from <= known.until {
                     known.until = known.until.max(until);
                 }
-                known.has_left_work |= has_left_work;
+                known.has_work_without_room |= has_work_without_room;
             }
             (Part::Tail, None) => {}
         }
@@ -330,7 +333,7 @@ impl Poll<'_> {
         if let Some(known) = &mut self.cursor.known {
             known.head_next = None;
             if is_first_page {
-                (known.read_at, known.has_left_work) = (self.time.at, false);
+                (known.read_at, known.has_work_without_room) = (self.time.at, false);
             }
         }
     }
@@ -370,7 +373,8 @@ impl Poll<'_> {
         self.cursor.tail = Some(Continuation { next: self.scan.read_until, begun_at });
     }
 
-    /// Goes on with the head, or lets the next poll begin with it if this one may read no more.
+    /// Continues this poll with the head. If this poll may read no more pages, the next poll begins
+    /// with the head.
     fn begin_head(&mut self) -> NextStep {
         if self.pages >= PAGES_MAX {
             self.cursor.is_head_first = true;
@@ -380,7 +384,7 @@ impl Poll<'_> {
         NextStep::Scan
     }
 
-    /// Goes on with the tail, unless this poll may read no more.
+    /// Continues this poll with the tail, unless this poll may read no more pages.
     fn begin_tail(&mut self, known: KnownRows) -> NextStep {
         if self.pages >= PAGES_MAX {
             return NextStep::End;

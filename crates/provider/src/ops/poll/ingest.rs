@@ -19,8 +19,8 @@ use crate::process::hints::{OfferedActivity, activity_name};
 use crate::process::interest::Interest;
 use crate::process::membership::{Membership, Rank, View};
 
-/// If this process may take over work of another process within this time, the work has waited
-/// longer than usual: its owner could have taken it before.
+/// If this process may take over work of another process within this time, the work is *suspect*:
+/// its owner could have taken it before, so it has waited longer than usual.
 const SUSPECT_WITHIN: Duration = Duration::from_millis(500);
 
 /// A history with this many events is long: it costs more to replay it twice than to wait.
@@ -36,7 +36,8 @@ pub(super) struct FoundWork {
     /// The shortest time until this process may take work that it leaves to other processes
     /// for now; `None` if there is no such work.
     next_takeover_in: Option<Duration>,
-    /// The shortest such time for work that waits longer than usual: its owner may be dead.
+    /// The shortest time until this process may take suspect work: the owner of that work may be
+    /// dead. `None` if there is no suspect work.
     suspect_in: Option<Duration>,
     /// Whether this process may take work of any age, because a fetch that looks once waits
     /// for the poll.
@@ -54,7 +55,7 @@ pub(super) struct FoundWork {
     /// Whether instances, and whether activities, were left because there was no room for them.
     is_full: (bool, bool),
     /// How much longer takeovers wait because of throttling.
-    stretch: Duration,
+    extra_wait: Duration,
 }
 
 /// How many instances and activities a poll may add to the hints.
@@ -78,7 +79,7 @@ impl FoundWork {
             may_share_instances: true,
             is_dividing: false,
             is_full: (false, false),
-            stretch: Duration::ZERO,
+            extra_wait: Duration::ZERO,
         }
     }
 
@@ -115,7 +116,7 @@ impl FoundWork {
         self.next_takeover_in
     }
 
-    /// The shortest time until this process may take work that waits longer than usual.
+    /// The shortest time until this process may take suspect work.
     pub(super) fn suspect_in(&self) -> Option<Duration> {
         self.suspect_in
     }
@@ -142,7 +143,7 @@ impl FoundWork {
             Rank::Behind(_) if self.is_dividing => Rank::Helper,
             rank => rank,
         };
-        let wait = takeover_wait(rank, stamps, self.now, self.stretch);
+        let wait = takeover_wait(rank, stamps, self.now, self.extra_wait);
         if self.is_eager || wait.is_zero() {
             return true;
         }
@@ -164,7 +165,7 @@ enum Row {
     },
     /// An activity with its etag.
     Activity(Box<OfferedActivity>),
-    /// An outbox or a bundle that the process which wrote it should have finished by now.
+    /// An outbox or a bundle. The process that wrote it should have finished it by now.
     Unfinished {
         instance: String,
         made_at: Stamp,
@@ -183,7 +184,7 @@ enum Row {
 /// Turns rows into hints and wakes the fetches that wait for them. Returns the latest
 /// `visibleAt` of the rows; zero if there are none.
 pub(super) async fn ingest(core: &Core, rows: Vec<Value>, found: &mut FoundWork) -> Stamp {
-    found.stretch = core.congestion.stretch(Instant::now());
+    found.extra_wait = core.congestion.extra_wait(Instant::now());
     let last_visible_at = rows.iter().map(|row| stamp_of(row, "visibleAt")).max().unwrap_or_default();
     let (mut has_instance_hint, mut has_activity_hint, mut has_unfinished_work) = (false, false, false);
     let mut unreadable = Vec::new();
@@ -256,7 +257,7 @@ fn parse_message(row: &Value, instance: String, id: String) -> Row {
         enqueued_at: stamp_of(row, "enq"),
         visible_at: stamp_of(row, "visibleAt"),
         was_locked: false,
-        is_free: row["free"] == true,
+        is_left_to_owner: row["free"] == true,
     };
     match is_readable {
         true => Row::Message { instance, id, stamps },
@@ -266,7 +267,7 @@ fn parse_message(row: &Value, instance: String, id: String) -> Row {
 
 /// Adds a hint about the instance of a message, if this process may take the message now and
 /// there is room. If this process has locked the instance or will claim it without the poll,
-/// only records the message for the next turn. Returns whether a hint was added. `id` is that
+/// only records the message for the next turn. Returns whether a hint was added. `id` is the id
 /// of the message.
 fn add_message_hint(
     core: &Core,
@@ -297,7 +298,7 @@ fn add_message_hint(
         found.instances += 1;
         found.room.instances = found.room.instances.saturating_sub(1);
     }
-    if is_left && found.may_share_instances && found.stretch.is_zero() {
+    if is_left && found.may_share_instances && found.extra_wait.is_zero() {
         core.membership.share_slice_of(instance);
     }
     is_added
@@ -330,7 +331,7 @@ fn should_repair(options: &Options, instance: &str, made_at: Stamp, found: &mut 
         enqueued_at: repairable_since,
         visible_at: repairable_since,
         was_locked: false,
-        is_free: false,
+        is_left_to_owner: false,
     };
     found.may_take(rank, stamps)
 }
@@ -341,8 +342,12 @@ fn add_activity_hint(core: &Core, (activity, etag): OfferedActivity, found: &mut
     let hints = &core.hints;
     let rank = found.view.rank_of_activity(&activity.instance_id, &activity.id, activity.tag.as_deref());
     let Activity { enqueued_at, visible_at, .. } = activity;
-    let stamps =
-        WorkStamps { enqueued_at, visible_at, was_locked: activity.lock_nonce.is_some(), is_free: false };
+    let stamps = WorkStamps {
+        enqueued_at,
+        visible_at,
+        was_locked: activity.lock_nonce.is_some(),
+        is_left_to_owner: false,
+    };
     if !found.may_take(rank, stamps) {
         return false;
     }
@@ -358,7 +363,7 @@ fn add_activity_hint(core: &Core, (activity, etag): OfferedActivity, found: &mut
     if found.room.activities == 0 && found.leaves_work_to_others(rank) {
         found.is_full.1 = true;
         // Under throttling, more processes would only send more requests.
-        if found.stretch.is_zero() {
+        if found.extra_wait.is_zero() {
             core.membership.share_slice_of(&offer.0.instance_id);
         }
         return false;

@@ -1,5 +1,5 @@
-//! The polls of one range of the container, a slice or a physical partition: one at a time,
-//! each with the cursor of the one before.
+//! The polls of one range of the container, which is a slice or a physical partition. One poll
+//! runs at a time, and continues with the cursor of the poll before.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as StdMutex};
@@ -28,10 +28,10 @@ use crate::sync::lock;
 /// A poll may always add this many instances and activities to the hints, if these are empty.
 const ROOM_MIN: usize = 16;
 
-/// The process asks others for help when for this long no poll has had room in the hints for all
-/// instances that it found. Not sooner, for two reasons. The room grows with the work that is
-/// taken, so after a sudden rise of the load it is large enough within a few polls. And in a
-/// slice that others help with, every turn needs a durable lock.
+/// The process asks others for help if, for this long, no poll has had room in the hints for all
+/// instances that it found. It does not ask sooner, for two reasons. First, the room grows with the
+/// work that is taken, so after a sudden rise of the load it is large enough within a few polls.
+/// Second, in a slice that others help with, every turn needs a durable lock.
 const HELP_AFTER: Duration = Duration::from_millis(800);
 
 /// Up to this many pieces of work in the hints are counted.
@@ -40,7 +40,7 @@ const COUNTED_MAX: usize = 4096;
 /// The most rows of one page.
 const PAGE_ROWS: u32 = 64;
 
-/// How often the time limit of a page doubles at most: to 64 seconds.
+/// The time limit of a page doubles at most this many times, to 64 seconds.
 const TIMEOUT_DOUBLINGS_MAX: u32 = 5;
 
 /// The polls of one range.
@@ -50,7 +50,7 @@ pub(super) struct RangePoller {
     /// For a physical partition: whether it is the only one. `None` for a slice.
     is_only_partition: Option<bool>,
     schedule: Schedule,
-    /// How many instances and activities fetches had taken at the last poll.
+    /// The numbers of instances and activities that fetches had taken by the last poll.
     taken_before: StdMutex<(u64, u64)>,
     /// Since when every poll has left instances because there was no room.
     full_since: StdMutex<Option<Instant>>,
@@ -99,7 +99,7 @@ impl RangePoller {
         self.schedule.set_interval_min(interval_min);
     }
 
-    /// Brings the next poll forward, to the shortest interval after the last one.
+    /// Brings the next poll forward, to the shortest interval after the last poll.
     pub(super) fn poll_soon(&self) {
         self.schedule.poll_soon();
     }
@@ -158,8 +158,8 @@ impl RangePoller {
         core.metrics.count_poll();
         let mut found = FoundWork::new(&core.membership, waiting.is_eager, core.clock.now());
         let is_dividing = self.is_only_partition.is_some() && is_dividing(&core.membership, &self.range);
-        let is_long_full = lock(&self.full_since).is_some_and(|since| since.elapsed() >= HELP_AFTER);
-        found.set_limits(self.room(core, waiting, found.now()), is_long_full, is_dividing);
+        let was_full_for_long = lock(&self.full_since).is_some_and(|since| since.elapsed() >= HELP_AFTER);
+        found.set_limits(self.room(core, waiting, found.now()), was_full_for_long, is_dividing);
         let query = PollQuery::of(&waiting.interests);
         match self.scan(core, cursor, &query, found).await {
             Ok(found) => {
@@ -227,8 +227,9 @@ impl RangePoller {
             {
                 return self.scan_from_place(core, query, place, found).await;
             }
-            let has_left_work = found.is_full() != (false, false);
-            let page = PageRead { last: (!is_empty).then_some(last), is_end, has_work, has_left_work };
+            let has_work_without_room = found.is_full() != (false, false);
+            let page =
+                PageRead { last: (!is_empty).then_some(last), is_end, has_work, has_work_without_room };
             match poll.record_page(page) {
                 NextStep::Page => {}
                 NextStep::Scan => feed = self.feed(core, query, now, poll.from()),
@@ -262,8 +263,8 @@ impl RangePoller {
 
     /// The rows from `from` on.
     fn feed(&self, core: &Core, query: &PollQuery, now: Stamp, from: Stamp) -> QueryFeed<Value> {
-        let is_only = self.is_only_partition == Some(true);
-        let query = query.build(&core.hints, &core.options, now, from, PAGE_ROWS, is_only);
+        let is_only_partition = self.is_only_partition == Some(true);
+        let query = query.build(&core.hints, &core.options, now, from, PAGE_ROWS, is_only_partition);
         core.store.container.query(query.in_range(self.range.clone()))
     }
 

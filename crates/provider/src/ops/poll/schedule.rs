@@ -40,7 +40,7 @@ struct ScheduleState {
     interval_min: Duration,
     /// The number of failed polls since the last result.
     failures: u32,
-    /// No poll is due before this time: the last one failed.
+    /// No poll is due before this time, because the last poll failed.
     paused_until: Option<Instant>,
     /// The number of the last poll that failed.
     last_failed: u64,
@@ -54,8 +54,8 @@ struct ScheduleState {
 struct PollResult {
     poll_number: u64,
     ended_at: Instant,
-    /// The time from the end of the poll to the next one for the interest. Each interest has
-    /// its own: a poll that did not ask for it says nothing about its work.
+    /// The time from the end of the poll to the next poll for the interest. Each interest has its
+    /// own interval: a poll that did not ask for the interest says nothing about its work.
     interval: Duration,
     /// Whether the poll found new work in the queue of the interest.
     has_new_work: bool,
@@ -85,7 +85,7 @@ impl Schedule {
         lock(&self.0).interval_min = interval_min;
     }
 
-    /// Brings the next poll forward, to the shortest interval after the last one.
+    /// Brings the next poll forward, to the shortest interval after the last poll.
     pub(super) fn poll_soon(&self) {
         let mut state = lock(&self.0);
         let interval_min = state.interval_min;
@@ -109,7 +109,7 @@ impl Schedule {
         lock(&self.0).last_failed > polls_before
     }
 
-    /// Records that a poll failed. The next one is due after a pause.
+    /// Records that a poll failed. The next poll is due after a pause.
     pub(super) fn record_failure(&self, poll_number: u64) {
         let mut state = lock(&self.0);
         state.last_failed = poll_number;
@@ -142,8 +142,8 @@ impl Schedule {
         (result.poll_number > polls_before).then_some(result.has_new_work)
     }
 
-    /// When the next poll for an interest is due: after the pause that follows a failure; else
-    /// now if there is no result for the interest.
+    /// When the next poll for an interest is due: at the end of its interval, or now if there is no
+    /// result for the interest. After a failure, not before the pause has ended.
     pub(super) fn next_poll_at(&self, interest: &Interest) -> Instant {
         let state = lock(&self.0);
         let due =
@@ -187,7 +187,7 @@ mod tests {
     /// While all dispatchers work, polls ask for activities only. They must not delay the next
     /// poll for instances.
     #[tokio::test(start_paused = true)]
-    async fn a_poll_that_did_not_ask_for_an_interest_does_not_delay_it() {
+    async fn a_poll_without_an_interest_does_not_delay_the_next_poll_for_it() {
         let schedule = Schedule::default();
         let workers = Interest::Activities { tags: Tags::from(&TagFilter::Any), owner: None };
         let nothing = FoundWork::new(&Membership::default(), false, Stamp(0));

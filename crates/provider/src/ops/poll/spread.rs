@@ -1,13 +1,13 @@
 //! `Spread` chooses where the polls of a helper begin. A helper is a process that helps with the
 //! slice of another process. A slice that others help with usually has a backlog: many activities
 //! that were created long enough ago for every process to take them. If each helper began with
-//! the oldest, all of them would try to lock the same activities, and all but one would lose. So
+//! the oldest, all of them would try to lock the same activities, and only one would succeed. So
 //! each helper begins at its own part of the backlog, and the owner of the slice at the head.
 //!
 //! The backlog is the time from the first row of the slice to its last row. The helper with the
 //! place `p`, between 0 and 1, begins at the part `p` of that time: the activities of one turn
 //! have stamps one after the other. From there it reads on to the end of the slice. Rows that
-//! others have locked are no longer in its way.
+//! other processes have locked are not visible, so the helper does not read them.
 //!
 //! Invariants: a place only orders the work. A helper that has reached the end of the slice, or
 //! has had its place for [`PLACE_KEPT_FOR`], begins its next poll at the head, and takes what it
@@ -38,9 +38,10 @@ const LAST: &str = "SELECT TOP 1 VALUE c.visibleAt FROM c WHERE c.type = 'worker
 pub(super) struct Spread {
     /// The place of this process among the helpers, from 0 to 1; `None` if it does not help.
     place: Option<f64>,
-    /// The stamp at which polls begin, and until when they do; `None` for the head.
+    /// The stamp at which polls begin, and the time until which they begin there; `None` if they
+    /// begin at the head.
     begin: Option<(Stamp, Instant)>,
-    /// Whether the last poll reached the end of the range. The next one takes from the head.
+    /// Whether the last poll reached the end of the range. The next poll takes from the head.
     was_at_end: bool,
 }
 
@@ -61,10 +62,10 @@ impl Spread {
     /// Whether this process chooses a place, now that a poll has read this page at the head. If the
     /// polls before this one had a place, this process first takes from the head once.
     pub(super) fn is_wanted(&mut self, rows: &[Value]) -> bool {
-        let was_away = self.begin.take().is_some() || self.was_at_end;
+        let had_place = self.begin.take().is_some() || self.was_at_end;
         self.was_at_end = false;
         let activities = rows.iter().filter(|row| DocumentType::of(row) == Some(DocumentType::Activity));
-        self.place.is_some() && !was_away && activities.count() >= BACKLOG_FROM
+        self.place.is_some() && !had_place && activities.count() >= BACKLOG_FROM
     }
 
     /// Chooses a place in the backlog from `first` to `last`, and returns its stamp.
@@ -107,7 +108,7 @@ mod tests {
             assert_eq!(spread.choose(Stamp(1000), Stamp(1400), at), Stamp(expected));
             assert_eq!(spread.begin_at(at), Some(Stamp(expected)));
             assert_eq!(spread.begin_at(at + PLACE_KEPT_FOR), None, "the head is read again");
-            assert!(!spread.is_wanted(&rows(BACKLOG_FROM)), "and work is taken from it once");
+            assert!(!spread.is_wanted(&rows(BACKLOG_FROM)), "work is taken from the head once");
             assert!(spread.is_wanted(&rows(BACKLOG_FROM)));
         }
     }
@@ -120,7 +121,7 @@ mod tests {
         spread.choose(Stamp(0), Stamp(10), at);
         spread.record_end();
         assert_eq!(spread.begin_at(at), None);
-        assert!(!spread.is_wanted(&rows(BACKLOG_FROM)), "once");
+        assert!(!spread.is_wanted(&rows(BACKLOG_FROM)), "the next poll takes from the head once");
         assert!(spread.is_wanted(&rows(BACKLOG_FROM)));
         spread.set_place(None);
         assert!(!spread.is_wanted(&rows(BACKLOG_FROM)), "the owner begins at the head");

@@ -2,8 +2,8 @@
 //! its own work. So work without a hint usually belongs to another process, and that process
 //! is probably about to take the work. Therefore this process takes the work only from a
 //! minimum age. The minimum age is short for the process that owns the slice of the work. In a
-//! slice that several processes share, it is as short for one other process, the helper. For the
-//! remaining processes it is longer, and it grows with their rank.
+//! shared slice it is equally short for one other process, the helper. For the remaining processes
+//! the minimum age is longer, and it grows with their rank.
 //!
 //! Under throttling the minimum age is longer (`process::congestion`): the other process may be
 //! about to commit.
@@ -28,17 +28,17 @@ pub(super) struct WorkStamps {
     /// Whether the work is an activity with an expired lock. If so, `visible_at` is the end of
     /// the lock.
     pub(super) was_locked: bool,
-    /// Whether the work is a message of a process that takes no turns itself. Then no process
-    /// takes the message without a poll.
-    pub(super) is_free: bool,
+    /// Whether the work is a message whose creator leaves the turn to the owner of the slice
+    /// (`Message::is_left_to_owner`). Then no process takes the message without a poll.
+    pub(super) is_left_to_owner: bool,
 }
 
-/// How long a process of this rank must still wait; zero if it may take the work now. `stretch`
+/// How long a process of this rank must still wait; zero if it may take the work now. `extra_wait`
 /// is what throttling adds to the minimum age.
-pub(super) fn takeover_wait(rank: Rank, stamps: WorkStamps, now: Stamp, stretch: Duration) -> Duration {
+pub(super) fn takeover_wait(rank: Rank, stamps: WorkStamps, now: Stamp, extra_wait: Duration) -> Duration {
     let age_min = match (rank, stamps.was_locked) {
         (Rank::Alone, _) | (Rank::Owner, true) => return Duration::ZERO,
-        (Rank::Owner, false) if stamps.is_free => return Duration::ZERO,
+        (Rank::Owner, false) if stamps.is_left_to_owner => return Duration::ZERO,
         (Rank::Owner, false) | (Rank::Helper, _) => OWNER_TAKEOVER_AFTER,
         (Rank::Behind(others), was_locked) => {
             let steps = u32::try_from(others.saturating_sub(1)).unwrap_or(u32::MAX);
@@ -51,7 +51,7 @@ pub(super) fn takeover_wait(rank: Rank, stamps: WorkStamps, now: Stamp, stretch:
     // lock it is `visible_at`: the due time, or the end of the lock.
     let aged_from = stamps.enqueued_at.max(stamps.visible_at);
     match now.ms().checked_sub(aged_from.ms()) {
-        Some(age_ms) => (age_min + stretch).saturating_sub(Duration::from_millis(age_ms)),
+        Some(age_ms) => (age_min + extra_wait).saturating_sub(Duration::from_millis(age_ms)),
         // The stamp is in the future, because the clock of the writer is ahead. So the age is
         // unknown, and this process does not wait.
         None => Duration::ZERO,
@@ -72,7 +72,7 @@ mod tests {
             enqueued_at: at(0),
             visible_at: at(0).visible_at_once(),
             was_locked: false,
-            is_free: false,
+            is_left_to_owner: false,
         };
         let wait = |rank, now| takeover_wait(rank, message, at(now), Duration::ZERO).as_millis();
         assert_eq!(wait(Rank::Alone, 0), 0);
@@ -84,18 +84,30 @@ mod tests {
 
     #[test]
     fn a_timer_ages_from_its_due_time_and_work_with_a_future_stamp_is_taken_at_once() {
-        let timer =
-            WorkStamps { enqueued_at: at(0), visible_at: at(5000), was_locked: false, is_free: false };
+        let timer = WorkStamps {
+            enqueued_at: at(0),
+            visible_at: at(5000),
+            was_locked: false,
+            is_left_to_owner: false,
+        };
         assert_eq!(takeover_wait(Rank::Owner, timer, at(5100), Duration::ZERO), Duration::from_millis(150));
-        let future_work =
-            WorkStamps { enqueued_at: at(700), visible_at: at(0), was_locked: false, is_free: false };
+        let future_work = WorkStamps {
+            enqueued_at: at(700),
+            visible_at: at(0),
+            was_locked: false,
+            is_left_to_owner: false,
+        };
         assert_eq!(takeover_wait(Rank::Behind(1), future_work, at(100), Duration::ZERO), Duration::ZERO);
     }
 
     #[test]
     fn an_activity_with_an_expired_lock_is_taken_over_at_once_or_soon() {
-        let expired =
-            WorkStamps { enqueued_at: at(0), visible_at: at(2000), was_locked: true, is_free: false };
+        let expired = WorkStamps {
+            enqueued_at: at(0),
+            visible_at: at(2000),
+            was_locked: true,
+            is_left_to_owner: false,
+        };
         assert_eq!(takeover_wait(Rank::Owner, expired, at(2000), Duration::ZERO), Duration::ZERO);
         assert_eq!(
             takeover_wait(Rank::Behind(1), expired, at(2100), Duration::ZERO),
@@ -109,15 +121,19 @@ mod tests {
             enqueued_at: at(0),
             visible_at: at(0).visible_at_once(),
             was_locked: false,
-            is_free: false,
+            is_left_to_owner: false,
         };
-        let stretch = Duration::from_secs(2);
-        let wait = |rank, now| takeover_wait(rank, message, at(now), stretch).as_millis();
+        let extra_wait = Duration::from_secs(2);
+        let wait = |rank, now| takeover_wait(rank, message, at(now), extra_wait).as_millis();
         assert_eq!((wait(Rank::Owner, 0), wait(Rank::Owner, 2250)), (2250, 0));
         assert_eq!(wait(Rank::Behind(1), 1000), 2000);
         assert_eq!(wait(Rank::Alone, 0), 0);
-        let expired =
-            WorkStamps { enqueued_at: at(0), visible_at: at(2000), was_locked: true, is_free: false };
-        assert_eq!(takeover_wait(Rank::Owner, expired, at(2000), stretch), Duration::ZERO);
+        let expired = WorkStamps {
+            enqueued_at: at(0),
+            visible_at: at(2000),
+            was_locked: true,
+            is_left_to_owner: false,
+        };
+        assert_eq!(takeover_wait(Rank::Owner, expired, at(2000), extra_wait), Duration::ZERO);
     }
 }

@@ -1,5 +1,5 @@
-//! Which ranges of the container this process polls, and how often: see [`Targets`] and
-//! [`Looks`].
+//! Decides which ranges of the container this process polls, and how often: see [`Targets`]
+//! and [`Looks`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,9 +12,8 @@ use super::range::RangePoller;
 use crate::process::membership::{Membership, View};
 use crate::timing::{LOOK_INTERVAL_IDLE, LOOK_INTERVAL_MIN, POLL_INTERVAL_MIN};
 
-/// The targets are computed again after this time at the latest, even if the view has not changed:
-/// slices that this process polls although another process owns them (`watch_slice_of`) are not in
-/// the view.
+/// The targets are computed again after this time at the latest, even if the view has not changed.
+/// The reason: the view does not have the slices that this process watches (`watch_slice_of`).
 const CURRENT_FOR: Duration = Duration::from_secs(1);
 
 /// When a process becomes busy, the partitions are divided. The process polls whole partitions
@@ -25,8 +24,8 @@ const DIVIDED_AFTER: Duration = Duration::from_secs(15);
 /// together send one request in this time, or less often.
 const HELP_INTERVAL: Duration = Duration::from_millis(40);
 
-/// One process polls a slice that it helps with at least this often, so that it does not miss a
-/// request for help, which is valid for ten seconds.
+/// The longest interval between the polls of one process of a slice that it helps with. A request
+/// for help is valid for ten seconds, so no request is missed.
 const HELP_INTERVAL_MAX: Duration = Duration::from_secs(5);
 
 /// With more processes than partitions, each idle process looks less often, up to this factor.
@@ -36,7 +35,8 @@ const IDLE_LOOKS_FEWER_MAX: f64 = 4.0;
 /// The ranges that this process polls.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
-    /// From what the targets were computed, and when; `None` if there are no targets yet.
+    /// The partitions and the view from which the targets were computed, and when; `None` if there
+    /// are no targets yet.
     computed: Option<(KeySpace, Arc<View>, Instant)>,
     /// All physical partitions.
     pub(super) partitions: Vec<Arc<RangePoller>>,
@@ -60,11 +60,12 @@ impl Targets {
             self.partitions.iter().chain(&self.polled).find(|known| known.range() == range).cloned()
         };
         let ranges = space.feed_ranges();
-        let is_only = ranges.len() == 1;
+        let is_only_partition = ranges.len() == 1;
         let partitions: Vec<Arc<RangePoller>> = ranges
             .iter()
             .map(|range| {
-                known(range).unwrap_or_else(|| Arc::new(RangePoller::new(range.clone(), Some(is_only))))
+                known(range)
+                    .unwrap_or_else(|| Arc::new(RangePoller::new(range.clone(), Some(is_only_partition))))
             })
             .collect();
         let poller = |range: &FeedRange| {
@@ -82,8 +83,8 @@ impl Targets {
         let watched = membership.watched_ranges();
         let helped = view.shared_ranges().into_iter().filter(|range| !watched.contains(range));
         let helped: Vec<FeedRange> = helped.filter(|range| !is_owned(range)).collect();
-        let own = owned.iter().chain(watched.iter().filter(|range| !is_owned(range)));
-        let mut polled: Vec<Arc<RangePoller>> = own.map(poller).collect();
+        let own_ranges = owned.iter().chain(watched.iter().filter(|range| !is_owned(range)));
+        let mut polled: Vec<Arc<RangePoller>> = own_ranges.map(poller).collect();
         let not_helped = |range: &RangePoller| !helped.contains(range.range());
         for range in polled.iter().chain(&partitions).filter(|range| not_helped(range)) {
             range.set_interval_min(POLL_INTERVAL_MIN);
@@ -103,7 +104,7 @@ impl Targets {
 /// The ranges that this process polls because it owns them.
 fn owned_ranges(view: &View, membership: &Membership, partitions: &[FeedRange]) -> Vec<FeedRange> {
     if membership.is_view_old() {
-        // Nothing is known of the others any more.
+        // The view no longer shows which other processes are alive.
         return partitions.to_vec();
     }
     let Some(owned) = view.owned_ranges() else { return partitions.to_vec() };
@@ -129,7 +130,7 @@ pub(super) struct Looks {
     /// The partition to look at next, because its work waits longer than usual.
     suspect: Option<FeedRange>,
     /// Whether the last look, or the next one, is brought forward for a suspect.
-    was_sooner: bool,
+    is_brought_forward: bool,
     was_busy: bool,
 }
 
@@ -141,10 +142,10 @@ impl Looks {
     /// Records that work of a partition waits longer than usual, and that this process may
     /// take the work after `wait`. The next look then comes earlier, but not twice in a row.
     pub(super) fn record_suspect(&mut self, partition: &FeedRange, wait: Duration) {
-        let again_at = Instant::now() + wait.max(POLL_INTERVAL_MIN);
-        let may_be_sooner = !std::mem::replace(&mut self.was_sooner, true);
-        if may_be_sooner && self.next_at.is_some_and(|next_at| again_at < next_at) {
-            (self.next_at, self.suspect) = (Some(again_at), Some(partition.clone()));
+        let look_at = Instant::now() + wait.max(POLL_INTERVAL_MIN);
+        let may_bring_forward = !std::mem::replace(&mut self.is_brought_forward, true);
+        if may_bring_forward && self.next_at.is_some_and(|next_at| look_at < next_at) {
+            (self.next_at, self.suspect) = (Some(look_at), Some(partition.clone()));
         }
     }
 
@@ -180,7 +181,7 @@ impl Looks {
         }
         self.next_at = Some(now + interval);
         let suspect = self.suspect.take();
-        self.was_sooner = suspect.is_some();
+        self.is_brought_forward = suspect.is_some();
         let is_suspect = |at: &usize| suspect.as_ref() == Some(targets.partitions[*at].range());
         let last = self.position.unwrap_or_else(|| fastrand::usize(..targets.partitions.len()));
         let next = others.iter().copied().find(is_suspect);

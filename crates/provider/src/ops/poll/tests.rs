@@ -140,12 +140,12 @@ async fn waiting_fetches_share_one_poll() {
         })
         .collect();
     core.hints.activities.with(|hints| hints.serve_tags(&TagFilter::tags(["gpu"])));
-    let is_view_read = async {
+    let wait_for_view = async {
         while core.membership.view().members().is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(LOCK, is_view_read).await.expect("the first view is read");
+    tokio::time::timeout(LOCK, wait_for_view).await.expect("the first view is read");
     join_all(tickets.iter().map(|ticket| core.poller.start_due(core, ticket))).await;
     let claimant = crate::process::hints::Claimant { tags: &TagFilter::Any, owner: None };
     let found = async {
@@ -182,9 +182,9 @@ fn any_roles() -> Roles {
     Roles { fetches_orchestrations: true, activity_tags: Tags { matches_any: true, ..Tags::default() } }
 }
 
-/// If the owner of a slice has given back an instance because it cannot run it, other processes come
-/// first: the owner would only delay the messages again. A process that has run the instance comes
-/// before processes that have not.
+/// The owner of a slice has given back an instance, because the owner cannot run it. Then other
+/// processes come first: the owner would only delay the messages again. A process that has run the
+/// instance comes before processes that have not.
 #[tokio::test(start_paused = true)]
 async fn processes_that_cannot_run_an_instance_leave_its_turns_to_those_that_can() {
     let engine = engine().await;

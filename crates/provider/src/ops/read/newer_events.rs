@@ -32,8 +32,9 @@ pub(super) async fn append_to_cached(
     let Some(cached) = cached.filter(|cached| is_earlier(&cached.state.value, state)) else {
         return Ok(None);
     };
-    let known = usize::try_from(cached.state.value.execution.chunks.len()).unwrap_or(usize::MAX);
-    let new_ids: Vec<String> = state.execution.chunks.ids(state.execution.number).skip(known).collect();
+    let known_chunks = usize::try_from(cached.state.value.execution.chunks.len()).unwrap_or(usize::MAX);
+    let new_ids: Vec<String> =
+        state.execution.chunks.ids(state.execution.number).skip(known_chunks).collect();
     if new_ids.len() > NEW_CHUNKS_MAX {
         return Ok(None);
     }
@@ -47,13 +48,13 @@ pub(super) async fn append_to_cached(
     let Ok(newer) = decode_events(&text) else { return Ok(None) };
     // Each commit moves whole events to chunks. So the events of the snapshot that are not in a
     // chunk are the lines of its state document, and `newer` begins with them.
-    let unchunked = cached.state.value.event_data.lines().filter(|line| !line.is_empty()).count();
-    let Some(chunked) = cached.history.len().checked_sub(unchunked) else { return Ok(None) };
-    if (chunked + newer.len()) as u64 != state.execution.event_count {
+    let unchunked_events = cached.state.value.event_data.lines().filter(|line| !line.is_empty()).count();
+    let Some(chunked_events) = cached.history.len().checked_sub(unchunked_events) else { return Ok(None) };
+    if (chunked_events + newer.len()) as u64 != state.execution.event_count {
         return Ok(None);
     }
     let mut history = store.state_cache.take_history(cached);
-    history.truncate(chunked);
+    history.truncate(chunked_events);
     history.extend(newer);
     Ok(Some(history))
 }

@@ -1,15 +1,15 @@
 //! Garbage collection: deletes documents that nothing refers to any more. These are
 //! parts of consumed, delivered or overwritten texts, inputs of cancelled activities,
-//! pruned histories, and documents that were staged for a commit that never came. A *garbage
-//! record* is a document that names such documents.
+//! pruned histories, and documents that were staged for a commit that was never applied. A
+//! *garbage record* is a document that names these documents.
 //!
 //! Invariants: the record is deleted last, so that any process can repeat the collection. A
 //! record of staged documents is closed, under its etag, before the collection. The commit
-//! would delete the record under the same etag, so it cannot succeed any more.
+//! deletes the record under the same etag, so the commit can no longer succeed.
 //!
 //! An attempt to create such a record may arrive after a later attempt was applied and the commit
 //! has deleted the record. Then the record names documents that are in use. So the collection first
-//! looks whether the commit was applied.
+//! checks whether the commit was applied.
 
 use std::sync::Arc;
 
@@ -66,10 +66,12 @@ pub(crate) async fn collect_due(store: &Store, record: Versioned<Garbage>) -> Re
 /// The types that a commit gives to staged documents.
 const COMMITTED: [DocumentType; 2] = [DocumentType::Bundle, DocumentType::Outbox];
 
-/// Whether the commit of a staging was applied: a bundle or an outbox is no longer staged, or a
-/// document outside of the staging refers to one of its documents, whose ids contain the staging id.
-/// Reads the whole partition of the instance, page by page. That is rare: a staging has no record any
-/// more when its commit was applied at the first attempt.
+/// Whether the commit of a staging was applied. That is the case if a bundle or an outbox of the
+/// staging is no longer staged, or if another document contains the staging id. (The ids of staged
+/// documents contain the staging id, so such a document refers to one of them.)
+///
+/// Reads the whole partition of the instance, page by page. That is rare, because a commit deletes
+/// the record of its staging.
 async fn is_committed(store: &Store, garbage: &Garbage, staging_id: &str) -> Result<bool, Failure> {
     let query = Query::new("SELECT * FROM c WHERE c.id != @record")
         .with_parameter("@record", garbage.id.as_str())

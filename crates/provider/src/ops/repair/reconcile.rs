@@ -6,9 +6,9 @@
 //! reads and finishes some of them, in the order of `madeAt`. A *pass* is one or more rounds, from
 //! the oldest document to the newest. Then the next pass begins. So a document that cannot be
 //! finished does not block later documents. A document with contents that only a later version can
-//! read is left to the processes of that version: a pass that reads only such documents counts as a
-//! pass that found nothing. A poll that finds unfinished work of another process wakes the
-//! reconciler.
+//! read is left to the processes of that version. A pass that reads only documents of this kind
+//! counts as a pass that found nothing. A poll that finds unfinished work of another process wakes
+//! the reconciler.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
@@ -43,16 +43,16 @@ const INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// many intervals.
 const STUCK_INTERVALS_MAX: u32 = 32;
 
-/// How many intervals a process skips, while passes find nothing, in a partition that another
-/// process looks at: this number times the number of live processes. It still looks there from
+/// While passes find nothing, a process skips this many intervals, times the number of live
+/// processes, in a partition that another process looks at. The process still looks there from
 /// time to time, in case the other process does not.
 const OTHERS_INTERVALS: u32 = 50;
 
 /// The most intervals that a process skips in a partition that another process looks at.
 const OTHERS_INTERVALS_MAX: u32 = 3200;
 
-/// How many intervals a process that fetches nothing skips in every partition, while passes find
-/// nothing. Such a process does not know whether other processes look there.
+/// While passes find nothing, a process that fetches nothing skips this many intervals in every
+/// partition. It does not know whether other processes look there.
 const UNKNOWN_INTERVALS: u32 = 45;
 
 /// The most documents of one round.
@@ -76,7 +76,7 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
     let mut partitions: HashMap<FeedRange, Arc<Mutex<PartitionState>>> = HashMap::new();
     // The rounds are aborted when this task is aborted.
     let mut rounds = JoinSet::new();
-    let (mut awake_until, mut first) = (Instant::now(), 0);
+    let (mut awake_until, mut first_range) = (Instant::now(), 0);
     loop {
         let is_woken = tokio::time::timeout(interval, repair_signal.woken()).await.is_ok();
         while rounds.try_join_next().is_some() {}
@@ -101,8 +101,8 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
                 // Another partition comes first each time, because only some rounds can run at
                 // once.
                 let ranges_count = ranges.len().max(1);
-                ranges.rotate_left(first % ranges_count);
-                first = (first + ROUNDS_MAX.min(ranges_count)) % ranges_count;
+                ranges.rotate_left(first_range % ranges_count);
+                first_range = (first_range + ROUNDS_MAX.min(ranges_count)) % ranges_count;
                 for range in ranges {
                     let state = Arc::clone(partitions.entry(range.clone()).or_default());
                     // A round of this partition still runs if its state is locked.
@@ -110,8 +110,7 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
                     let idle_intervals = match core.membership.view().reconciles(&range) {
                         Some(true) => 0,
                         None => UNKNOWN_INTERVALS,
-                        // So all processes together do not look more often when there are more of
-                        // them.
+                        // With this factor, more processes do not send more queries in total.
                         Some(false) => OTHERS_INTERVALS.saturating_mul(processes).min(OTHERS_INTERVALS_MAX),
                     };
                     if rounds.len() >= ROUNDS_MAX || state.skip_interval(is_awake, idle_intervals) {
@@ -120,7 +119,7 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
                     let core = Arc::clone(&core);
                     rounds.spawn(async move {
                         state.run_round(&core, range).await;
-                        // The task holds the provider until it is joined, see above.
+                        // The count of references above includes this one until the task is joined.
                         core
                     });
                 }
@@ -140,8 +139,8 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
     }
 }
 
-/// Raises the layout version of the container to that of this provider, when every live process
-/// can read it. A failure is ignored: the next interval tries again.
+/// Raises the layout version of the container to the version of this provider, when every live
+/// process can read that version. A failure is ignored: the next interval tries again.
 async fn raise_layout_version(core: &Core) {
     let Store { container, layout_version, .. } = &core.store;
     if layout_version.get() >= LAYOUT_VERSION || !core.membership.all_can_read(LAYOUT_VERSION) {
@@ -149,8 +148,10 @@ async fn raise_layout_version(core: &Core) {
     }
     match tokio::time::timeout(READ_TIMEOUT, layout_version.raise(container)).await {
         Ok(Ok(())) => tracing::debug!(LAYOUT_VERSION, "the layout version of the container was raised"),
-        Ok(Err(failure)) => tracing::debug!(?failure, "the layout version was not raised; tried again later"),
-        Err(_) => tracing::debug!("the layout version was not raised in time; tried again later"),
+        Ok(Err(failure)) => {
+            tracing::debug!(?failure, "the layout version was not raised and is tried again later")
+        }
+        Err(_) => tracing::debug!("the layout version was not raised in time and is tried again later"),
     }
 }
 
@@ -168,12 +169,11 @@ struct PartitionState {
     pass: Pass,
     /// The number of intervals without a round since the last round.
     skipped_intervals: u32,
-    /// The number of intervals without a round after the last round; `None` before the first
-    /// round.
+    /// The number of intervals to skip after the last round; `None` before the first round.
     intervals_to_skip: Option<u32>,
     /// The number of passes in a row that finished nothing, and of rounds that failed.
     stuck_passes: u32,
-    /// When the oldest outbox that the current or the last pass has read was created.
+    /// The creation time of the oldest outbox that the current or the last pass has read.
     oldest_outbox: Option<Stamp>,
 }
 
@@ -239,7 +239,7 @@ struct Pass {
     handled_count: usize,
     /// The number of documents that only a later version can finish.
     left_count: usize,
-    /// When the oldest outbox that this pass has read was created.
+    /// The creation time of the oldest outbox that this pass has read.
     oldest_outbox: Option<Stamp>,
 }
 

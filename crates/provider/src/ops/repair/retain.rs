@@ -78,10 +78,10 @@ pub(crate) async fn delete_expired_children(core: &Core, token: &str, execution:
     }
     let Some(LockToken { instance, .. }) = LockToken::decode(token, LockKind::Orchestration) else { return };
     let Some(core) = core.this.upgrade() else { return };
-    let ended_before = Stamp::at_ms(core.clock.now_ms()).minus(finished_for).ms();
-    let background = Arc::clone(&core);
+    let ended_before_ms = Stamp::at_ms(core.clock.now_ms()).minus(finished_for).ms();
+    let runner = Arc::clone(&core);
     let deletion = async move {
-        if let Err(failure) = delete_children_ended_before(&core, &instance, ended_before).await {
+        if let Err(failure) = delete_children_ended_before(&core, &instance, ended_before_ms).await {
             tracing::warn!(
                 instance,
                 ?failure,
@@ -89,7 +89,7 @@ pub(crate) async fn delete_expired_children(core: &Core, token: &str, execution:
             );
         }
     };
-    background.background.run(deletion).await;
+    runner.background.run(deletion).await;
 }
 
 /// Deletes the trees of children of `parent` that ended before a time, at most

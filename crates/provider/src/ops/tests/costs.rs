@@ -1,5 +1,5 @@
-//! What an instance has cost is bookkeeping: it is never needed to run a turn, is forgotten when the
-//! instance ends, and is not stored twice.
+//! The cost of an instance is bookkeeping: no turn needs it, it is forgotten when the instance ends,
+//! and it is not stored twice.
 
 use duroxide::providers::{ExecutionMetadata, Provider, ProviderAdmin, TagFilter, WorkItem};
 use perihelion_client::{Batch, Patch};
@@ -40,7 +40,7 @@ async fn set(provider: &CosmosDBProvider, id: &str, path: &str, value: &Value) {
 }
 
 #[tokio::test]
-async fn a_cost_in_an_unknown_form_stops_nothing() {
+async fn a_cost_in_an_unknown_form_does_not_stop_a_workflow() {
     for form in [json!(null), json!(1.5), json!([1, 2, 3]), json!({"all": [150, 2], "turns": null})] {
         let world = World::open().await;
         let provider = world.provider().await;
@@ -137,7 +137,7 @@ async fn a_charge_that_was_perhaps_stored_is_not_stored_again() {
 
 /// A worker that leaves the next turn to another process sends its charge along with the completion.
 #[tokio::test]
-async fn a_charge_that_was_perhaps_sent_along_is_not_sent_again() {
+async fn a_charge_that_was_perhaps_sent_with_a_completion_is_not_sent_again() {
     let world = World::open().await;
     let owner = world.provider().await;
     begin(&owner, "a").await;
@@ -148,7 +148,8 @@ async fn a_charge_that_was_perhaps_sent_along_is_not_sent_again() {
     assert_eq!(worker.core.costs.instances(), ["a"]);
     let (membership, now) = (&worker.core.membership, worker.core.clock.stamp());
     let space = worker.core.store.container.key_space().await.unwrap();
-    // Which process owns the slice depends on both ids, so another id is tried until it is the other.
+    // Which process owns the slice depends on both ids. So other ids are tried until the other
+    // process owns it.
     for number in 0..100 {
         membership.update_members(&Roles::default(), &[process_that_asks_for_help(number)], now);
         membership.update_space(&space, now);
@@ -168,7 +169,7 @@ async fn a_charge_that_was_perhaps_sent_along_is_not_sent_again() {
 }
 
 /// A process that takes turns, and asks for help with the first and the last slice. With two processes
-/// there are two.
+/// there are two slices.
 fn process_that_asks_for_help(number: u32) -> Member {
     Member {
         id: format!("n:other-{number}"),
@@ -210,7 +211,7 @@ async fn write_chunks(provider: &CosmosDBProvider, count: u64) {
 }
 
 #[tokio::test]
-async fn the_cost_of_very_many_turns_has_the_newest_and_says_that_it_is_cut() {
+async fn the_cost_of_very_many_turns_has_the_newest_turns_and_says_that_others_are_missing() {
     for (count, is_complete) in [(900, true), (1200, false)] {
         let world = World::open().await;
         let provider = world.provider().await;

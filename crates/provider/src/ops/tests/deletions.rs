@@ -156,9 +156,9 @@ async fn a_deletion_interrupted_at_any_request_is_all_or_nothing() {
     }
 }
 
-/// Lets another process finish or abort an interrupted deletion. Either all of the tree is left, or
-/// nothing of it. Then deletes what is left, and returns its ids; `None` if nothing was left, which
-/// must be so if the deletion had ended.
+/// Lets another process finish or abort an interrupted deletion, and checks that either the whole
+/// tree remains or nothing of it. Deletes a tree that remains, and returns its ids; `None` if
+/// nothing remains. If `is_ended`, the deletion had ended, and nothing may remain.
 pub(super) async fn assert_all_or_nothing(world: &World, is_ended: bool, what: &str) -> Option<Vec<String>> {
     let other = reconciling_provider(world).await;
     let remaining = wait_for_cleanup(&other).await;
@@ -338,9 +338,10 @@ async fn the_failure_of_a_colliding_start_reaches_the_parent_that_exists() {
     ack(&provider, &token, vec![event("child", 1, String::new())], vec![], vec![]).await.unwrap();
     let now = provider.core.clock.stamp();
     let start = start_child("child", "parent");
-    let again = crate::plan::message_document(&start, "x:another:1".into(), now, None).unwrap();
-    let again = crate::documents::Message { parent_incarnation: Some("another".into()), ..again };
-    super::write_message(&provider, &again).await;
+    let second_start = crate::plan::message_document(&start, "x:another:1".into(), now, None).unwrap();
+    let second_start =
+        crate::documents::Message { parent_incarnation: Some("another".into()), ..second_start };
+    super::write_message(&provider, &second_start).await;
     let (token, messages) = fetch_instance(&provider).await;
     assert_eq!(messages, [start_child("child", "parent")]);
     ack(&provider, &token, vec![event("child", 2, String::new())], vec![], vec![answer("taken")])
@@ -402,14 +403,15 @@ async fn a_large_tree_is_deleted_however_long_it_takes() {
     world.inject_fault(r#"{"operation":"create_item","delayMs":600}"#).await;
     let begun = std::time::Instant::now();
     provider.delete_instances_atomic(&tree, true).await.unwrap();
-    assert!(begun.elapsed() > TIMEOUT, "it took longer than the timeout: {:?}", begun.elapsed());
+    assert!(begun.elapsed() > TIMEOUT, "the deletion took longer than the timeout: {:?}", begun.elapsed());
     world.remove_faults().await;
     assert!(documents_of_type(&world, "deletion").await.is_empty());
     assert!(tree_ids(&other).await.len() <= 1, "no child is left");
 }
 
 /// The parent's turn has scheduled a child, and no query shows the child yet: another process
-/// has just delivered its start, and replicas are behind. An old schedule is not looked for.
+/// has just delivered its start, and replicas are behind. Children that were scheduled long ago are
+/// not searched in the history.
 #[tokio::test]
 async fn a_child_that_no_query_shows_yet_belongs_to_the_tree() {
     let world = World::open().await;
@@ -430,7 +432,7 @@ async fn a_child_that_no_query_shows_yet_belongs_to_the_tree() {
         Event::with_event_id(4, "parent", 1, Some(3), completed),
         scheduled(5, "somebody", now_ms),
     ];
-    // An instance that is not a child has the name of one.
+    // An instance that is not a child has the id of a scheduled child.
     provider.enqueue_for_orchestrator(start("somebody", String::new()), None).await.unwrap();
     let (token, _) = fetch_instance(&provider).await;
     ack(&provider, &token, vec![event("somebody", 1, String::new())], vec![], vec![]).await.unwrap();

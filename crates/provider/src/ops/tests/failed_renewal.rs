@@ -25,7 +25,10 @@ async fn check(rule: &str, is_renewed_elsewhere: bool) {
         world.provider().await.renew_work_item_lock(&token, LOCK * 2).await.unwrap();
     }
     world.inject_fault(rule).await;
-    assert!(provider.renew_work_item_lock(&token, LOCK).await.is_err(), "{rule}: this cancels the worker");
+    assert!(
+        provider.renew_work_item_lock(&token, LOCK).await.is_err(),
+        "{rule}: the failed renewal cancels the worker"
+    );
     world.remove_faults().await;
     let acked = provider.ack_work_item(&token, None).await;
     assert!(acked.is_err(), "{rule}: the ack is refused");

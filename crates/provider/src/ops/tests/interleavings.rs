@@ -59,10 +59,10 @@ async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     tokio::time::timeout(WAIT_MAX, wait).await.unwrap_or_else(|_| panic!("{what} does not happen"));
 }
 
-/// Removes the lock of an instance from its document. The process that holds it would renew
-/// it otherwise.
+/// Removes the lock of an instance from its document. Otherwise the process that holds the lock
+/// would renew it.
 async fn lose_lock(provider: &CosmosDBProvider, instance: &str) {
-    eventually("the lock is written", async || {
+    eventually("the write of the lock", async || {
         let state = provider.core.store.state(instance).await.unwrap();
         state.is_some_and(|state| state.value.lock.is_some())
     })
@@ -170,7 +170,7 @@ async fn an_activity_cancelled_before_its_bundle_is_unpacked_never_runs() {
 /// A worker has a stale hint about an activity and claims its session. The activity no longer
 /// exists, so the worker releases the session.
 #[tokio::test]
-async fn a_session_whose_activity_was_lost_is_given_back() {
+async fn a_session_is_released_if_its_activity_no_longer_exists() {
     let in_session = |id| match activity_item("a", id, String::new()) {
         WorkItem::ActivityExecute { instance, execution_id, id, name, input, tag, .. } => {
             let session_id = Some("printer".to_owned());
@@ -344,18 +344,18 @@ fn stored_hashes_never_change() {
     assert_eq!((id.len(), &id[..10], key), (66, "s:ba70e1da", 6_559_807_626_117_884));
 }
 
-/// Requests that are throttled make takeovers wait longer: another process whose commit is
-/// throttled too is about to finish it.
+/// After throttled requests, takeovers wait longer: the commit of another process may be throttled
+/// too, and that process is about to finish its work.
 #[tokio::test]
 async fn a_throttled_process_takes_over_later() {
     let world = World::open().await;
     let provider = world.provider().await;
-    let stretch = || provider.core.congestion.stretch(tokio::time::Instant::now());
+    let extra_wait = || provider.core.congestion.extra_wait(tokio::time::Instant::now());
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    assert_eq!(stretch(), Duration::ZERO);
+    assert_eq!(extra_wait(), Duration::ZERO);
     world.inject_fault(r#"{"operation":"create_item","count":3,"status":429,"retryAfterMs":100}"#).await;
     provider.enqueue_for_orchestrator(super::raised_event("a", "1"), None).await.unwrap();
-    assert!(stretch() > Duration::from_millis(300), "{:?}", stretch());
+    assert!(extra_wait() > Duration::from_millis(300), "{:?}", extra_wait());
 }
 
 fn queued(instance: &str, data: &str) -> WorkItem {
@@ -365,7 +365,7 @@ fn queued(instance: &str, data: &str) -> WorkItem {
 /// Between the read of a message without a start and its removal, another process changes the
 /// state, or the message. Then the message stays, and the next claim decides.
 #[tokio::test]
-async fn a_message_without_a_start_is_not_removed_when_what_decided_it_has_changed() {
+async fn a_message_without_a_start_stays_if_the_state_or_the_message_has_changed() {
     let world = World::open().await;
     let provider = world.provider().await;
     let store = &provider.core.store;
@@ -399,7 +399,7 @@ async fn a_message_without_a_start_is_not_removed_when_what_decided_it_has_chang
 /// More targets fail than are written to at the same time. The last target gets its message in
 /// the same attempt, and the outbox stays for the others.
 #[tokio::test]
-async fn failing_targets_of_an_outbox_hold_up_no_other_target() {
+async fn failing_targets_of_an_outbox_do_not_delay_other_targets() {
     let world = World::open().await;
     let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
     let stamp = provider.core.clock.stamp();
@@ -450,8 +450,8 @@ async fn a_fresh_process_that_starts_an_existing_instance_gets_no_error() {
     assert_eq!(fresh.read("a").await.unwrap().len(), 2);
 }
 
-/// A provider that does not check starts begins to check them when a start collides with an
-/// existing instance.
+/// A provider does not check starts. After a start has collided with an existing instance, the
+/// provider checks the next starts.
 #[tokio::test]
 async fn after_a_start_of_an_existing_instance_starts_are_checked_again() {
     const WAIT: Duration = Duration::from_secs(5);
@@ -496,15 +496,18 @@ async fn a_cancelled_activity_is_given_back_without_an_error() {
         .ack_orchestration_item(&token, 1, history, none.clone(), none, metadata, vec![cancelled])
         .await
         .unwrap();
-    assert!(provider.renew_work_item_lock(&work_token, LOCK).await.is_err(), "this cancels the worker");
+    assert!(
+        provider.renew_work_item_lock(&work_token, LOCK).await.is_err(),
+        "the failed renewal cancels the worker"
+    );
     provider.ack_work_item(&work_token, None).await.unwrap();
     let result =
         WorkItem::ActivityCompleted { instance: "a".into(), execution_id: 1, id: 9, result: "x".into() };
     assert!(provider.ack_work_item(&work_token, Some(result)).await.is_err(), "a result is refused");
 }
 
-/// Each call counts a part of a large container, and returns the count of the whole when it has
-/// one. The depths of queues are counted up to a limit.
+/// Each call counts a part of a large container. It returns the count so far, and the count of the
+/// whole container after all parts were counted. The depths of queues are counted up to a limit.
 #[tokio::test]
 async fn counts_of_a_large_container_cost_a_bounded_number_of_request_units() {
     const INSTANCES: usize = 1_200;
@@ -592,11 +595,11 @@ async fn a_completion_recorded_after_its_turn_makes_no_further_turn_of_an_ended_
     let core = &provider.core;
     core.hints.instances.update_and_wake(|hints| hints.add_message(completion, core.clock.now()));
     let fetched = provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap();
-    assert!(fetched.is_none(), "a turn for a completion that was consumed");
+    assert!(fetched.is_none(), "a consumed completion makes no further turn");
 }
 
-/// The answer to the create of an activity is lost, and so are the answers to the reads that would
-/// show that it was applied. The next attempt finds the activity.
+/// The answer to the create of an activity is lost. The reads that would show whether the create was
+/// applied fail too. The next attempt finds the activity.
 #[tokio::test(start_paused = true)]
 async fn an_activity_whose_enqueue_lost_its_answer_exists_once() {
     let world = World::open().await;

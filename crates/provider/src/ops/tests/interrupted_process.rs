@@ -18,7 +18,7 @@ use crate::{CosmosDBProvider, CrossInstance};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LastRequest {
     Unsent,
-    /// It is sent and applied, and the answer is lost.
+    /// The request is sent and applied, and its answer is lost.
     Applied,
 }
 

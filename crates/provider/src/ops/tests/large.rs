@@ -150,8 +150,9 @@ async fn a_thousand_values_of_ten_kilobytes_are_kept_beside_a_small_state() {
 }
 
 /// Found by seed 13972 of `sim faults`. The first attempt to stage the parts of an activity's input
-/// was ten seconds under way. Meanwhile a second attempt was applied, the turn was committed, and the
-/// activity ran. Its input was deleted. Then the first attempt arrived and created it again, for good.
+/// took ten seconds to arrive. Meanwhile a second attempt was applied, the turn was committed, the
+/// activity ran, and its input was deleted. Then the first attempt arrived and created the parts
+/// again, and nothing deleted them.
 #[tokio::test]
 async fn a_staging_request_that_arrives_after_the_commit_creates_nothing() {
     let world = World::open().await;
@@ -175,7 +176,7 @@ async fn a_staging_request_that_arrives_after_the_commit_creates_nothing() {
 }
 
 /// A message exists already, so the parts that were staged for it again are deleted. A late attempt of
-/// their staging that arrives meanwhile must not bring one of them back.
+/// their staging that arrives during the deletion must not create one of them again.
 #[tokio::test]
 async fn a_staging_request_that_arrives_while_parts_are_discarded_leaves_nothing() {
     let world = World::open().await;
@@ -305,9 +306,10 @@ async fn committed_documents_are_never_collected_as_garbage() {
     assert!(other.read("a").await.unwrap() == history);
 }
 
-/// Found by seed 8735 of `sim faults`. The first attempt to create the garbage record of a staging was
-/// six seconds under way. Meanwhile a second attempt was applied, and the commit deleted the record.
-/// Then the first attempt arrived. A day later the history of the workflow would have been deleted.
+/// Found by seed 8735 of `sim faults`. The first attempt to create the garbage record of a staging
+/// took six seconds to arrive. Meanwhile a second attempt was applied, and the commit deleted the
+/// record. Then the first attempt created the record again. A day later the reconciler would have
+/// deleted the history of the workflow.
 #[tokio::test]
 async fn a_garbage_record_that_arrives_after_its_commit_deletes_nothing() {
     let world = World::open().await;
@@ -390,8 +392,8 @@ async fn appended_events_keep_their_ids_and_are_stored_once() {
     provider.append_with_execution("a", 1, events.clone()).await.unwrap();
     assert!(provider.read("a").await.unwrap() == events, "events are stored as they were given");
     for ids in [vec![100], vec![7], vec![101, 101], vec![0], vec![103, 102]] {
-        let again = ids.iter().map(|id| event("a", *id, String::new())).collect();
-        let refused = provider.append_with_execution("a", 1, again).await.unwrap_err();
+        let refused_events = ids.iter().map(|id| event("a", *id, String::new())).collect();
+        let refused = provider.append_with_execution("a", 1, refused_events).await.unwrap_err();
         assert!(!refused.retryable, "{ids:?}: {refused}");
     }
     assert!(provider.read("a").await.unwrap() == events, "nothing was overwritten");

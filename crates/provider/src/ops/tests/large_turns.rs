@@ -93,7 +93,7 @@ async fn leftovers_that_another_process_has_just_deleted_still_count_as_consumed
 }
 
 #[tokio::test]
-async fn the_list_of_leftovers_is_gone_after_the_next_commit() {
+async fn the_next_commit_removes_the_list_of_leftovers() {
     let world = World::open().await;
     let provider = world.provider().await;
     complete_activities(&provider, 200).await;
@@ -148,7 +148,7 @@ async fn a_large_turn_is_given_back_with_few_requests() {
     let before = provider.metrics().requests;
     provider.abandon_orchestration_item(&token, None, false).await.unwrap();
     let requests = provider.metrics().requests - before;
-    // Ten batches for the attempts, one again without the message that is gone, and one for the
+    // Ten batches for the attempts, one of them again without the deleted message, and one for the
     // lock.
     assert!(requests <= 16, "{requests} requests");
     let attempts = Query::new("SELECT VALUE c.attemptCount FROM c WHERE c.type = 'orch_queue'");
@@ -192,6 +192,6 @@ async fn a_process_reads_only_the_newer_events_of_a_history_that_it_knows() {
             writer.core.store.container.delete("a", "h:1:0").await.unwrap();
         }
     }
-    let stranger = world.provider().await;
-    assert!(stranger.read("a").await.is_err(), "the first chunk is gone");
+    let new_reader = world.provider().await;
+    assert!(new_reader.read("a").await.is_err(), "the first chunk is deleted");
 }

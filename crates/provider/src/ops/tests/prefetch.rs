@@ -108,8 +108,12 @@ async fn closing_gives_back_prefetched_activities() {
     }
     let (first, token, _) = fetch_activity(&provider).await;
     complete_activity(&provider, &token, first).await;
-    assert_eq!(provider.core.hints.activities.with(|hints| hints.take_all_ready().len()), 1, "locked ahead");
-    // The same again, with the activity still in the hints.
+    assert_eq!(
+        provider.core.hints.activities.with(|hints| hints.take_all_ready().len()),
+        1,
+        "one activity is locked in advance"
+    );
+    // Another provider prefetches an activity too, and has it in the hints when it is closed.
     let provider = world.provider().await;
     for id in 3..=4 {
         provider.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
@@ -119,7 +123,7 @@ async fn closing_gives_back_prefetched_activities() {
     provider.close().await;
     let found = other.fetch_work_item(LOCK, NO_WAIT, None, &TagFilter::default()).await.unwrap();
     let (item, _, attempt) = found.expect("the other process need not wait for the lock's end");
-    // Of the activities 3 and 4, the one that was not completed.
+    // The other process gets the activity that was not completed: 3 or 4.
     assert!(matches!(item, WorkItem::ActivityExecute { id, .. } if id == 7 - first), "{item:?}");
     assert_eq!(attempt, 1, "the lock that was given back does not count as an attempt");
 }

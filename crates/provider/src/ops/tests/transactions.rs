@@ -50,7 +50,7 @@ async fn assert_started_once(world: &World, provider: &CosmosDBProvider, what: &
 /// 449/5352: the same transaction is still running. 500/5412: the coordinator cannot read the
 /// account.
 #[tokio::test(start_paused = true)]
-async fn a_transaction_whose_answer_is_lost_is_made_once() {
+async fn a_transaction_whose_answer_is_lost_is_applied_once() {
     for rule in [
         r#"{"operation":"transaction","count":1,"drop":"after"}"#,
         r#"{"operation":"transaction","count":3,"drop":"before"}"#,
@@ -67,8 +67,8 @@ async fn a_transaction_whose_answer_is_lost_is_made_once() {
     }
 }
 
-/// The service refuses every transaction, for passing reasons or because of the credential, and
-/// takes batches.
+/// The service refuses every transaction, for transient reasons or because of the credential, and
+/// accepts batches.
 #[tokio::test(start_paused = true)]
 async fn a_turn_goes_through_the_outbox_when_no_transaction_succeeds() {
     for rule in [

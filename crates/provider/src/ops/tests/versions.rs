@@ -240,7 +240,7 @@ async fn a_provider_that_is_too_old_for_a_container_refuses_to_open_it() {
 }
 
 /// A container of layout version 1 has no layout document. Its version is raised when the last
-/// process that reads only version 1 is gone.
+/// process that reads only version 1 has stopped.
 #[tokio::test]
 async fn the_layout_version_is_raised_when_every_live_process_can_read_it() {
     let world = World::open().await;
@@ -256,7 +256,7 @@ async fn the_layout_version_is_raised_when_every_live_process_can_read_it() {
     let fetch = || provider.fetch_orchestration_item(LOCK, Duration::from_secs(1), None);
     assert!(fetch().await.unwrap().is_none());
     assert!(!provider.core.membership.all_can_read(3), "the heartbeats were read");
-    assert_eq!(stored_version(&provider).await, None, "an old process lives");
+    assert_eq!(stored_version(&provider).await, None, "an old process is alive");
     container.delete(2_u64, "n:old").await.unwrap();
     let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
     while stored_version(&provider).await.is_none() {
@@ -301,6 +301,6 @@ async fn a_process_that_has_become_too_old_for_its_container_fetches_nothing_mor
     assert_eq!(
         *lock(&provider.core.membership.fetched_roles),
         Roles::default(),
-        "others would leave work to it"
+        "a process that cannot fetch registers no role"
     );
 }

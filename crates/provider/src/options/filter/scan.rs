@@ -15,7 +15,7 @@ pub(super) struct Term {
     pub(super) field: String,
     pub(super) comparison: Comparison,
     pub(super) value: Value,
-    /// Characters before the field, the comparison and the value.
+    /// The numbers of characters before the field, the comparison and the value.
     positions: [usize; 3],
 }
 
@@ -150,7 +150,7 @@ impl Scanner<'_> {
             None => (text.as_str(), false),
         };
         if let Some(star) = text.chars().position(|c| c == '*') {
-            let message = "a `*` stands at the end of a value: the value begins with the text before it";
+            let message = "a `*` is allowed only at the end of a value";
             return Err(FilterError { message: message.to_owned(), position: begin + star });
         }
         match (text.is_empty(), is_prefix) {
@@ -184,8 +184,8 @@ impl Scanner<'_> {
     }
 }
 
-/// Refuses an empty value, as a missing value is refused. An empty value is what a shell leaves of
-/// a variable that is not set.
+/// Refuses an empty value. It is probably a mistake: a shell replaces a variable that is not set
+/// with an empty text.
 fn not_empty(text: String, position: usize) -> Result<String, FilterError> {
     match text.is_empty() {
         true => Err(FilterError { message: "this value is empty".to_owned(), position }),

@@ -42,27 +42,26 @@ pub(super) struct OffsetEstimate {
 /// The bounds of the difference, in milliseconds.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
-    least: i64,
-    most: i64,
+    least_ms: i64,
+    most_ms: i64,
     /// When the bounds were observed, by this machine's clock.
     at_ms: u64,
 }
 
 impl OffsetEstimate {
     /// Adds the bounds of a response. Returns the offset within the bounds that is nearest to
-    /// `offset_ms`, in milliseconds.
-    /// `None` if the date is implausible.
+    /// `offset_ms`, in milliseconds; `None` if the date is implausible.
     pub(super) fn adjust_offset(&mut self, offset_ms: i64, response: ResponseDate) -> Option<i64> {
         let newer = Bounds::of(response);
-        let is_far = newer.least > OFFSET_MAX_MS || newer.most < -OFFSET_MAX_MS;
-        if is_far && !response.is_near_wall {
+        let is_beyond_limit = newer.least_ms > OFFSET_MAX_MS || newer.most_ms < -OFFSET_MAX_MS;
+        if is_beyond_limit && !response.is_near_wall {
             return None;
         }
         // Bounds that contradict each other show that a clock was set. The newer bounds
         // are used.
         let bounds = self.bounds.and_then(|before| before.narrowed(newer)).unwrap_or(newer);
         self.bounds = Some(bounds);
-        Some(offset_ms.clamp(bounds.least, bounds.most))
+        Some(offset_ms.clamp(bounds.least_ms, bounds.most_ms))
     }
 }
 
@@ -73,8 +72,8 @@ impl Bounds {
         let (date, received) = (signed(date_s.saturating_mul(1000)), signed(received_ms));
         let elapsed = signed(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
         Bounds {
-            least: date - received,
-            most: date + 1000 + DATE_AGE_MAX_MS - received.saturating_sub(elapsed),
+            least_ms: date - received,
+            most_ms: date + 1000 + DATE_AGE_MAX_MS - received.saturating_sub(elapsed),
             at_ms: received_ms,
         }
     }
@@ -83,9 +82,9 @@ impl Bounds {
     /// with newer bounds; `None` if it is empty.
     fn narrowed(self, newer: Bounds) -> Option<Bounds> {
         let drift_ms = i64::try_from(newer.at_ms.saturating_sub(self.at_ms) / DRIFT_PARTS).unwrap_or(0);
-        let least = newer.least.max(self.least.saturating_sub(drift_ms));
-        let most = newer.most.min(self.most.saturating_add(drift_ms));
-        (least <= most).then_some(Bounds { least, most, at_ms: newer.at_ms })
+        let least_ms = newer.least_ms.max(self.least_ms.saturating_sub(drift_ms));
+        let most_ms = newer.most_ms.min(self.most_ms.saturating_add(drift_ms));
+        (least_ms <= most_ms).then_some(Bounds { least_ms, most_ms, at_ms: newer.at_ms })
     }
 }
 
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_step_is_followed_and_an_implausible_date_is_not() {
+    fn a_clock_step_changes_the_offset_and_an_implausible_date_does_not() {
         let (mut estimate, response) = (OffsetEstimate::default(), |date_s: u64, received_ms: u64| {
             ResponseDate { date_s, received_ms, elapsed: Duration::ZERO, is_near_wall: false }
         });

@@ -55,7 +55,7 @@ pub(crate) struct ActivityHints {
     /// The number of activities that are being locked for the returning workers.
     being_locked: usize,
     /// By instance, the number of its activities in a row that could not be locked: other processes
-    /// had taken them, or they are gone. At most [`LOST_INSTANCES_MAX`] instances.
+    /// had taken them, or they were deleted. At most [`LOST_INSTANCES_MAX`] instances.
     lost_in_a_row: HashMap<String, u32>,
 }
 
@@ -114,8 +114,9 @@ impl ActivityHints {
         is_new
     }
 
-    /// Makes room for a new activity. Activities of sessions that another worker has are
-    /// forgotten first, then the last one. Returns false if the new one is the last.
+    /// Makes room for a new activity: forgets the activities of sessions that other workers hold,
+    /// or, if there are none, the activity that can be taken last. Returns false if the new activity
+    /// would be that last one.
     fn make_room(&mut self, new: &Key) -> bool {
         if self.offers.len() < ACTIVITIES_MAX {
             return true;
@@ -137,11 +138,11 @@ impl ActivityHints {
     /// they are not locked, and no other process is known to hold their session.
     pub(crate) fn count_due(&self, now: Stamp, max: usize) -> usize {
         let due = self.offers.iter().take_while(|(key, _)| key.0 <= now);
-        let is_open = |activity: &Activity| {
+        let has_open_session = |activity: &Activity| {
             let owner = activity.session_id.as_ref().and_then(|session| self.session_owners.get(session));
             owner.is_none_or(|(_, until)| *until <= now)
         };
-        due.filter(|(_, (activity, _))| is_open(activity)).take(max).count()
+        due.filter(|(_, (activity, _))| has_open_session(activity)).take(max).count()
     }
 
     /// Whether this version of the activity is remembered.
@@ -156,10 +157,10 @@ impl ActivityHints {
         }
     }
 
-    /// Records whether an activity of an instance was locked, or was taken by another process or
-    /// gone. After [`LOST_MAX`] activities in a row that could not be locked, forgets the activities
-    /// of this instance that can be taken at `now`, and returns true: most of them are probably
-    /// taken or gone too, and a poll finds those that are left.
+    /// Records whether an activity of an instance could be locked. If not, another process had
+    /// taken it, or it was deleted. After [`LOST_MAX`] activities in a row that could not be locked,
+    /// forgets the activities of this instance that can be taken at `now`, and returns true. Most of
+    /// these activities are probably taken or deleted too. A poll finds the others.
     pub(crate) fn record_lock(&mut self, instance: &str, is_locked: bool, now: Stamp) -> bool {
         if is_locked {
             self.lost_in_a_row.remove(instance);
@@ -276,8 +277,8 @@ impl ActivityHints {
         None
     }
 
-    /// Takes the next visible activity that this worker may run. If the attempt to lock it
-    /// fails and the caller does not offer it again, a poll finds it.
+    /// Takes the next visible activity that this worker may run. If the attempt to lock the activity
+    /// fails and the caller does not offer it again, a poll finds the activity.
     pub(crate) fn take(&mut self, now: Stamp, claimant: &Claimant<'_>) -> Option<OfferedActivity> {
         let mut visible = self.offers.iter().take_while(|(key, _)| key.0 <= now);
         let key =

@@ -26,8 +26,7 @@ use instance::InstanceHint;
 const INSTANCES_MAX: usize = 65_536;
 
 /// A message that becomes visible later than this gets no hint: a poll finds it when it is
-/// due. Such messages are timers, and a process may have any number of
-/// them.
+/// due. These messages are timers, and a process may have any number of timers.
 const TIMER_HORIZON: Duration = Duration::from_secs(60);
 
 /// How long the hints remember that a poll left an instance out, if nothing else is known about
@@ -66,8 +65,8 @@ impl InstanceHints {
     /// Records a message, and holds it if there is room. A message that becomes visible more
     /// than [`TIMER_HORIZON`] after `now` is not recorded.
     pub(crate) fn add_message(&mut self, message: Message, now: Stamp) {
-        let is_far = message.visible_at > now.plus(TIMER_HORIZON);
-        if is_far || !self.make_room(&message.instance_id, message.visible_at) {
+        let is_beyond_horizon = message.visible_at > now.plus(TIMER_HORIZON);
+        if is_beyond_horizon || !self.make_room(&message.instance_id, message.visible_at) {
             return;
         }
         self.parked.message_arrived(&message.instance_id);
@@ -95,7 +94,7 @@ impl InstanceHints {
         self.change(instance, |hints| hints.renew(until));
     }
 
-    /// Records that the turn was committed. Its messages are gone.
+    /// Records that the turn was committed. Its messages are deleted.
     pub(crate) fn record_commit(&mut self, instance: &str) {
         self.change(instance, InstanceHint::commit);
     }
@@ -187,9 +186,9 @@ impl InstanceHints {
         self.order.iter().take(max).take_while(|(when, _)| *when <= now).count()
     }
 
-    /// Whether a message that a poll found, enqueued at this time, tells nothing new: a
-    /// dispatcher of this process has the instance, or will examine it anyway, now or when its
-    /// block ends.
+    /// Whether a message that a poll found, enqueued at this time, tells nothing new. That is the
+    /// case if a dispatcher of this process has the instance, or will examine it without this
+    /// message, now or when its block ends.
     pub(crate) fn is_known(&self, instance: &str, enqueued_at: Stamp, now: Stamp) -> bool {
         let is_known = self.instances.get(instance).is_some_and(|hints| hints.is_known(now));
         is_known && !self.parked.may_be_start(instance, enqueued_at)
@@ -199,12 +198,11 @@ impl InstanceHints {
     /// does not show what other processes write to them, so some of their turns read the
     /// partition.
     ///
-    /// With `is_only_partition` the poll shows what other processes write to all instances that
-    /// it does not leave out, so none of these counts as left out any more. Otherwise the poll
-    /// reads one of several partitions. Which instances are in that partition is not known here,
-    /// so an instance that an earlier poll left out still counts as left out. This ends when nothing
-    /// else is known about the instance and the last poll that left it out was more than
-    /// [`LEFT_OUT_REMEMBERED_FOR`] ago.
+    /// With `is_only_partition` the poll reads the messages of all instances that it does not leave
+    /// out, so these instances no longer count as left out. Otherwise the poll reads one of several
+    /// partitions. Which instances are in that partition is not known here, so an instance that an
+    /// earlier poll left out still counts as left out. This ends when nothing else is known about
+    /// the instance and the last poll that left it out was more than [`LEFT_OUT_REMEMBERED_FOR`] ago.
     pub(crate) fn leave_out_of_poll(
         &mut self,
         now: Stamp,
@@ -220,8 +218,8 @@ impl InstanceHints {
             if is_left_out {
                 left_out.push(instance.clone());
             }
-            let is_over = hints.was_left_out_before(now.minus(LEFT_OUT_REMEMBERED_FOR));
-            if is_left_out || is_only_partition || is_over {
+            let is_forgotten = hints.was_left_out_before(now.minus(LEFT_OUT_REMEMBERED_FOR));
+            if is_left_out || is_only_partition || is_forgotten {
                 hints.set_left_out(is_left_out, now);
             }
             hints.is_needed()
@@ -252,22 +250,23 @@ impl InstanceHints {
         self.order.first().into_iter().chain(from_parked).min()
     }
 
-    /// Makes room for a hint about this instance, due at `due`. When there are too many hints, one is
-    /// forgotten: a parked one if there is any; otherwise the one that can be taken last, if that is
-    /// after `due`; otherwise one without a due time. Returns false if there is none of these.
+    /// Makes room for a hint about this instance, due at `due`. When there are too many hints, one
+    /// instance is forgotten: a parked instance if there is any; otherwise the instance that can be
+    /// taken last, if that is after `due`; otherwise an instance without a due time. Returns false if
+    /// there is no such instance.
     fn make_room(&mut self, instance: &str, due: Stamp) -> bool {
         if self.instances.len() < INSTANCES_MAX || self.instances.contains_key(instance) {
             return true;
         }
-        // A dispatcher of this process has the locked instances, so these are few.
+        // Instances that a dispatcher has taken are kept. There are only a few of them.
         let mut latest = self.order.iter().rev();
-        let latest = latest.find(|(_, name)| !self.instances.get(name).is_some_and(InstanceHint::is_locked));
+        let latest = latest.find(|(_, name)| !self.instances.get(name).is_some_and(InstanceHint::is_taken));
         let victim = match (self.parked_order.last(), latest) {
             (Some((_, parked)), _) => parked.clone(),
             (None, Some((when, last))) if *when > due => last.clone(),
             (None, _) => {
                 // Instances without a due time are in neither of the two orders.
-                let is_idle = |hints: &InstanceHint| !hints.is_locked() && hints.available_at().is_none();
+                let is_idle = |hints: &InstanceHint| !hints.is_taken() && hints.available_at().is_none();
                 let mut idle = self.instances.iter().filter(|(_, hints)| is_idle(hints));
                 let Some((idle, _)) = idle.next() else { return false };
                 idle.clone()

@@ -1,4 +1,4 @@
-//! Work that this process gave back with a delay, usually because it cannot run it: the
+//! Work that this process gave back with a delay, usually because it cannot run the work: the
 //! runtime abandons work whose orchestration or activity is not registered. Then other processes
 //! come first, and this process tries again when they have had the time to take the work. So in a
 //! deployment that replaces one version by the next, work reaches the processes that can run it.
@@ -18,8 +18,8 @@ const REMEMBERED_MAX: usize = 8192;
 pub(crate) struct LeftToOthers(Mutex<HashMap<String, Stamp>>);
 
 impl LeftToOthers {
-    /// Records that this process leaves the work to others until `until`. Returns whether it
-    /// was not recorded before.
+    /// Records that this process leaves the work to others until `until`. Returns whether the
+    /// work is recorded for the first time; false if the table is full.
     pub(crate) fn record(&self, name: &str, until: Stamp, now: Stamp) -> bool {
         let mut left = lock(&self.0);
         if left.len() >= REMEMBERED_MAX && !left.contains_key(name) {

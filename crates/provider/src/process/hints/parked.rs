@@ -1,10 +1,10 @@
-//! Parked instances: instances that have messages but cannot be taken, for now or
-//! for good. Each was read once, and is read again (*looked at*) after growing pauses.
+//! Parked instances: instances that have messages but cannot be taken, temporarily or
+//! permanently. Each was read once, and is read again (*looked at*) after growing pauses.
 //!
 //! There are three kinds of reasons to park an instance:
 //! - Its execution is pinned to a duroxide version that a dispatcher does not
-//!   run. New messages do not change that; only a turn by another version or a
-//!   deletion does. When this process makes such a change, the instance is unparked. A
+//!   run. New messages do not change that. Only a turn by another version, or a
+//!   deletion, changes it. When this process makes such a change, the instance is unparked. A
 //!   change by another process is found by looking again.
 //! - Its messages have no start among them. The next message may be the start.
 //! - Its next message is of a later version and cannot be read here.
@@ -147,10 +147,10 @@ impl Parked {
     /// Whether this dispatcher must not take the instance. A parked instance may be taken
     /// when it is the next to look at.
     pub(super) fn is_parked(&self, instance: &str, dispatcher: Dispatcher<'_>) -> bool {
-        let hides = |group: &Group| {
+        let is_parked_in = |group: &Group| {
             group.instances.contains_key(instance) && group.next_to_look_at(dispatcher.now) != Some(instance)
         };
-        self.groups.iter().any(|group| group.applies_to(dispatcher) && hides(group))
+        self.groups.iter().any(|group| group.applies_to(dispatcher) && is_parked_in(group))
     }
 
     /// False if this dispatcher must not take any parked instance. Then the caller need not check

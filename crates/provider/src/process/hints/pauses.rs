@@ -1,6 +1,6 @@
 //! Pauses of activities that could not be locked: their partition is slow or fails, or only a later
 //! version can read them. Until the pause is over, polls do not offer the activity, so that it does
-//! not come before healthy ones.
+//! not come before activities that can be locked.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ const REMEMBERED_MAX: usize = 8192;
 /// The first pause. It doubles with each failure.
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 
-/// How often pauses and time limits double at most.
+/// Pauses and time limits double at most this many times.
 const DOUBLINGS_MAX: u32 = 2;
 
 /// The pauses, by the name of the activity.

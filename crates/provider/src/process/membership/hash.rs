@@ -1,5 +1,5 @@
 //! Hashes that are the same in every process and release: FNV-1a, then the finalizer of
-//! splitmix64, because the low bits of FNV-1a alone are poor.
+//! splitmix64, because the low bits of FNV-1a alone are not evenly distributed.
 
 /// The hash of a name.
 pub(super) fn hash_of(name: &str) -> u64 {

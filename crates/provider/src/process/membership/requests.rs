@@ -1,5 +1,5 @@
-//! What this process asks of the other processes: see [`Requests`]. The next heartbeat carries
-//! the requests, and each request expires some time after its last reason. This module also
+//! The requests of this process to the other processes: see [`Requests`]. The next heartbeat
+//! carries the requests, and each request expires some time after it was last made. This module also
 //! remembers which slices this process polls although another process owns them.
 
 use std::collections::BTreeMap;
@@ -12,29 +12,29 @@ use tokio::time::Instant;
 use crate::documents::heartbeat::Requests;
 use crate::sync::lock;
 
-/// How long a request to share a slice is valid after its last reason.
+/// How long a request to share a slice is valid after it was last made.
 const SHARED_FOR: Duration = Duration::from_secs(10);
 
 /// How long a process counts as busy after it has taken work.
 const BUSY_FOR: Duration = Duration::from_secs(30);
 
-/// How long a slice is watched after its last reason.
+/// How long a slice is watched after the last call of [`OwnRequests::watch_slice`].
 const WATCHED_FOR: Duration = Duration::from_secs(60);
 
 /// The most slices that a process asks others to share, and the most that it watches. When it
 /// needs help with more, all processes have enough to do anyway.
-const NAMED_MAX: usize = 32;
+const SLICES_MAX: usize = 32;
 
 /// The requests of this process.
 #[derive(Debug, Default)]
 pub(crate) struct OwnRequests {
-    named: Mutex<Named>,
+    state: Mutex<RequestState>,
     /// Notified when there is a new request. The heartbeat task writes it soon.
-    pub(crate) is_new: Notify,
+    pub(crate) changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Named {
+struct RequestState {
     busy: Option<Validity>,
     shared_slices: BTreeMap<String, Validity>,
     watched_slices: BTreeMap<String, Validity>,
@@ -51,69 +51,69 @@ impl OwnRequests {
     /// Records that this process has taken work, or has started. It is busy for some time.
     pub(crate) fn record_work(&self) {
         let now = Instant::now();
-        let busy = &mut lock(&self.named).busy;
+        let busy = &mut lock(&self.state).busy;
         let since = busy.filter(|busy| busy.until > now).map(|busy| busy.since);
         *busy = Some(Validity { since: since.unwrap_or(now), until: now + BUSY_FOR });
         if since.is_none() {
-            self.is_new.notify_one();
+            self.changed.notify_one();
         }
     }
 
     /// Asks all processes to poll a slice.
     pub(crate) fn share_slice(&self, first_key: &str) {
-        if name(&mut lock(&self.named).shared_slices, first_key, SHARED_FOR) {
-            self.is_new.notify_one();
+        if add_slice(&mut lock(&self.state).shared_slices, first_key, SHARED_FOR) {
+            self.changed.notify_one();
         }
     }
 
     /// Lets this process poll a slice of another process.
     pub(crate) fn watch_slice(&self, first_key: &str) {
-        name(&mut lock(&self.named).watched_slices, first_key, WATCHED_FOR);
+        add_slice(&mut lock(&self.state).watched_slices, first_key, WATCHED_FOR);
     }
 
     /// The requests that are valid now.
     pub(crate) fn current(&self) -> Requests {
-        let mut named = lock(&self.named);
+        let mut state = lock(&self.state);
         Requests {
-            is_busy: named.busy.is_some_and(|busy| busy.until > Instant::now()),
-            shared_slices: still_valid(&mut named.shared_slices),
+            is_busy: state.busy.is_some_and(|busy| busy.until > Instant::now()),
+            shared_slices: still_valid(&mut state.shared_slices),
         }
     }
 
     /// The slices that are watched now.
     pub(super) fn watched_slices(&self) -> Vec<String> {
-        still_valid(&mut lock(&self.named).watched_slices)
+        still_valid(&mut lock(&self.state).watched_slices)
     }
 
     /// For how long this process has been busy; `None` if it is not busy.
     pub(super) fn busy_for(&self) -> Option<Duration> {
         let now = Instant::now();
-        lock(&self.named).busy.filter(|busy| busy.until > now).map(|busy| now - busy.since)
+        lock(&self.state).busy.filter(|busy| busy.until > now).map(|busy| now - busy.since)
     }
 }
 
 /// Adds a slice, or extends its time if it is there already. Returns whether it was added. Adds
-/// nothing if there are [`NAMED_MAX`] slices.
-fn name(names: &mut BTreeMap<String, Validity>, first_key: &str, valid_for: Duration) -> bool {
+/// nothing if there are [`SLICES_MAX`] slices.
+fn add_slice(slices: &mut BTreeMap<String, Validity>, first_key: &str, valid_for: Duration) -> bool {
     let now = Instant::now();
     let until = now + valid_for;
-    if let Some(validity) = names.get_mut(first_key).filter(|validity| validity.until > now) {
+    if let Some(validity) = slices.get_mut(first_key).filter(|validity| validity.until > now) {
         validity.until = until;
         return false;
     }
-    names.retain(|_, validity| validity.until > now);
-    let has_room = names.len() < NAMED_MAX;
+    slices.retain(|_, validity| validity.until > now);
+    let has_room = slices.len() < SLICES_MAX;
     if has_room {
-        names.insert(first_key.to_owned(), Validity { since: now, until });
+        slices.insert(first_key.to_owned(), Validity { since: now, until });
     }
     has_room
 }
 
 /// The slices whose time is not over. Removes the others.
-fn still_valid(names: &mut BTreeMap<String, Validity>) -> Vec<String> {
+fn still_valid(slices: &mut BTreeMap<String, Validity>) -> Vec<String> {
     let now = Instant::now();
-    names.retain(|_, validity| validity.until > now);
-    names.keys().cloned().collect()
+    slices.retain(|_, validity| validity.until > now);
+    slices.keys().cloned().collect()
 }
 
 #[cfg(test)]
@@ -121,10 +121,10 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_is_valid_for_some_time_after_its_last_reason() {
+    async fn a_request_is_valid_for_some_time_after_it_was_last_made() {
         let requests = OwnRequests::default();
         requests.share_slice("10");
-        requests.is_new.notified().await;
+        requests.changed.notified().await;
         tokio::time::sleep(SHARED_FOR - Duration::from_millis(1)).await;
         requests.share_slice("10");
         tokio::time::sleep(SHARED_FOR - Duration::from_millis(1)).await;
@@ -138,7 +138,7 @@ mod tests {
         let requests = OwnRequests::default();
         assert_eq!(requests.busy_for(), None);
         requests.record_work();
-        requests.is_new.notified().await;
+        requests.changed.notified().await;
         tokio::time::sleep(BUSY_FOR - Duration::from_millis(1)).await;
         requests.record_work();
         tokio::time::sleep(BUSY_FOR - Duration::from_millis(1)).await;
@@ -151,10 +151,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_number_of_slices_is_limited_and_expired_slices_make_room() {
         let requests = OwnRequests::default();
-        for number in 0..2 * NAMED_MAX {
+        for number in 0..2 * SLICES_MAX {
             requests.share_slice(&format!("{number:04}"));
         }
-        assert_eq!(requests.current().shared_slices.len(), NAMED_MAX);
+        assert_eq!(requests.current().shared_slices.len(), SLICES_MAX);
         tokio::time::sleep(SHARED_FOR).await;
         requests.share_slice("new");
         assert_eq!(requests.current().shared_slices, ["new"]);

@@ -1,11 +1,11 @@
-//! Slices: the container cut into parts that processes own. With fewer processes than
+//! Slices: the container cut into parts that processes own. Without more processes than
 //! physical partitions, a slice is a physical partition. With more processes, each
 //! partition is cut into 2, 4 or 8 slices of equal width. So a poll of a slice is one
 //! request, and there are about as many slices as processes, or as partitions.
 //!
 //! Rendezvous hashing maps slices to processes: each slice has a score for each process, and
 //! goes to the process with the highest score that does not own its share already. When a
-//! process joins or leaves, most slices stay where they are.
+//! process joins or leaves, most slices keep their owner.
 
 use perihelion_client::{FeedRange, KeySpace};
 
@@ -91,7 +91,7 @@ impl Slices {
         let owner = |slice: &Slice| {
             let with_room = hashes.iter().enumerate().filter(|(process, _)| owned[*process] < share);
             let best = with_room.max_by_key(|(_, hash)| score(**hash, slice.hash));
-            // All shares together are at least as many as the slices.
+            // The shares add up to at least the number of slices, so some process has room.
             let owner = best.map_or(0, |(process, _)| process);
             owned[owner] += 1;
             owner
@@ -100,8 +100,8 @@ impl Slices {
     }
 }
 
-/// Into how many slices each partition is cut: a power of two, so that doubling moves half of
-/// each slice and no more.
+/// Into how many slices each partition is cut. This is a power of two: when it doubles, each slice
+/// is cut in half, and the first half keeps the first key of the slice and so its scores.
 fn parts_of_partition(partitions: usize, processes: usize) -> u32 {
     let wanted = processes.div_ceil(partitions.max(1)).next_power_of_two();
     u32::try_from(wanted).unwrap_or(SLICES_PER_PARTITION_MAX).min(SLICES_PER_PARTITION_MAX)

@@ -4,8 +4,8 @@
 //!
 //! While any process is busy, the partitions are *divided*: each slice belongs to its own owner.
 //! Otherwise a whole partition belongs to the owner of its first slice, so that one poll covers
-//! it. A slice is *shared* while a process asks for help with it: then each piece of its work goes
-//! first to its owner and to the process with the highest score for that work.
+//! it. A slice is *shared* while a process asks for help with it. Two processes are first to take a
+//! piece of work in a shared slice: the owner, and the process with the highest score for that work.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -36,7 +36,7 @@ pub(crate) enum Rank {
 /// In a slice that is not shared, the ranks of the processes behind the owner go up to this number.
 const BEHIND_MAX: u64 = 5;
 
-/// The most tags by which owners are told apart. With more tags, this process polls the whole
+/// The most tags that have owners of their own. With more tags, this process polls the whole
 /// container.
 const TAGS_MAX: usize = 64;
 
@@ -76,7 +76,7 @@ struct Ownership {
     place: Vec<f64>,
 }
 
-/// What this process knows of itself.
+/// This process: its id, its roles, and what it asks of the other processes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Own<'a> {
     pub(crate) id: &'a str,
@@ -135,7 +135,7 @@ impl View {
         };
         view.owned_since = (0..view.slices.all.len())
             .map(|index| {
-                is_owned(index).then(|| self.owned_all_of(&view.slices.all[index].range).unwrap_or(now))
+                is_owned(index).then(|| self.all_owned_since(&view.slices.all[index].range).unwrap_or(now))
             })
             .collect();
         view
@@ -143,7 +143,7 @@ impl View {
 
     /// Since when this process owns all slices that have keys of a range; `None` if it does not
     /// own all of them.
-    fn owned_all_of(&self, range: &FeedRange) -> Option<Stamp> {
+    fn all_owned_since(&self, range: &FeedRange) -> Option<Stamp> {
         let overlapping =
             self.slices.all.iter().zip(&self.owned_since).filter(|(slice, _)| slice.range.overlaps(range));
         overlapping.map(|(_, since)| *since).reduce(|one, other| Some(one?.max(other?))).flatten()
@@ -234,11 +234,11 @@ impl View {
         for tag in self.served_tags(roles)? {
             has_others |= add(&self.activity_ownership(tag.as_deref()));
         }
-        (has_others && !self.slices.all.is_empty()).then(|| self.runs(&is_owned))
+        (has_others && !self.slices.all.is_empty()).then(|| self.merged_ranges(&is_owned))
     }
 
-    /// The tags by which owners are told apart, of those that this process takes; `None` if
-    /// there are too many.
+    /// The tags that have owners of their own and that this process takes; `None` if there are too
+    /// many.
     fn served_tags(&self, roles: &Roles) -> Option<BTreeSet<Option<String>>> {
         let names = self.members.iter().flat_map(|member| &member.roles.activity_tags.names);
         let names: BTreeSet<&String> =
@@ -251,20 +251,20 @@ impl View {
     }
 
     /// The ranges of these slices. Neighbouring slices of one partition are one range.
-    fn runs(&self, is_included: &[bool]) -> Vec<FeedRange> {
-        let mut runs: Vec<(usize, FeedRange)> = Vec::new();
+    fn merged_ranges(&self, is_included: &[bool]) -> Vec<FeedRange> {
+        let mut merged: Vec<(usize, FeedRange)> = Vec::new();
         let mut last = None;
         for (index, slice) in self.slices.all.iter().enumerate().filter(|(index, _)| is_included[*index]) {
-            match runs
+            match merged
                 .last_mut()
                 .filter(|(partition, _)| last == Some(index - 1) && *partition == slice.partition)
             {
-                Some((_, run)) => *run = run.until(&slice.range),
-                None => runs.push((slice.partition, slice.range.clone())),
+                Some((_, range)) => *range = range.until(&slice.range),
+                None => merged.push((slice.partition, slice.range.clone())),
             }
             last = Some(index);
         }
-        runs.into_iter().map(|(_, run)| run).collect()
+        merged.into_iter().map(|(_, range)| range).collect()
     }
 
     /// Where this process begins in the backlog of activities of a shared slice, from 0 to 1. The
@@ -308,8 +308,8 @@ impl View {
             || self.slices.index_of(instance).is_none_or(|index| self.instances.is_owned[index])
     }
 
-    /// Whether the reconciler of this process is first to look at a physical partition: `None`
-    /// if this process fetches nothing, and so knows no others.
+    /// Whether the reconciler of this process is first to look at a physical partition; `None` if
+    /// this process fetches nothing. Then it does not know the other processes.
     pub(crate) fn reconciles(&self, partition: &FeedRange) -> Option<bool> {
         let roles = &self.own()?.roles;
         let index = self.slices.index_at(partition.first_key());
@@ -317,9 +317,9 @@ impl View {
         Some(!self.instances.has_others || (roles.fetches_orchestrations && is_owned))
     }
 
-    /// The number of live processes per physical partition, at least one. If this process fetches
-    /// instances, those that fetch instances are counted; if it fetches activities, those that
-    /// fetch activities. If it fetches both, the smaller number counts.
+    /// The number of live processes per physical partition, at least one. Only processes with the
+    /// role of this process are counted: those that fetch instances, or those that fetch
+    /// activities. If this process has both roles, the smaller number is used.
     pub(crate) fn processes_per_partition(&self) -> f64 {
         let roles = self.roles();
         let count = |serves: fn(&Roles) -> bool| {

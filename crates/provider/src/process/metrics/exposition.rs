@@ -75,7 +75,7 @@ impl ProviderMetrics {
         metrics.prometheus_text()
     }
 
-    /// Writes the metrics that are not of one method.
+    /// Writes the metrics that do not belong to one method.
     fn write_totals(&self, metrics: &mut Metrics) {
         let counters = [
             ("duroxide_cdb_polls_total", "Polls of the container.", self.polls),

@@ -102,8 +102,8 @@ impl Latency {
         for (bucket, count) in self.buckets.iter().enumerate() {
             seen += count;
             if seen >= rank {
-                let below = 1u64.checked_shl(bucket as u32).unwrap_or(u64::MAX);
-                return Duration::from_micros(below.min(self.max_us));
+                let upper_bound_us = 1u64.checked_shl(bucket as u32).unwrap_or(u64::MAX);
+                return Duration::from_micros(upper_bound_us.min(self.max_us));
             }
         }
         Duration::from_micros(self.max_us)

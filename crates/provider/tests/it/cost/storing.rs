@@ -1,6 +1,6 @@
-//! What storing the cost of a workflow costs. The state documents of a real workflow are written
-//! again, once as they are and once without their cost. The difference of the charges is what the
-//! cost adds to a commit.
+//! The charge for storing the cost of a workflow. The state documents of a real workflow are
+//! written again, once as they are and once without their cost. The difference of the charges is
+//! the amount that the cost adds to a commit.
 
 use duroxide::providers::{Provider, TagFilter, WorkItem};
 use duroxide_cdb::{CosmosDBProvider, container_properties};
@@ -9,7 +9,7 @@ use perihelion_server::EmbeddedOptions;
 use perihelion_testkit::TestServer;
 use serde_json::Value;
 
-use crate::operating::{LOCK, NOW, event, metadata, start, work};
+use crate::operating::{LOCK, POLL_ONCE, event, metadata, start, work};
 
 /// A container with these properties, and a provider on it.
 async fn open(server: &TestServer, properties: &ContainerProperties) -> (Container, CosmosDBProvider) {
@@ -27,14 +27,15 @@ async fn states_after_turns(container: &Container, provider: &CosmosDBProvider, 
     let mut states = Vec::new();
     provider.enqueue_for_orchestrator(start("a", None), None).await.unwrap();
     for id in 1..=count + 1 {
-        let (_, token, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+        let (_, token, _) = provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().unwrap();
         let works = if id <= count { vec![work("a", id)] } else { Vec::new() };
         let metadata = metadata("Order", (id > count).then_some("Completed"));
         let history = vec![event("a", id)];
         provider.ack_orchestration_item(&token, 1, history, works, vec![], metadata, vec![]).await.unwrap();
         states.push(container.read::<Value>("a", "i").await.unwrap().into_value());
         if id <= count {
-            let fetched = provider.fetch_work_item(LOCK, NOW, None, &TagFilter::default()).await.unwrap();
+            let fetched =
+                provider.fetch_work_item(LOCK, POLL_ONCE, None, &TagFilter::default()).await.unwrap();
             let (_, token, _) = fetched.expect("the activity");
             let result = String::new();
             let done = WorkItem::ActivityCompleted { instance: "a".into(), execution_id: 1, id, result };
@@ -76,8 +77,9 @@ async fn added_by_cost(container: &Container, states: &[Value]) -> Vec<f64> {
     with.into_iter().zip(without).map(|(with, without)| with - without).collect()
 }
 
-/// Every leaf of a document is a term of such an index, and every commit pays for the terms of the old
-/// and the new state. The charges of turns were once arrays of numbers: 50 RU in a state of 16 turns.
+/// An index of every path has a term for every leaf of a document, and every commit pays for the
+/// terms of the old and the new state. The charges of turns were once stored as arrays of numbers,
+/// which cost 50 RU in a state of 16 turns.
 #[tokio::test]
 async fn a_container_that_indexes_every_path_pays_less_than_3_units_a_turn_for_the_cost() {
     let properties = ContainerProperties::new("every-path", "/instanceId").with_ttl_per_item();

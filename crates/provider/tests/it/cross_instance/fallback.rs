@@ -1,4 +1,4 @@
-//! What a provider does when a transaction is refused: its workflows go on through the outbox.
+//! Providers whose transactions are refused: their workflows go on through the outbox.
 
 use std::time::Duration;
 
@@ -23,9 +23,13 @@ async fn an_account_without_transactions_is_asked_once_and_the_outbox_is_used() 
         let server = TestServer::in_process(EmbeddedOptions::default()).await;
         server.fault(refusal).await;
         let process = Process::start(&server, Some(CrossInstance::Auto)).await;
-        assert_eq!(server.requests("transaction").await, 1, "asked when it is opened: {refusal}");
+        assert_eq!(
+            server.requests("transaction").await,
+            1,
+            "the account is asked when the provider is opened: {refusal}"
+        );
         process.run_parent("order", 5).await;
-        assert_eq!(server.requests("transaction").await, 1, "and not again: {refusal}");
+        assert_eq!(server.requests("transaction").await, 1, "the account is not asked again: {refusal}");
         process.stop().await;
     }
 }
@@ -70,7 +74,7 @@ async fn a_turn_that_is_too_large_for_a_transaction_goes_through_the_outbox() {
     process.run_parent("wide", 150).await;
     let (transactions, creates) =
         (server.requests("transaction").await, server.requests("create_item").await);
-    assert_eq!(transactions, 150, "each child's turn is one; the parent's is not");
+    assert_eq!(transactions, 150, "the turn of each child is a transaction, the turn of the parent is not");
     assert_eq!(creates, 151, "the start of the parent, and 150 deliveries");
     assert_eq!(documents_of_type(&server, "outbox").await, 0);
     process.stop().await;
@@ -78,7 +82,7 @@ async fn a_turn_that_is_too_large_for_a_transaction_goes_through_the_outbox() {
 
 /// The server's own limits are lower than the client's: it refuses with 400/5407 or 413.
 #[tokio::test(start_paused = true)]
-async fn the_limits_of_the_server_decide_too() {
+async fn a_turn_above_the_limits_of_the_server_goes_through_the_outbox() {
     for refusal in [
         r#"{"operation":"transaction","status":400,"subStatus":5407}"#,
         r#"{"operation":"transaction","status":413}"#,
@@ -112,7 +116,7 @@ async fn an_abort_without_results_does_not_fail_the_workflow() {
 /// The server cannot remember more transactions, and answers all with 429 for hours. Turns do not
 /// wait for it.
 #[tokio::test(start_paused = true)]
-async fn throttled_transactions_are_left_for_the_outbox_for_a_while() {
+async fn after_throttled_transactions_the_outbox_is_used_for_a_while() {
     let server = TestServer::in_process(EmbeddedOptions::default()).await;
     let process = Process::start(&server, Some(CrossInstance::Auto)).await;
     server.fault(r#"{"operation":"transaction","status":429,"subStatus":3200,"retryAfterMs":1000}"#).await;
@@ -127,7 +131,7 @@ async fn throttled_transactions_are_left_for_the_outbox_for_a_while() {
 
 /// The coordinator of transactions is stuck, and batches work. Only the first turns wait for it.
 #[tokio::test(start_paused = true)]
-async fn a_stuck_coordinator_holds_up_the_first_turns_only() {
+async fn a_stuck_coordinator_delays_only_the_first_turns() {
     let server = TestServer::in_process(EmbeddedOptions::default()).await;
     let process = Process::start(&server, Some(CrossInstance::Auto)).await;
     server.fault(r#"{"operation":"transaction","status":408}"#).await;
@@ -140,9 +144,10 @@ async fn a_stuck_coordinator_holds_up_the_first_turns_only() {
     process.stop().await;
 }
 
-/// `Auto` can be opened without an answer to its question.
+/// With `Auto`, a provider is opened even if the account does not answer whether it has
+/// transactions.
 #[tokio::test(start_paused = true)]
-async fn a_question_that_hangs_does_not_hold_up_the_opening() {
+async fn opening_does_not_wait_for_a_slow_answer_about_transactions() {
     let server = TestServer::in_process(EmbeddedOptions::default()).await;
     server.fault(r#"{"operation":"transaction","delayMs":60000}"#).await;
     let begun = tokio::time::Instant::now();

@@ -1,4 +1,4 @@
-//! Optimistic turns and cached states: the commit tiers T1 and T2 (see `CommitTier`). First
+//! Optimistic turns and cached states: the commit tiers `Optimistic` and `Cached`. First
 //! every case of `holes` runs with the highest tier for each fetch, even for short polls,
 //! which lock durably by default. Then come the cases that only these tiers can get wrong.
 //!
@@ -59,7 +59,7 @@ async fn a_renewal_makes_a_lock_in_memory_durable() {
         let taken = fetch_with_lock(&holder, SHORT_LOCK).await?;
         holder.renew_orchestration_item_lock(&taken.token, LOCK).await?;
         let early = poll_for(SHORT_LOCK + QUIET, async || fetch_now(&other, LOCK).await).await?;
-        ensure!(early.is_none(), "a lock that was renewed is not seen by others");
+        ensure!(early.is_none(), "another process took the instance, although its lock was renewed");
         ack(&holder, &taken.token, Turn::of("order", 2)).await?;
         Ok(())
     })
@@ -83,9 +83,9 @@ async fn one_of_two_optimistic_turns_is_committed() {
             let lost = first_ack.err().or(second_ack.err());
             ensure!(lost.is_some_and(|error| !error.is_retryable()), "the error of a lost turn is retryable");
         }
-        ensure!(second.read("order").await?.len() == 2, "one turn is recorded");
+        ensure!(second.read("order").await?.len() == 2, "not exactly one of the two turns is recorded");
         let again = poll_for(QUIET, async || fetch_now(&second, LOCK).await).await?;
-        ensure!(again.is_none(), "the message was consumed once");
+        ensure!(again.is_none(), "the message is delivered again");
         Ok(())
     })
     .await;
@@ -137,10 +137,10 @@ async fn only_the_turn_on_an_old_state_is_lost() {
     .await;
 }
 
-/// The commit of a turn gives an activity to a waiting worker, which may be gone by then. The
+/// The commit of a turn gives an activity to a waiting worker, which may have stopped by then. The
 /// activity goes to the next worker without waiting for a lock to expire.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_activity_dispatched_to_a_gone_worker_goes_to_the_next() {
+async fn an_activity_dispatched_to_a_stopped_worker_goes_to_the_next_worker() {
     const ROUNDS: u64 = 20;
     run_case_with(open_optimistic, async |world: World| {
         let provider = world.provider().await?;
@@ -188,7 +188,7 @@ async fn an_activity_dispatched_to_a_gone_worker_goes_to_the_next() {
             ensure!(id == round && delivered.insert(id), "{id} in round {round}");
             provider.ack_work_item(&token, None).await?;
         }
-        ensure!(!delivered.is_empty(), "no worker was gone when its activity came");
+        ensure!(!delivered.is_empty(), "no worker had stopped when its activity came");
         Ok(())
     })
     .await;
@@ -205,7 +205,7 @@ async fn an_activity_of_a_foreign_session_is_not_dispatched_directly() {
         let owned = poll(async || {
             remote.fetch_work_item(LOCK, Duration::ZERO, Some(&owner), &TagFilter::default()).await
         });
-        ensure!(owned.await?.is_some(), "the session has its first activity");
+        ensure!(owned.await?.is_some(), "the first worker did not get the activity of the session");
         let waiting = local.clone();
         let waits = tokio::spawn(async move {
             waiting.fetch_work_item(LOCK, QUIET, Some(&other), &TagFilter::default()).await
@@ -275,7 +275,7 @@ async fn an_optimistic_start_of_an_existing_instance_is_read_again() {
             ensure!(taken.item.history.len() == 1, "the fetch did not return the existing history");
             ack(&local, &taken.token, Turn::of("order", 2)).await?;
         }
-        ensure!(remote.read("order").await?.len() == 2, "both turns are recorded");
+        ensure!(remote.read("order").await?.len() == 2, "not exactly two turns are recorded");
         ensure!(admin(&remote)?.list_instances().await? == ["order"], "more than one instance");
         Ok(())
     })

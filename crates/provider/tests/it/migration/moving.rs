@@ -166,14 +166,14 @@ async fn a_wrong_source_or_target_is_refused() {
     fixture.restore(&client, OLD, |document| document["instanceId"] == "done-1").await;
     fixture.restore(&client, "older", |document| document["instanceId"] == "done-1").await;
     assert_eq!(refusal(&client, "ours").await, None);
-    let between =
+    let migration_from =
         |from: &str, to: &str| Migration::new(client.clone(), name(from), name(to)).with_force(true);
     let check = async |from: &str, to: &str, expected: &str| {
-        let why = refusal_of(between(from, to)).await;
+        let why = refusal_of(migration_from(from, to)).await;
         assert!(why.contains(expected), "{from} to {to}: {why}");
     };
     check("nowhere", NEW, "there is no container shop/nowhere").await;
-    check("ours", NEW, "nothing to move").await;
+    check("ours", NEW, "nothing to migrate").await;
     check(OLD, OLD, "into itself").await;
     check(OLD, "older", "perihelion migrate").await;
     assert!(!exists(&client, NEW).await, "a refusal leaves nothing behind");
@@ -184,7 +184,7 @@ async fn a_wrong_source_or_target_is_refused() {
         .await
         .unwrap();
     check(OLD, "ours", "is not empty").await;
-    between(OLD, NEW).run(|_| {}).await.unwrap();
+    migration_from(OLD, NEW).run(|_| {}).await.unwrap();
     check("older", NEW, "another migration, from shop/old").await;
     drop(client);
     account.stop().await;
@@ -207,7 +207,7 @@ async fn a_container_in_use_is_migrated_only_by_force() {
     seconds_behind.store(0, Ordering::SeqCst);
     assert_eq!(migration_to("first").run(|_| {}).await.unwrap().instances, 1, "a container not in use");
 
-    let until = u64::try_from(now().as_millis()).expect("this age") + 30_000;
+    let until = u64::try_from(now().as_millis()).expect("the time fits 64 bits") + 30_000;
     let locked = json!({ "id": "x", "instanceId": "busy", "type": "orch_queue", "lockedUntil": until,
         "workItem": json!({ "CancelInstance": { "instance": "busy", "reason": "" } }).to_string() });
     seconds_behind.store(3600, Ordering::SeqCst);
@@ -218,9 +218,9 @@ async fn a_container_in_use_is_migrated_only_by_force() {
     assert!(!exists(&client, "second").await);
     old.delete("busy", "x").await.unwrap();
 
-    let mut touched: Value = old.read("done-1", "done-1:instance").await.unwrap().into_value();
-    touched["updatedAt"] = until.into();
-    old.replace("done-1", "done-1:instance", &touched).await.unwrap();
+    let mut updated: Value = old.read("done-1", "done-1:instance").await.unwrap().into_value();
+    updated["updatedAt"] = until.into();
+    old.replace("done-1", "done-1:instance", &updated).await.unwrap();
     let why = refusal_of(migration_to("third")).await;
     assert!(why.contains("\"done-1\" was written to within the last minute"), "{why}");
     migration_to("third").with_force(true).run(|_| {}).await.unwrap();

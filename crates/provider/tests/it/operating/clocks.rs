@@ -5,7 +5,7 @@ use duroxide_cdb::CosmosDBProvider;
 use perihelion_server::ServerOptions;
 use perihelion_testkit::TestServer;
 
-use super::{LOCK, NOW, RARELY, event, metadata, start};
+use super::{LOCK, POLL_ONCE, RARELY, event, metadata, start};
 
 const MINUTE_MS: i64 = 60_000;
 
@@ -26,12 +26,12 @@ async fn clocks_two_minutes_apart_neither_steal_locks_nor_hide_messages() {
 
         // A message of the other machine is visible to the holder at once.
         other.enqueue_for_orchestrator(start(&instance, None), None).await.unwrap();
-        let taken = holder.fetch_orchestration_item(LOCK, NOW, None).await.unwrap();
+        let taken = holder.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap();
         let (item, token, attempts) = taken.expect("the message is seen");
         assert_eq!((item.instance.as_str(), attempts), (instance.as_str(), 1));
 
         // The lock has half a minute left, whatever the other machine's clock says.
-        let stolen = other.fetch_orchestration_item(LOCK, NOW, None).await.unwrap();
+        let stolen = other.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap();
         assert!(stolen.is_none(), "{stolen:?}");
 
         // A timer is set by the holder's machine and fires by the service's clock.

@@ -1,12 +1,12 @@
-//! A container that is deleted while a provider works with it. Every call says so, and none
-//! takes it for a missing instance, a lost lock, or a success.
+//! A container that is deleted while a provider works with it. Every call reports that the
+//! container is missing. No call reports a missing instance, a lost lock, or a success.
 
 use duroxide::providers::{
     DeleteInstanceResult, Provider, ProviderAdmin, ProviderError, PruneOptions, TagFilter,
 };
 use perihelion_testkit::TestServer;
 
-use super::{LOCK, NOW, event, metadata, provider, start, work};
+use super::{LOCK, POLL_ONCE, event, metadata, provider, start, work};
 
 #[track_caller]
 fn check<T: std::fmt::Debug>(what: &str, outcome: Result<T, ProviderError>) {
@@ -15,7 +15,7 @@ fn check<T: std::fmt::Debug>(what: &str, outcome: Result<T, ProviderError>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_call_says_that_the_container_is_gone() {
+async fn every_call_reports_that_the_container_was_deleted() {
     let server = TestServer::in_process(Default::default()).await;
     let provider = provider(&server).await;
     for instance in ["acked", "abandoned", "activity"] {
@@ -23,7 +23,8 @@ async fn every_call_says_that_the_container_is_gone() {
     }
     let mut tokens = Vec::new();
     for _ in 0..3 {
-        let (item, token, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+        let (item, token, _) =
+            provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().unwrap();
         tokens.push((item.instance, token));
     }
     let token = |name: &str| tokens.iter().find(|(instance, _)| instance == name).unwrap().1.clone();
@@ -33,7 +34,7 @@ async fn every_call_says_that_the_container_is_gone() {
         .ack_orchestration_item(&token("activity"), 1, begun, works, vec![], running, vec![])
         .await
         .unwrap();
-    let fetched = provider.fetch_work_item(LOCK, NOW, None, &TagFilter::default()).await.unwrap();
+    let fetched = provider.fetch_work_item(LOCK, POLL_ONCE, None, &TagFilter::default()).await.unwrap();
     let (_, activity, _) = fetched.expect("the activity");
 
     let client = server.client().await;

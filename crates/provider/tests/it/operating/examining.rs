@@ -1,5 +1,5 @@
-//! What `CosmosDBProvider::examine` finds: the same objections as opening a provider, and settings
-//! that make it cost more than it must.
+//! The findings of `CosmosDBProvider::examine`: the same objections as opening a provider, and settings
+//! that make a provider more expensive than necessary.
 
 use duroxide_cdb::{Check, CheckResult, CosmosDBProvider, container_properties};
 use perihelion_client::{Client, ContainerProperties, IndexingPolicy};
@@ -23,7 +23,7 @@ async fn create(client: &Client, properties: &ContainerProperties) {
 }
 
 #[tokio::test]
-async fn a_container_of_a_provider_has_no_finding() {
+async fn examine_finds_no_problem_in_a_container_of_a_provider() {
     let server = TestServer::in_process(EmbeddedOptions::default()).await;
     let client = server.client().await;
     let builder = CosmosDBProvider::builder().with_client(client.clone());
@@ -56,7 +56,7 @@ async fn a_missing_container_is_a_warning_and_is_not_created() {
 }
 
 #[tokio::test]
-async fn every_objection_of_opening_is_a_problem_with_an_advice() {
+async fn every_objection_of_opening_is_a_problem_with_advice() {
     let server = TestServer::in_process(EmbeddedOptions::default()).await;
     let client = server.client().await;
     let good = container_properties;

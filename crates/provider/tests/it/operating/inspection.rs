@@ -1,5 +1,5 @@
-//! What tools see: counts by status, queues, workers, sessions and trees; and a provider that is
-//! opened for a tool.
+//! The methods for tools: counts by status, queues, workers, sessions and trees. Also a provider that
+//! is opened for a tool.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,7 +8,7 @@ use duroxide_cdb::{CosmosDBProvider, ListOptions, QueueInfo, QueueKind};
 use perihelion_server::EmbeddedOptions;
 use perihelion_testkit::TestServer;
 
-use super::{LOCK, NOW, event, metadata, provider, start, work};
+use super::{LOCK, POLL_ONCE, event, metadata, provider, start, work};
 
 async fn server(partitions: u32) -> TestServer {
     TestServer::in_process(EmbeddedOptions::default().with_partitions(partitions).with_strict_gateway(true))
@@ -18,7 +18,7 @@ async fn server(partitions: u32) -> TestServer {
 /// Runs one turn of the instance whose message is fetched next. The turn schedules the activities
 /// `works`, and reports this status and parent.
 async fn turn(provider: &CosmosDBProvider, status: Option<&str>, works: Vec<WorkItem>, parent: Option<&str>) {
-    let (item, token, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+    let (item, token, _) = provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().unwrap();
     let history = vec![event(&item.instance, 1)];
     let mut metadata = metadata("Order", status);
     metadata.parent_instance_id = parent.map(Into::into);
@@ -65,7 +65,7 @@ async fn queues_have_their_depth_and_the_age_of_the_oldest_entry() {
     turn(&provider, None, vec![work("order-1", 2), work("order-1", 3)], None).await;
     provider.enqueue_for_orchestrator(start("order-2", None), None).await.unwrap();
     provider.enqueue_for_orchestrator(start("order-3", None), Some(Duration::from_secs(3600))).await.unwrap();
-    provider.fetch_work_item(LOCK, NOW, None, &TagFilter::default()).await.unwrap().unwrap();
+    provider.fetch_work_item(LOCK, POLL_ONCE, None, &TagFilter::default()).await.unwrap().unwrap();
     let queues = provider.queues().await.unwrap();
     // Clocks agree to about two seconds: see docs/provider.md.
     let is_now = |ms: Option<u64>| ms.is_some_and(|ms| ms + 3000 >= before && ms <= now_ms() + 3000);
@@ -119,7 +119,7 @@ async fn sessions_show_their_owner_and_when_they_end() {
     turn(&provider, None, vec![activity], None).await;
     assert_eq!(provider.sessions().await.unwrap(), []);
     let config = SessionFetchConfig { owner_id: "gpu-1".to_owned(), lock_timeout: LOCK };
-    provider.fetch_work_item(LOCK, NOW, Some(&config), &TagFilter::default()).await.unwrap().unwrap();
+    provider.fetch_work_item(LOCK, POLL_ONCE, Some(&config), &TagFilter::default()).await.unwrap().unwrap();
     let sessions = provider.sessions().await.unwrap();
     assert_eq!(sessions.len(), 1);
     let session = &sessions[0];
@@ -197,7 +197,7 @@ async fn an_instance_is_found_by_its_id_while_it_begins() {
     }
 }
 
-/// A tool must not leave a container behind because someone misspelt its name.
+/// A tool must not create a container when a person misspells the name.
 #[tokio::test]
 async fn a_provider_for_tools_creates_nothing_and_runs_no_task() {
     let server = server(1).await;

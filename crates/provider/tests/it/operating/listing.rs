@@ -8,7 +8,7 @@ use duroxide_cdb::{CosmosDBProvider, ListOptions, ListOrder, ListPage, ListedIns
 use perihelion_server::EmbeddedOptions;
 use perihelion_testkit::TestServer;
 
-use super::{LOCK, NOW, event, metadata, start};
+use super::{LOCK, POLL_ONCE, event, metadata, start};
 
 /// The number of listed instances in the tests.
 const COUNT: usize = 23;
@@ -26,8 +26,8 @@ async fn world(partitions: u32) -> (TestServer, CosmosDBProvider) {
         let parent = (n % 5 == 4).then_some("even-00");
         commit(&provider, &instance, parent, n).await;
     }
-    // An instance that has had no turn yet is listed as pending. A start to an existing instance
-    // is not, and a deleted instance is not listed.
+    // An instance that has had no turn yet is listed as pending. A start of an existing instance is
+    // not listed, and neither is a deleted instance.
     provider.enqueue_for_orchestrator(start("queued", None), None).await.unwrap();
     provider.enqueue_for_orchestrator(start("even-02", None), None).await.unwrap();
     commit(&provider, "gone", None, 0).await;
@@ -39,7 +39,7 @@ async fn world(partitions: u32) -> (TestServer, CosmosDBProvider) {
 async fn commit(provider: &CosmosDBProvider, instance: &str, parent: Option<&str>, n: usize) {
     provider.enqueue_for_orchestrator(start(instance, parent), None).await.unwrap();
     let (item, token, _) = loop {
-        let found = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+        let found = provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().unwrap();
         if found.0.instance == instance {
             break found;
         }
@@ -50,7 +50,7 @@ async fn commit(provider: &CosmosDBProvider, instance: &str, parent: Option<&str
     provider.ack_orchestration_item(&token, 1, history, vec![], vec![], metadata, vec![]).await.unwrap();
 }
 
-/// All pages of a listing. None is longer than the page size.
+/// All pages of a listing. Checks that no page is longer than the page size.
 async fn pages(provider: &CosmosDBProvider, options: &ListOptions, size: u32) -> Vec<ListPage> {
     let (mut pages, mut options) = (Vec::new(), options.clone().with_page_size(size));
     loop {
@@ -140,7 +140,7 @@ async fn filters_select_instances_and_rows_have_all_fields() {
     assert!(ended.completed_at.is_some_and(|at| at >= ended.created_at && at <= ended.updated_at));
     let running = all.iter().find(|row| row.status == "Running").unwrap();
     assert_eq!((running.output_length, running.completed_at), (None, None));
-    // A row with a large output has its length only.
+    // The row of an instance with a large output has only the length of the output.
     let container = server.client().await.database("duroxide").container("duroxide");
     let stored_in_parts =
         perihelion_client::Patch::new().set("/output", serde_json::json!({"b": "b:1", "n": 2, "len": 4096}));
@@ -203,7 +203,7 @@ async fn a_started_instance_that_has_not_run_is_listed_as_pending_and_can_be_del
         let deleted = provider.delete("queued", false).await.unwrap();
         assert_eq!((deleted.instances_deleted, deleted.queue_messages_deleted), (1, 1));
         assert!(provider.list(&ListOptions::new()).await.unwrap().instances.is_empty());
-        assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
+        assert!(provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().is_none());
         assert!(provider.delete("queued", false).await.is_err(), "there is nothing to delete any more");
     }
 }

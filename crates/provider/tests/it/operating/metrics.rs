@@ -5,7 +5,7 @@ use duroxide_cdb::CosmosDBProvider;
 use perihelion_server::EmbeddedOptions;
 use perihelion_testkit::TestServer;
 
-use super::{LOCK, NOW, provider, smallest_workflow, start};
+use super::{LOCK, POLL_ONCE, provider, smallest_workflow, start};
 
 #[tokio::test]
 async fn the_provider_counts_what_the_server_counts() {
@@ -48,7 +48,7 @@ async fn throttled_requests_failed_calls_and_stolen_locks_are_counted() {
 
     let short = std::time::Duration::from_millis(50);
     first
-        .fetch_orchestration_item(short, NOW, None)
+        .fetch_orchestration_item(short, POLL_ONCE, None)
         .await
         .unwrap()
         .expect("the instance, with a lock that expires");
@@ -79,7 +79,7 @@ async fn counts_are_fresh_for_a_writer_and_cached_for_a_frequent_reader() {
         let (metrics, depths) = tokio::join!(provider.get_system_metrics(), provider.get_queue_depths());
         assert_eq!((metrics.unwrap().total_instances, depths.unwrap().worker_queue), (3, 0));
     }
-    // Nothing is written between these calls, so only the first of each method counts anew. A
+    // Nothing is written between these calls, so only the first call of each method counts again. A
     // count takes at most two requests (plan and query), system metrics take two counts, and queue
     // depths three.
     assert!(requests("get_system_metrics") <= before.0 + 2 * 2);
@@ -94,14 +94,14 @@ async fn counts_are_fresh_for_a_writer_and_cached_for_a_frequent_reader() {
 }
 
 #[tokio::test]
-async fn an_outbox_that_waits_has_an_age_until_it_is_delivered() {
+async fn the_age_of_a_waiting_outbox_is_reported_until_it_is_delivered() {
     let server = TestServer::in_process(EmbeddedOptions::default()).await;
     let often = std::time::Duration::from_millis(50);
     let builder = CosmosDBProvider::builder().with_client(server.client().await);
-    let mut provider = builder.with_reconciler(often, NOW).open().await.unwrap();
+    let mut provider = builder.with_reconciler(often, std::time::Duration::ZERO).open().await.unwrap();
     provider.set_outbox_fault_injector(duroxide_cdb::OutboxFaultInjector::fail_next(1));
     provider.enqueue_for_orchestrator(start("parent", None), None).await.unwrap();
-    let (_, token, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+    let (_, token, _) = provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().unwrap();
     let (history, child) = (vec![super::event("parent", 1)], vec![start("child", Some("parent"))]);
     let running = super::metadata("Order", None);
     provider.ack_orchestration_item(&token, 1, history, vec![], child, running, vec![]).await.unwrap();

@@ -1,4 +1,4 @@
-//! `CosmosDBProvider::overdue`: work that nobody takes is found, also beside fresh work, broken
+//! `CosmosDBProvider::overdue`: work that no process takes is found, even beside fresh work, broken
 //! documents and a partition that does not answer.
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use perihelion_server::EmbeddedOptions;
 use perihelion_testkit::TestServer;
 use serde_json::json;
 
-use super::{LOCK, NOW, event, metadata, provider, start, work};
+use super::{LOCK, POLL_ONCE, event, metadata, provider, start, work};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -20,18 +20,18 @@ async fn server(partitions: u32) -> TestServer {
 
 /// Runs one turn, which schedules these activities.
 async fn turn(provider: &CosmosDBProvider, works: Vec<WorkItem>) {
-    let (item, token, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+    let (item, token, _) = provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().unwrap();
     let (history, metadata) = (vec![event(&item.instance, 1)], metadata("Order", None));
     provider.ack_orchestration_item(&token, 1, history, works, vec![], metadata, vec![]).await.unwrap();
 }
 
-/// The instances and names of what is overdue.
+/// The instance and the name of each overdue entry.
 fn shown(entries: &[OverdueInfo]) -> Vec<(&str, &str)> {
     entries.iter().map(|entry| (entry.instance_id.as_str(), entry.name.as_deref().unwrap_or("-"))).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_and_an_activity_that_nobody_takes_are_overdue() {
+async fn a_start_and_an_activity_that_no_process_takes_are_overdue() {
     let server = server(4).await;
     let provider = provider(&server).await;
     provider.enqueue_for_orchestrator(start("order-1", None), None).await.unwrap();
@@ -40,7 +40,7 @@ async fn a_start_and_an_activity_that_nobody_takes_are_overdue() {
     (*input, *name, *tag) = ("x".repeat(100_000), "pack \"gift\"".to_owned(), Some("gpu".to_owned()));
     turn(&provider, vec![work("order-1", 2), large]).await;
     // No worker has registered the first activity: it is given back.
-    let fetched = provider.fetch_work_item(LOCK, NOW, None, &TagFilter::default()).await.unwrap();
+    let fetched = provider.fetch_work_item(LOCK, POLL_ONCE, None, &TagFilter::default()).await.unwrap();
     let (_, token, _) = fetched.expect("the activity without a tag");
     provider.abandon_work_item(&token, None, false).await.unwrap();
     tokio::time::advance(Duration::from_secs(10)).await;
@@ -69,7 +69,7 @@ async fn a_start_and_an_activity_that_nobody_takes_are_overdue() {
 /// A message that is due at once is stored as visible two minutes before, so it comes before a
 /// timer in the order of the query.
 #[tokio::test(start_paused = true)]
-async fn fresh_messages_do_not_push_out_an_overdue_timer() {
+async fn fresh_messages_do_not_hide_an_overdue_timer() {
     let server = server(1).await;
     let provider = provider(&server).await;
     provider.enqueue_for_orchestrator(start("late", None), Some(Duration::from_secs(30))).await.unwrap();

@@ -13,7 +13,7 @@ use perihelion_server::{Clock, EmbeddedOptions};
 use perihelion_testkit::TestServer;
 use serde_json::json;
 
-use super::{LOCK, NOW, RARELY, event, metadata, smallest_workflow, start};
+use super::{LOCK, POLL_ONCE, RARELY, event, metadata, smallest_workflow, start};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// The interval of a reconciler that runs during a test.
@@ -79,7 +79,7 @@ async fn commit_turn(
     messages: Vec<WorkItem>,
     status: Option<&str>,
 ) -> String {
-    let (item, token, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+    let (item, token, _) = provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().unwrap();
     ack_turn(provider, &item, &token, execution, history, messages, status).await;
     item.instance
 }
@@ -95,7 +95,7 @@ async fn commit_turn_of(
 ) {
     let mut others = Vec::new();
     let (item, token) = loop {
-        let fetched = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap();
+        let fetched = provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap();
         let (item, token, _) = fetched.expect("the instance has messages");
         if item.instance == instance {
             break (item, token);
@@ -261,9 +261,9 @@ async fn a_message_to_a_removed_instance_is_kept_for_the_retention() {
     let provider = world.provider(Duration::ZERO).await;
     let raised = WorkItem::ExternalRaised { instance: "gone".into(), name: "go".into(), data: String::new() };
     provider.enqueue_for_orchestrator(raised, None).await.unwrap();
-    assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
+    assert!(provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().is_none());
     assert_eq!(world.document_count().await, 1, "the message waits for a start");
     let later = world.provider(2 * DAY).await;
-    assert!(later.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
+    assert!(later.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().is_none());
     assert_eq!(world.document_count().await, 0);
 }

@@ -90,7 +90,7 @@ impl Fleet {
         let mut child = spawn(version, &self.server.url(), self.lock_timeout, &role);
         let output = BufReader::new(child.stdout.take().expect("piped"));
         self.children.push(ChildProcess(child));
-        let (ready, is_ready) = oneshot::channel();
+        let (ready, ready_receiver) = oneshot::channel();
         let ledger = self.ledger.clone();
         // The thread ends when the child's output ends.
         std::thread::spawn(move || {
@@ -103,7 +103,7 @@ impl Fleet {
                 }
             }
         });
-        tokio::time::timeout(CHILD_TIMEOUT, is_ready)
+        tokio::time::timeout(CHILD_TIMEOUT, ready_receiver)
             .await
             .expect("the child is ready in time")
             .expect("the child printed that it is ready");
@@ -139,7 +139,7 @@ impl Fleet {
             match self.children[number].0.try_wait().unwrap() {
                 Some(status) => break status,
                 None if Instant::now() < deadline => tokio::time::sleep(POLL_INTERVAL).await,
-                None => panic!("child {number} does not leave"),
+                None => panic!("child {number} does not end"),
             }
         };
         assert!(status.success(), "child {number}: {status}");
@@ -201,8 +201,8 @@ impl Fleet {
         let depths = admin.get_queue_depths().await.unwrap();
         assert_eq!((depths.orchestrator_queue, depths.worker_queue), (0, 0));
         let runs = self.ledger.runs();
-        let different: BTreeSet<&String> = runs.iter().map(|(_, run)| run).collect();
-        assert!(!is_run_once || different.len() == runs.len(), "{runs:?}");
+        let distinct_runs: BTreeSet<&String> = runs.iter().map(|(_, run)| run).collect();
+        assert!(!is_run_once || distinct_runs.len() == runs.len(), "{runs:?}");
     }
 
     pub(super) async fn close(self) {

@@ -29,15 +29,15 @@ const ATTEMPTS_MAX: usize = 3;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An instance that is to be deleted.
-struct Doomed {
+struct InstanceToDelete {
     before: Option<Versioned<State>>,
     tombstone: State,
     counts: DeleteInstanceResult,
 }
 
-/// Deletes all of these instances or none. Returns false, and has deleted nothing, if they have to
-/// be deleted in two phases: there are too many of them, one of them is in another deletion, has
-/// undelivered messages, or waits for its start, or the account has no transactions.
+/// Deletes all of these instances or none. Returns false if they have to be deleted in two phases.
+/// Then nothing was deleted. The reasons are: there are too many instances; one of them is in another
+/// deletion, has undelivered messages, or waits for its start; or the account has no transactions.
 pub(super) async fn delete(
     core: &Core,
     set: &BTreeSet<&str>,
@@ -48,10 +48,10 @@ pub(super) async fn delete(
         return Ok(false);
     }
     for _ in 0..ATTEMPTS_MAX {
-        let Some(doomed) = read_all(core, set, force).await? else { return Ok(false) };
-        match commit(core, &doomed).await? {
+        let Some(to_delete) = read_all(core, set, force).await? else { return Ok(false) };
+        match commit(core, &to_delete).await? {
             Committed::Yes(etags) => {
-                finish(core, doomed, etags, result).await;
+                finish(core, to_delete, etags, result).await;
                 return Ok(true);
             }
             Committed::Stale => {}
@@ -67,7 +67,7 @@ async fn read_all(
     core: &Core,
     set: &BTreeSet<&str>,
     force: Force<'_>,
-) -> Result<Option<Vec<Doomed>>, Failure> {
+) -> Result<Option<Vec<InstanceToDelete>>, Failure> {
     let instances: Vec<&str> = set.iter().copied().collect();
     let mut states = Vec::with_capacity(instances.len());
     for group in instances.chunks(PARALLEL_MAX) {
@@ -86,7 +86,7 @@ async fn read_all(
         }
     }
     check_children(core, set).await?;
-    let mut doomed = Vec::with_capacity(instances.len());
+    let mut to_delete = Vec::with_capacity(instances.len());
     let mut states = states.into_iter();
     for group in instances.chunks(PARALLEL_MAX) {
         let mut reads = Vec::with_capacity(group.len());
@@ -110,10 +110,10 @@ async fn read_all(
             }
             let tombstone = tombstone_of(&core.clock, instance, state, &heads, None);
             let counts = count_deleted(state, &heads);
-            doomed.push(Doomed { before, tombstone, counts });
+            to_delete.push(InstanceToDelete { before, tombstone, counts });
         }
     }
-    Ok(Some(doomed))
+    Ok(Some(to_delete))
 }
 
 /// Whether the tombstones were written.
@@ -122,17 +122,17 @@ enum Committed {
     Yes(Vec<Option<Etag>>),
     /// Another writer has changed one of the states. Nothing was written.
     Stale,
-    /// The service does not take them as one transaction. Nothing was written.
+    /// The service does not write them as one transaction. Nothing was written.
     Impossible,
 }
 
-/// Writes all tombstones. If an answer is lost, the same transaction is committed again: it finds
-/// out the outcome of the first commit.
-async fn commit(core: &Core, doomed: &[Doomed]) -> Result<Committed, Failure> {
+/// Writes all tombstones. If an answer is lost, the same transaction is committed again. Then the
+/// service answers with the outcome of the first commit.
+async fn commit(core: &Core, to_delete: &[InstanceToDelete]) -> Result<Committed, Failure> {
     let store = &core.store;
     let options = OperationOptions::default().with_timeout(TIMEOUT).with_throttle_retries_max(1);
     let mut transaction = store.client.write_transaction().with_options(options);
-    for Doomed { before, tombstone, .. } in doomed {
+    for InstanceToDelete { before, tombstone, .. } in to_delete {
         let (container, instance) = (&store.container, tombstone.instance_id.as_str());
         store.state_cache.forget(instance);
         match before {
@@ -173,12 +173,12 @@ fn judge_abort(error: &perihelion_client::Error) -> Committed {
 /// it.
 async fn finish(
     core: &Core,
-    doomed: Vec<Doomed>,
+    to_delete: Vec<InstanceToDelete>,
     etags: Vec<Option<Etag>>,
     result: &mut DeleteInstanceResult,
 ) {
-    let mut tombstones = Vec::with_capacity(doomed.len());
-    for (Doomed { tombstone, counts, .. }, etag) in doomed.into_iter().zip(etags) {
+    let mut tombstones = Vec::with_capacity(to_delete.len());
+    for (InstanceToDelete { tombstone, counts, .. }, etag) in to_delete.into_iter().zip(etags) {
         add_counts(result, &counts);
         core.hints.instances.with(|hints| hints.record_idle(&tombstone.instance_id));
         match etag {

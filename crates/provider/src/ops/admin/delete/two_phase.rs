@@ -119,9 +119,9 @@ async fn prepare(
     Ok(())
 }
 
-/// Writes the current time into the coordinator, when a quarter of `deletion_timeout` has
-/// passed since the last time. So no other process aborts a deletion that makes progress,
-/// however many instances it has.
+/// Writes the current time into the coordinator, if a quarter of `deletion_timeout` has passed
+/// since the time in it. So no other process aborts a deletion that makes progress, however many
+/// instances it has.
 async fn record_progress(core: &Core, deletion: &mut Deletion, etag: &mut Etag) -> Result<(), Failure> {
     let age = Duration::from_millis(core.clock.now_ms().saturating_sub(deletion.made_at.ms()));
     if age < core.options.deletion_timeout / 4 {

@@ -32,7 +32,7 @@ const VERSION_MIN: u32 = 3;
 
 /// The visible messages from one stamp on, in order. 1565 rows are enough for [`FURTHER_MAX`]
 /// completions, for the [`MESSAGES_MAX`] messages that were read before and may have the same
-/// stamp, and for one more, which shows that not all were read.
+/// stamp, and for one more message. That message shows that there are more messages than were read.
 const FURTHER: &str = "SELECT TOP 1565 * FROM c WHERE c.type = 'orch_queue' AND c.visibleAt <= @now AND \
     c.enq >= @from ORDER BY c.enq";
 
@@ -71,7 +71,7 @@ pub(super) async fn add_further(
             further.push((message, item));
         }
     };
-    // There may be more than the query returns.
+    // There may be more messages than the query returns.
     read.has_more_messages = has_more || further.len() >= room;
     read.messages.extend(further);
     Ok(())

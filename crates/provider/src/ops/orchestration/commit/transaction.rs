@@ -2,8 +2,8 @@
 //! then one create for each message to another instance.
 //!
 //! When an answer is lost, the client sends the transaction again under its idempotency token and
-//! gets the first answer. If that fails too, the outcome is unknown, as that of a batch can be.
-//! The caller then tries again, and the state shows by its nonce whether this attempt was applied.
+//! gets the first answer. If that fails too, the outcome is unknown, as it can be for a batch.
+//! The caller then tries again. The nonce in the state shows whether the first attempt was applied.
 
 use perihelion_client::{
     AbortedTransaction, DistributedWriteTransaction, Error, ErrorKind, OperationOptions, Status,
@@ -106,10 +106,11 @@ fn add_all(
 }
 
 /// Judges an aborted transaction, which has written nothing. If the state has changed, the commit
-/// is stale, as a batch would be. After all other refusals the batch is sent, for two reasons. A
-/// batch processes the state first, while a service may name any of the operations that failed in
-/// a transaction. And the outbox of a batch delivers the messages: a message that exists already
-/// counts as delivered, and a message that its partition refuses does not hold up its sender.
+/// is stale, as a batch would be. After all other refusals the batch is sent, for two reasons.
+/// First, a batch processes the state first, while a service may name any of the operations that
+/// failed in a transaction. Second, the outbox of a batch delivers the messages: a message that
+/// exists already counts as delivered, and a message that its partition refuses does not block its
+/// sender.
 fn judge_abort(
     plan: &TurnPlan,
     preconditions: CommitPreconditions<'_>,

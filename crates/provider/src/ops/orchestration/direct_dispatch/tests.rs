@@ -11,7 +11,7 @@ use crate::plan::activity_document;
 /// The answer of the commit was lost, and the activity was completed before this process
 /// could read it.
 #[tokio::test]
-async fn a_worker_whose_promised_activity_is_gone_can_be_promised_another() {
+async fn a_worker_whose_promised_activity_was_completed_can_be_promised_another() {
     let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
     let client = Client::over(&engine.endpoint(), engine.transport()).await.unwrap();
     let provider = CosmosDBProvider::builder().with_client(client).open().await.unwrap();

@@ -1,5 +1,5 @@
-//! Polls of a partition that is a list of stamps. The tests play the pages of a poll, and check
-//! which rows it reads.
+//! Polls of a partition that is a list of stamps. The tests simulate the pages of a poll, and check
+//! which rows the poll reads.
 
 use super::*;
 
@@ -88,7 +88,7 @@ impl Partition {
                 last: page.last().copied(),
                 is_end: rest.is_empty(),
                 has_work: !polled.work.is_empty(),
-                has_left_work: false,
+                has_work_without_room: false,
             });
             match step {
                 NextStep::Page => {}
@@ -120,7 +120,7 @@ fn old_known_rows_are_skipped_for_half_a_minute() {
 }
 
 #[test]
-fn a_poll_of_few_known_rows_is_one_page_also_after_they_were_many() {
+fn a_poll_of_few_known_rows_is_one_page_even_if_they_were_many_before() {
     let mut partition = Partition::with_old_rows(1000);
     for _ in 0..10 {
         partition.poll();
@@ -155,9 +155,9 @@ fn new_work_is_found_by_the_next_poll_however_many_rows_are_known() {
 #[test]
 fn rows_behind_work_in_the_head_do_not_delay_new_work() {
     let mut partition = Partition::with_old_rows(20_000);
-    let freed = partition.rows.remove(100);
-    partition.work.push(freed);
-    assert_eq!(partition.poll().work, [freed]);
+    let takeable_row = partition.rows.remove(100);
+    partition.work.push(takeable_row);
+    assert_eq!(partition.poll().work, [takeable_row]);
     for _ in 0..20 {
         partition.pass(SECOND);
         let work = partition.add_work();
@@ -171,16 +171,16 @@ fn a_known_row_that_becomes_work_is_found_while_there_is_steady_work() {
     for (known, place) in [(540, 3), (540, 530), (5_000, 3), (5_000, 4_000)] {
         let mut partition = Partition::with_old_rows(known);
         partition.poll();
-        let freed = partition.rows[place];
+        let takeable_row = partition.rows[place];
         let mut is_found = false;
         for number in 0..1000 {
             partition.pass(SECOND);
             partition.add_work();
             if number == 100 {
-                partition.rows.retain(|row| *row != freed);
-                partition.work.push(freed);
+                partition.rows.retain(|row| *row != takeable_row);
+                partition.work.push(takeable_row);
             }
-            is_found |= partition.poll().work.contains(&freed);
+            is_found |= partition.poll().work.contains(&takeable_row);
         }
         assert!(is_found, "{known} known rows, row {place}");
     }
@@ -195,8 +195,8 @@ fn the_head_and_all_recent_rows_are_read_however_long_the_tail_is() {
         let recent_rows = (0..recent).map(|number| Stamp(ago(110).0 + number));
         let mut partition = Partition::new(old.chain(recent_rows));
         for round in 0..20 {
-            let freed = partition.rows.remove(if round % 2 == 0 { 50 } else { 300 });
-            partition.work.push(freed);
+            let takeable_row = partition.rows.remove(if round % 2 == 0 { 50 } else { 300 });
+            partition.work.push(takeable_row);
             let mut polls = 0;
             while !partition.work.is_empty() {
                 partition.pass(SECOND / 5);
@@ -213,13 +213,13 @@ fn a_fetch_that_looks_once_reads_the_head_too() {
     let mut partition = Partition::with_old_rows(200);
     partition.poll();
     partition.is_eager = true;
-    let freed = partition.rows.remove(5);
-    partition.work.push(freed);
-    assert_eq!(partition.poll().work, [freed]);
+    let takeable_row = partition.rows.remove(5);
+    partition.work.push(takeable_row);
+    assert_eq!(partition.poll().work, [takeable_row]);
 }
 
 #[test]
-fn queries_that_alternate_have_their_own_places() {
+fn alternating_queries_have_their_own_cursors() {
     let mut partition = Partition::with_old_rows(5_000);
     let queries = [PollQuery::default(), PollQuery::of(&[crate::process::interest::Interest::Instances])];
     for query in &queries {
@@ -234,7 +234,7 @@ fn queries_that_alternate_have_their_own_places() {
 }
 
 #[test]
-fn a_poll_that_fails_loses_no_place() {
+fn a_failed_poll_does_not_change_where_the_next_poll_begins() {
     let mut partition = Partition::with_old_rows(5_000);
     partition.poll();
     partition.pass(SECOND * 31);
@@ -244,7 +244,7 @@ fn a_poll_that_fails_loses_no_place() {
             PollTime { now: partition.now(), at: partition.begun_at + partition.elapsed, is_eager: false };
         let mut poll = partition.cursors.begin(&PollQuery::default(), time);
         let last = Some(Stamp(poll.from().0 + 1));
-        poll.record_page(PageRead { last, is_end: false, has_work: false, has_left_work: false });
+        poll.record_page(PageRead { last, is_end: false, has_work: false, has_work_without_room: false });
         partition.pass(SECOND);
         let work = partition.add_work();
         let found = [partition.poll().work, partition.poll().work].concat();
@@ -257,10 +257,11 @@ fn work_that_was_left_for_lack_of_room_is_read_again_at_once() {
     let mut partition = Partition::with_old_rows(200);
     let time = PollTime { now: partition.now(), at: partition.begun_at, is_eager: false };
     let mut poll = partition.cursors.begin(&PollQuery::default(), time);
-    let page = |last, is_end| PageRead { last: Some(last), is_end, has_work: false, has_left_work: true };
+    let page =
+        |last, is_end| PageRead { last: Some(last), is_end, has_work: false, has_work_without_room: true };
     assert_eq!(poll.record_page(page(partition.rows[63], false)), NextStep::Page);
     assert_eq!(poll.record_page(page(partition.rows[199], true)), NextStep::End);
-    let freed = partition.rows.remove(5);
-    partition.work.push(freed);
-    assert_eq!(partition.poll().work, [freed]);
+    let takeable_row = partition.rows.remove(5);
+    partition.work.push(takeable_row);
+    assert_eq!(partition.poll().work, [takeable_row]);
 }

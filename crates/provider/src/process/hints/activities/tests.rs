@@ -39,8 +39,8 @@ fn among_too_many_activities_the_last_is_forgotten() {
     for number in 1..=ACTIVITIES_MAX as u64 {
         assert!(hints.offer(offer(number, None, None)));
     }
-    assert!(!hints.offer(offer(ACTIVITIES_MAX as u64 + 1, None, None)), "it is the last itself");
-    assert!(hints.offer(offer(0, None, None)), "an earlier one gets in");
+    assert!(!hints.offer(offer(ACTIVITIES_MAX as u64 + 1, None, None)), "the new activity would be the last");
+    assert!(hints.offer(offer(0, None, None)), "an earlier activity is added");
     assert_eq!((hints.offers.len(), hints.keys.len()), (ACTIVITIES_MAX, ACTIVITIES_MAX));
     assert_eq!(hints.take(Stamp::at_ms(u64::MAX), &UNTAGGED_WORKER).unwrap().0.id, "a:1:0");
 }
@@ -60,7 +60,7 @@ fn activities_of_sessions_that_others_hold_make_room() {
 
 /// Activities of a fan-out that other processes have taken do not cost a failed lock each.
 #[test]
-fn after_some_lost_activities_the_others_of_the_instance_are_forgotten() {
+fn after_some_failed_locks_the_other_activities_of_the_instance_are_forgotten() {
     let mut hints = ActivityHints::default();
     hints.serve_tags(&TagFilter::Any);
     for number in 1..=100 {
@@ -80,7 +80,7 @@ fn after_some_lost_activities_the_others_of_the_instance_are_forgotten() {
 }
 
 #[test]
-fn lost_activities_of_other_instances_do_not_count() {
+fn failed_locks_of_activities_of_other_instances_do_not_count() {
     let mut hints = ActivityHints::default();
     let now = Stamp::at_ms(2_000_000);
     for number in 0..3 * LOST_INSTANCES_MAX {

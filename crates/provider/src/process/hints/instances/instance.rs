@@ -64,7 +64,7 @@ struct KnownMessages {
     /// The times from which messages that are not held are visible. A turn must
     /// read if one of these times has come.
     not_held: BTreeSet<Stamp>,
-    /// The partition may have messages of which nothing is known here.
+    /// The partition may have messages that this process does not know.
     is_partial: bool,
     /// Set when a poll has left the instance out because it was known: the
     /// number of turns without a read since then.
@@ -84,8 +84,8 @@ impl KnownMessages {
         }
     }
 
-    /// Removes the messages that are visible at `now`. The flag says that the
-    /// partition may have more, so the turn must read it.
+    /// Removes the held messages that are visible at `now`, and returns them. The returned flag is
+    /// true if the partition may have more messages. Then the turn must read the partition.
     fn take_visible(&mut self, now: Stamp) -> (Vec<Message>, bool) {
         let is_later = |message: &Message| message.visible_at > now;
         let (later, visible) =
@@ -101,8 +101,8 @@ impl KnownMessages {
 }
 
 /// When an instance is due because a lock of this process expires. Locks and timers end at whole
-/// milliseconds. The due time of a lock is just before one, so that a timer that is due in the
-/// same millisecond has a due time of its own. The instance stays blocked until the lock ends.
+/// milliseconds. The due time of a lock is just before its millisecond. So a timer that is due in
+/// the same millisecond has a due time of its own. The instance stays blocked until the lock ends.
 fn lock_due(until: Stamp) -> Stamp {
     Stamp(until.0.saturating_sub(1))
 }
@@ -160,8 +160,8 @@ impl InstanceHint {
         self.due.first().is_some_and(|due| *due <= now)
     }
 
-    /// Whether a dispatcher of this process has it.
-    pub(super) fn is_locked(&self) -> bool {
+    /// Whether a dispatcher of this process examines the instance or has locked it.
+    pub(super) fn is_taken(&self) -> bool {
         match self.phase {
             Phase::Examined { .. } | Phase::Locked { .. } => true,
             Phase::Free | Phase::Blocked { .. } => false,
@@ -190,7 +190,7 @@ impl InstanceHint {
     /// Records a message; `has_room` says that it may be held.
     pub(super) fn add_message(&mut self, message: Message, has_room: bool) {
         if self.is_attempted(&message.id) {
-            // The turn that is under way, or that did not end with a commit, has read it.
+            // The turn that is under way, or that did not end with a commit, has read the message.
             return;
         }
         self.insert_due(message.visible_at);
@@ -241,11 +241,11 @@ impl InstanceHint {
         self.phase = Phase::Locked { until, due_when_taken: self.phase.due_when_taken() };
     }
 
-    /// Locked → Free after a commit: the messages of the turn are gone.
+    /// Locked → Free after a commit: the messages of the turn are deleted.
     pub(super) fn commit(&mut self) {
         self.remove_lock_due();
         self.phase = Phase::Free;
-        // A message may have arrived here after the turn had read it.
+        // A message may have been added to the hints after the turn had read it.
         let consumed = self.uncommitted.take().unwrap_or_default();
         self.messages.held.retain(|(_, id), _| !consumed.contains_key(id));
     }
@@ -306,8 +306,8 @@ impl InstanceHint {
         }
     }
 
-    /// Whether the message belongs to the turn that is under way, or to the one that did not
-    /// end with a commit.
+    /// Whether the message belongs to a turn that is under way, or to a turn that did not end
+    /// with a commit.
     fn is_attempted(&self, id: &str) -> bool {
         self.uncommitted.as_ref().is_some_and(|attempts| attempts.contains_key(id))
     }

@@ -7,7 +7,7 @@ fn capability(name: &str) -> Capability {
 }
 
 #[test]
-fn a_parked_instance_is_looked_at_ever_less_often() {
+fn a_parked_instance_is_looked_at_less_and_less_often() {
     let (old, begun) = (capability("old"), Instant::now());
     let dispatcher = |seconds| Dispatcher { capability: &old, now: begun + Duration::from_secs(seconds) };
     let mut parked = Parked::default();

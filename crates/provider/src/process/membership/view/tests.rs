@@ -105,7 +105,7 @@ async fn an_undivided_partition_belongs_to_the_owner_of_its_first_slice() {
 }
 
 #[tokio::test]
-async fn most_slices_stay_when_a_process_leaves_and_ownership_counts_from_the_change() {
+async fn when_a_process_leaves_most_slices_keep_their_owner_and_the_others_get_a_new_one() {
     let space = space(16).await;
     let (five, four) = (members(5), members(4));
     let (mut moved, mut kept) = (0, 0);
@@ -131,7 +131,7 @@ async fn most_slices_stay_when_a_process_leaves_and_ownership_counts_from_the_ch
 }
 
 #[tokio::test]
-async fn when_the_number_of_slices_doubles_an_owner_of_all_parts_keeps_its_time() {
+async fn when_slices_are_cut_in_half_their_owner_keeps_the_start_of_its_ownership() {
     let space = space(1).await;
     let alone = view("n:0", &members(1), &space);
     let two = view_of(&alone, "n:0", &members(2), &space, 9);
@@ -141,7 +141,7 @@ async fn when_the_number_of_slices_doubles_an_owner_of_all_parts_keeps_its_time(
 }
 
 #[tokio::test]
-async fn ranks_follow_the_slice_and_in_a_shared_slice_the_work() {
+async fn a_rank_depends_on_the_slice_and_in_a_shared_slice_on_the_work() {
     let (space, mut all) = (space(4).await, members(4));
     let names: Vec<String> = (0..200).map(|number| format!("order-{number}")).collect();
     let ranks = |all: &[Member], name: &str| -> Vec<Rank> {
@@ -195,7 +195,7 @@ fn a_process_with_an_old_heartbeat_counts_as_dead() {
 }
 
 #[tokio::test]
-async fn a_process_counts_itself_even_when_the_list_lacks_it() {
+async fn a_process_counts_itself_even_if_the_list_of_processes_does_not() {
     let space = space(4).await;
     let view = view("n:a", &[member("n:b", roles(true, &[]))], &space);
     assert!(!view.is_alone());
@@ -212,15 +212,19 @@ async fn activities_belong_to_processes_that_serve_their_tag() {
         member("n:c", roles(true, &["cpu", "gpu"])),
     ];
     let (a, b, c) = (view("n:a", &all, &space), view("n:b", &all, &space), view("n:c", &all, &space));
-    let covers = |views: &[&View], rank: fn(&View, &str) -> Rank| {
+    let each_has_one_owner = |views: &[&View], rank: fn(&View, &str) -> Rank| {
         (0..200).all(|number| {
             let instance = format!("i-{number}");
             views.iter().filter(|view| rank(view, &instance) == Rank::Owner).count() == 1
         })
     };
-    assert!(covers(&[&a, &c], |view, instance| view.rank_of_activity(instance, "a:1:2", Some("gpu"))));
-    assert!(covers(&[&b, &c], |view, instance| view.rank_of_activity(instance, "a:1:2", Some("cpu"))));
-    assert!(covers(&[&b, &c], View::rank_of_instance));
+    let gpu_rank: fn(&View, &str) -> Rank =
+        |view, instance| view.rank_of_activity(instance, "a:1:2", Some("gpu"));
+    let cpu_rank: fn(&View, &str) -> Rank =
+        |view, instance| view.rank_of_activity(instance, "a:1:2", Some("cpu"));
+    assert!(each_has_one_owner(&[&a, &c], gpu_rank));
+    assert!(each_has_one_owner(&[&b, &c], cpu_rank));
+    assert!(each_has_one_owner(&[&b, &c], View::rank_of_instance));
     assert_eq!(b.rank_of_activity("i", "a:1:2", Some("other")), Rank::Alone, "no other process serves it");
     let polled: usize = [&a, &c].iter().map(|view| view.owned_ranges().unwrap().len()).sum();
     assert!(polled >= 8, "for their tag they poll all partitions");
@@ -267,7 +271,7 @@ async fn a_version_is_readable_by_all_when_the_oldest_live_process_can_read_it()
 
 /// Many processes name the same tag. That must not hide the other tags of a process.
 #[tokio::test]
-async fn names_that_many_processes_share_count_once() {
+async fn a_tag_that_many_processes_name_counts_once() {
     let space = space(4).await;
     let mut all: Vec<Member> =
         (0..70).map(|number| member(&format!("n:{number}"), roles(false, &["gpu"]))).collect();
