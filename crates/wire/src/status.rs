@@ -96,6 +96,8 @@ statuses! {
     PATCH_CONDITION_NOT_MET = 412 / 1110;
     /// The request is larger than the service accepts.
     TOO_LARGE = 413 / 0;
+    /// In a bulk request: the answer was full, and this operation was not carried out.
+    RESPONSE_FULL = 413 / 3402;
     /// The request URL is longer than the server accepts.
     URI_TOO_LONG = 414 / 0;
     /// This operation of a batch was not tried, or was undone, because another operation

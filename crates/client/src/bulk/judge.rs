@@ -10,10 +10,6 @@ use perihelion_wire::status;
 use super::operation::BulkOperation;
 use crate::handle::is_status_gone;
 
-/// The sub-status of a 413 for operations whose results did not fit into the response.
-/// The service has not carried them out.
-const RESPONSE_TOO_LARGE: u32 = 3402;
-
 /// What to do with an operation after an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -39,6 +35,9 @@ pub(super) enum Again {
     Moved,
     /// The service did not carry it out, and may carry it out when it is sent again.
     NotTried,
+    /// Its result did not fit into the response, so the service did not carry it out. Fewer
+    /// operations share the next request.
+    ResponseFull,
     /// Its answer was lost, and it may be repeated.
     Lost,
     /// The service refused the whole request because of one of its operations. Fewer
@@ -54,7 +53,7 @@ pub(super) fn judge_result(operation: &BulkOperation, may_have_applied: bool, re
         // With another sub-status a 404 says nothing about the document.
         status::NOT_FOUND if may_have_applied && operation.is_plain_delete() => Verdict::AlreadyDeleted,
         status::GONE | Status { code: 410, .. } => Verdict::Again(Again::Moved),
-        Status { code: 413, sub: RESPONSE_TOO_LARGE } => Verdict::Again(Again::NotTried),
+        status::RESPONSE_FULL => Verdict::Again(Again::ResponseFull),
         status::FAILED_DEPENDENCY | Status { code: 424, .. } => Verdict::Again(Again::NotTried),
         status::TOO_MANY_REQUESTS | Status { code: 429, .. } => Verdict::Again(Again::Throttled),
         status::RETRY_WITH | Status { code: 449, .. } => Verdict::Again(Again::NotTried),
@@ -158,8 +157,8 @@ mod tests {
         check(&create, false, 424, Verdict::Again(Again::NotTried));
         check(&create, false, 449, Verdict::Again(Again::NotTried));
         check(&create, false, 413, Verdict::Ended { is_ambiguous: false });
-        let cut = judge_result(&create, false, Status::new(413, RESPONSE_TOO_LARGE));
-        assert_eq!(cut, Verdict::Again(Again::NotTried));
+        let cut = judge_result(&create, false, status::RESPONSE_FULL);
+        assert_eq!(cut, Verdict::Again(Again::ResponseFull));
     }
 
     #[test]

@@ -40,8 +40,9 @@ impl Bulk<'_> {
         let retry_after = match answer {
             Ok(Answer { results, charge, retry_after }) => {
                 self.totals.charge += charge;
+                let next_max = next_request_max(&results);
                 for (queued, result) in operations.into_iter().zip(results) {
-                    self.settle_result(queued, result, &mut again, now);
+                    self.settle_result(queued, result, next_max, &mut again, now);
                 }
                 retry_after
             }
@@ -75,6 +76,7 @@ impl Bulk<'_> {
         &mut self,
         mut queued: QueuedOperation,
         result: BatchResult,
+        next_max: Option<usize>,
         again: &mut SentAgain,
         now: Instant,
     ) {
@@ -88,7 +90,7 @@ impl Bulk<'_> {
             }
             Verdict::Ended { is_ambiguous } => self.end_refused(queued, status, is_ambiguous),
             Verdict::Again(reason) => {
-                if let Some(queued) = self.send_again(queued, reason, 1, again, now) {
+                if let Some(queued) = self.send_again(queued, reason, next_max, again, now) {
                     let is_ambiguous = queued.may_have_applied && !queued.operation.is_read();
                     self.end_refused(queued, status, is_ambiguous);
                 }
@@ -104,10 +106,12 @@ impl Bulk<'_> {
         now: Instant,
     ) {
         let count = operations.len();
+        // The number of operations halves each time, so this ends.
+        let next_max = Some(count / 2);
         for mut queued in operations {
             match judge::judge_failure(&queued.operation, queued.may_have_applied, count, error) {
                 Verdict::Again(reason) => {
-                    if let Some(queued) = self.send_again(queued, reason, count, again, now) {
+                    if let Some(queued) = self.send_again(queued, reason, next_max, again, now) {
                         self.end_failed(queued, error);
                     }
                 }
@@ -122,13 +126,13 @@ impl Bulk<'_> {
     }
 
     /// Notes that an operation is sent again. Returns the operation if it must not be sent again,
-    /// because its retries are used up. `count` is the number of operations of the request that
-    /// has ended.
+    /// because its retries are used up. `next_max` is the most operations that may share its next
+    /// request, if the reason is that there were too many; `None` if there cannot be fewer.
     fn send_again(
         &self,
         mut queued: QueuedOperation,
         reason: Again,
-        count: usize,
+        next_max: Option<usize>,
         again: &mut SentAgain,
         now: Instant,
     ) -> Option<QueuedOperation> {
@@ -141,8 +145,10 @@ impl Bulk<'_> {
                     return Some(queued);
                 }
             }
-            // The number of operations halves each time, so this ends.
-            Again::InSmallerRequest => queued.request_operations_max = count / 2,
+            Again::InSmallerRequest | Again::ResponseFull => match next_max {
+                Some(most) => queued.request_operations_max = most,
+                None => return Some(queued),
+            },
             Again::Moved | Again::NotTried | Again::Lost => {
                 queued.failures += 1;
                 // In most cases the next attempt finds the partition that moved. If it does not,
@@ -156,9 +162,11 @@ impl Bulk<'_> {
         queued.retries += 1;
         match reason {
             Again::Moved => again.moved.push(queued),
-            Again::Throttled | Again::NotTried | Again::Lost | Again::InSmallerRequest => {
-                again.to_partition.push(queued);
-            }
+            Again::Throttled
+            | Again::NotTried
+            | Again::Lost
+            | Again::InSmallerRequest
+            | Again::ResponseFull => again.to_partition.push(queued),
         }
         None
     }
@@ -203,6 +211,18 @@ impl Bulk<'_> {
         self.totals.operations += 1;
         self.totals.failed_operations += u64::from(outcome.is_err());
         self.window.close(BulkResult { index, outcome, charge, retries });
+    }
+}
+
+/// The most operations of the next request, after results did not fit into the response: as many as
+/// did fit, or half as many if none did. Each request then makes progress or is smaller than the one
+/// before. `None` if the only result of a request does not fit.
+fn next_request_max(results: &[BatchResult]) -> Option<usize> {
+    let fitting = results.iter().filter(|result| result.status() != status::RESPONSE_FULL).count();
+    match (fitting, results.len()) {
+        (0, 0 | 1) => None,
+        (0, all) => Some(all / 2),
+        (fitting, _) => Some(fitting),
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use super::Shared;
 use super::handler::{ChangeHandler, HandlerError};
-use super::page::process_page;
+use super::page::{panic_error, process_page};
 use crate::FeedRange;
 
 /// The task. Dropping it cancels the handler.
@@ -52,7 +52,8 @@ impl Future for HandlerTask {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let ended = ready!(Pin::new(&mut self.0).poll(context));
         Poll::Ready(ended.unwrap_or_else(|error| match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
+            // A panic outside of `ChangeHandler::handle`, as in a callback.
+            Ok(panic) => Err(panic_error(panic.as_ref())),
             Err(_) => Err("the runtime is shutting down".into()),
         }))
     }

@@ -1,6 +1,12 @@
 //! Gives one page of changes to the handler: first the whole page, up to `attempts_max` times;
 //! then each document alone, to find the documents that cannot be processed.
 
+use std::any::Any;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
+
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
@@ -70,7 +76,8 @@ async fn handle_with_retries<H: ChangeHandler>(
     loop {
         let items = documents.iter().map(|document| serde_json::from_str(document.get()));
         let items = items.collect::<Result<Vec<H::Item>, _>>()?;
-        let Err(error) = handler.handle(Changes { items, range: range.clone(), attempt }).await else {
+        let changes = Changes { items, range: range.clone(), attempt };
+        let Err(error) = panics_as_errors(async { handler.handle(changes).await }).await else {
             return Ok(());
         };
         if attempt >= options.attempts_max {
@@ -80,6 +87,26 @@ async fn handle_with_retries<H: ChangeHandler>(
         attempt += 1;
         tokio::time::sleep(options.retry_wait).await;
     }
+}
+
+/// Runs a handler. A panic becomes an error, so that a document that makes the handler panic is
+/// counted and reported like any other that it cannot process.
+async fn panics_as_errors(
+    handling: impl Future<Output = Result<(), HandlerError>>,
+) -> Result<(), HandlerError> {
+    let mut handling = pin!(handling);
+    poll_fn(|context| {
+        let poll = AssertUnwindSafe(|| handling.as_mut().poll(context));
+        catch_unwind(poll).unwrap_or_else(|panic| Poll::Ready(Err(panic_error(panic.as_ref()))))
+    })
+    .await
+}
+
+/// The error of a handler that has panicked.
+pub(super) fn panic_error(panic: &(dyn Any + Send)) -> HandlerError {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("the handler panicked: {}", text.unwrap_or("the panic has no text")).into()
 }
 
 /// Reports a document that cannot be processed to the handler. Fails if the handler does not

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use perihelion_driver::ContainerMetadata;
-use perihelion_model::partition_key::PartitionKey;
+use perihelion_model::partition_key::{KeyValue, PartitionKey};
 
 use crate::Error;
 
@@ -29,10 +29,24 @@ pub(super) struct Chunk {
     pub(super) wanted: Vec<WantedDocument>,
 }
 
+/// From this size on, different integers have the same double.
+const EXACT_INTEGER_LIMIT: f64 = 9_007_199_254_740_992.0;
+
+/// Whether a query can compare the key with the documents' own. A key has its numbers as doubles, as
+/// the service hashes them, but a query compares integers exactly. So a document with a large integer
+/// is read by a point read.
+fn is_comparable(key: &PartitionKey) -> bool {
+    key.values.iter().all(|value| match value {
+        KeyValue::Number(number) => number.abs() < EXACT_INTEGER_LIMIT,
+        KeyValue::Undefined | KeyValue::Null | KeyValue::Bool(_) | KeyValue::String(_) => true,
+    })
+}
+
 /// Divides the documents into chunks. Refuses an empty id and a partition key that is
 /// only a prefix.
 pub(super) fn chunks(wanted: Vec<WantedDocument>, metadata: &ContainerMetadata) -> Result<Vec<Chunk>, Error> {
     let mut by_range: HashMap<Arc<str>, Vec<WantedDocument>> = HashMap::new();
+    let mut point_reads = Vec::new();
     for document in wanted {
         if document.id.is_empty() {
             return Err(Error::input("the id of a document is empty"));
@@ -46,7 +60,12 @@ pub(super) fn chunks(wanted: Vec<WantedDocument>, metadata: &ContainerMetadata) 
         let effective = metadata.partition_key.effective(&document.key);
         let range = metadata.ranges.locate(&effective);
         let range = range.ok_or_else(|| Error::answer("no physical partition covers the document's key"))?;
-        by_range.entry(Arc::clone(&range.id)).or_default().push(document);
+        let range_id = Arc::clone(&range.id);
+        if is_comparable(&document.key) {
+            by_range.entry(range_id).or_default().push(document);
+        } else {
+            point_reads.push(Chunk { range_id, wanted: vec![document] });
+        }
     }
     let chunks = by_range.into_iter().flat_map(|(range_id, wanted)| {
         layers(wanted).into_iter().flat_map(move |layer| {
@@ -54,7 +73,7 @@ pub(super) fn chunks(wanted: Vec<WantedDocument>, metadata: &ContainerMetadata) 
             pieces(layer).map(move |wanted| Chunk { range_id: Arc::clone(&range_id), wanted })
         })
     });
-    Ok(chunks.collect())
+    Ok(chunks.chain(point_reads).collect())
 }
 
 /// Divides documents into layers. The first layer has the first document with each

@@ -21,6 +21,10 @@ use crate::transaction::Transaction;
 /// The most operations a batch may have. The server checks it.
 pub const OPERATIONS_MAX: usize = 100;
 
+/// The most bytes of documents that the reads of a bulk request return. The service answers with at
+/// most 4 MB.
+const RESPONSE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// One operation of a batch.
 #[derive(Debug, Clone)]
 pub struct BatchOperation {
@@ -150,19 +154,29 @@ fn perform_atomic(
 }
 
 /// Performs one operation after the other. Only the writes of a failed operation are
-/// undone.
+/// undone. When the documents that a bulk request reads do not fit into the response, the operations
+/// from there on are not carried out.
 fn perform_each(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,
     batch: Batch,
 ) -> Vec<Result<ItemOutcome, Refusal>> {
     let mut has_stopped = false;
+    let mut bytes_left = match batch.scope {
+        BatchScope::Range(_) => RESPONSE_BYTES_MAX,
+        BatchScope::Partition(_) => usize::MAX,
+    };
     let mut results = Vec::with_capacity(batch.operations.len());
     for operation in batch.operations {
+        if bytes_left == 0 {
+            results.push(Err(response_full()));
+            continue;
+        }
         if has_stopped {
             results.push(Err(aborted()));
             continue;
         }
+        let is_read = matches!(operation.operation, Ok(ItemOperation::Read { .. }));
         let result = resolve(container, &batch.scope, operation.partition_key).and_then(|target| {
             transaction.attempt(|transaction| {
                 let mut stamps = WriteStamps::default();
@@ -176,6 +190,14 @@ fn perform_each(
             })
         });
         has_stopped = result.is_err() && !batch.continues_on_error;
+        if let (true, Ok(outcome)) = (is_read, &result) {
+            let is_fitting = outcome.body.len() <= bytes_left || results.is_empty();
+            bytes_left = bytes_left.saturating_sub(outcome.body.len());
+            if !is_fitting {
+                results.push(Err(response_full()));
+                continue;
+            }
+        }
         results.push(result);
     }
     results
@@ -202,6 +224,11 @@ fn resolve(
             Err(Refusal::range_gone())
         }
     }
+}
+
+/// The result of an operation that was not carried out, because the response is full.
+fn response_full() -> Refusal {
+    Refusal::new(status::RESPONSE_FULL, Layer::Document, "The results of the request have more than 4 MB.")
 }
 
 /// The result of an operation that was undone, or not tried, because another operation

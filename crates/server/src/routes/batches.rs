@@ -7,8 +7,9 @@ use perihelion_engine::{
 };
 use perihelion_model::json::{self, Object, Style, Value};
 use perihelion_model::partition_key::PartitionKey;
+use perihelion_wire::headers;
 use perihelion_wire::patch::Patch;
-use perihelion_wire::{headers, status};
+use perihelion_wire::status::{self, RESPONSE_FULL};
 
 use super::{RegionService, items};
 use crate::answer::Answer;
@@ -134,7 +135,8 @@ pub(super) fn parse_by_type(
 }
 
 /// Prints `[{"statusCode","requestCharge","eTag","resourceBody"}]`. A failed operation
-/// has the first two members only. A success has the other two if the engine returns an
+/// has the first two members only, and `subStatusCode` if its result did not fit into the response:
+/// clients send such an operation again. A success has the other two if the engine returns an
 /// etag and a body. `omits_body` says, for each result, whether `resourceBody` is left out:
 /// it is left out of writes when the client asks for minimal answers.
 fn print_results(outcome: &BatchOutcome, omits_body: &[bool]) -> String {
@@ -145,7 +147,12 @@ fn print_results(outcome: &BatchOutcome, omits_body: &[bool]) -> String {
         }
         match result {
             Ok(item) => print_success(&mut out, item, *omits_body),
-            Err(refusal) => print_head(&mut out, refusal.status, refusal.charge),
+            Err(refusal) => {
+                print_head(&mut out, refusal.status, refusal.charge);
+                if (refusal.status, refusal.sub_status) == (RESPONSE_FULL.code, Some(RESPONSE_FULL.sub)) {
+                    out.push_str(&format!(",\"subStatusCode\":{}", RESPONSE_FULL.sub));
+                }
+            }
         }
         out.push('}');
     }

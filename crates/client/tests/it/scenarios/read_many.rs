@@ -50,9 +50,11 @@ async fn documents_come_in_the_order_of_the_caller(account: &TestAccount) {
 
 async fn documents_with_the_same_id_are_distinguished_by_key(account: &TestAccount) {
     let container = account.container(ContainerProperties::new("odd", "/a/b")).await;
-    let keys: [(PartitionKey, serde_json::Value); 6] = [
+    let keys: [(PartitionKey, serde_json::Value); 7] = [
         ("x".into(), json!({"b": "x"})),
         (7.into(), json!({"b": 7})),
+        // The nearest double is another integer.
+        (9_007_199_254_740_993_i64.into(), json!({"b": 9_007_199_254_740_993_i64})),
         (true.into(), json!({"b": true})),
         (().into(), json!({"b": null})),
         (PartitionKey::undefined(), json!({})),
