@@ -115,9 +115,9 @@ fn parse_parts(list: &str) -> Result<Request, String> {
 mod tests {
     use super::*;
 
-    fn check(typed: &str, expected: Result<Request, &str>) {
-        let words: Vec<String> = typed.split_whitespace().map(str::to_owned).collect();
-        assert_eq!(parse(&words), expected.map_err(str::to_owned), "typed: {typed}");
+    fn check(command_line: &str, expected: Result<Request, &str>) {
+        let words: Vec<String> = command_line.split_whitespace().map(str::to_owned).collect();
+        assert_eq!(parse(&words), expected.map_err(str::to_owned), "{command_line}");
     }
 
     #[test]

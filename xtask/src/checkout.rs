@@ -1,6 +1,6 @@
 //! The checkout: where it is and how its tools are called. Every command starts
-//! at the root of the repository, so that a relative path means the same in whatever
-//! directory `cargo xtask` was typed.
+//! at the root of the repository, so that a relative path means the same, whatever
+//! the working directory of `cargo xtask` is.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -6,8 +6,9 @@
 //! the environment is never used for an account that the file names, and some commands do not read
 //! the file.
 //!
-//! `AccountArgs` and `NameArgs` hold the options as typed, `resolve` decides which account they
-//! mean, `file` reads the configuration file, `connect` connects, and `raw` sends single requests.
+//! `AccountArgs` and `NameArgs` hold the options of the command line, `resolve` decides which
+//! account they mean, `file` reads the configuration file, `connect` connects, and `raw` sends
+//! single requests.
 
 mod connect;
 mod file;
@@ -86,7 +87,7 @@ pub(crate) struct NameArgs {
 }
 
 impl AccountArgs {
-    /// Whether a key was typed.
+    /// Whether the command line has a key.
     pub(crate) fn has_key(&self) -> bool {
         self.key.is_some() || self.key_file.is_some()
     }
@@ -118,7 +119,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-// A connection string may have been typed as the endpoint, so the endpoint is hidden too.
+// A connection string may have been given as the endpoint, so the endpoint is hidden too.
 impl std::fmt::Debug for AccountArgs {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AccountArgs").finish_non_exhaustive()

@@ -1,4 +1,4 @@
-//! `ServeArgs`: the options of `dev` and `server` as they were typed, not yet
+//! `ServeArgs`: the options of `dev` and `server` as given on the command line, not yet
 //! resolved. Options of one command only are in the file of that command.
 //!
 //! Every option except `--show-key` can also be given by an environment variable
@@ -232,7 +232,7 @@ pub(crate) enum Auth {
     Off,
 }
 
-/// The mode as it is typed.
+/// The mode as given on the command line.
 impl std::fmt::Display for Auth {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

@@ -1,8 +1,8 @@
 //! The banner: the text that tells a person or a test how to connect to a server.
 //!
 //! Tools search for two of its lines, so these lines must not change: `Now listening
-//! on:`, and the last line, `Started` with a carriage return (a well-known test
-//! container waits for exactly that line).
+//! on:`, and the last line, `Started` with a carriage return (the Cosmos DB module of
+//! Testcontainers waits for exactly that line).
 
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -44,7 +44,7 @@ pub(crate) fn banner(settings: &Settings, server: &StartedServer<'_>) -> String 
         (Some(path), Some(data)) => {
             format!("{} (print it: perihelion cert ca --data {})", path.display(), data.display())
         }
-        (None, _) => "created for this run only: there is no directory to keep it in".to_owned(),
+        (None, _) => "created for this run only, because no directory could store it".to_owned(),
     };
     let mut lines = vec![
         ("Endpoint", format!("{http} and https://{authority}/")),
@@ -108,8 +108,8 @@ mod tests {
 
     const OWN_KEY: &str = "bm90IGEgc2VjcmV0";
 
-    fn banner_for(typed: ServeArgs) -> String {
-        let settings = Settings::resolve(ServeArgs { partitions: 1, ..typed }, Mode::Dev).expect("settings");
+    fn banner_for(args: ServeArgs) -> String {
+        let settings = Settings::resolve(ServeArgs { partitions: 1, ..args }, Mode::Dev).expect("settings");
         let address = SocketAddr::from(([0, 0, 0, 0], 4711));
         let regions = vec![("East US".to_owned(), SocketAddr::from(([0, 0, 0, 0], 4713)))];
         let (ca_path, start_time) = (Some(Path::new("/ca.pem")), Duration::from_millis(12));

@@ -75,10 +75,10 @@ macro_rules! commands {
         }
 
         impl Cli {
-            /// Runs the command that was typed. The program began at `started_at`.
+            /// Runs the command of the command line. The program began at `started_at`.
             pub(crate) fn run(self, started_at: Instant) -> Result<(), Failure> {
                 match self.command {
-                    $(Command::$variant(typed) => $module::run(*typed, started_at)),*
+                    $(Command::$variant(args) => $module::run(*args, started_at)),*
                 }
             }
         }

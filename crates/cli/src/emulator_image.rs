@@ -58,34 +58,34 @@ pub(crate) struct ImageArgs {
     enable_console: Option<Option<String>>,
 }
 
-/// Sets options that were not typed to the values of the image's variables, and returns
-/// the warnings. `variable` reads the environment.
+/// Sets options that are not on the command line to the values of the image's variables, and
+/// returns the warnings. `variable` reads the environment.
 pub(crate) fn apply(
-    typed: &mut ServeArgs,
+    args: &mut ServeArgs,
     image: &ImageArgs,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<String>, Failure> {
     // Compose files set a variable to "" when it has no value.
     let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
-    if typed.port.is_none() {
-        typed.port = variable("PORT").map(|value| parse("PORT", &value, u16::from_str)).transpose()?;
+    if args.port.is_none() {
+        args.port = variable("PORT").map(|value| parse("PORT", &value, u16::from_str)).transpose()?;
     }
-    if typed.data.is_none() {
-        typed.data = variable("DATA_PATH").map(PathBuf::from);
+    if args.data.is_none() {
+        args.data = variable("DATA_PATH").map(PathBuf::from);
     }
-    if typed.key.is_none() && typed.key_file.is_none() {
-        typed.key_file = variable("KEY_FILE").map(PathBuf::from);
+    if args.key.is_none() && args.key_file.is_none() {
+        args.key_file = variable("KEY_FILE").map(PathBuf::from);
     }
-    if typed.public_endpoint.is_none() {
-        typed.public_endpoint = variable("GATEWAY_PUBLIC_ENDPOINT");
+    if args.public_endpoint.is_none() {
+        args.public_endpoint = variable("GATEWAY_PUBLIC_ENDPOINT");
     }
-    if typed.log.is_none() {
+    if args.log.is_none() {
         let level = |text: &str| Level::from_str(text, true);
-        typed.log = variable("LOG_LEVEL").map(|value| parse("LOG_LEVEL", &value, level)).transpose()?;
+        args.log = variable("LOG_LEVEL").map(|value| parse("LOG_LEVEL", &value, level)).transpose()?;
     }
     // A set-up that configures the explorer, even to switch it off, was written for the
     // image. It may be a test container that waits until an unsigned GET / is answered.
-    typed.open_account |= image.enable_explorer.is_some() || variable("ENABLE_EXPLORER").is_some();
+    args.open_account |= image.enable_explorer.is_some() || variable("ENABLE_EXPLORER").is_some();
     let has_certificate = image.cert_path.is_some() || variable("CERT_PATH").is_some();
     let warning = "CERT_PATH is ignored: the server creates its own certificate, see `perihelion cert`";
     Ok(if has_certificate { vec![warning.to_owned()] } else { Vec::new() })
@@ -110,16 +110,16 @@ fn parse<T, E: std::fmt::Display>(
 mod tests {
     use super::*;
 
-    fn apply_all(typed: &mut ServeArgs, variables: &[(&str, &str)]) -> Result<Vec<String>, Failure> {
+    fn apply_all(args: &mut ServeArgs, variables: &[(&str, &str)]) -> Result<Vec<String>, Failure> {
         let find = |name: &str| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };
-        apply(typed, &ImageArgs::default(), find)
+        apply(args, &ImageArgs::default(), find)
     }
 
     #[test]
-    fn variables_of_the_emulator_image_fill_options_that_were_not_typed() {
-        let mut typed = ServeArgs { port: Some(1), ..ServeArgs::default() };
+    fn variables_of_the_emulator_image_set_options_that_are_not_on_the_command_line() {
+        let mut args = ServeArgs { port: Some(1), ..ServeArgs::default() };
         let variables = [
             ("PORT", "9"),
             ("DATA_PATH", "/data"),
@@ -127,13 +127,13 @@ mod tests {
             ("LOG_LEVEL", "QUIET"),
             ("GATEWAY_PUBLIC_ENDPOINT", "https://cosmos:8081"),
         ];
-        let warnings = apply_all(&mut typed, &variables).expect("valid");
+        let warnings = apply_all(&mut args, &variables).expect("valid");
         assert!(warnings.is_empty());
-        assert_eq!(typed.port, Some(1), "a typed option wins");
-        assert_eq!(typed.data, Some(PathBuf::from("/data")));
-        assert_eq!(typed.key_file, Some(PathBuf::from("/key")));
-        assert_eq!(typed.log, Some(Level::Off));
-        assert_eq!(typed.public_endpoint.as_deref(), Some("https://cosmos:8081"));
+        assert_eq!(args.port, Some(1), "an option of the command line wins");
+        assert_eq!(args.data, Some(PathBuf::from("/data")));
+        assert_eq!(args.key_file, Some(PathBuf::from("/key")));
+        assert_eq!(args.log, Some(Level::Off));
+        assert_eq!(args.public_endpoint.as_deref(), Some("https://cosmos:8081"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The program `perihelion`: a Cosmos-compatible database in one binary.
 //!
-//! The arguments as they were typed ([`args`]) and the resolved settings
+//! The arguments of the command line ([`args`]) and the resolved settings
 //! ([`settings`]) are two types. A server is started from the settings. Data and
 //! the banner go to standard output, logs and error messages to standard error.
 

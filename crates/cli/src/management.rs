@@ -14,17 +14,24 @@ use crate::exit::Failure;
 pub(crate) struct Management {
     connection: RawConnection,
     /// The account, for messages.
-    shown: String,
+    account_name: String,
 }
 
 impl Management {
     /// The server of an account. Without a key requests are signed with the emulators' key.
     pub(crate) fn of(account: &Account) -> Result<Management, Failure> {
-        Ok(Management { connection: RawConnection::to_management(account)?, shown: account.shown() })
+        Ok(Management {
+            connection: RawConnection::to_management(account)?,
+            account_name: account.display_name(),
+        })
     }
 
-    pub(crate) fn new(endpoint: Endpoint, key: MasterKey, shown: String) -> Result<Management, Failure> {
-        Ok(Management { connection: RawConnection::to_management_of(endpoint, key)?, shown })
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        key: MasterKey,
+        account_name: String,
+    ) -> Result<Management, Failure> {
+        Ok(Management { connection: RawConnection::to_management_of(endpoint, key)?, account_name })
     }
 
     /// Sends a request and returns the body of its answer. `path` is the part after
@@ -32,18 +39,18 @@ impl Management {
     pub(crate) async fn send(&self, method: Method, path: &str, body: String) -> Result<String, Failure> {
         let path = path.trim_matches('/');
         let path = format!("/_perihelion/{}", path.strip_prefix("_perihelion/").unwrap_or(path));
-        let shown = format!("{method} {path} on {}", self.shown);
+        let request_name = format!("{method} {path} on {}", self.account_name);
         let request = RawRequest::management(method, &path, body);
         let response = self.connection.send(request).await.map_err(|failure| match failure {
             RawFailure::Path => {
                 Failure::usage(format!("{path:?} is not a path"), "write it like regions/offline")
             }
-            RawFailure::NoAnswer(_) => Failure::runtime(format!("{shown}: {failure}")),
+            RawFailure::NoAnswer(_) => Failure::runtime(format!("{request_name}: {failure}")),
         })?;
         let (status, body) = (response.status(), String::from_utf8_lossy(response.body()));
         match status.is_success() {
             true => Ok(body.into_owned()),
-            false => Err(Failure::runtime(format!("{shown}: {status}: {body}"))),
+            false => Err(Failure::runtime(format!("{request_name}: {status}: {body}"))),
         }
     }
 }

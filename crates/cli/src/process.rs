@@ -43,7 +43,8 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Registers the signals. From now on they do not end the program by themselves.
+    /// Registers the signals. On Unix, from now on the signals do not end the program by
+    /// themselves. On other systems this begins with the first call of `next`.
     pub(crate) fn listen() -> Result<Signals, Failure> {
         Signals::register().map_err(|error| Failure::runtime(format!("cannot listen for signals: {error}")))
     }

@@ -49,96 +49,96 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Resolves and checks the options that were typed.
-    pub(crate) fn resolve(typed: ServeArgs, mode: Mode) -> Result<Settings, Failure> {
-        let transactions = transactions(&typed);
-        let host = typed.host.unwrap_or_else(|| DEFAULT_HOST.to_owned());
-        let primary = master_key(typed.key.as_deref(), typed.key_file.as_deref())?;
-        if primary.is_emulator_key() && !is_local(&host) && !typed.allow_well_known_key {
+    /// Resolves and checks the options of the command line.
+    pub(crate) fn resolve(args: ServeArgs, mode: Mode) -> Result<Settings, Failure> {
+        let transactions = transactions(&args);
+        let host = args.host.unwrap_or_else(|| DEFAULT_HOST.to_owned());
+        let primary = master_key(args.key.as_deref(), args.key_file.as_deref())?;
+        if primary.is_emulator_key() && !is_local(&host) && !args.allow_well_known_key {
             return Err(Failure::usage(
                 format!("the well-known key is public, and {host} can be reached from other machines"),
                 "give a key of your own with --key-file, or allow it with --allow-well-known-key \
                  (PERIHELION_ALLOW_WELL_KNOWN_KEY=1 in a test container)",
             ));
         }
-        if typed.auth != Auth::Key && !is_local(&host) && !typed.allow_weak_auth {
+        if args.auth != Auth::Key && !is_local(&host) && !args.allow_weak_auth {
             return Err(Failure::usage(
                 format!(
                     "--auth {} checks no signature, and {host} can be reached from other machines",
-                    typed.auth
+                    args.auth
                 ),
                 "use --auth key, or allow it with --allow-weak-auth (PERIHELION_ALLOW_WEAK_AUTH=1 in a test container)",
             ));
         }
-        if typed.strict_gateway && typed.merge_in_gateway {
+        if args.strict_gateway && args.merge_in_gateway {
             return Err(Failure::usage(
                 "--strict-gateway and --merge-in-gateway contradict each other",
                 "give --merge-in-gateway if a client cannot merge partitions, and otherwise neither",
             ));
         }
-        let log = typed.log.unwrap_or(match mode {
+        let log = args.log.unwrap_or(match mode {
             Mode::Dev => Level::Warn,
             Mode::Server => Level::Info,
         });
         let options = ServerOptions {
             host,
-            port: typed.port.unwrap_or(DEFAULT_PORT),
-            tls_dir: tls_directory(typed.data.as_deref()),
+            port: args.port.unwrap_or(DEFAULT_PORT),
+            tls_dir: tls_directory(args.data.as_deref()),
             account: AccountOptions {
-                data: typed.data,
-                partitions: typed.partitions,
-                strict_gateway: !typed.merge_in_gateway,
-                strict_index: typed.strict_index,
-                throughput: typed.throughput,
-                regions: parse_regions(typed.regions.as_deref())?,
-                multi_write: typed.multi_write,
-                replication_delay: typed.replication_delay.unwrap_or_default(),
+                data: args.data,
+                partitions: args.partitions,
+                strict_gateway: !args.merge_in_gateway,
+                strict_index: args.strict_index,
+                throughput: args.throughput,
+                regions: parse_regions(args.regions.as_deref())?,
+                multi_write: args.multi_write,
+                replication_delay: args.replication_delay.unwrap_or_default(),
                 transactions,
             },
             keys: Keys { primary },
-            auth: match typed.auth {
+            auth: match args.auth {
                 Auth::Key => AuthMode::Key,
                 Auth::Any => AuthMode::Any,
                 Auth::Off => AuthMode::Off,
             },
-            management: typed.management || mode == Mode::Dev,
-            tls_names: tls_names(typed.tls_name, typed.public_endpoint.as_deref())?,
-            public_endpoint: typed.public_endpoint,
-            open_account: typed.open_account,
-            health_port: typed.health_port,
-            limits: limits(typed.streams_per_connection),
+            management: args.management || mode == Mode::Dev,
+            tls_names: tls_names(args.tls_name, args.public_endpoint.as_deref())?,
+            public_endpoint: args.public_endpoint,
+            open_account: args.open_account,
+            health_port: args.health_port,
+            limits: limits(args.streams_per_connection),
         };
-        Ok(Settings { mode, options, log, show_key: typed.show_key, otlp_endpoint: typed.otlp_endpoint })
+        Ok(Settings { mode, options, log, show_key: args.show_key, otlp_endpoint: args.otlp_endpoint })
     }
 }
 
-/// The limits of the listeners. If the most concurrent requests on an HTTP/2 connection were typed,
-/// they replace the default.
+/// The limits of the listeners. `streams_per_connection` replaces the default for the most
+/// concurrent requests on an HTTP/2 connection.
 fn limits(streams_per_connection: Option<u32>) -> Limits {
     let mut limits = Limits::default();
     limits.streams = streams_per_connection.unwrap_or(limits.streams);
     limits
 }
 
-/// The limits of distributed transactions that were typed, or their defaults.
-fn transactions(typed: &ServeArgs) -> TransactionOptions {
+/// The limits of distributed transactions: from the command line, or their defaults.
+fn transactions(args: &ServeArgs) -> TransactionOptions {
     let (limits, ledger) = (TransactionLimits::default(), LedgerLimits::default());
     TransactionOptions {
         limits: TransactionLimits {
-            operations_max: typed.transaction_operations.map_or(limits.operations_max, |max| max as usize),
-            body_bytes_max: typed.transaction_bytes.map_or(limits.body_bytes_max, |max| max as usize),
+            operations_max: args.transaction_operations.map_or(limits.operations_max, |max| max as usize),
+            body_bytes_max: args.transaction_bytes.map_or(limits.body_bytes_max, |max| max as usize),
         },
         ledger: LedgerLimits {
-            age: typed.ledger_age.unwrap_or(ledger.age),
-            entries_max: typed.ledger_entries.unwrap_or(ledger.entries_max),
-            bytes_max: typed.ledger_bytes.unwrap_or(ledger.bytes_max),
+            age: args.ledger_age.unwrap_or(ledger.age),
+            entries_max: args.ledger_entries.unwrap_or(ledger.entries_max),
+            bytes_max: args.ledger_bytes.unwrap_or(ledger.bytes_max),
         },
-        is_strict: typed.strict_transactions,
+        is_strict: args.strict_transactions,
     }
 }
 
-fn parse_regions(typed: Option<&str>) -> Result<RegionNames, Failure> {
-    let names = typed.map_or_else(|| Ok(RegionNames::default()), RegionNames::parse);
+fn parse_regions(text: Option<&str>) -> Result<RegionNames, Failure> {
+    let names = text.map_or_else(|| Ok(RegionNames::default()), RegionNames::parse);
     names.map_err(|error| {
         Failure::usage(format!("--regions: {error}"), "write it like --regions \"West US,East US\"")
     })
@@ -183,7 +183,7 @@ fn read_key_file(path: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// The additional names for the certificate: the names that were typed, and the host of
+/// The additional names for the certificate: the names of the command line, and the host of
 /// the public endpoint, because clients use that host.
 fn tls_names(mut names: Vec<String>, endpoint: Option<&str>) -> Result<Vec<String>, Failure> {
     if let Some(endpoint) = endpoint {
@@ -224,49 +224,49 @@ mod tests {
 
     const OWN_KEY: &str = "bm90IGEgc2VjcmV0";
 
-    fn typed() -> ServeArgs {
+    fn default_args() -> ServeArgs {
         ServeArgs { partitions: 1, ..ServeArgs::default() }
     }
 
-    fn is_refused(typed: ServeArgs) -> bool {
-        Settings::resolve(typed, Mode::Server).is_err_and(|failure| failure.code() == 2)
+    fn is_refused(args: ServeArgs) -> bool {
+        Settings::resolve(args, Mode::Server).is_err_and(|failure| failure.code() == 2)
     }
 
     #[test]
     fn the_defaults_are_local_and_in_memory() {
-        let settings = Settings::resolve(typed(), Mode::Dev).expect("settings");
+        let settings = Settings::resolve(default_args(), Mode::Dev).expect("settings");
         assert_eq!((settings.options.host.as_str(), settings.options.port), ("127.0.0.1", 8081));
         assert_eq!(settings.options.account.data, None);
         assert!(settings.options.keys.primary.is_emulator_key());
         assert!(settings.options.management);
-        assert!(!Settings::resolve(typed(), Mode::Server).expect("settings").options.management);
+        assert!(!Settings::resolve(default_args(), Mode::Server).expect("settings").options.management);
     }
 
     #[test]
     fn queries_are_merged_in_the_server_only_with_merge_in_gateway() {
         for mode in [Mode::Dev, Mode::Server] {
             let is_strict =
-                |typed| Settings::resolve(typed, mode).expect("settings").options.account.strict_gateway;
-            assert!(is_strict(typed()), "as the service");
+                |args| Settings::resolve(args, mode).expect("settings").options.account.strict_gateway;
+            assert!(is_strict(default_args()), "as the service");
             assert!(
-                is_strict(ServeArgs { strict_gateway: true, ..typed() }),
+                is_strict(ServeArgs { strict_gateway: true, ..default_args() }),
                 "the option of earlier versions"
             );
-            assert!(!is_strict(ServeArgs { merge_in_gateway: true, ..typed() }));
-            let both = ServeArgs { strict_gateway: true, merge_in_gateway: true, ..typed() };
+            assert!(!is_strict(ServeArgs { merge_in_gateway: true, ..default_args() }));
+            let both = ServeArgs { strict_gateway: true, merge_in_gateway: true, ..default_args() };
             assert!(is_refused(both), "the two options contradict each other");
         }
     }
 
     #[test]
     fn limits_of_transactions_that_are_not_typed_have_their_defaults() {
-        let settings = |typed| Settings::resolve(typed, Mode::Dev).expect("settings").options.account;
-        assert_eq!(settings(typed()).transactions, TransactionOptions::default());
+        let settings = |args| Settings::resolve(args, Mode::Dev).expect("settings").options.account;
+        assert_eq!(settings(default_args()).transactions, TransactionOptions::default());
         let changed = settings(ServeArgs {
             transaction_operations: Some(7),
             ledger_age: Some(std::time::Duration::from_secs(60)),
             strict_transactions: true,
-            ..typed()
+            ..default_args()
         });
         assert_eq!(changed.transactions.limits.operations_max, 7);
         assert_eq!(changed.transactions.ledger.age.as_secs(), 60);
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn the_well_known_key_stays_on_loopback_unless_allowed() {
-        let on = |host: &str| ServeArgs { host: Some(host.to_owned()), ..typed() };
+        let on = |host: &str| ServeArgs { host: Some(host.to_owned()), ..default_args() };
         for host in ["127.0.0.1", "127.8.9.1", "::1", "localhost", "::ffff:127.0.0.1"] {
             assert!(!is_refused(on(host)), "{host}");
         }
@@ -292,7 +292,7 @@ mod tests {
             host: Some(host.to_owned()),
             key: Some(OWN_KEY.to_owned()),
             auth,
-            ..typed()
+            ..default_args()
         };
         for auth in [Auth::Any, Auth::Off] {
             assert!(!is_refused(with("127.0.0.1", auth)), "{auth}");
@@ -307,13 +307,15 @@ mod tests {
     #[test]
     fn a_key_must_be_strict_base64_and_is_never_repeated_in_an_error() {
         for key in ["", "not base64!", "bm90IGEgc2VjcmV", "bm90IGEgc2VjcmV0\n"] {
-            let failure = Settings::resolve(ServeArgs { key: Some(key.to_owned()), ..typed() }, Mode::Dev)
-                .expect_err("not a key");
+            let failure =
+                Settings::resolve(ServeArgs { key: Some(key.to_owned()), ..default_args() }, Mode::Dev)
+                    .expect_err("not a key");
             assert!(key.is_empty() || !format!("{failure:?}").contains(key), "{failure:?}");
         }
-        let both = ServeArgs { key: Some(OWN_KEY.to_owned()), key_file: Some("/nowhere".into()), ..typed() };
+        let both =
+            ServeArgs { key: Some(OWN_KEY.to_owned()), key_file: Some("/nowhere".into()), ..default_args() };
         assert!(is_refused(both));
-        assert!(is_refused(ServeArgs { key_file: Some("/nowhere/at/all".into()), ..typed() }));
+        assert!(is_refused(ServeArgs { key_file: Some("/nowhere/at/all".into()), ..default_args() }));
     }
 
     #[test]
@@ -331,11 +333,16 @@ mod tests {
 
     #[test]
     fn regions_are_a_list_of_names() {
-        let with = |names: &str| ServeArgs { regions: Some(names.to_owned()), ..typed() };
+        let with = |names: &str| ServeArgs { regions: Some(names.to_owned()), ..default_args() };
         let settings = Settings::resolve(with("West US, North Europe"), Mode::Dev).expect("settings");
         assert_eq!(settings.options.account.regions.to_string(), "West US,North Europe");
         assert_eq!(
-            Settings::resolve(typed(), Mode::Dev).expect("settings").options.account.regions.to_string(),
+            Settings::resolve(default_args(), Mode::Dev)
+                .expect("settings")
+                .options
+                .account
+                .regions
+                .to_string(),
             "South Central US"
         );
         for bad in ["", "West US,West US", "a/b"] {
@@ -345,8 +352,8 @@ mod tests {
 
     #[test]
     fn certificates_are_kept_with_the_data() {
-        let typed = ServeArgs { data: Some("/var/lib/p".into()), ..typed() };
-        let settings = Settings::resolve(typed, Mode::Server).expect("settings");
+        let args = ServeArgs { data: Some("/var/lib/p".into()), ..default_args() };
+        let settings = Settings::resolve(args, Mode::Server).expect("settings");
         assert_eq!(settings.options.tls_dir, Some(PathBuf::from("/var/lib/p/tls")));
     }
 }

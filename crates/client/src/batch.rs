@@ -66,7 +66,7 @@ pub struct Batch {
     /// nothing more.
     is_idempotent: bool,
     witness: Option<Witness>,
-    repeat: Repeat,
+    repeat_policy: Repeat,
     options: OperationOptions,
 }
 
@@ -122,7 +122,7 @@ impl Batch {
             has_upsert_with_etag: false,
             is_idempotent: true,
             witness: None,
-            repeat: Repeat::default(),
+            repeat_policy: Repeat::default(),
             options: OperationOptions::default(),
         }
     }
@@ -204,7 +204,7 @@ impl Batch {
     /// default a batch with a create or an etag is sent again, and so is a batch that changes
     /// nothing when it is applied twice.
     pub fn with_repeat(mut self, repeat: Repeat) -> Self {
-        self.repeat = repeat;
+        self.repeat_policy = repeat;
         self
     }
 

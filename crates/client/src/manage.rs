@@ -17,7 +17,7 @@ use crate::throughput::Throughput;
 
 /// How often `create_*_if_missing` reads a resource and then tries to create it. The second
 /// round reads what the first round or another process has created. A third round is needed
-/// only if the resource is deleted in between, or if the region that answers the reads does
+/// only if the resource is deleted between two rounds, or if the region that answers the reads does
 /// not have it yet.
 const CREATE_ROUNDS_MAX: u32 = 3;
 

@@ -133,8 +133,8 @@ impl Access {
     /// Returns the session cookie if the login has the right token. Otherwise returns the time at
     /// which the login is answered. A browser that uses HTTPS never sends the cookie without TLS.
     pub(crate) fn sign_in(&self, request: &Request, now: Instant) -> Result<String, Instant> {
-        let typed = request.form.get("token").trim();
-        let is_right = self.token.as_ref().is_some_and(|token| token.equals(typed));
+        let given_token = request.form.get("token").trim();
+        let is_right = self.token.as_ref().is_some_and(|token| token.equals(given_token));
         // If the system gives no random numbers, no session can begin, and the login counts as wrong.
         match is_right.then(|| self.sessions.begin(now)) {
             Some(Ok(session)) => Ok(self.cookie(session.reveal(), SESSION_TIME.as_secs(), request)),
@@ -281,20 +281,20 @@ mod tests {
     #[test]
     fn the_session_is_given_for_the_token_only() {
         let token = Secret::random().unwrap();
-        let typed = token.reveal().to_owned();
+        let right_token = token.reveal().to_owned();
         let (access, now) = (Access::new(false, Some(token), 8082).unwrap(), Instant::now());
-        let sign_in = |typed: &str, origin: &str| {
-            let form = Parameters::parse(&format!("token={typed}"));
+        let sign_in = |given_token: &str, origin: &str| {
+            let form = Parameters::parse(&format!("token={given_token}"));
             access.sign_in(&Request { form, ..request(Method::POST, &[("origin", origin)]) }, now).ok()
         };
         let origin = "http://127.0.0.1:8082";
         assert_eq!(sign_in("wrong", origin), None);
         assert_eq!(sign_in("", origin), None);
-        let cookie = sign_in(&format!("+{typed}%0A"), origin).expect("a cookie");
+        let cookie = sign_in(&format!("+{right_token}%0A"), origin).expect("a cookie");
         assert!(!cookie.contains("Secure"), "the dashboard speaks HTTP");
-        assert!(sign_in(&typed, "https://ops.example").expect("a cookie").ends_with("; Secure"));
+        assert!(sign_in(&right_token, "https://ops.example").expect("a cookie").ends_with("; Secure"));
         let pair = cookie.split(';').next().unwrap();
-        assert!(!cookie.contains(&typed), "the cookie is not the token");
+        assert!(!cookie.contains(&right_token), "the cookie is not the token");
         assert_eq!(access.check_session(&request(Method::GET, &[("cookie", pair)])), Ok(()));
         let others = format!("a=b; {pair}");
         assert_eq!(access.check_session(&request(Method::GET, &[("cookie", &others)])), Ok(()));

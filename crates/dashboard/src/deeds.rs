@@ -22,7 +22,7 @@ pub(crate) enum WorkflowAction {
     Raise { event: String, payload: String, is_queued: bool },
 }
 
-/// The actions, each with its name in addresses and forms, and with its name for people.
+/// The actions, each with its name in addresses and forms, and with the name that pages show.
 pub(crate) const NAMES: [(&str, &str); 5] = [
     ("cancel", "Cancel"),
     ("restart", "Restart"),

@@ -3,7 +3,7 @@
 //! attributes are constants of the program, and a link is a [`Link`], so no text becomes markup
 //! or a `javascript:` address.
 //!
-//! In texts for people, characters that a page cannot show are replaced. Texts that a form sends back,
+//! In texts that people read, characters that a page cannot show are replaced. Texts that a form sends back,
 //! such as the value of a field, must not be changed: they are added by [`Tag::exact`] and [`Exact`].
 
 mod link;
@@ -72,8 +72,8 @@ impl Tag {
         self
     }
 
-    /// An attribute that is not for people: the value of a field, which a form sends back, or a key,
-    /// which is compared. A browser reads exactly this value; only U+0000 cannot be written in HTML.
+    /// An attribute whose value must not be changed: the value of a field, which a form sends back, or
+    /// a key, which is compared. A browser reads exactly this value; only U+0000 cannot be written in HTML.
     pub(crate) fn exact(mut self, name: &'static str, value: &str) -> Tag {
         self.put(name, value, |_| false);
         self
@@ -186,8 +186,8 @@ macro_rules! numbers {
 }
 numbers!(u32, u64, usize);
 
-/// Whether a character must not be in a text for people: HTML cannot have it, or it changes the
-/// direction of the text after it.
+/// Whether a character must not be in a text that people read: HTML cannot contain the character,
+/// or the character changes the direction of the text after it.
 pub(crate) fn is_not_shown(character: char) -> bool {
     match character {
         '\n' | '\t' => false,

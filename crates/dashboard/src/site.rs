@@ -165,12 +165,12 @@ fn live_key(page: &Page, request: &Request) -> String {
 
 /// One look of a live page, with its cost.
 async fn look(app: Arc<App>, page: &'static Page, query: Parameters) -> Look {
-    let before = app.source.charge();
+    let before = app.source.request_units_so_far();
     let made = match limit(READ_TIME_MAX, (page.view)(Arc::clone(&app), query)).await {
         Ok(view) => Made::Page { title: Arc::from(view.title), html: view.html },
         Err(failure) => Made::Failure(frame::not_up_to_date(&failure)),
     };
-    Look { made, charge: app.source.charge() - before }
+    Look { made, charge: app.source.request_units_so_far() - before }
 }
 
 /// Does what a form asks for.

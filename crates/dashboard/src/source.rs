@@ -27,7 +27,7 @@ pub(crate) struct Source {
     pub(crate) client: Client,
     pub(crate) database: String,
     pub(crate) container: String,
-    /// The account, for people.
+    /// The name of the account, as pages show it.
     pub(crate) account: String,
     pub(crate) counters: Option<ReadCounters>,
     provider: SharedOnce<CosmosDBProvider>,
@@ -43,7 +43,7 @@ impl Source {
         Source { client, database, container, account, counters, provider: SharedOnce::default() }
     }
 
-    /// The container of workflows, for people.
+    /// The name of the container of workflows, as pages show it.
     pub(crate) fn container_name(&self) -> String {
         format!("{}/{}", self.database, self.container)
     }
@@ -55,7 +55,7 @@ impl Source {
 
     /// The request units that the provider has used so far. The difference of two calls is the number
     /// of request units that all pages have used between the calls.
-    pub(crate) fn charge(&self) -> f64 {
+    pub(crate) fn request_units_so_far(&self) -> f64 {
         self.provider.made().map_or(0.0, |provider| provider.metrics().request_units)
     }
 
@@ -64,7 +64,7 @@ impl Source {
         self.provider.made().map(|provider| provider.prometheus_text()).unwrap_or_default()
     }
 
-    /// The workflow with this id, with its output, also if it is pending.
+    /// The workflow with this id, with its output. A pending workflow is found, too.
     pub(crate) async fn instance(&self, id: &str) -> Result<ListedInstance, Failure> {
         if id.is_empty() {
             return Err(Failure::wrong("The address names no workflow.").advise("Open one from the list."));
@@ -92,8 +92,8 @@ fn opening_failed(name: &str, why: &str) -> Failure {
     match why.contains("does not exist") {
         true => Failure::nothing_yet(format!("There are no workflows: the container {name} does not exist."))
             .advise(
-                "A worker that uses this container creates it. Another container is named with --database and \
-                 --container, and `perihelion container list` shows what there is.",
+                "A worker that uses this container creates it. To choose another container, use --database and \
+                 --container. `perihelion container list` lists the containers.",
             ),
         false => Failure::account(format!("The workflows of {name} cannot be read: {}", first_line(why)))
             .advise("Check that the account is reachable and that its key is right."),

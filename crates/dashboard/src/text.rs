@@ -1,4 +1,4 @@
-//! Texts for people: ages, durations, times, numbers, cut texts and JSON.
+//! Values as the texts that pages show: ages, durations, times, numbers, cut texts and JSON.
 
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -3,10 +3,10 @@
 //! Every key begins with a byte for its kind of content. Numbers are big-endian,
 //! so that bytes sort as numbers do. Documents are sorted by segment and then by
 //! the counter in their `_rid`, which is the order in which the service returns
-//! rows without ORDER BY. (A segment belongs to a physical partition, or to all
-//! children of a split partition together.) Ids and partition members (the list of
+//! rows without ORDER BY. (A segment belongs to a range, or to all
+//! children of a split range together.) Ids and partition members (the list of
 //! documents in each logical partition) are sorted by logical partition. So a point read is
-//! two look-ups, and a query of one partition reads no other partition.
+//! two look-ups, and a query of one logical partition reads no other.
 //!
 //! A function whose name ends in `_prefix` returns the prefix of all keys of one kind, or
 //! of the keys that its parameters select (`after_prefix` is the exception). Times are

@@ -273,7 +273,8 @@ pub(crate) fn expired(
 pub(crate) fn remove(transaction: &mut Transaction<'_>, age_keys: Vec<Vec<u8>>) -> Result<(), Refusal> {
     let mut used = decode_use(transaction.get(&keys::ledger_use())?);
     for key in age_keys {
-        // If the age key does not exist any more, the entry was removed or replaced in between.
+        // If the age key does not exist any more, the entry was removed or replaced after the
+        // age keys were listed.
         let Some(size) = transaction.get(&key)? else { continue };
         if let (Some(token), Some(size)) = (keys::parse_ledger_age(&key), EntrySize::decode(size)) {
             transaction.remove(keys::ledger_entry(token));

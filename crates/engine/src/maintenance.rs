@@ -1,6 +1,6 @@
 //! Background maintenance: removing expired documents, the documents of deleted
 //! containers, old tombstones and old entries of the transaction ledger, splitting large
-//! partitions, building missing indexes, removing unused ones.
+//! ranges, building missing indexes, removing unused ones.
 //!
 //! Maintenance has no thread of its own. The engine's owner awaits
 //! [`Backlog::due`] and then calls [`run_once`], both through `Engine`. When the owner
@@ -22,7 +22,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 pub(crate) use self::indexes::build_index;
-pub(crate) use self::splits::oversized_partitions;
+pub(crate) use self::splits::oversized_ranges;
 use crate::index::IndexShape;
 use crate::keys::{self, ContainerNumber, OwnedKeyRange};
 use crate::refusal::Refusal;

@@ -24,7 +24,7 @@ pub struct Refusal {
     pub message: String,
     /// Request units.
     pub charge: f64,
-    /// The position of the partition, for the session token. `None` if the engine did not
+    /// The position of the range, for the session token. `None` if the engine did not
     /// determine the position; the server then uses a default.
     pub position: Option<Position>,
     /// How long a throttled client should wait, in milliseconds.

@@ -19,7 +19,7 @@ pub enum MetricKind {
     Counter,
     /// A number that goes up and down.
     Gauge,
-    /// Buckets, a sum and a count.
+    /// The number of values in each bucket, and the sum of all values.
     Histogram,
 }
 

@@ -1,10 +1,10 @@
 //! The binder turns the syntax tree into the bound tree: it resolves names,
 //! substitutes parameters, folds constants and checks the semantic rules.
 //!
-//! The evaluation holds every bound value in a frame: the document, the value of each
-//! source of FROM, and a group. The scope has one entry per frame. A name is resolved to
-//! a number of hops: how many frames the evaluation walks outwards to its value. All
-//! errors of a statement are collected, in the order of the text within each clause.
+//! The evaluation holds every bound value in a frame: one frame for the document, one for the
+//! value of each source of FROM, and one for a group. The scope has one entry per frame. A name
+//! is resolved to a number of hops: how many frames the evaluation walks outwards to the value of
+//! the name. All errors of a statement are collected, in the order of the text within each clause.
 //!
 //! A subquery in FROM that needs all documents at once is an *inner stage* ([`stage`]).
 //! The inner stage runs first, and the outer statement reads its rows in place of
@@ -53,8 +53,7 @@ impl Bound {
     }
 }
 
-/// Binds the inner stage of a statement, if it has one, and then the statement. The height of
-/// the tree bounds the number of stages.
+/// Binds the inner stage of a statement, if it has one, and then the statement.
 pub(crate) fn bind(
     source: &str,
     select: &Select,
@@ -64,7 +63,8 @@ pub(crate) fn bind(
     bind_with(source, select, parameters, &[], now)
 }
 
-/// Binds a statement over documents with computed properties.
+/// Binds a statement over documents with computed properties, and before it its inner stage. The
+/// recursion is bounded, because the parser limits the nesting.
 pub(crate) fn bind_with(
     source: &str,
     select: &Select,
@@ -86,7 +86,7 @@ pub(crate) fn bind_with(
         source,
         parameters,
         context: Context::new(now),
-        // The document. It has no name before FROM is bound.
+        // The document. Only the sources of FROM have names.
         scope: vec![ScopeEntry::Value { name: None, binds_document: false }],
         is_staged: staged.is_some(),
         computed,
@@ -109,7 +109,8 @@ struct Binder<'q> {
     /// The text of the statement, for diagnostics.
     source: &'q str,
     parameters: &'q Parameters,
-    /// The context for constant folding. Its budget is for the whole statement.
+    /// The context for constant folding. Its budget limits the work of folding all constants of the
+    /// statement. An inner stage has a binder and a budget of its own.
     context: Context,
     scope: Vec<ScopeEntry<'q>>,
     /// Whether the first source of FROM is a stage of its own, whose rows take the

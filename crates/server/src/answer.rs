@@ -253,8 +253,8 @@ fn insert_backend_headers(map: &mut HeaderMap) {
     map.insert(headers::REQUEST_DURATION_MS, HeaderValue::from_static("0.1"));
 }
 
-/// Inserts the session tokens of all partitions that took part, the highest of their
-/// LSNs, and the id of the first partition. Without a position it inserts nothing.
+/// Inserts the session tokens of all ranges that took part, the highest of their LSNs, and
+/// the id of the first range. Without a position it inserts nothing.
 fn insert_position_headers(map: &mut HeaderMap, positions: &[Position]) {
     let Some(first) = positions.first() else { return };
     let lsn = positions.iter().map(|position| position.lsn).max().unwrap_or(0);

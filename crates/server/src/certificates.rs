@@ -1,8 +1,8 @@
 //! The server's certificate (the *leaf*) and the small certificate authority (the CA) that
 //! signs it.
 //!
-//! Both are stored in a directory and reused at every start until they expire. So
-//! clients need to trust the CA only once, and a start takes no time for new keys.
+//! Both are stored in a directory and reused at every start. They are replaced some time before
+//! they expire. So clients rarely need to trust a new CA, and a start takes no time for new keys.
 //! The CA and the leaf have one file each, with three parts: a few plain lines, the certificate
 //! and its key. A third file has the CA certificate alone. A file is always replaced as a whole,
 //! so a reader never sees a certificate with the key of another certificate. The plain lines hold
@@ -80,9 +80,10 @@ pub enum Location {
 
 impl Certificates {
     /// Loads the certificates from `directory`, and replaces those that are missing,
-    /// damaged or about to expire. The leaf is also replaced when it lacks one of
-    /// `names` or another CA signed it. Without a usable directory the CA and the leaf
-    /// are created in memory.
+    /// damaged or will expire soon: the CA if it would expire before a new leaf, the leaf if it
+    /// expires within 30 days. The leaf is also replaced when it lacks one of `names` or another
+    /// CA signed it. The CA is also replaced when it may not sign one of `names`. Without a usable
+    /// directory the CA and the leaf are created in memory.
     pub fn load_or_create(
         directory: Option<&Path>,
         names: &Names,
@@ -176,8 +177,8 @@ pub fn cache_directory() -> Option<PathBuf> {
 pub struct Names(Vec<String>);
 
 impl Names {
-    /// The local names of this machine, and `more` names. Wildcard addresses are
-    /// not names and are skipped.
+    /// The local names of this machine, and `more` names. The unspecified addresses (`0.0.0.0`
+    /// and `::`) are skipped, because they do not name a machine.
     pub fn local_and<'a>(more: impl IntoIterator<Item = &'a str>) -> Names {
         let mut names: Vec<String> = LOCAL_NAMES.map(str::to_owned).to_vec();
         for name in more {
@@ -243,8 +244,9 @@ fn file_error(path: &Path, error: io::Error) -> CertificateError {
 
 /// A certificate with its key, its names and its expiry.
 struct Identity {
-    /// The names of a leaf. In a CA: the names that it may sign besides private names; empty for a
-    /// CA of an earlier version, which may sign every name.
+    /// In a leaf: its names. In a CA: the names that the CA may sign in addition to names and
+    /// addresses that only exist in private networks ([`constraints`]). Empty for a CA of an earlier
+    /// version, which may sign every name.
     names: Vec<String>,
     /// In seconds since 1970.
     expires: u64,

@@ -15,9 +15,9 @@ pub(crate) use self::hottest::Partition;
 use crate::operation::Operation;
 use crate::regions::RegionNames;
 
-/// The most physical partitions that are counted. Each partition has labels of its own in the
-/// metrics, and a monitoring system keeps a series for each. Requests to further partitions are
-/// counted by operation only, until a snapshot drops partitions that no longer exist.
+/// The most ranges that are counted. Each range has labels of its own in the metrics, and a
+/// monitoring system keeps a series for each. Requests to further ranges are counted by operation
+/// only, until a snapshot drops ranges that no longer exist.
 const RANGES_MAX: usize = 1000;
 
 /// The counters of an account.
@@ -90,8 +90,8 @@ impl Counters {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// A copy of the counters of all operations and of the partitions that exist. The counters of
-    /// other partitions are dropped and make room for new partitions.
+    /// A copy of the counters of all operations and of the ranges that exist. The counters of
+    /// other ranges are dropped and make room for new ranges.
     pub(crate) fn snapshot(&self, exists: impl Fn(&RangeName) -> bool) -> Snapshot {
         let mut ranges = lock(&self.ranges);
         ranges.retain(|range, _| exists(range));
@@ -200,32 +200,33 @@ mod tests {
 
     /// Every series costs memory in the monitoring system.
     #[test]
-    fn the_number_of_counted_partitions_is_limited() {
+    fn the_number_of_counted_ranges_is_limited() {
         let counters = Counters::new(true);
-        let partition = |range| RangeName { database: "shop".into(), container: "orders".into(), range };
+        let range_name = |range| RangeName { database: "shop".into(), container: "orders".into(), range };
         for range in 0..RANGES_MAX as RangeId + 10 {
-            counters.count((0, Operation::ReadItem), 200, 1.0, || Some(partition(range)));
+            counters.count((0, Operation::ReadItem), 200, 1.0, || Some(range_name(range)));
         }
-        counters.count((0, Operation::ReadItem), 429, 0.0, || Some(partition(0)));
+        counters.count((0, Operation::ReadItem), 429, 0.0, || Some(range_name(0)));
         let snapshot = counters.snapshot(|_| true);
         assert_eq!(snapshot.ranges.len(), RANGES_MAX);
-        assert_eq!(snapshot.ranges[&partition(0)].statuses[&429], 1);
+        assert_eq!(snapshot.ranges[&range_name(0)].statuses[&429], 1);
         assert_eq!(snapshot.operations[&(0, Operation::ReadItem)].requests, RANGES_MAX as u64 + 11);
     }
 
     /// Story of a bug: a test suite created a container for each test. After a thousand containers,
-    /// the partitions of new containers were not counted.
+    /// the ranges of new containers were not counted.
     #[test]
-    fn counters_of_former_partitions_make_room_for_new_partitions() {
+    fn counters_of_deleted_ranges_make_room_for_new_ranges() {
         let counters = Counters::new(true);
-        let partition = |name: &str, range| RangeName { database: "d".into(), container: name.into(), range };
+        let range_name =
+            |name: &str, range| RangeName { database: "d".into(), container: name.into(), range };
         let count = |name: &str, range| {
-            counters.count((0, Operation::ReadItem), 200, 1.0, || Some(partition(name, range)));
+            counters.count((0, Operation::ReadItem), 200, 1.0, || Some(range_name(name, range)));
         };
         (0..RANGES_MAX as RangeId).for_each(|range| count("old", range));
         let snapshot = counters.snapshot(|range| range.container != "old");
         assert!(snapshot.ranges.is_empty());
         count("new", 0);
-        assert_eq!(counters.snapshot(|_| true).ranges[&partition("new", 0)].requests, 1);
+        assert_eq!(counters.snapshot(|_| true).ranges[&range_name("new", 0)].requests, 1);
     }
 }

@@ -45,7 +45,7 @@ const CATALOG_REGION: usize = 0;
 /// region.
 const WRITE_REGION_VALUE_NAME: &str = "write-region";
 
-/// How often maintenance searches for expired documents and full partitions.
+/// How often maintenance searches for expired documents and full ranges.
 const MAINTENANCE_PAUSE: Duration = Duration::from_secs(1);
 
 /// How many times closing yields to the scheduler while other tasks still hold the
@@ -246,8 +246,7 @@ impl Regions {
         Ok(())
     }
 
-    /// Splits a physical partition in every region. Returns the ids of the two new
-    /// partitions.
+    /// Splits a range in every region. Returns the ids of the two new ranges.
     pub(crate) async fn split(
         self: &Arc<Self>,
         container: &Arc<Container>,
@@ -267,7 +266,7 @@ impl Regions {
 
     /// Runs the maintenance of one region, which is the maintenance of its engine. With
     /// several regions, outbox entries that all other regions have applied are removed
-    /// first. Afterwards the catalog region splits partitions that are too large.
+    /// first. Afterwards the catalog region splits ranges that are too large.
     async fn maintain_region(self: &Arc<Self>, region: usize) -> Result<(), Refusal> {
         let engine = &self.engines[region];
         if self.engines.len() == 1 {
@@ -292,8 +291,8 @@ impl Regions {
     }
 
     async fn split_oversized(self: &Arc<Self>) {
-        for (container, range) in self.engines[CATALOG_REGION].oversized_partitions() {
-            // A split can be refused: a partition with a single key cannot be split.
+        for (container, range) in self.engines[CATALOG_REGION].oversized_ranges() {
+            // A split can be refused: a range with a single partition key cannot be split.
             if let Err(refusal) = self.split(&container, range).await {
                 tracing::warn!(container = %container.name, range, %refusal.message, "cannot split a physical partition that is too large");
             }

@@ -104,8 +104,8 @@ mod tests {
     const GOOD: &str = "create --endpoint https://127.0.0.1:1/ --database d --container c --concurrency 16 \
         --workers 2 --warm-up 100 --measured 1500ms --run 7";
 
-    fn parse(typed: &str) -> Result<Arguments, String> {
-        Arguments::parse(typed.split_whitespace().map(str::to_owned)).map_err(|problem| problem.to_string())
+    fn parse(text: &str) -> Result<Arguments, String> {
+        Arguments::parse(text.split_whitespace().map(str::to_owned)).map_err(|problem| problem.to_string())
     }
 
     #[test]
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_missing_unknown_or_wrong_option_is_refused() {
-        let refused = |typed: &str| parse(typed).expect_err("a refusal");
+        let refused = |text: &str| parse(text).expect_err("a refusal");
         assert_eq!(refused("delete"), "the first word is read, create or bulk");
         assert_eq!(refused(&GOOD.replace("--run 7", "")), "--run is missing");
         assert_eq!(refused(&format!("{GOOD} --fast yes")), "there is no option --fast");

@@ -107,8 +107,8 @@ mod tests {
     const GOOD: &str =
         "loop --clients 20 --seconds 3 --location sqlite --directory /tmp/x --endpoint - --workers 2";
 
-    fn parse(typed: &str) -> Result<Arguments, String> {
-        Arguments::parse(typed.split_whitespace().map(str::to_owned)).map_err(|problem| problem.to_string())
+    fn parse(text: &str) -> Result<Arguments, String> {
+        Arguments::parse(text.split_whitespace().map(str::to_owned)).map_err(|problem| problem.to_string())
     }
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_missing_unknown_or_wrong_option_is_refused() {
-        let refused = |typed: &str| parse(typed).expect_err("a refusal");
+        let refused = |text: &str| parse(text).expect_err("a refusal");
         assert_eq!(refused("dance"), "there is no workload dance");
         assert_eq!(refused(&GOOD.replace("--seconds 3", "")), "--seconds is missing");
         assert_eq!(refused(&format!("{GOOD} --fast yes")), "there is no option --fast");

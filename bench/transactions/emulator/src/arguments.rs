@@ -98,8 +98,8 @@ mod tests {
     const GOOD: &str = "--targets sdk,embedded --operations 2,20 --partitions 1,16 --clients 16 --workers 2 \
         --repeats 3 --warm-up-ms 100 --window-ms 500";
 
-    fn parse(typed: &str) -> Result<Arguments, String> {
-        Arguments::parse(typed.split_whitespace().map(str::to_owned)).map_err(|problem| problem.to_string())
+    fn parse(text: &str) -> Result<Arguments, String> {
+        Arguments::parse(text.split_whitespace().map(str::to_owned)).map_err(|problem| problem.to_string())
     }
 
     #[test]
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_wrong_command_line_is_refused_with_the_option_in_the_text() {
-        for (typed, replaced, option) in [
+        for (part, replacement, message) in [
             ("--clients 16", "", "--clients is missing"),
             ("--clients 16", "--clients many", "--clients cannot be many"),
             ("--clients 16", "--clients 0", "--clients, --workers"),
@@ -124,8 +124,8 @@ mod tests {
             ("--repeats 3", "--repeats 3 --quick yes", "there is no option --quick"),
             ("--window-ms 500", "--window-ms", "--window-ms wants a value"),
         ] {
-            let refused = parse(&GOOD.replace(typed, replaced)).err().expect("a refusal");
-            assert!(refused.contains(option), "{refused}");
+            let refused = parse(&GOOD.replace(part, replacement)).err().expect("a refusal");
+            assert!(refused.contains(message), "{refused}");
         }
     }
 }

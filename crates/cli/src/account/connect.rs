@@ -52,7 +52,7 @@ impl Account {
                         "set COSMOS_KEY or --key-file, or COSMOS_CONNECTION_STRING in place of endpoint and key"
                     }
                 };
-                let account = format!("{}{}", self.shown(), self.shown_source());
+                let account = format!("{}{}", self.display_name(), self.display_source());
                 return Err(Failure::usage(format!("the key of the account {account} is not given"), advice));
             }
         };
@@ -86,8 +86,8 @@ impl Account {
         };
         let message = format!(
             "cannot connect to the account {}{}: {}",
-            self.shown(),
-            self.shown_source(),
+            self.display_name(),
+            self.display_source(),
             first_line(&error.to_string())
         );
         Failure::runtime(message).with_advice(advice)

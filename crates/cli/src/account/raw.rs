@@ -53,7 +53,7 @@ impl RawConnection {
         })?;
         let endpoint = Endpoint::parse(endpoint).map_err(|_| {
             Failure::usage(
-                format!("the endpoint of the account{} is not a URL", account.shown_source()),
+                format!("the endpoint of the account{} is not a URL", account.display_source()),
                 "write it like http://127.0.0.1:8081/",
             )
         })?;

@@ -91,7 +91,7 @@ impl std::fmt::Debug for Secret {
 
 impl Account {
     pub(crate) fn resolve(
-        typed: &AccountArgs,
+        args: &AccountArgs,
         names: &NameArgs,
         around: &Surroundings<'_>,
     ) -> Result<Account, Failure> {
@@ -101,21 +101,21 @@ impl Account {
         let in_file = |choose: fn(&super::file::AccountSection) -> &Option<String>| {
             file.and_then(|section| choose(section).clone())
         };
-        let (source, mut place) = match by_options(typed)? {
+        let (source, mut place) = match by_options(args)? {
             Some(named) => named,
             None => by_environment(&variable)?.map_or_else(|| by_file(around.file.as_ref()), Ok)?,
         };
         check_endpoint(&source, &place)?;
         let may_use_environment = !matches!(source, Source::File(_));
-        let typed_key = read_key(typed.key.as_deref(), typed.key_file.as_deref())?;
+        let given_key = read_key(args.key.as_deref(), args.key_file.as_deref())?;
         match &mut place {
             Place::Endpoint { key, url } => {
-                *key = typed_key
+                *key = given_key
                     .or_else(|| key.take())
                     .or_else(|| may_use_environment.then(key_in_environment).flatten().map(Secret))
                     .or_else(|| well_known_key(url).map(Secret));
             }
-            Place::ConnectionString(_) | Place::Data(_) if typed_key.is_some() => {
+            Place::ConnectionString(_) | Place::Data(_) if given_key.is_some() => {
                 return Err(Failure::usage(
                     "a key is given, and the account is not named by an endpoint",
                     "give --endpoint too, or leave --key and --key-file out",
@@ -140,7 +140,7 @@ impl Account {
     /// The account and the place that named it, for the messages of verbs that change something.
     pub(crate) fn described(&self) -> String {
         let kind = if matches!(self.place, Place::Data(_)) { "the data directory " } else { "" };
-        format!("{kind}{}{}", self.shown(), self.shown_source())
+        format!("{kind}{}{}", self.display_name(), self.display_source())
     }
 
     /// The endpoint, and the key if there is one.
@@ -155,9 +155,9 @@ impl Account {
         }
     }
 
-    /// The account for messages: scheme, host and port, or the data directory. It contains no
-    /// secret, whatever was pasted into an endpoint.
-    pub(crate) fn shown(&self) -> String {
+    /// The account for messages: scheme, host and port, or the data directory. The text contains no
+    /// secret, even if the given endpoint does.
+    pub(crate) fn display_name(&self) -> String {
         match &self.place {
             Place::Data(path) => path.display().to_string(),
             Place::ConnectionString(_) | Place::Endpoint { .. } => self
@@ -168,7 +168,7 @@ impl Account {
     }
 
     /// The place that named the account, for messages.
-    pub(crate) fn shown_source(&self) -> String {
+    pub(crate) fn display_source(&self) -> String {
         format!(" ({})", self.source)
     }
 }
@@ -207,9 +207,9 @@ fn check_endpoint(source: &Source, place: &Place) -> Result<(), Failure> {
     }
 }
 
-fn by_options(typed: &AccountArgs) -> Result<Option<(Source, Place)>, Failure> {
+fn by_options(args: &AccountArgs) -> Result<Option<(Source, Place)>, Failure> {
     let named = |option, place| Ok(Some((Source::Option(option), place)));
-    match (&typed.connection_string, &typed.endpoint, &typed.data) {
+    match (&args.connection_string, &args.endpoint, &args.data) {
         (None, None, None) => Ok(None),
         (Some(text), None, None) => {
             named("--connection-string", Place::ConnectionString(Secret(text.clone())))

@@ -41,8 +41,8 @@ struct CertLocation {
     data: Option<PathBuf>,
 }
 
-pub(crate) fn run(typed: CertArgs, _started_at: Instant) -> Result<(), Failure> {
-    match typed.command {
+pub(crate) fn run(args: CertArgs, _started_at: Instant) -> Result<(), Failure> {
+    match args.command {
         CertCommand::Ca(location) => print(&read_ca(&ca_path(location.data.as_deref())?)?),
         CertCommand::Path(location) => print(&format!("{}\n", ca_path(location.data.as_deref())?.display())),
     }

@@ -24,10 +24,10 @@ pub(crate) struct CheckArgs {
     directory: PathBuf,
 }
 
-pub(crate) fn run(typed: CheckArgs, _started_at: Instant) -> Result<(), Failure> {
-    let directories = data_directories(&typed.directory);
+pub(crate) fn run(args: CheckArgs, _started_at: Instant) -> Result<(), Failure> {
+    let directories = data_directories(&args.directory);
     if directories.is_empty() {
-        let message = format!("{} holds no data of a server", typed.directory.display());
+        let message = format!("{} holds no data of a server", args.directory.display());
         return Err(Failure::usage(message, "name the directory that was given to --data"));
     }
     let mut problems = 0;
@@ -38,7 +38,7 @@ pub(crate) fn run(typed: CheckArgs, _started_at: Instant) -> Result<(), Failure>
     }
     match problems {
         0 => Ok(()),
-        count => Err(Failure::data(format!("{count} problems in {}", typed.directory.display()))),
+        count => Err(Failure::data(format!("{count} problems in {}", args.directory.display()))),
     }
 }
 

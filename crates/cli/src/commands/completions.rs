@@ -23,8 +23,8 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-pub(crate) fn run(typed: CompletionsArgs, _started_at: Instant) -> Result<(), Failure> {
+pub(crate) fn run(args: CompletionsArgs, _started_at: Instant) -> Result<(), Failure> {
     let mut text = Vec::new();
-    clap_complete::generate(typed.shell, &mut Cli::command(), "perihelion", &mut text);
+    clap_complete::generate(args.shell, &mut Cli::command(), "perihelion", &mut text);
     print(&String::from_utf8_lossy(&text))
 }

@@ -52,22 +52,22 @@ pub(crate) struct DashboardArgs {
 /// The most bytes of a token file, which holds one short line.
 const TOKEN_BYTES_MAX: u64 = 4096;
 
-pub(crate) fn run(typed: DashboardArgs, _started_at: Instant) -> Result<(), Failure> {
+pub(crate) fn run(args: DashboardArgs, _started_at: Instant) -> Result<(), Failure> {
     logs::start(Level::Error);
-    let account = typed.account.resolve_with(&typed.names)?;
-    let token = typed.token_file.as_ref().map(read_token).transpose()?;
-    block_on(serve(typed, account, token))
+    let account = args.account.resolve_with(&args.names)?;
+    let token = args.token_file.as_ref().map(read_token).transpose()?;
+    block_on(serve(args, account, token))
 }
 
-async fn serve(typed: DashboardArgs, account: Account, token: Option<String>) -> Result<(), Failure> {
+async fn serve(args: DashboardArgs, account: Account, token: Option<String>) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     let connection = account.connect().await?;
     let mut options = DashboardOptions::new(&account.database, &account.container)
-        .with_account(account.shown())
-        .with_read_only(typed.read_only);
+        .with_account(account.display_name())
+        .with_read_only(args.read_only);
     options.token = token;
     options.counters = available_counters(&account).await;
-    let socket = match typed.address {
+    let socket = match args.address {
         Some(address) => bind(address).await?,
         None => bind_first_free(IpAddr::from(Ipv4Addr::LOCALHOST)).await?,
     };

@@ -53,19 +53,19 @@ pub(crate) struct DemoArgs {
 /// The most orders. More would take minutes.
 const ORDERS_MAX: i64 = 1_000;
 
-pub(crate) fn run(typed: DemoArgs, started_at: Instant) -> Result<(), Failure> {
-    match (typed.worker, typed.data) {
+pub(crate) fn run(args: DemoArgs, started_at: Instant) -> Result<(), Failure> {
+    match (args.worker, args.data) {
         (true, Some(data)) => run_worker(data),
         (true, None) => {
             Err(Failure::usage("--worker needs --data", "do not start workers by hand: the demo does it"))
         }
         (false, Some(data)) => {
             refuse_unless_empty(&data)?;
-            run_shop(&data, typed.orders, started_at)
+            run_shop(&data, args.orders, started_at)
         }
         (false, None) => {
             let directory = TemporaryDirectory::new()?;
-            run_shop(&directory.0, typed.orders, started_at)
+            run_shop(&directory.0, args.orders, started_at)
         }
     }
 }

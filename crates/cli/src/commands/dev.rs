@@ -40,8 +40,8 @@ pub(crate) struct DevArgs {
     demo: bool,
 }
 
-pub(crate) fn run(typed: DevArgs, started_at: Instant) -> Result<(), Failure> {
-    let settings = Settings::resolve(typed.serve, Mode::Dev)?;
-    let extras = Extras { dashboard: !typed.no_dashboard, demo: typed.demo };
+pub(crate) fn run(args: DevArgs, started_at: Instant) -> Result<(), Failure> {
+    let settings = Settings::resolve(args.serve, Mode::Dev)?;
+    let extras = Extras { dashboard: !args.no_dashboard, demo: args.demo };
     serve(settings, extras, started_at)
 }

@@ -38,9 +38,9 @@ pub(crate) struct DoctorArgs {
     common: CommonArgs,
 }
 
-pub(crate) fn run(typed: DoctorArgs, _started_at: Instant) -> Result<(), Failure> {
+pub(crate) fn run(args: DoctorArgs, _started_at: Instant) -> Result<(), Failure> {
     logs::start(Level::Error);
-    let context = typed.common.resolve()?;
+    let context = args.common.resolve()?;
     eprintln!("{}", escaped(&format!("checking {}", context.target())));
     block_on(async {
         let checks = examine(&context.account).await?;

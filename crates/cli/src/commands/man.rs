@@ -24,11 +24,11 @@ pub(crate) struct ManArgs {
     directory: Option<PathBuf>,
 }
 
-pub(crate) fn run(typed: ManArgs, _started_at: Instant) -> Result<(), Failure> {
+pub(crate) fn run(args: ManArgs, _started_at: Instant) -> Result<(), Failure> {
     let mut command = Cli::command();
     // This gives subcommands their whole names: perihelion-workflow-list.
     command.build();
-    match typed.directory {
+    match args.directory {
         None => print(&String::from_utf8_lossy(&page(&Man::new(command))?)),
         Some(directory) => {
             std::fs::create_dir_all(&directory).map_err(|error| write_failed(&directory, &error))?;

@@ -38,16 +38,16 @@ pub(crate) struct ManageArgs {
     body: Option<String>,
 }
 
-pub(crate) fn run(typed: ManageArgs, _started_at: Instant) -> Result<(), Failure> {
-    block_on(send_and_print(typed))
+pub(crate) fn run(args: ManageArgs, _started_at: Instant) -> Result<(), Failure> {
+    block_on(send_and_print(args))
 }
 
-async fn send_and_print(typed: ManageArgs) -> Result<(), Failure> {
-    let account = typed.account.resolve_without_file()?;
+async fn send_and_print(args: ManageArgs) -> Result<(), Failure> {
+    let account = args.account.resolve_without_file()?;
     let management = Management::of(&account)?;
-    let method = Method::from_bytes(typed.method.to_ascii_uppercase().as_bytes()).map_err(|_| {
-        Failure::usage(format!("{:?} is not a method", typed.method), "write GET, POST or DELETE")
+    let method = Method::from_bytes(args.method.to_ascii_uppercase().as_bytes()).map_err(|_| {
+        Failure::usage(format!("{:?} is not a method", args.method), "write GET, POST or DELETE")
     })?;
-    let body = management.send(method, &typed.path, typed.body.unwrap_or_default()).await?;
+    let body = management.send(method, &args.path, args.body.unwrap_or_default()).await?;
     print(&format!("{body}\n"))
 }

@@ -41,11 +41,11 @@ pub(crate) struct MetricsArgs {
 /// The path of the metrics.
 const PATH: &str = "/metrics";
 
-pub(crate) fn run(typed: MetricsArgs, _started_at: Instant) -> Result<(), Failure> {
+pub(crate) fn run(args: MetricsArgs, _started_at: Instant) -> Result<(), Failure> {
     logs::start(Level::Error);
     block_on(async {
-        let text = read(&typed.account).await?;
-        let text = match &typed.prefix {
+        let text = read(&args.account).await?;
+        let text = match &args.prefix {
             None => text,
             Some(prefix) => chosen(&text, prefix)?,
         };
@@ -61,10 +61,10 @@ fn for_terminal(text: &str) -> String {
     text.lines().map(|line| escaped(line) + "\n").collect()
 }
 
-async fn read(typed: &AccountArgs) -> Result<String, Failure> {
-    let account = typed.resolve_without_file()?;
+async fn read(args: &AccountArgs) -> Result<String, Failure> {
+    let account = args.resolve_without_file()?;
     let connection = RawConnection::to_management(&account)?;
-    let name = format!("the metrics of {}{}", account.shown(), account.shown_source());
+    let name = format!("the metrics of {}{}", account.display_name(), account.display_source());
     let response = connection.send(RawRequest::management(Method::GET, PATH, String::new())).await.map_err(
         |failure| {
             Failure::runtime(format!("{name}: {failure}"))

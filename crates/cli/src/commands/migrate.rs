@@ -63,21 +63,21 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// have a common cause.
 const NAMED_INSTANCES_MAX: usize = 20;
 
-pub(crate) fn run(typed: MigrateArgs, _started_at: Instant) -> Result<(), Failure> {
+pub(crate) fn run(args: MigrateArgs, _started_at: Instant) -> Result<(), Failure> {
     logs::start(Level::Warn);
-    block_on(migrate(typed))
+    block_on(migrate(args))
 }
 
-async fn migrate(typed: MigrateArgs) -> Result<(), Failure> {
-    let account = typed.account.resolve()?;
-    account.run(async |client| move_instances(client.clone(), typed).await).await
+async fn migrate(args: MigrateArgs) -> Result<(), Failure> {
+    let account = args.account.resolve()?;
+    account.run(async |client| move_instances(client.clone(), args).await).await
 }
 
-async fn move_instances(client: Client, typed: MigrateArgs) -> Result<(), Failure> {
-    let (is_dry, target) = (typed.dry_run, typed.to.clone());
+async fn move_instances(client: Client, args: MigrateArgs) -> Result<(), Failure> {
+    let (is_dry, target) = (args.dry_run, args.to.clone());
     let mut migration =
-        Migration::new(client, typed.from, typed.to).with_dry_run(is_dry).with_force(typed.force);
-    for instance in typed.leave {
+        Migration::new(client, args.from, args.to).with_dry_run(is_dry).with_force(args.force);
+    for instance in args.leave {
         migration = migration.with_skipped_instance(instance);
     }
     let mut last_written = Instant::now();

@@ -48,18 +48,18 @@ const FILES: [(&str, &str); 4] = [
     (".gitignore", include_str!("../../templates/app/gitignore.txt")),
 ];
 
-pub(crate) fn run(typed: NewArgs, _started_at: Instant) -> Result<(), Failure> {
-    let name = package_name(&typed.directory)?;
-    let source = ProviderSource::find(typed.path.as_deref())?;
-    check_empty(&typed.directory)?;
+pub(crate) fn run(args: NewArgs, _started_at: Instant) -> Result<(), Failure> {
+    let name = package_name(&args.directory)?;
+    let source = ProviderSource::find(args.path.as_deref())?;
+    check_empty(&args.directory)?;
     for (file, template) in FILES {
         let text = template
             .replace("@name@", &name)
             .replace("@note@", source.note())
             .replace("@source@", &source.dependency());
-        write(&typed.directory.join(file), &text)?;
+        write(&args.directory.join(file), &text)?;
     }
-    let directory = escaped(&typed.directory.display().to_string());
+    let directory = escaped(&args.directory.display().to_string());
     if matches!(source, ProviderSource::Version) {
         eprintln!(
             "duroxide-cdb {PROVIDER_VERSION} is not on crates.io yet: give --path CHECKOUT to build now"
@@ -116,13 +116,14 @@ enum ProviderSource {
 }
 
 impl ProviderSource {
-    /// The source that was typed, else the checkout of this program, else crates.io.
-    fn find(typed: Option<&Path>) -> Result<ProviderSource, Failure> {
+    /// The source: the checkout that the command line names, else the checkout of this program,
+    /// else crates.io.
+    fn find(named_checkout: Option<&Path>) -> Result<ProviderSource, Failure> {
         let provider = |checkout: &Path| {
             let path = checkout.join(PROVIDER).canonicalize().ok()?;
             path.join("Cargo.toml").is_file().then_some(path)
         };
-        match typed {
+        match named_checkout {
             None => Ok(provider(Path::new(BUILT_FROM)).map_or(ProviderSource::Version, ProviderSource::Path)),
             Some(checkout) => provider(checkout).map(ProviderSource::Path).ok_or_else(|| {
                 Failure::not_found(format!(

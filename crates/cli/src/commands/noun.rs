@@ -5,7 +5,7 @@
 /// Makes the command of a noun. `$args` gets the options that all verbs share, and its
 /// documentation comment is the help. `$module::run` runs a verb.
 macro_rules! verbs {
-    ($(#[$attribute:meta])* $args:ident { $($variant:ident($typed:ty) => $module:ident),* $(,)? }) => {
+    ($(#[$attribute:meta])* $args:ident { $($variant:ident($verb_args:ty) => $module:ident),* $(,)? }) => {
         $(#[$attribute])*
         #[derive(Debug, clap::Args)]
         #[command(after_help = format!("{}\n\n{}", $crate::account::HELP, $crate::exit::HELP))]
@@ -19,15 +19,15 @@ macro_rules! verbs {
 
         #[derive(Debug, clap::Subcommand)]
         enum Verb {
-            $($variant(Box<$typed>)),*
+            $($variant(Box<$verb_args>)),*
         }
 
-        pub(crate) fn run(typed: $args, _started_at: std::time::Instant) -> Result<(), $crate::exit::Failure> {
+        pub(crate) fn run(args: $args, _started_at: std::time::Instant) -> Result<(), $crate::exit::Failure> {
             $crate::logs::start($crate::args::Level::Error);
-            let context = typed.common.resolve()?;
+            let context = args.common.resolve()?;
             $crate::process::block_on(async {
-                match typed.verb {
-                    $(Verb::$variant(typed) => $module::run(*typed, &context).await),*
+                match args.verb {
+                    $(Verb::$variant(args) => $module::run(*args, &context).await),*
                 }
             })
         }

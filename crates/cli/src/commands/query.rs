@@ -80,15 +80,15 @@ struct Answer {
     index_metrics: IndexMetrics,
 }
 
-pub(crate) fn run(typed: QueryArgs, _started_at: Instant) -> Result<(), Failure> {
+pub(crate) fn run(args: QueryArgs, _started_at: Instant) -> Result<(), Failure> {
     logs::start(Level::Error);
-    let context = typed.common.resolve()?;
+    let context = args.common.resolve()?;
     block_on(async {
         context
             .with_container(async |container| {
-                let answer = read(container, &typed, &context).await?;
-                match typed.explain {
-                    true => explain::print_explained(&context, container, statement(&typed)?, &answer).await,
+                let answer = read(container, &args, &context).await?;
+                match args.explain {
+                    true => explain::print_explained(&context, container, statement(&args)?, &answer).await,
                     false => print_rows(context.form, &answer),
                 }
             })
@@ -96,22 +96,22 @@ pub(crate) fn run(typed: QueryArgs, _started_at: Instant) -> Result<(), Failure>
     })
 }
 
-fn statement(typed: &QueryArgs) -> Result<Query, Failure> {
-    let mut query = Query::new(typed.sql.as_str());
-    for (name, value) in &typed.param {
+fn statement(args: &QueryArgs) -> Result<Query, Failure> {
+    let mut query = Query::new(args.sql.as_str());
+    for (name, value) in &args.param {
         query = query.with_parameter(name, value.clone());
     }
-    Ok(match typed.key.typed()? {
+    Ok(match args.key.given()? {
         Some(key) => query.in_partition(key),
         None => query,
     })
 }
 
 /// Reads pages until the limit is reached.
-async fn read(container: &Container, typed: &QueryArgs, context: &Context) -> Result<Answer, Failure> {
-    let limit = typed.limit as usize;
-    let mut query = statement(typed)?.with_max_items(typed.limit.saturating_add(1).min(PAGE_ROWS_MAX));
-    if typed.explain {
+async fn read(container: &Container, args: &QueryArgs, context: &Context) -> Result<Answer, Failure> {
+    let limit = args.limit as usize;
+    let mut query = statement(args)?.with_max_items(args.limit.saturating_add(1).min(PAGE_ROWS_MAX));
+    if args.explain {
         query = query.with_query_metrics().with_index_metrics();
     }
     let mut feed = container.query::<Value>(query);

@@ -31,10 +31,10 @@ pub(crate) struct ServerArgs {
     image: ImageArgs,
 }
 
-pub(crate) fn run(typed: ServerArgs, started_at: Instant) -> Result<(), Failure> {
-    let mut serve_args = typed.serve;
+pub(crate) fn run(args: ServerArgs, started_at: Instant) -> Result<(), Failure> {
+    let mut serve_args = args.serve;
     let variable = |name: &str| std::env::var(name).ok();
-    for warning in emulator_image::apply(&mut serve_args, &typed.image, variable)? {
+    for warning in emulator_image::apply(&mut serve_args, &args.image, variable)? {
         eprintln!("perihelion: {warning}");
     }
     serve(Settings::resolve(serve_args, Mode::Server)?, Extras::default(), started_at)

@@ -183,28 +183,28 @@ fn resource_name(text: &str) -> Result<String, String> {
     })
 }
 
-pub(crate) fn run(typed: StressArgs, _started_at: Instant) -> Result<(), Failure> {
-    if typed.concurrency.len() > ROWS_MAX {
+pub(crate) fn run(args: StressArgs, _started_at: Instant) -> Result<(), Failure> {
+    if args.concurrency.len() > ROWS_MAX {
         return Err(Failure::usage(
             format!(
                 "--concurrency has {} values, and the table at most {ROWS_MAX} rows",
-                typed.concurrency.len()
+                args.concurrency.len()
             ),
             "run the command several times",
         ));
     }
-    // The result names the failures. Warnings in between would break the line of progress.
+    // The result names the failures. Warnings during the run would break the line of progress.
     logs::start(Level::Error);
-    block_on(stop_on_signal(typed))
+    block_on(stop_on_signal(args))
 }
 
 /// Runs to the end. The first signal stops the measurement, but the run still removes what it
 /// created. The second signal ends the program at once.
-async fn stop_on_signal(typed: StressArgs) -> Result<(), Failure> {
+async fn stop_on_signal(args: StressArgs) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     let progress = Progress::new();
     let (stop, stopped) = watch::channel(false);
-    let mut work = pin!(stress(&typed, stopped, &progress));
+    let mut work = pin!(stress(&args, stopped, &progress));
     loop {
         tokio::select! {
             done = &mut work => return done,
@@ -221,22 +221,22 @@ async fn stop_on_signal(typed: StressArgs) -> Result<(), Failure> {
 }
 
 async fn stress(
-    typed: &StressArgs,
+    args: &StressArgs,
     mut stopped: watch::Receiver<bool>,
     progress: &Progress,
 ) -> Result<(), Failure> {
-    let names = Names { database: typed.database.clone(), container: typed.container.clone(), run: run_id() };
+    let names = Names { database: args.database.clone(), container: args.container.clone(), run: run_id() };
     // Nothing is created before the connection exists, so a signal may cancel the connecting.
     let connected = tokio::select! {
-        connected = Target::connect(&typed.account, names, typed.throughput) => connected,
+        connected = Target::connect(&args.account, names, args.throughput) => connected,
         _ = stopped.wait_for(|is_stopped| *is_stopped) => return Ok(()),
     };
     let mut target = connected?;
     let mut rows = Vec::new();
-    let measured = measure(typed, &mut target, &mut rows, &mut stopped, progress).await;
+    let measured = measure(args, &mut target, &mut rows, &mut stopped, progress).await;
     // The result is printed before the removal, because the removal may take long or fail.
     let printed = match measured.is_ok() || !rows.is_empty() {
-        true => print_result(typed, &target, &rows, *stopped.borrow()),
+        true => print_result(args, &target, &rows, *stopped.borrow()),
         false => Ok(()),
     };
     let removed = target.remove(&rows, progress).await;
@@ -252,16 +252,16 @@ async fn stress(
 
 /// Prepares the container and measures one row after the other, until a signal.
 async fn measure(
-    typed: &StressArgs,
+    args: &StressArgs,
     target: &mut Target,
     rows: &mut Vec<Row>,
     stopped: &mut watch::Receiver<bool>,
     progress: &Progress,
 ) -> Result<(), Failure> {
     progress.phase(&format!("target: {}", target.description()));
-    target.prepare(typed.throughput).await?;
-    let load = load(typed);
-    for concurrency in &typed.concurrency {
+    target.prepare(args.throughput).await?;
+    let load = load(args);
+    for concurrency in &args.concurrency {
         if *stopped.borrow() {
             break;
         }
@@ -271,29 +271,29 @@ async fn measure(
     Ok(())
 }
 
-fn load(typed: &StressArgs) -> Load {
-    let duration = match typed.orchestrations {
-        None => Some(typed.duration.unwrap_or(DURATION_DEFAULT)),
-        Some(_) => typed.duration,
+fn load(args: &StressArgs) -> Load {
+    let duration = match args.orchestrations {
+        None => Some(args.duration.unwrap_or(DURATION_DEFAULT)),
+        Some(_) => args.duration,
     };
     Load {
         duration,
-        orchestrations: typed.orchestrations,
-        at_once: typed.at_once,
-        activities: typed.activities,
-        activity_time: typed.activity_time,
-        timeout: typed.timeout,
+        orchestrations: args.orchestrations,
+        at_once: args.at_once,
+        activities: args.activities,
+        activity_time: args.activity_time,
+        timeout: args.timeout,
     }
 }
 
 fn print_result(
-    typed: &StressArgs,
+    args: &StressArgs,
     target: &Target,
     rows: &[Row],
     is_interrupted: bool,
 ) -> Result<(), Failure> {
-    let report = Report::new(target, &load(typed), rows, is_interrupted);
-    print(&match typed.output {
+    let report = Report::new(target, &load(args), rows, is_interrupted);
+    print(&match args.output {
         Output::Table => report.table(),
         Output::Json => report.json()?,
     })

@@ -75,16 +75,16 @@ fn parse_token(text: &str) -> Result<IdempotencyToken, String> {
         .ok_or_else(|| "a token is a UUID, such as 4f1c8a0e-6d0b-4c1f-9d5e-0c2f5f0b9a11".to_owned())
 }
 
-pub(crate) fn run(typed: TransactionArgs, _started_at: Instant) -> Result<(), Failure> {
+pub(crate) fn run(args: TransactionArgs, _started_at: Instant) -> Result<(), Failure> {
     logs::start(Level::Warn);
-    let TransactionCommand::Run(typed) = typed.command;
-    block_on(run_file(typed))
+    let TransactionCommand::Run(args) = args.command;
+    block_on(run_file(args))
 }
 
-async fn run_file(typed: RunArgs) -> Result<(), Failure> {
-    let file = TransactionFile::read(&typed.file)?;
-    let account = typed.account.resolve()?;
-    account.run(async |client| execute(client, &file, typed.token).await).await
+async fn run_file(args: RunArgs) -> Result<(), Failure> {
+    let file = TransactionFile::read(&args.file)?;
+    let account = args.account.resolve()?;
+    account.run(async |client| execute(client, &file, args.token).await).await
 }
 
 async fn execute(

@@ -1,4 +1,4 @@
-//! Texts for people: shortened texts, counts, ages and times.
+//! Values as the texts that tables show: shortened texts, counts, ages and times.
 
 use perihelion_model::timestamp;
 

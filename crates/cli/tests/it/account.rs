@@ -181,8 +181,8 @@ fn a_connection_string_in_place_of_an_endpoint_is_not_printed() {
             2,
             "the endpoint (from COSMOS_ENDPOINT)",
         );
-        let typed = [arguments, &["--endpoint", &string]].concat();
-        check(&mut command(&scratch, &typed), 2, "the endpoint (from --endpoint)");
+        let with_endpoint = [arguments, &["--endpoint", &string]].concat();
+        check(&mut command(&scratch, &with_endpoint), 2, "the endpoint (from --endpoint)");
     }
 }
 

@@ -57,8 +57,8 @@ fn every_command_of_the_documentation_succeeds() {
         let shell = Shell(&world);
         for command in blocks.iter().flat_map(|block| &block.commands) {
             commands += 1;
-            if let Err(why) = shell.run(&command.typed) {
-                failures.push(format!("{}:{}: {}\n{why}", page.display(), command.line, command.typed));
+            if let Err(why) = shell.run(&command.text) {
+                failures.push(format!("{}:{}: {}\n{why}", page.display(), command.line, command.text));
             }
         }
     }

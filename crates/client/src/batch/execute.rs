@@ -21,10 +21,10 @@ pub(crate) async fn execute(container: &ContainerHandle, batch: Batch) -> Result
         return Err(Error::input("a batch needs at least one operation"));
     }
     let idempotency = batch.idempotency();
-    let Batch { key, mut body, operations, witness, repeat, options, .. } = batch;
+    let Batch { key, mut body, operations, witness, repeat_policy, options, .. } = batch;
     body.push(b']');
     let scope = Scope::Key(KeyScope::new(key));
-    let mut operation = repeat.apply(
+    let mut operation = repeat_policy.apply(
         Operation::new(Verb::Batch, Target::items(container.driver_container()), scope, Bytes::from(body))
             .with_idempotency(idempotency),
     );
@@ -35,10 +35,9 @@ pub(crate) async fn execute(container: &ContainerHandle, batch: Batch) -> Result
     read_response(&operations, response)
 }
 
-/// Returns the response of a repeated batch that the driver has turned into an error.
-/// This happens when the first response was lost and the second attempt was refused with
-/// 207: the error then has the body with the results. Ambiguous errors and errors with
-/// another status are returned unchanged.
+/// Takes the response of a repeated batch out of the error of the driver. If the response to the
+/// first attempt is lost and the second attempt gets 207, the driver returns an error that holds
+/// the second response. Ambiguous errors and errors with another status are returned unchanged.
 fn response_in_error(error: Error) -> Result<Response, Error> {
     match error.status() {
         Some(status) if status.code == StatusCode::MULTI_STATUS.as_u16() && !error.is_ambiguous() => {
@@ -105,7 +104,7 @@ fn refusal(operations: &[OperationName], results: &[BatchResult], index: usize, 
         status = Status::new(status.code, response.status.sub);
     }
     let message = format!(
-        "operation {index} of the batch ({}) was refused; none of its {} operations was applied",
+        "operation {index} of the batch ({}) was refused; none of the {} operations of the batch was applied",
         operations[index],
         operations.len()
     );

@@ -10,12 +10,12 @@ pub enum Repeat {
     /// The write is sent again if its kind allows it (the default):
     ///
     /// - Upserts, replaces, deletes, and patches that only set are sent again. The repeat may
-    ///   overwrite what another client has written in between.
+    ///   overwrite what another client has written after the first attempt.
     /// - Creates and writes with an etag are sent again. The service refuses the repeat if the
     ///   first attempt was applied; the result is then an error with
     ///   [`is_ambiguous`](crate::Error::is_ambiguous), unless there is a
     ///   [witness](crate::ItemOptions::with_witness). If another client has deleted the created
-    ///   document in between, the repeat creates it again.
+    ///   document before the repeat, the repeat creates it again.
     /// - Other patches, such as increments, are not sent again.
     #[default]
     ByKind,

@@ -3,7 +3,8 @@
 //!
 //! Without this document, two instances that create the first leases while a range is split
 //! would use different ranges. One instance would use the parent range at an early position, the
-//! other the child ranges at later positions. No instance would read the changes in between.
+//! other the child ranges at later positions. No instance would read the changes between the two
+//! positions.
 
 use serde::{Deserialize, Serialize};
 

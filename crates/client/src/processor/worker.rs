@@ -163,8 +163,8 @@ impl<H: ChangeHandler> Worker<'_, H> {
         renewing_lease(&mut self.keeper, &mut self.stop, StopStage::Stopping, wait).await.map(drop)
     }
 
-    /// Replaces the lease by one lease for each part of the range. A crash in between leaves
-    /// the old lease and some new ones: changes then come twice, and the next owner of the
+    /// Replaces the lease by one lease for each part of the range. A crash during the split
+    /// leaves the old lease and some new leases: changes then come twice, and the next owner of the
     /// old lease completes the split. Returns whether the split is complete.
     async fn split(&mut self) -> Result<bool, LeaseLost> {
         let store = &self.shared.store;

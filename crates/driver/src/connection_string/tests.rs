@@ -51,7 +51,7 @@ fn connection_strings_are_parsed_in_every_usual_form() {
 fn errors_do_not_repeat_the_connection_string() {
     let shop = "https://shop.documents.azure.com/";
     let start = &KEY[..20];
-    for (text, hint) in [
+    for (text, expected_part) in [
         (String::new(), "no AccountEndpoint"),
         (KEY.to_owned(), "no AccountEndpoint"),
         (start.to_owned(), "not name=value"),
@@ -75,7 +75,7 @@ fn errors_do_not_repeat_the_connection_string() {
         let error = ConnectionString::parse(&text).unwrap_err();
         assert_eq!(error.kind(), crate::ErrorKind::Input, "{text}");
         let said = format!("{error} {error:?}");
-        assert!(said.contains(hint), "{text}: {said}");
+        assert!(said.contains(expected_part), "{text}: {said}");
         assert!(!said.contains(&KEY[..6]), "{said}");
     }
 }

@@ -291,7 +291,7 @@ fn describe_failure(error: Error) -> Error {
     // because a refusal of this endpoint has no body.
     let reason = error.headers().get(&headers::REASON).and_then(|reason| reason.to_str().ok());
     let words = reason.unwrap_or(error.message());
-    // The body of these answers is the results, so `words` is not a text for people.
+    // The body of these answers holds the results, so `words` is not an error message.
     let has_results = is_success || status.code == status::TRANSACTION_ABORTED.code;
     let text = if words.is_empty() || has_results { text.to_owned() } else { format!("{text} ({words})") };
     error.with_kind_and_message(kind, text)

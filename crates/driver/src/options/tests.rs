@@ -260,7 +260,7 @@ fn bad_options_are_refused_with_advice() {
     let topology = |options| DriverOptions::default().with_topology(options);
     let (zero, breakers, topologies) =
         (Duration::ZERO, CircuitBreakerOptions::default, TopologyOptions::default);
-    for (options, hint) in [
+    for (options, expected_part) in [
         (operation(nothing().with_timeout(zero)), "timeout is zero: write a time above zero"),
         (operation(nothing().with_attempt_timeout(zero)), "attempt_timeout is zero"),
         (operation(nothing().with_hedging(Hedging::Fixed(zero))), "write Hedging::Off"),
@@ -303,7 +303,7 @@ fn bad_options_are_refused_with_advice() {
     ] {
         let error = options.resolved(&Environment::default()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input);
-        assert!(error.message().contains(hint), "{error} should say {hint}");
+        assert!(error.message().contains(expected_part), "{error} should say {expected_part}");
     }
     let options = operation(nothing().with_timeout(SECOND)).with_user_agent("shop/1.0");
     assert!(options.resolved(&Environment::default()).is_ok());

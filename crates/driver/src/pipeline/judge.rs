@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use super::attempt::{AttemptResult, status_of};
 use super::prepare::{Prepared, follows_partition};
 use super::retry::{
-    Budgets, Effects, Ending, Limits, Regions, Results, TransactionEnding, TransactionProfile, Verdict,
-    Writer, evaluate, evaluate_transaction,
+    Budgets, Effects, Ending, Limits, PartitionWriteRegion, Regions, Results, TransactionEnding,
+    TransactionProfile, Verdict, evaluate, evaluate_transaction,
 };
 use super::state::profile_of;
 use crate::operation::{Operation, TransactionFacts, Verb};
@@ -142,20 +142,24 @@ pub(super) fn regions_of(prepared: &Prepared<'_>) -> Regions {
         candidates: prepared.route.candidates.max(1),
         is_multi_write: prepared.snapshot.account.is_multi_write,
         has_breaker,
-        writer: writer_of(prepared),
+        partition_write_region: partition_write_region(prepared),
     }
 }
 
 /// Whether the attempt's region is known to take the writes of the operation's partition. An
 /// attempt shows this only if it is a write, or a read that only the write region may answer.
-fn writer_of(prepared: &Prepared<'_>) -> Writer {
+fn partition_write_region(prepared: &Prepared<'_>) -> PartitionWriteRegion {
     let (snapshot, operation) = (&prepared.snapshot, prepared.call.operation);
     let partition = prepared.partition.as_ref();
-    let asks_for_writer = !operation.verb.is_read() || prepared.header_inputs.is_write_region_only;
-    if !asks_for_writer || !follows_partition(snapshot, operation, partition) {
-        return Writer::OfAccount;
+    let needs_write_region = !operation.verb.is_read() || prepared.header_inputs.is_write_region_only;
+    if !needs_write_region || !follows_partition(snapshot, operation, partition) {
+        return PartitionWriteRegion::NotTracked;
     }
     let write_region = snapshot.account.write_locations.first().map(|location| &location.region);
     let known = snapshot.moved_to(partition).or(write_region);
-    if known == Some(&prepared.route.location.region) { Writer::ThisRegion } else { Writer::OtherRegion }
+    if known == Some(&prepared.route.location.region) {
+        PartitionWriteRegion::ThisRegion
+    } else {
+        PartitionWriteRegion::OtherRegion
+    }
 }

@@ -25,4 +25,4 @@ mod verdict;
 pub(super) use effects::{Effect, Effects};
 pub(super) use evaluate::{evaluate, may_have_applied, reads_witness_before_retry};
 pub(super) use transaction::{Results, TransactionEnding, TransactionProfile, evaluate_transaction};
-pub(super) use verdict::{Budgets, Ending, Limits, OperationProfile, Regions, Verdict, Writer};
+pub(super) use verdict::{Budgets, Ending, Limits, OperationProfile, PartitionWriteRegion, Regions, Verdict};

@@ -47,9 +47,9 @@ pub(crate) struct BreakerKey<'a> {
     pub(crate) usage: Usage,
 }
 
-/// Whether a breaker lets requests pass.
+/// The state of a breaker. As in an electric circuit, an open breaker stops the requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Gate {
+pub(crate) enum BreakerState {
     /// The breaker is closed: requests may pass.
     Closed,
     /// The breaker is open: requests should go to another region.
@@ -82,9 +82,9 @@ impl Breakers {
         self.find(partition, region).is_some()
     }
 
-    /// Whether requests may pass.
-    pub(crate) fn gate(&self, key: BreakerKey<'_>, now: Instant) -> Gate {
-        self.state(key).gate(now)
+    /// The state of the breaker of these reads or writes.
+    pub(crate) fn breaker_state(&self, key: BreakerKey<'_>, now: Instant) -> BreakerState {
+        self.state(key).breaker_state(now)
     }
 
     /// Counts a failed request for which the partition may be at fault. `sample` (0 to 1)
@@ -152,7 +152,7 @@ impl Breakers {
     /// probe is due.
     pub(crate) fn claim_probe(&self, key: BreakerKey<'_>, now: Instant) -> Option<Breakers> {
         let state = self.state(key);
-        let open = state.open.filter(|open| open.gate(now) == Gate::ProbeDue)?;
+        let open = state.open.filter(|open| open.breaker_state(now) == BreakerState::ProbeDue)?;
         self.with_state(key, UsageState { open: Some(open.claimed(now)), ..state })
     }
 
@@ -193,7 +193,7 @@ impl Breakers {
             Some(open) if !open.is_probe_outcome(now) => return None,
             Some(_) => state = UsageState { open: Some(opened), last_event_at: Some(now), ..state },
             None => {
-                state = state.if_recent(now, self.options.counter_reset);
+                state = state.reset_unless_recent(now, self.options.counter_reset);
                 state.last_event_at = Some(now);
                 state.open = count(&mut state).then_some(opened);
             }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::account::{Account, Location, Usage};
-use super::circuit_breaker::{BreakerKey, Breakers, Gate, Partition};
+use super::circuit_breaker::{BreakerKey, BreakerState, Breakers, Partition};
 use crate::region::Region;
 
 /// The region that the verdict on one attempt asks for in the next attempt.
@@ -83,7 +83,11 @@ pub(crate) fn resolve(request: &RouteRequest<'_>) -> Route {
     let best =
         request.candidates().enumerate().min_by_key(|(index, location)| request.rank(*index, location));
     let location = best.map_or(&request.account.configured_location, |(_, location)| location);
-    Route { location: Arc::clone(location), candidates, is_probe: request.gate(location) == Gate::ProbeDue }
+    Route {
+        location: Arc::clone(location),
+        candidates,
+        is_probe: request.breaker_state(location) == BreakerState::ProbeDue,
+    }
 }
 
 /// The second region for a hedge. The operation may use this region and has not tried it,
@@ -95,7 +99,7 @@ pub(crate) fn alternate(request: &RouteRequest<'_>, primary: &Route) -> Option<R
             && location.endpoint != primary.location.endpoint
             && !request.is_tried(location)
             && request.is_available(location)
-            && request.gate(location) == Gate::Closed
+            && request.breaker_state(location) == BreakerState::Closed
     });
     let location = Arc::clone(others.next()?);
     Some(Route { location, candidates: primary.candidates, is_probe: false })
@@ -210,7 +214,7 @@ impl<'a> RouteRequest<'a> {
         moved_location.into_iter().chain(self.write_locations()).find(|location| {
             !excluded.contains(&location.region)
                 && self.is_available(location)
-                && (self.last_region.is_none() || self.gate(location) != Gate::Open)
+                && (self.last_region.is_none() || self.breaker_state(location) != BreakerState::Open)
         })
     }
 
@@ -219,7 +223,8 @@ impl<'a> RouteRequest<'a> {
         // A write that looks for the region of its partition ignores the breakers of regions that
         // it has tried: it asks them again in turn.
         let is_looking = is_tried && self.has_partition_failover && self.usage == Usage::Write;
-        let is_failing = !self.is_available(location) || (!is_looking && self.gate(location) == Gate::Open);
+        let is_failing = !self.is_available(location)
+            || (!is_looking && self.breaker_state(location) == BreakerState::Open);
         // Regions that were tried are tried again in a circle. The circle continues after the
         // region of the last attempt.
         let last_index = || self.candidates().position(|location| Some(&location.region) == self.last_region);
@@ -235,13 +240,13 @@ impl<'a> RouteRequest<'a> {
         self.account.is_available(&location.endpoint, self.usage)
     }
 
-    fn gate(&self, location: &Location) -> Gate {
+    fn breaker_state(&self, location: &Location) -> BreakerState {
         match self.partition {
             Some(partition) if !self.breakers.is_empty() => {
                 let key = BreakerKey { partition, region: &location.region, usage: self.usage };
-                self.breakers.gate(key, self.now)
+                self.breakers.breaker_state(key, self.now)
             }
-            _ => Gate::Closed,
+            _ => BreakerState::Closed,
         }
     }
 }

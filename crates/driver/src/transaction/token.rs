@@ -5,11 +5,12 @@ use std::hash::{BuildHasher, RandomState};
 use perihelion_model::uuid::Uuid;
 use perihelion_wire::transaction::{IdempotencyToken, fingerprint};
 
-/// A new random token. Two processes must not make the same token, so half of its randomness is
-/// that of the standard library's hash maps, which the operating system seeds.
+/// A new random token. Two processes must not make the same token. So each half of the token is a
+/// random number that is hashed with a random key of the standard library, which the operating
+/// system seeds.
 pub fn new_token() -> IdempotencyToken {
-    let half = || u128::from(RandomState::new().hash_one(fastrand::u64(..)));
-    from_random((half() << 64) | half())
+    let random_half = || u128::from(RandomState::new().hash_one(fastrand::u64(..)));
+    token_from_bits((random_half() << 64) | random_half())
 }
 
 /// The token for another try after the service has aborted the transaction of `token`, and says
@@ -24,11 +25,11 @@ pub(crate) fn successor(token: IdempotencyToken) -> IdempotencyToken {
     text.extend_from_slice(&token.to_bytes());
     let digest = fingerprint(&text);
     let (head, _) = digest.split_at(16);
-    from_random(head.iter().fold(0, |bits, byte| (bits << 8) | u128::from(*byte)))
+    token_from_bits(head.iter().fold(0, |bits, byte| (bits << 8) | u128::from(*byte)))
 }
 
-/// The version 4 UUID of these random bits.
-fn from_random(bits: u128) -> IdempotencyToken {
+/// The token whose text is a version 4 UUID with these bits. Six of the bits are replaced.
+fn token_from_bits(bits: u128) -> IdempotencyToken {
     let text = Uuid::from_random(bits).text();
     let bits = text
         .iter()

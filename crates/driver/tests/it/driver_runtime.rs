@@ -47,11 +47,11 @@ async fn bad_defaults_of_a_runtime_are_refused_at_once() {
     let http = HttpOptions::default;
     let backup =
         DriverOptions::default().with_backup_endpoints([Endpoint::parse("https://backup.example").unwrap()]);
-    for (options, hint) in
+    for (options, expected_part) in
         [(DriverOptions::default().with_application_region("Mars"), "Mars"), (backup, "one account")]
     {
         let error = DriverRuntime::new(http(), options).unwrap_err().to_string();
-        assert!(error.contains(hint), "{error}");
+        assert!(error.contains(expected_part), "{error}");
     }
     let error = DriverRuntime::new(http().with_ca_pem("x"), DriverOptions::default()).unwrap_err();
     assert!(error.to_string().contains("CA"), "{error}");

@@ -50,7 +50,8 @@ pub(super) fn partitions_of_new(throughput: Throughput) -> u32 {
     partitions_for(units, share)
 }
 
-/// The number of partitions that are needed for these request units, if each has `share` of them.
+/// The number of physical partitions that are needed for these request units, if each has `share`
+/// of them.
 fn partitions_for(units: u64, share: u64) -> u32 {
     u32::try_from(units.div_ceil(share)).unwrap_or(u32::MAX).max(1)
 }

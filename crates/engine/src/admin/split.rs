@@ -1,8 +1,8 @@
-//! Splitting a physical partition in two.
+//! Splits a range (a physical partition) in two.
 //!
 //! A split changes only the catalog and the counters. The children share their parent's
 //! segment and read only their own effective keys, so a split is one small commit, no
-//! matter how large the partition is. The children continue the parent's LSN, so a
+//! matter how large the range is. The children continue the parent's LSN, so a
 //! continuation or session token of the parent is valid for both children. Requests that
 //! name the parent are refused with `PARTITION_KEY_RANGE_GONE`. The price is that a scan of
 //! a child passes over its sibling's documents.

@@ -32,7 +32,7 @@ impl Store for Arc<MemoryStore> {
     }
 }
 
-/// A store with twenty documents, some of them expiring, an index, and a split partition.
+/// A store with twenty documents, some of them expiring, an index, and a split range.
 async fn filled_store() -> Arc<MemoryStore> {
     let store = Arc::new(MemoryStore::new());
     let engine = Engine::open(Arc::clone(&store), EngineOptions::default()).unwrap();

@@ -47,7 +47,7 @@ impl ConditionWork {
     }
 }
 
-/// Refuses a transaction if none of its containers exists. No partition could be charged for such a
+/// Refuses a transaction if none of its containers exists. No range could be charged for such a
 /// transaction, so its answer is not recorded.
 pub(crate) fn check_containers(operations: &[DistributedOperation]) -> Result<(), Refusal> {
     let mut missing = None;
@@ -73,8 +73,8 @@ pub(crate) fn may_change_many_bytes(operations: &[DistributedOperation]) -> bool
 
 /// Refuses a transaction that changes too many bytes of documents; the refusal has the charge
 /// for reading them. The check reads a snapshot before the transaction reaches the writer.
-/// Documents that grow in between are not noticed; the bound is about time and need not be
-/// exact.
+/// Documents that grow after the snapshot are not noticed; the bound is about time and need not
+/// be exact.
 pub(crate) fn check_document_bytes(
     view: &dyn View,
     operations: &[DistributedOperation],

@@ -49,7 +49,7 @@ pub enum FeedMode {
 pub struct FeedRequest {
     /// The physical partition.
     pub range: RangeId,
-    /// The effective keys to read. Keys outside of the partition are left out.
+    /// The effective keys to read. Keys outside of the range are left out.
     pub keys: EffectiveRange,
     /// The partition key to read, or its first levels; `None` for all keys. `keys` contains its
     /// effective keys, but other partition keys may have the same effective keys.

@@ -90,7 +90,7 @@ pub struct ItemOutcome {
     pub etag: Option<String>,
     /// Request units.
     pub charge: f64,
-    /// The partition's position after the operation.
+    /// The position of the range after the operation.
     pub position: Position,
     /// The LSN of the document's last write. Only for a read that returns the document.
     pub item_lsn: Option<u64>,

@@ -28,7 +28,7 @@ pub struct EngineOptions {
     pub ledger: LedgerLimits,
 }
 
-/// Ten gibibytes, a fifth of the size of the service's partitions, so that a split can
+/// Ten gibibytes, a fifth of the size of the service's physical partitions, so that a split can
 /// be seen on a laptop. A split is cheap here.
 const PARTITION_BYTES_MAX: u64 = 10 << 30;
 
@@ -60,7 +60,7 @@ impl EngineOptions {
         self
     }
 
-    /// Sets the size above which a partition is split.
+    /// Sets the size above which a physical partition is split.
     pub fn with_partition_bytes_max(mut self, bytes: u64) -> Self {
         self.partition_bytes_max = bytes;
         self

@@ -101,11 +101,11 @@ impl Engine {
         admin::is_same_catalog(&self.catalog(), other)
     }
 
-    /// The physical partitions that are too large. With several regions
+    /// The ranges (physical partitions) that are too large. With several regions
     /// maintenance does not split them. The owner of the engines splits them in the
     /// catalog region and copies its catalog to the other regions.
-    pub fn oversized_partitions(&self) -> Vec<(Arc<Container>, RangeId)> {
-        maintenance::oversized_partitions(&self.store, self.options.partition_bytes_max)
+    pub fn oversized_ranges(&self) -> Vec<(Arc<Container>, RangeId)> {
+        maintenance::oversized_ranges(&self.store, self.options.partition_bytes_max)
     }
 
     /// Reads a short text that the owner of the engine stored with

@@ -7,7 +7,7 @@ use crate::refusal::Refusal;
 use crate::throttle::Bucket;
 
 impl Engine {
-    /// Admits a request to a partition, or refuses it with `TOO_MANY_REQUESTS`.
+    /// Admits a request to a range, or refuses it with `TOO_MANY_REQUESTS`.
     /// Returns the bucket that the request's charge is to be taken from, `None` when
     /// throttling is off.
     pub fn admit(&self, container: &Container, range: RangeId) -> Result<Option<Bucket>, Refusal> {

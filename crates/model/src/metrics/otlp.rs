@@ -5,7 +5,8 @@
 use super::{Metric, MetricKind, Metrics, Sample, SampleValue};
 use crate::json::{Number, Style, Value, object, to_text};
 
-/// The process that exports metrics, and the times of the export in nanoseconds since 1970.
+/// The facts of an export besides the metrics: the process that exports them, and two times in
+/// nanoseconds since 1970.
 #[derive(Debug, Clone, Copy)]
 pub struct Exported<'a> {
     /// The attribute `service.name`.

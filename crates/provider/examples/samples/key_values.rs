@@ -23,7 +23,7 @@ const CLOSE: &str = "close";
 
 #[derive(Serialize, Deserialize)]
 struct Order {
-    number: String,
+    id: String,
     apples: u32,
 }
 
@@ -35,12 +35,13 @@ pub(crate) async fn run(store: Arc<dyn Provider>) -> Result<(), Box<dyn Error>> 
     let client = Client::new(store);
 
     client.start_orchestration("stock-1", "stock", "").await?;
-    // A request is a message in a queue, its answer is a value under its number.
-    for (number, apples, expected) in [("order-1", 4, "reserved"), ("order-2", 100, "only 6 left")] {
-        let order = Order { number: number.to_owned(), apples };
+    // An order is a message in the queue `orders`. The workflow stores its answer as a value under
+    // the order's id.
+    for (id, apples, expected) in [("order-1", 4, "reserved"), ("order-2", 100, "only 6 left")] {
+        let order = Order { id: id.to_owned(), apples };
         client.enqueue_event_typed("stock-1", "orders", &order).await?;
-        let answer = client.wait_for_kv_value("stock-1", number, TIME_LIMIT).await?;
-        println!("{number}: {answer}");
+        let answer = client.wait_for_kv_value("stock-1", id, TIME_LIMIT).await?;
+        println!("{id}: {answer}");
         assert_eq!(answer, expected);
     }
 
@@ -78,14 +79,15 @@ async fn stock(context: OrchestrationContext, _: String) -> Result<String, Strin
         match apples.checked_sub(order.apples) {
             Some(left) => {
                 context.set_kv_value_typed("apples", &left);
-                context.set_kv_value(order.number, "reserved");
+                context.set_kv_value(order.id, "reserved");
             }
-            None => context.set_kv_value(order.number, format!("only {apples} left")),
+            None => context.set_kv_value(order.id, format!("only {apples} left")),
         }
     }
 }
 
-/// Reads a value of another workflow, as an activity would.
+/// Reads a value of another workflow. duroxide records the value in the history of this workflow,
+/// like the result of an activity, so a replay reads the same value.
 async fn report(context: OrchestrationContext, stock: String) -> Result<String, String> {
     let apples: Option<u32> = context.get_kv_value_from_instance_typed(stock.as_str(), "apples").await?;
     Ok(format!("{stock} has {} apples", apples.ok_or("there is no stock")?))

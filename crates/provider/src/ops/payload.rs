@@ -141,8 +141,9 @@ pub(crate) async fn create_message(store: &Store, prepared: &PreparedMessage) ->
 }
 
 /// Deletes the staged parts of a message that was created before, together with the garbage record.
-/// One batch deletes all of them: if the parts were deleted before the record, a late attempt of the
-/// staging could create a part again in between, and nothing would delete that part. If the batch
+/// One batch deletes all of them. If the parts were deleted before the record, a late attempt of the
+/// staging could create a part again before the record is deleted, and nothing would delete that
+/// part. If the batch
 /// fails, or there are too many parts for it, the reconciler finds the record and deletes the parts
 /// when no late attempt can arrive any more.
 async fn discard_staged(store: &Store, message: &Message, staged: &Staged) {

@@ -9,7 +9,7 @@
 //! These cost bytes: copies of values, and text that is built. A computed number or boolean and
 //! the member names of a new object cost no bytes. Both counters are renewed for every
 //! document, and once more before the rows of the groups are built. The binder has a
-//! budget of its own, for all constants of a statement.
+//! budget of its own, for all constants of a statement or of an inner stage.
 
 use std::cell::Cell;
 

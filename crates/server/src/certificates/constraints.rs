@@ -25,7 +25,8 @@ const PRIVATE_NETWORKS: [(&str, u8); 8] = [
     ("fe80::", 10),
 ];
 
-/// The constraints of a CA that may sign these names besides private names.
+/// The constraints of a CA that may sign these names, in addition to names and addresses that
+/// only exist in private networks.
 pub(super) fn for_names(names: &[String]) -> NameConstraints {
     let domains = PRIVATE_DOMAINS.iter().map(|domain| GeneralSubtree::DnsName((*domain).to_owned()));
     let networks = PRIVATE_NETWORKS.iter().filter_map(|(address, length)| network(address, *length));

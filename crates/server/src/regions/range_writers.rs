@@ -1,5 +1,5 @@
 //! Moves the writes of one range (a physical partition) to another region, as the service
-//! does when a partition of an account with one write region fails over. First the old region
+//! does when a physical partition of an account with one write region fails over. First the old region
 //! stops taking writes of the range. Then the new region catches up. Only then does it take
 //! writes of the range. So no acknowledged write is lost, and no two regions take writes of
 //! one range at the same time. All other ranges are written as before.

@@ -68,7 +68,7 @@ impl Regions {
 
     /// Stores the new write region and an empty list of moved ranges, in one commit. Only the new
     /// write region has caught up with the regions that took the writes of moved ranges. So the
-    /// old write region must not get these ranges back, even if the process ends in between.
+    /// old write region must not get these ranges back, even if the process ends at any moment.
     async fn store_write_region(&self, to: usize) -> Result<(), Refusal> {
         let values = [(WRITE_REGION_VALUE_NAME, self.names.name(to)), (RANGE_WRITERS_VALUE_NAME, "")];
         self.engines[CATALOG_REGION].set_named_values(&values).await

@@ -36,7 +36,7 @@ fn added_members_are_inserted_before_the_time_stamp() {
 }
 
 #[test]
-fn add_inserts_into_arrays_and_set_replaces() {
+fn add_inserts_an_array_element_and_set_replaces_an_array_element() {
     let array = r#"{"a":[1,2]}"#;
     check(array, r#"[{"op":"add","path":"/a/0","value":9}]"#, r#"{"a":[9,1,2]}"#);
     check(array, r#"[{"op":"add","path":"/a/2","value":9}]"#, r#"{"a":[1,2,9]}"#);
@@ -95,7 +95,7 @@ fn replace_and_remove_need_an_existing_node() {
 }
 
 #[test]
-fn increments_are_exact_and_create_missing_members() {
+fn increments_are_exact_within_64_bit_integers_and_create_missing_members() {
     check(r#"{"_ts":1}"#, r#"[{"op":"incr","path":"/n","value":-2.5}]"#, r#"{"n":-2.5,"_ts":1}"#);
     check(
         r#"{"n":9007199254740993}"#,

@@ -19,7 +19,7 @@ fn resolved(case: &Case) -> String {
         let mut pairs = options.chunks(2);
         pairs.find(|pair| pair[0] == name).map(|pair| pair[1].to_owned())
     };
-    let typed = AccountArgs {
+    let args = AccountArgs {
         connection_string: option("--connection-string"),
         endpoint: option("--endpoint"),
         key_file: option("--key-file").map(PathBuf::from),
@@ -31,7 +31,7 @@ fn resolved(case: &Case) -> String {
         |name: &str| variables.iter().find(|(it, _)| *it == name).map(|(_, value)| (*value).to_owned());
     let path = Path::new("/srv/x/perihelion.toml");
     let file = file.map(|text| ConfigFile::parse(&format!("[account]\n{text}"), path).unwrap());
-    match Account::resolve(&typed, &names, &Surroundings { variable: &variable, file }) {
+    match Account::resolve(&args, &names, &Surroundings { variable: &variable, file }) {
         Err(failure) => format!("{failure:?}"),
         Ok(account) => {
             let key = account.endpoint_and_key().and_then(|(_, key)| key).unwrap_or("-");
@@ -39,8 +39,8 @@ fn resolved(case: &Case) -> String {
             assert!(!format!("{account:?}").contains("c2VjcmV0"), "{account:?}");
             format!(
                 "{}{} key={key} {}/{}",
-                account.shown(),
-                account.shown_source(),
+                account.display_name(),
+                account.display_source(),
                 account.database,
                 account.container
             )
@@ -153,8 +153,8 @@ fn an_account_that_is_named_twice_is_refused() {
         assert!(text.starts_with("Failure") && text.contains(words), "{text}");
         assert!(!text.contains("c2VjcmV0"), "{text}");
     };
-    let typed = ["--endpoint", "https://a/", "--connection-string", "AccountKey=c2VjcmV0"];
-    refused(Box::leak(Box::new(typed)), None, "named twice");
+    let args = ["--endpoint", "https://a/", "--connection-string", "AccountKey=c2VjcmV0"];
+    refused(Box::leak(Box::new(args)), None, "named twice");
     refused(&["--endpoint", "https://a/", "--data", "d"], None, "named twice");
     refused(&[], Some("endpoint = \"https://a/\"\ndata = \"d\""), "names the account twice");
     refused(&["--endpoint", "https://a/", "--key", "c2VjcmV0", "--key-file", "f"], None, "both a key and");

@@ -56,9 +56,9 @@ fn ttl(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("`{text}` is not a time of at least a second: write it like 30m or 24h"))
 }
 
-pub(super) async fn run(typed: CreateArgs, context: &Context) -> Result<(), Failure> {
-    let properties = properties(&typed)?;
-    let name = &typed.name;
+pub(super) async fn run(args: CreateArgs, context: &Context) -> Result<(), Failure> {
+    let properties = properties(&args)?;
+    let name = &args.name;
     context
         .with_client(async |client| {
             let account = context.account.described();
@@ -85,11 +85,11 @@ struct Created<'a> {
     container: &'a str,
 }
 
-fn properties(typed: &CreateArgs) -> Result<ContainerProperties, Failure> {
-    let id = typed.name.container.as_str();
-    let paths: Vec<&str> = typed.key_path.iter().map(String::as_str).collect();
+fn properties(args: &CreateArgs) -> Result<ContainerProperties, Failure> {
+    let id = args.name.container.as_str();
+    let paths: Vec<&str> = args.key_path.iter().map(String::as_str).collect();
     let mut properties = match paths.as_slice() {
-        _ if typed.workflows => duroxide_cdb::container_properties(id),
+        _ if args.workflows => duroxide_cdb::container_properties(id),
         [one] => ContainerProperties::new(id, *one),
         [one, two] => ContainerProperties::new(id, [*one, *two]),
         [one, two, three] => ContainerProperties::new(id, [*one, *two, *three]),
@@ -100,10 +100,10 @@ fn properties(typed: &CreateArgs) -> Result<ContainerProperties, Failure> {
             ));
         }
     };
-    if let Some(ttl) = typed.ttl {
+    if let Some(ttl) = args.ttl {
         properties = properties.with_ttl(ttl);
     }
-    Ok(match (typed.throughput, typed.autoscale) {
+    Ok(match (args.throughput, args.autoscale) {
         (Some(units), _) => properties.with_throughput(Throughput::manual(units)),
         (None, Some(max)) => properties.with_throughput(Throughput::autoscale(max)),
         (None, None) => properties,

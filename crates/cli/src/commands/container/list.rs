@@ -51,9 +51,9 @@ const COLUMNS: &[Column<Row>] = &[
     Column::new("TTL", |row, _| ttl_text(row.default_ttl)),
 ];
 
-pub(super) async fn run(typed: ListArgs, context: &Context) -> Result<(), Failure> {
+pub(super) async fn run(args: ListArgs, context: &Context) -> Result<(), Failure> {
     let rows = context.with_client(async |client| {
-        let names = match &typed.only {
+        let names = match &args.only {
             Some(name) => vec![name.clone()],
             None => client.databases().await.map_err(Failure::runtime)?.into_iter().map(|it| it.id).collect(),
         };

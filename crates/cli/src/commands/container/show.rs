@@ -43,8 +43,8 @@ struct ShownThroughput {
     is_pending: bool,
 }
 
-pub(super) async fn run(typed: ShowArgs, context: &Context) -> Result<(), Failure> {
-    let context = &context.in_container(typed.name);
+pub(super) async fn run(args: ShowArgs, context: &Context) -> Result<(), Failure> {
+    let context = &context.in_container(args.name);
     let shown = context.with_container(async |container| {
         let failed = |error| context.container_failed(&error);
         Ok(ShownContainer {

@@ -65,26 +65,26 @@ fn from(text: &str) -> Result<From, String> {
 /// How often the feed is read while there is no change.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-pub(super) async fn run(typed: TailArgs, context: &Context) -> Result<(), Failure> {
-    context.with_container(async |container| follow(&typed, context, container).await).await
+pub(super) async fn run(args: TailArgs, context: &Context) -> Result<(), Failure> {
+    context.with_container(async |container| follow(&args, context, container).await).await
 }
 
-async fn follow(typed: &TailArgs, context: &Context, container: &Container) -> Result<(), Failure> {
-    let options = match typed.from {
+async fn follow(args: &TailArgs, context: &Context, container: &Container) -> Result<(), Failure> {
+    let options = match args.from {
         From::Now => ChangeFeedOptions::from_now(),
         From::Beginning => ChangeFeedOptions::from_beginning(),
         From::Time(ms) => ChangeFeedOptions::from_time(UNIX_EPOCH + Duration::from_millis(ms)),
     };
-    let options = match typed.key.typed()? {
+    let options = match args.key.given()? {
         Some(key) => options.in_partition(key),
         None => options,
     };
     let mut feed: ChangeFeed<Value> = container.change_feed(options);
     let mut signals = Signals::listen()?;
-    let mut left = typed.limit.unwrap_or(u64::MAX);
+    let mut left = args.limit.unwrap_or(u64::MAX);
     while left > 0 {
         let page = tokio::select! {
-            page = next(&mut feed, typed.until_now) => page,
+            page = next(&mut feed, args.until_now) => page,
             _ = signals.next() => return Ok(()),
         };
         let page = page.map_err(|error| context.request_failed("cannot read the change feed", &error))?;

@@ -37,8 +37,8 @@ pub(super) struct DeleteArgs {
     yes: bool,
 }
 
-pub(super) async fn run(typed: DeleteArgs, context: &Context) -> Result<(), Failure> {
-    let DeleteArgs { id, key, if_match, dry_run, yes } = typed;
+pub(super) async fn run(args: DeleteArgs, context: &Context) -> Result<(), Failure> {
+    let DeleteArgs { id, key, if_match, dry_run, yes } = args;
     let mut options = ItemOptions::new();
     if let Some(etag) = parse_etag(if_match.as_deref())? {
         options = options.with_if_match(&etag);

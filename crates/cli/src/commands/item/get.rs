@@ -27,11 +27,11 @@ pub(super) struct GetArgs {
     key: KeyArgs,
 }
 
-pub(super) async fn run(typed: GetArgs, context: &Context) -> Result<(), Failure> {
+pub(super) async fn run(args: GetArgs, context: &Context) -> Result<(), Failure> {
     let item = context.with_container(async |container| {
-        let key = typed.key.of_id(context, container, &typed.id).await?;
-        let item = container.read::<Value>(key, &typed.id).await;
-        item.map_err(|error| context.request_failed(&format!("cannot read {:?}", typed.id), &error))
+        let key = args.key.of_id(context, container, &args.id).await?;
+        let item = container.read::<Value>(key, &args.id).await;
+        item.map_err(|error| context.request_failed(&format!("cannot read {:?}", args.id), &error))
     });
     let item = item.await?;
     let form = if context.form == Form::Table { Form::Json } else { context.form };

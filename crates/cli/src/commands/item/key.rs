@@ -1,4 +1,4 @@
-//! The partition key of an item: as it was typed, or from the item itself.
+//! The partition key of an item: from the command line, or from the item itself.
 
 use clap::Args;
 use perihelion_client::{Container, PartitionKey};
@@ -17,19 +17,19 @@ pub(crate) struct KeyArgs {
 }
 
 impl KeyArgs {
-    /// The key that was typed; `None` if none was.
-    pub(crate) fn typed(&self) -> Result<Option<PartitionKey>, Failure> {
+    /// The key of the command line; `None` if the command line has no key.
+    pub(crate) fn given(&self) -> Result<Option<PartitionKey>, Failure> {
         self.partition_key.as_deref().map(parse).transpose()
     }
 
-    /// The key that was typed, or the id if that is the container's partition key.
+    /// The key of the command line, or the item's id if `/id` is the container's partition key.
     pub(super) async fn of_id(
         &self,
         context: &Context,
         container: &Container,
         id: &str,
     ) -> Result<PartitionKey, Failure> {
-        if let Some(key) = self.typed()? {
+        if let Some(key) = self.given()? {
             return Ok(key);
         }
         let paths = paths(context, container).await?;
@@ -42,14 +42,14 @@ impl KeyArgs {
         }
     }
 
-    /// The key that was typed, or the one in the document.
+    /// The key of the command line, or the key in the document.
     pub(super) async fn of_document(
         &self,
         context: &Context,
         container: &Container,
         document: &Value,
     ) -> Result<PartitionKey, Failure> {
-        if let Some(key) = self.typed()? {
+        if let Some(key) = self.given()? {
             return Ok(key);
         }
         let paths = paths(context, container).await?;
@@ -69,16 +69,16 @@ async fn paths(context: &Context, container: &Container) -> Result<Vec<String>, 
     Ok(properties.map_err(|error| context.container_failed(&error))?.partition_key.paths)
 }
 
-/// A key as it was typed: JSON if it is JSON, else a text.
-fn parse(typed: &str) -> Result<PartitionKey, Failure> {
-    let value = serde_json::from_str(typed).unwrap_or_else(|_| Value::String(typed.to_owned()));
+/// Parses a key of the command line: JSON if it is valid JSON, else a text.
+fn parse(text: &str) -> Result<PartitionKey, Failure> {
+    let value = serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()));
     let levels = match value {
         Value::Array(levels) => Value::Array(levels),
         one => Value::Array(vec![one]),
     };
     PartitionKey::from_header(&levels.to_string()).ok_or_else(|| {
         Failure::usage(
-            format!("{typed:?} is not a partition key"),
+            format!("{text:?} is not a partition key"),
             "write a text, a number, true, false, null, or a JSON list of up to three of them",
         )
     })
@@ -90,8 +90,8 @@ mod tests {
 
     #[test]
     fn a_key_that_is_valid_json_is_json_and_any_other_key_is_a_text() {
-        let check = |typed: &str, json: &str| {
-            assert_eq!(parse(typed).unwrap(), PartitionKey::from_header(json).unwrap(), "{typed}");
+        let check = |text: &str, json: &str| {
+            assert_eq!(parse(text).unwrap(), PartitionKey::from_header(json).unwrap(), "{text}");
         };
         check("ada", r#"["ada"]"#);
         check("7", "[7]");

@@ -77,31 +77,31 @@ fn increment(text: &str) -> Result<PatchStep, String> {
     Ok(PatchStep::Incr { path, value })
 }
 
-pub(super) async fn run(typed: PatchArgs, context: &Context) -> Result<(), Failure> {
-    let mut all = match &typed.steps {
+pub(super) async fn run(args: PatchArgs, context: &Context) -> Result<(), Failure> {
+    let mut all = match &args.steps {
         None => Vec::new(),
         Some(path) => serde_json::from_str::<Vec<PatchStep>>(&read_text(path)?).map_err(|error| {
             Failure::usage(format!("{}: {error}", path.display()), "see --help for the form")
         })?,
     };
-    all.extend(typed.set.iter().chain(&typed.incr).cloned());
-    all.extend(typed.remove.iter().map(|path| PatchStep::Remove { path: path.clone() }));
+    all.extend(args.set.iter().chain(&args.incr).cloned());
+    all.extend(args.remove.iter().map(|path| PatchStep::Remove { path: path.clone() }));
     if all.is_empty() {
         return Err(Failure::usage("there is nothing to change", "give --set, --incr, --remove or --steps"));
     }
     let mut patch = steps::build(&all).map_err(|error| Failure::usage(error.message(), "check the steps"))?;
-    if let Some(condition) = &typed.condition {
+    if let Some(condition) = &args.condition {
         patch = patch.with_condition(condition);
     }
     let mut options = ItemOptions::new();
-    if let Some(etag) = parse_etag(typed.if_match.as_deref())? {
+    if let Some(etag) = parse_etag(args.if_match.as_deref())? {
         options = options.with_if_match(&etag);
     }
     let written = context.with_container(async |container| {
-        let key = typed.key.of_id(context, container, &typed.id).await?;
-        context.announce(&format!("changing {}", typed.id));
-        let written = container.patch_with(key, &typed.id, &patch, &options).await;
-        written.map_err(|error| context.request_failed(&format!("cannot change {:?}", typed.id), &error))
+        let key = args.key.of_id(context, container, &args.id).await?;
+        context.announce(&format!("changing {}", args.id));
+        let written = container.patch_with(key, &args.id, &patch, &options).await;
+        written.map_err(|error| context.request_failed(&format!("cannot change {:?}", args.id), &error))
     });
-    print_written(context, &typed.id, "changed", &written.await?)
+    print_written(context, &args.id, "changed", &written.await?)
 }

@@ -50,18 +50,18 @@ struct WrittenItem {
     request_units: f64,
 }
 
-pub(super) async fn run(typed: PutArgs, context: &Context) -> Result<(), Failure> {
-    let text = read_text(&typed.file)?;
+pub(super) async fn run(args: PutArgs, context: &Context) -> Result<(), Failure> {
+    let text = read_text(&args.file)?;
     let wrong = |why: String| {
-        Failure::usage(format!("{}: {why}", typed.file.display()), "write a JSON object with an id")
+        Failure::usage(format!("{}: {why}", args.file.display()), "write a JSON object with an id")
     };
     let document: Value = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     let id = document["id"].as_str().ok_or_else(|| wrong("the item has no id".to_owned()))?.to_owned();
-    let etag = parse_etag(typed.if_match.as_deref())?;
+    let etag = parse_etag(args.if_match.as_deref())?;
     let written = context.with_container(async |container| {
-        let key = typed.key.of_document(context, container, &document).await?;
+        let key = args.key.of_document(context, container, &document).await?;
         context.announce(&format!("writing {id}"));
-        let written = match (&etag, typed.create) {
+        let written = match (&etag, args.create) {
             (Some(etag), _) => {
                 let options = ItemOptions::new().with_if_match(etag);
                 container.replace_with(key, &id, &document, &options).await
@@ -94,7 +94,7 @@ pub(super) fn print_written(
     print(&context.form.single(&item, &lines)?)
 }
 
-pub(super) fn parse_etag(typed: Option<&str>) -> Result<Option<Etag>, Failure> {
-    let parsed = typed.map(Etag::parse).transpose();
+pub(super) fn parse_etag(text: Option<&str>) -> Result<Option<Etag>, Failure> {
+    let parsed = text.map(Etag::parse).transpose();
     parsed.map_err(|error| Failure::usage(error, "write the etag as it was shown, with its quotes"))
 }

@@ -63,11 +63,11 @@ const COLUMNS: &[Column<Queue>] = &[
     Column::new("OLDEST", |row, now_ms| row.since_ms.map_or("-".to_owned(), |ms| age(ms, now_ms))),
 ];
 
-pub(super) async fn run(typed: ListArgs, context: &Context) -> Result<(), Failure> {
+pub(super) async fn run(args: ListArgs, context: &Context) -> Result<(), Failure> {
     context
         .with_provider(async |provider| {
             context
-                .show(typed.watch, async || {
+                .show(args.watch, async || {
                     let queues = provider.queues().await.map_err(Failure::provider)?;
                     let rows: Vec<Queue> = queues.into_iter().map(Queue::from).collect();
                     context.form.list(COLUMNS, &rows, now_ms())

@@ -66,14 +66,14 @@ const COLUMNS: &[Column<Session>] = &[
     Column::new("USED", |row, now_ms| age(row.used_ms.min(now_ms), now_ms)),
 ];
 
-pub(super) async fn run(typed: ListArgs, context: &Context) -> Result<(), Failure> {
+pub(super) async fn run(args: ListArgs, context: &Context) -> Result<(), Failure> {
     context
         .with_provider(async |provider| {
             context
-                .show(typed.watch, async || {
+                .show(args.watch, async || {
                     let sessions = provider.sessions().await.map_err(Failure::provider)?;
                     let now_ms = now_ms();
-                    let is_wanted = |row: &SessionInfo| !typed.held || row.locked_until_ms > now_ms;
+                    let is_wanted = |row: &SessionInfo| !args.held || row.locked_until_ms > now_ms;
                     let rows: Vec<Session> =
                         sessions.into_iter().filter(is_wanted).map(Session::from).collect();
                     context.form.list(COLUMNS, &rows, now_ms)

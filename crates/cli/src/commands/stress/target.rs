@@ -65,9 +65,9 @@ impl Target {
         names: Names,
         throughput: Option<u32>,
     ) -> Result<Target, Failure> {
-        let (typed, account) = (account, account.resolve_without_file()?);
+        let (args, account) = (account, account.resolve_without_file()?);
         let is_in_memory = account.source == Source::Default;
-        if is_in_memory && typed.has_key() {
+        if is_in_memory && args.has_key() {
             return Err(Failure::usage(
                 "a key is given, and no account",
                 "set COSMOS_ENDPOINT or --endpoint",
@@ -78,7 +78,7 @@ impl Target {
             false => account.connect().await?,
         };
         let client = connection.client.clone();
-        let endpoint = (!is_in_memory).then(|| account.shown());
+        let endpoint = (!is_in_memory).then(|| account.display_name());
         let name = container_name(&names);
         let (database, container) = (Origin::Foreign, Origin::Foreign);
         Ok(Target { client, connection, endpoint, names, name, database, container })

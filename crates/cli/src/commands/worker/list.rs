@@ -82,11 +82,11 @@ const COLUMNS: &[Column<Worker>] = &[
     Column::number("SHARED", |row, _| row.shared_slices.to_string()),
 ];
 
-pub(super) async fn run(typed: ListArgs, context: &Context) -> Result<(), Failure> {
+pub(super) async fn run(args: ListArgs, context: &Context) -> Result<(), Failure> {
     context
         .with_provider(async |provider| {
             context
-                .show(typed.watch, async || {
+                .show(args.watch, async || {
                     let workers = provider.workers().await.map_err(Failure::provider)?;
                     let rows: Vec<Worker> = workers.into_iter().map(Worker::from).collect();
                     context.form.list(COLUMNS, &rows, now_ms())

@@ -30,15 +30,15 @@ pub(super) struct CancelArgs {
     reason: String,
 }
 
-pub(super) async fn run(typed: CancelArgs, context: &Context) -> Result<(), Failure> {
-    let reason: Arc<str> = typed.reason.into();
+pub(super) async fn run(args: CancelArgs, context: &Context) -> Result<(), Failure> {
+    let reason: Arc<str> = args.reason.into();
     context
         .with_provider(async |provider| {
             let is_open = |row: &duroxide_cdb::ListedInstance| !instance::is_ended(&row.status);
-            let selection = typed.selection.select(provider, is_open).await?;
+            let selection = args.selection.select(provider, is_open).await?;
             let action = format!("cancel {}", workflows(selection.instances.len()));
-            typed.selection.confirm(&action, context, &selection)?;
-            if typed.selection.dry_run {
+            args.selection.confirm(&action, context, &selection)?;
+            if args.selection.dry_run {
                 return bulk::show_plan(context, selection, "cancel");
             }
             bulk::run(context, provider, selection, |provider, row| {

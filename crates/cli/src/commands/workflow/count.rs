@@ -50,13 +50,13 @@ const COLUMNS: &[Column<StatusCount>] = &[
     Column::number("COUNT", |row, _| row.count.to_string()),
 ];
 
-pub(super) async fn run(typed: CountArgs, context: &Context) -> Result<(), Failure> {
-    let filter = typed.filter.join(" ");
+pub(super) async fn run(args: CountArgs, context: &Context) -> Result<(), Failure> {
+    let filter = args.filter.join(" ");
     selection::parse_filter(&filter)?;
     context
         .with_provider(async |provider| {
             context
-                .show(typed.watch, async || {
+                .show(args.watch, async || {
                     let options = selection::parse_filter(&filter)?;
                     let counts = provider.count(&options).await;
                     render(context.form, counts.map_err(Failure::provider)?)

@@ -34,21 +34,21 @@ pub(super) struct DeleteArgs {
     force: bool,
 }
 
-pub(super) async fn run(typed: DeleteArgs, context: &Context) -> Result<(), Failure> {
-    let DeleteArgs { selection: args, force } = typed;
+pub(super) async fn run(args: DeleteArgs, context: &Context) -> Result<(), Failure> {
+    let DeleteArgs { selection: selection_args, force } = args;
     context
         .with_provider(async |provider| {
             let may_be_deleted = |row: &ListedInstance| {
                 let is_idle = instance::is_ended(&row.status) || row.status == "Pending";
                 row.parent_instance_id.is_none() && (force || is_idle)
             };
-            let selection = args.select(provider, may_be_deleted).await?;
+            let selection = selection_args.select(provider, may_be_deleted).await?;
             let action = describe_action(provider, &selection.instances).await;
-            if args.dry_run {
+            if selection_args.dry_run {
                 eprintln!("would {action}");
             }
-            args.confirm(&action, context, &selection)?;
-            if args.dry_run {
+            selection_args.confirm(&action, context, &selection)?;
+            if selection_args.dry_run {
                 return bulk::show_plan(context, selection, "delete");
             }
             bulk::run(context, provider, selection, |provider, row| async move {

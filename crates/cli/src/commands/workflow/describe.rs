@@ -63,12 +63,12 @@ struct Cost {
     round_trips: u64,
 }
 
-pub(super) async fn run(typed: DescribeArgs, context: &Context) -> Result<(), Failure> {
+pub(super) async fn run(args: DescribeArgs, context: &Context) -> Result<(), Failure> {
     context
         .with_provider(async |provider| {
             context
-                .show(typed.watch, async || {
-                    let description = describe(provider, &typed.instance).await?;
+                .show(args.watch, async || {
+                    let description = describe(provider, &args.instance).await?;
                     context.form.single(&description, &lines(&description))
                 })
                 .await

@@ -26,11 +26,11 @@ pub(super) struct ExecuteArgs {
     timeout: TimeoutArgs,
 }
 
-pub(super) async fn run(typed: ExecuteArgs, context: &Context) -> Result<(), Failure> {
-    let input = typed.start.read_input()?;
+pub(super) async fn run(args: ExecuteArgs, context: &Context) -> Result<(), Failure> {
+    let input = args.start.read_input()?;
     let ended = context.with_provider(async |provider| {
-        let id = start::start(provider, &typed.start, input).await?;
-        end::wait(provider, &id, typed.timeout.timeout).await
+        let id = start::start(provider, &args.start, input).await?;
+        end::wait(provider, &id, args.timeout.timeout).await
     });
     end::print_end(context, ended.await?)
 }

@@ -50,30 +50,30 @@ const COLUMNS: &[Column<Event>] = &[
     Column::new("DETAIL", |event, _| detail(&event.kind)),
 ];
 
-pub(super) async fn run(typed: HistoryArgs, context: &Context) -> Result<(), Failure> {
-    let events = context.with_provider(async |provider| read(provider, &typed).await).await?;
+pub(super) async fn run(args: HistoryArgs, context: &Context) -> Result<(), Failure> {
+    let events = context.with_provider(async |provider| read(provider, &args).await).await?;
     context.print_list(COLUMNS, &events)
 }
 
-async fn read(provider: &CosmosDBProvider, typed: &HistoryArgs) -> Result<Vec<Event>, Failure> {
+async fn read(provider: &CosmosDBProvider, args: &HistoryArgs) -> Result<Vec<Event>, Failure> {
     let failed = |error: duroxide::providers::ProviderError| Failure::runtime(error.message);
-    let row = instance::get(provider, &typed.instance).await?;
-    let execution = typed.execution.unwrap_or(row.execution_id);
-    let kept = provider.list_executions(&typed.instance).await.map_err(failed)?;
-    if typed.execution.is_some() && !kept.contains(&execution) {
+    let row = instance::get(provider, &args.instance).await?;
+    let execution = args.execution.unwrap_or(row.execution_id);
+    let kept = provider.list_executions(&args.instance).await.map_err(failed)?;
+    if args.execution.is_some() && !kept.contains(&execution) {
         let kept: Vec<String> = kept.iter().map(ToString::to_string).collect();
         return Err(Failure::not_found(format!(
             "{:?} has no execution {execution}; it has {}",
-            typed.instance,
+            args.instance,
             kept.join(", ")
         )));
     }
-    let events = provider.read_history_with_execution_id(&typed.instance, execution).await.map_err(failed)?;
-    let wanted = typed.kind.as_ref().map(|text| text.to_lowercase());
+    let events = provider.read_history_with_execution_id(&args.instance, execution).await.map_err(failed)?;
+    let wanted = args.kind.as_ref().map(|text| text.to_lowercase());
     let is_wanted =
         |event: &Event| wanted.as_ref().is_none_or(|text| type_of(event).to_lowercase().contains(text));
     let mut events: Vec<Event> = events.into_iter().filter(is_wanted).collect();
-    if let Some(last) = typed.last {
+    if let Some(last) = args.last {
         events.drain(..events.len().saturating_sub(last));
     }
     Ok(events)

@@ -45,16 +45,15 @@ pub(super) struct ListArgs {
     watch: WatchArgs,
 }
 
-pub(super) async fn run(typed: ListArgs, context: &Context) -> Result<(), Failure> {
+pub(super) async fn run(args: ListArgs, context: &Context) -> Result<(), Failure> {
     // A wrong filter is reported before any request is sent.
-    options(&typed)?;
+    options(&args)?;
     context
         .with_provider(async |provider| {
             context
-                .show(typed.watch, async || {
-                    let limit = typed.limit as usize;
-                    let (rows, is_cut) =
-                        selection::read(provider, &options(&typed)?, limit, |_| true).await?;
+                .show(args.watch, async || {
+                    let limit = args.limit as usize;
+                    let (rows, is_cut) = selection::read(provider, &options(&args)?, limit, |_| true).await?;
                     if is_cut {
                         eprintln!("there are more: --limit shows more than {limit}");
                     }
@@ -67,7 +66,7 @@ pub(super) async fn run(typed: ListArgs, context: &Context) -> Result<(), Failur
 }
 
 /// The options of the filter. Ages count from now.
-fn options(typed: &ListArgs) -> Result<ListOptions, Failure> {
-    let order = if typed.stored_order { ListOrder::Stored } else { ListOrder::RecentFirst };
-    Ok(selection::parse_filter(&typed.filter.join(" "))?.with_order(order))
+fn options(args: &ListArgs) -> Result<ListOptions, Failure> {
+    let order = if args.stored_order { ListOrder::Stored } else { ListOrder::RecentFirst };
+    Ok(selection::parse_filter(&args.filter.join(" "))?.with_order(order))
 }

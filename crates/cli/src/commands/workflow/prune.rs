@@ -38,8 +38,8 @@ fn age(text: &str) -> Result<Duration, String> {
     crate::args::parse_time(text).ok_or_else(|| format!("`{text}` is not a time: write it like 30m or 168h"))
 }
 
-pub(super) async fn run(typed: PruneArgs, context: &Context) -> Result<(), Failure> {
-    let PruneArgs { selection: args, keep_last, completed_before } = typed;
+pub(super) async fn run(args: PruneArgs, context: &Context) -> Result<(), Failure> {
+    let PruneArgs { selection: selection_args, keep_last, completed_before } = args;
     if keep_last.is_none() && completed_before.is_none() {
         return Err(Failure::usage(
             "nothing says which executions to remove",
@@ -51,10 +51,10 @@ pub(super) async fn run(typed: PruneArgs, context: &Context) -> Result<(), Failu
     context
         .with_provider(async |provider| {
             // Only workflows that have continued as new have earlier executions.
-            let selection = args.select(provider, |row| row.execution_id > 1).await?;
+            let selection = selection_args.select(provider, |row| row.execution_id > 1).await?;
             let action = format!("remove earlier executions of {}", workflows(selection.instances.len()));
-            args.confirm(&action, context, &selection)?;
-            if args.dry_run {
+            selection_args.confirm(&action, context, &selection)?;
+            if selection_args.dry_run {
                 return bulk::show_plan(context, selection, "remove earlier executions");
             }
             bulk::run(context, provider, selection, |provider, row| async move {

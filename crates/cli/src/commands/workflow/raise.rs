@@ -44,15 +44,15 @@ pub(super) struct RaiseArgs {
     queue: bool,
 }
 
-pub(super) async fn run(typed: RaiseArgs, context: &Context) -> Result<(), Failure> {
-    let payload = match (&typed.payload, &typed.payload_file) {
+pub(super) async fn run(args: RaiseArgs, context: &Context) -> Result<(), Failure> {
+    let payload = match (&args.payload, &args.payload_file) {
         (Some(text), _) => text.clone(),
         (None, Some(path)) => input::read_text(path)?,
         (None, None) => String::new(),
     };
-    context.with_provider(async |provider| raise(provider, &typed, payload).await).await?;
-    eprintln!("{}", escaped(&format!("sent {} to {} in {}", typed.event, typed.instance, context.target())));
-    let raised = Raised { instance: &typed.instance, event: &typed.event, is_queued: typed.queue };
+    context.with_provider(async |provider| raise(provider, &args, payload).await).await?;
+    eprintln!("{}", escaped(&format!("sent {} to {} in {}", args.event, args.instance, context.target())));
+    let raised = Raised { instance: &args.instance, event: &args.event, is_queued: args.queue };
     context.print_done(&raised)
 }
 
@@ -65,8 +65,8 @@ struct Raised<'a> {
     is_queued: bool,
 }
 
-async fn raise(provider: &CosmosDBProvider, typed: &RaiseArgs, payload: String) -> Result<(), Failure> {
-    let RaiseArgs { instance, event, .. } = typed;
+async fn raise(provider: &CosmosDBProvider, args: &RaiseArgs, payload: String) -> Result<(), Failure> {
+    let RaiseArgs { instance, event, .. } = args;
     let row = instance::get(provider, instance).await?;
     if instance::is_ended(&row.status) {
         return Err(Failure::runtime(format!(
@@ -75,7 +75,7 @@ async fn raise(provider: &CosmosDBProvider, typed: &RaiseArgs, payload: String) 
         )));
     }
     let client = Client::new(Arc::new(provider.clone()));
-    let raised = match typed.queue {
+    let raised = match args.queue {
         true => client.enqueue_event(instance, event, payload).await,
         false => client.raise_event(instance, event, payload).await,
     };

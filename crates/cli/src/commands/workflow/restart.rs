@@ -45,12 +45,12 @@ pub(super) struct RestartArgs {
     force: bool,
 }
 
-pub(super) async fn run(typed: RestartArgs, context: &Context) -> Result<(), Failure> {
-    let RestartArgs { selection: args, new_id, newest_version, force } = typed;
+pub(super) async fn run(args: RestartArgs, context: &Context) -> Result<(), Failure> {
+    let RestartArgs { selection: selection_args, new_id, newest_version, force } = args;
     context
         .with_provider(async |provider| {
-            let selection = args.select(provider, |row| objection(row).is_none()).await?;
-            if args.is_by_name() && !force {
+            let selection = selection_args.select(provider, |row| objection(row).is_none()).await?;
+            if selection_args.is_by_name() && !force {
                 refuse_objections(&selection.instances)?;
             }
             if new_id.is_some() && selection.instances.len() > 1 {
@@ -60,8 +60,12 @@ pub(super) async fn run(typed: RestartArgs, context: &Context) -> Result<(), Fai
                 ));
             }
             let count = selection.instances.len() as u64;
-            args.confirm(&format!("start {}", counted(count, "new workflow")), context, &selection)?;
-            if args.dry_run {
+            selection_args.confirm(
+                &format!("start {}", counted(count, "new workflow")),
+                context,
+                &selection,
+            )?;
+            if selection_args.dry_run {
                 return bulk::show_plan(context, selection, "restart");
             }
             bulk::run(context, provider, selection, |provider, row| {

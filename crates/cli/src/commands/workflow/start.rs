@@ -53,10 +53,10 @@ struct Started<'a> {
     version: Option<&'a str>,
 }
 
-pub(super) async fn run(typed: StartArgs, context: &Context) -> Result<(), Failure> {
-    let input = typed.input.read()?;
-    let id = context.with_provider(async |provider| start(provider, &typed, input).await).await?;
-    let started = Started { instance_id: &id, name: &typed.name, version: typed.version.as_deref() };
+pub(super) async fn run(args: StartArgs, context: &Context) -> Result<(), Failure> {
+    let input = args.input.read()?;
+    let id = context.with_provider(async |provider| start(provider, &args, input).await).await?;
+    let started = Started { instance_id: &id, name: &args.name, version: args.version.as_deref() };
     print(&match context.form {
         Form::Table => format!("{id}\n"),
         form => form.single(&started, &[])?,
@@ -66,15 +66,15 @@ pub(super) async fn run(typed: StartArgs, context: &Context) -> Result<(), Failu
 /// Queues the start and returns the id. Refuses an id that exists: duroxide would drop the start.
 pub(super) async fn start(
     provider: &CosmosDBProvider,
-    typed: &StartArgs,
+    args: &StartArgs,
     input: String,
 ) -> Result<String, Failure> {
-    let id = typed.id.clone().unwrap_or_else(|| random_id(&typed.name));
-    if typed.id.is_some() && instance::find(provider, &id).await?.is_some() {
+    let id = args.id.clone().unwrap_or_else(|| random_id(&args.name));
+    if args.id.is_some() && instance::find(provider, &id).await?.is_some() {
         return Err(Failure::runtime(format!("the workflow {id:?} exists already"))
             .with_advice("choose another --id, or delete it first"));
     }
-    enqueue(provider, &id, &typed.name, typed.version.as_deref(), input).await?;
+    enqueue(provider, &id, &args.name, args.version.as_deref(), input).await?;
     Ok(id)
 }
 

@@ -44,13 +44,13 @@ const COLUMNS: &[Column<Row>] = &[
     Column::new("UPDATED", |row, now_ms| age(row.updated_ms, now_ms)),
 ];
 
-pub(super) async fn run(typed: TreeArgs, context: &Context) -> Result<(), Failure> {
+pub(super) async fn run(args: TreeArgs, context: &Context) -> Result<(), Failure> {
     context
         .with_provider(async |provider| {
             context
-                .show(typed.watch, async || {
-                    instance::get(provider, &typed.instance).await?;
-                    let tree = provider.tree(&typed.instance).await;
+                .show(args.watch, async || {
+                    instance::get(provider, &args.instance).await?;
+                    let tree = provider.tree(&args.instance).await;
                     let tree = tree.map_err(Failure::provider)?;
                     if !tree.is_complete {
                         eprintln!("there are more: only the first 1000 workflows are shown");

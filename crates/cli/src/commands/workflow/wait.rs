@@ -24,8 +24,8 @@ pub(super) struct WaitArgs {
     timeout: TimeoutArgs,
 }
 
-pub(super) async fn run(typed: WaitArgs, context: &Context) -> Result<(), Failure> {
+pub(super) async fn run(args: WaitArgs, context: &Context) -> Result<(), Failure> {
     let ended = context
-        .with_provider(async |provider| end::wait(provider, &typed.instance, typed.timeout.timeout).await);
+        .with_provider(async |provider| end::wait(provider, &args.instance, args.timeout.timeout).await);
     end::print_end(context, ended.await?)
 }

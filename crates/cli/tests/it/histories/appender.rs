@@ -75,7 +75,7 @@ impl Appender {
         // The read is a transaction by itself, whatever the outcome of the writes is.
         self.record(reads.clone(), Vec::new(), invoked_at, Outcome::Committed);
         if !self.random.one_in(4) {
-            let (transactions, appends) = self.write(&seen).expect("valid operations");
+            let (transactions, appends) = self.build_writes(&seen).expect("valid operations");
             let outcome = self.commit(&transactions).await;
             self.record(reads.clone(), appends, invoked_at, outcome);
         }
@@ -112,9 +112,9 @@ impl Appender {
         Some(seen)
     }
 
-    /// The transaction that appends to the first list, and to some of the others. With a mistake
-    /// there may be several transactions.
-    fn write(&mut self, seen: &[Seen]) -> Result<Writes, Error> {
+    /// Builds the transaction that appends to the first list, and to some of the others. With
+    /// [`Mistake::SeparateWrites`] there may be several transactions.
+    fn build_writes(&mut self, seen: &[Seen]) -> Result<Writes, Error> {
         let mut transactions = vec![self.client.write_transaction()];
         let mut appends = Vec::new();
         for (index, (key, list, etag)) in seen.iter().enumerate() {
@@ -124,7 +124,8 @@ impl Appender {
             let is_append = index == 0 || self.random.one_in(2);
             let transaction = transactions.last_mut().expect("one transaction");
             if !is_append {
-                // The list is only read. It is written, too, so that its version is checked.
+                // Nothing is appended to this list. The patch of another member only checks that the
+                // list has not changed since it was read.
                 if self.mistake != Mistake::UncheckedReads {
                     let touch = Patch::new().increment("/touched", 1)?;
                     self.patch(transaction, *key, &touch, Some(etag))?;
@@ -178,8 +179,8 @@ impl Appender {
         .map(drop)
     }
 
-    /// Commits one transaction. A client with a mistake commits several transactions. If one of
-    /// them is not committed, its outcome counts for all of them.
+    /// Commits one transaction, or with [`Mistake::SeparateWrites`] several transactions, one after
+    /// the other. If some of them are not committed, the outcome of the last of these counts for all.
     async fn commit(&mut self, transactions: &[DistributedWriteTransaction]) -> Outcome {
         let mut whole = Outcome::Committed;
         for transaction in transactions {
@@ -191,8 +192,8 @@ impl Appender {
         whole
     }
 
-    /// Commits until the outcome is known. Some outcomes are left unknown, and then the token is
-    /// not used again.
+    /// Commits a transaction again and again until its outcome is known. In some cases the client
+    /// stops while the outcome is unknown, and never sends the transaction again.
     async fn commit_one(&mut self, transaction: &DistributedWriteTransaction) -> Outcome {
         let mut with_short_timeout =
             self.random.one_in(4).then(|| transaction.clone().with_timeout(SHORT_TIMEOUT));

@@ -19,7 +19,7 @@ pub(super) struct Block {
 pub(super) struct Command {
     pub(super) line: usize,
     /// The command without its prompt and its comment.
-    pub(super) typed: String,
+    pub(super) text: String,
 }
 
 impl Block {
@@ -48,20 +48,20 @@ impl Block {
         }
         // In a block with prompts the other lines are output.
         for block in &mut blocks {
-            if block.commands.iter().any(|command| command.typed.starts_with("$ ")) {
-                block.commands.retain(|command| command.typed.starts_with("$ "));
+            if block.commands.iter().any(|command| command.text.starts_with("$ ")) {
+                block.commands.retain(|command| command.text.starts_with("$ "));
             }
             for command in &mut block.commands {
-                command.typed = command.typed.trim_start_matches("$ ").to_owned();
+                command.text = command.text.trim_start_matches("$ ").to_owned();
             }
         }
         blocks
     }
 
     fn add_line(&mut self, line: usize, text: &str) {
-        let typed = without_comment(text).trim_end();
-        if !typed.is_empty() {
-            self.commands.push(Command { line, typed: typed.to_owned() });
+        let command_text = without_comment(text).trim_end();
+        if !command_text.is_empty() {
+            self.commands.push(Command { line, text: command_text.to_owned() });
         }
     }
 }
@@ -85,7 +85,7 @@ fn without_comment(line: &str) -> &str {
 #[test]
 fn blocks_have_their_commands_without_comments_prompts_and_output() {
     let page = "text\n```console\na 'b # c'   # a comment\n# only a comment\n```\n\n<!-- not run: it needs an account -->\n```sh\nd\n```\n```rust\nlet e;\n```\n```console\n$ f\nprinted\n```\n";
-    let command = |line, typed: &str| Command { line, typed: typed.to_owned() };
+    let command = |line, command_text: &str| Command { line, text: command_text.to_owned() };
     let reason = Some("it needs an account".to_owned());
     assert_eq!(
         Block::all(page),

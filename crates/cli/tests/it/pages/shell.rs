@@ -20,23 +20,28 @@ pub(super) struct Shell<'a>(pub(super) &'a World);
 
 impl Shell<'_> {
     /// Runs a command. The error is what the command printed.
-    pub(super) fn run(&self, typed: &str) -> Result<(), String> {
-        let built = BUILT_FIRST.iter().find_map(|start| typed.strip_prefix(start));
-        let typed = built.map_or_else(|| typed.to_owned(), |arguments| format!("perihelion {arguments}"));
-        match SERVERS.iter().any(|server| typed.starts_with(server)) {
+    pub(super) fn run(&self, command_text: &str) -> Result<(), String> {
+        let built = BUILT_FIRST.iter().find_map(|start| command_text.strip_prefix(start));
+        let command_text =
+            built.map_or_else(|| command_text.to_owned(), |arguments| format!("perihelion {arguments}"));
+        match SERVERS.iter().any(|server| command_text.starts_with(server)) {
             // `exec`, so that killing the shell kills the server.
-            true => run_until(self.command(&format!("exec {typed} --port 0")), "Now listening on: http://"),
-            false if typed.contains("--watch") => run_until(self.command(&format!("exec {typed}")), ""),
-            false => self.finish(&typed),
+            true => {
+                run_until(self.command(&format!("exec {command_text} --port 0")), "Now listening on: http://")
+            }
+            false if command_text.contains("--watch") => {
+                run_until(self.command(&format!("exec {command_text}")), "")
+            }
+            false => self.finish(&command_text),
         }
     }
 
     /// The command in a shell, with the program under test on its path.
-    fn command(&self, typed: &str) -> Command {
+    fn command(&self, command_text: &str) -> Command {
         let endpoint = self.0.endpoint();
         let authority = endpoint.trim_start_matches("http://").trim_end_matches('/');
         // Without this option, curl succeeds whatever the status of the answer is.
-        let typed = typed
+        let command_text = command_text
             .replace(DOCUMENTED_PORT, authority)
             .replace("curl ", "curl --silent --show-error --fail-with-body ");
         let scratch = self.0.scratch.path();
@@ -48,14 +53,14 @@ impl Shell<'_> {
         }
         let path = std::env::var("PATH").unwrap_or_default();
         let mut command = Command::new("sh");
-        command.args(["-c", &typed]).current_dir(scratch).env_clear();
+        command.args(["-c", &command_text]).current_dir(scratch).env_clear();
         command.env("PATH", format!("{}:{path}", bin.display())).env("XDG_CACHE_HOME", scratch);
         command.env("COSMOS_ENDPOINT", endpoint).stdin(Stdio::null());
         command
     }
 
-    fn finish(&self, typed: &str) -> Result<(), String> {
-        let output = self.command(typed).output().expect("a shell");
+    fn finish(&self, command_text: &str) -> Result<(), String> {
+        let output = self.command(command_text).output().expect("a shell");
         match output.status.success() {
             true => Ok(()),
             false => Err(format!("{}{}{}", text(&output.stdout), text(&output.stderr), output.status)),

@@ -35,8 +35,8 @@ impl Transcript {
             } else if !is_inside || line.starts_with('#') {
                 parts.push(Part::Kept(line.to_owned()));
                 is_output = false;
-            } else if let Some(typed) = line.strip_prefix("$ ") {
-                parts.push(Part::Command(typed.to_owned()));
+            } else if let Some(command_text) = line.strip_prefix("$ ") {
+                parts.push(Part::Command(command_text.to_owned()));
                 is_output = true;
             } else if !is_output {
                 parts.push(Part::Kept(line.to_owned()));
@@ -51,7 +51,9 @@ impl Transcript {
         for part in &self.parts {
             match part {
                 Part::Kept(line) => found.push_str(&format!("{line}\n")),
-                Part::Command(typed) => found.push_str(&shown(typed, &execute(typed, world), self.is_page)),
+                Part::Command(command_text) => {
+                    found.push_str(&shown(command_text, &execute(command_text, world), self.is_page));
+                }
             }
         }
         found
@@ -59,14 +61,14 @@ impl Transcript {
 }
 
 /// Runs a command line: variables, the program, its arguments, and perhaps `<<< text`.
-fn execute(typed: &str, world: &World) -> Output {
-    let words = words(typed);
+fn execute(command_text: &str, world: &World) -> Output {
+    let words = words(command_text);
     let (line, input) = match words.iter().position(|word| word == "<<<") {
         Some(at) => (&words[..at], words.get(at + 1).cloned()),
         None => (words.as_slice(), None),
     };
     let variables: Vec<(&str, &str)> = line.iter().map_while(|word| word.split_once('=')).collect();
-    assert_eq!(line.get(variables.len()).map(String::as_str), Some("perihelion"), "{typed}");
+    assert_eq!(line.get(variables.len()).map(String::as_str), Some("perihelion"), "{command_text}");
     let arguments: Vec<&str> = line[variables.len() + 1..].iter().map(String::as_str).collect();
     let mut command = command(&world.scratch, &arguments);
     command.current_dir(world.scratch.path()).env("COSMOS_ENDPOINT", world.endpoint()).envs(variables);
@@ -79,8 +81,8 @@ fn execute(typed: &str, world: &World) -> Output {
 }
 
 /// A command and its output, in the form of the file.
-fn shown(typed: &str, output: &Output, is_page: bool) -> String {
-    let mut found = format!("$ {typed}\n");
+fn shown(command_text: &str, output: &Output, is_page: bool) -> String {
+    let mut found = format!("$ {command_text}\n");
     let stdout = normal(&text(&output.stdout));
     found.push_str(&if is_page { aligned(&stdout) } else { stdout });
     for line in normal(&text(&output.stderr)).lines() {

@@ -4,7 +4,7 @@
 //! An [`Effect`] names no endpoint and no partition. "This endpoint" and "this
 //! partition" are those of the attempt that was evaluated, which `apply` knows.
 
-use super::verdict::{OperationProfile, Regions, Writer};
+use super::verdict::{OperationProfile, PartitionWriteRegion, Regions};
 
 /// A change to state that all operations share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,12 +21,12 @@ pub(crate) enum Effect {
     PartitionFailed { needs_confirmation: bool },
     /// Record that this partition works in this region.
     PartitionSucceeded,
-    /// Remember that this region takes the writes of this partition.
+    /// Record that this region takes the writes of this partition.
     WriteRegionFound,
     /// Read the container's ranges again.
     RefreshRanges,
-    /// Discard the container's metadata, because the container was recreated or deleted.
-    /// Its sessions are used again if its `_rid` turns out to be the same.
+    /// Discard the container's metadata, because the container may have been deleted or
+    /// recreated. If it is the same container (same `_rid`), its session tokens are kept.
     DiscardMetadata,
 }
 
@@ -52,7 +52,7 @@ impl Effect {
             Effect::PartitionSucceeded => "partition_succeeded",
             Effect::WriteRegionFound => "write_region_found",
             Effect::RefreshRanges => "refresh_ranges",
-            Effect::DiscardMetadata => "forget_container",
+            Effect::DiscardMetadata => "discard_metadata",
         }
     }
 }
@@ -79,14 +79,13 @@ impl Effects {
     }
 
     /// The effects when the partition itself has answered. If the partition has a breaker,
-    /// the breaker resets its counters and closes. If the answer shows that this region takes the
-    /// writes of the partition, and another region was known to take them, this region is
-    /// remembered.
+    /// the breaker resets its counters and closes. If another region was known as the write region
+    /// of the partition, this region is recorded instead.
     pub(super) const fn partition_answered(regions: Regions) -> Self {
         let success = if regions.has_breaker { Some(Effect::PartitionSucceeded) } else { None };
-        let found = match regions.writer {
-            Writer::OtherRegion => Some(Effect::WriteRegionFound),
-            Writer::ThisRegion | Writer::OfAccount => None,
+        let found = match regions.partition_write_region {
+            PartitionWriteRegion::OtherRegion => Some(Effect::WriteRegionFound),
+            PartitionWriteRegion::ThisRegion | PartitionWriteRegion::NotTracked => None,
         };
         Effects([success, found])
     }

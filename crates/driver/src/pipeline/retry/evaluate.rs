@@ -271,8 +271,9 @@ impl Evaluation {
         let backoff = UNAVAILABLE_BACKOFF.wait_after(other_regions, retries, self.jitter);
         match other_regions {
             0 => {
-                let after =
-                    self.requested_wait().map_or(backoff, |hint| hint.min(UNAVAILABLE_BACKOFF.longest));
+                let after = self
+                    .requested_wait()
+                    .map_or(backoff, |requested| requested.min(UNAVAILABLE_BACKOFF.longest));
                 self.try_again(Budget::Failover, after, RouteTo::Same, Context::Retry)
             }
             1..=u32::MAX => self.try_again(Budget::Failover, backoff, RouteTo::Next, Context::Failover),

@@ -37,7 +37,7 @@ use std::time::Duration;
 use super::backoff::Backoff;
 use super::effects::{Effect, Effects};
 use super::findings::Finding;
-use super::verdict::{OperationProfile, Regions, Writer};
+use super::verdict::{OperationProfile, PartitionWriteRegion, Regions};
 use crate::diagnostics::Context;
 use crate::routing::resolve::RouteTo;
 
@@ -260,7 +260,8 @@ impl WriteKind {
         let has_one_region = is_write && !regions.is_multi_write;
         WriteKind {
             has_one_region,
-            partition_may_move: has_one_region && regions.writer != Writer::OfAccount,
+            partition_may_move: has_one_region
+                && regions.partition_write_region != PartitionWriteRegion::NotTracked,
             is_for_hub: is_write && regions.is_multi_write && !profile.is_data_plane,
         }
     }
@@ -268,7 +269,7 @@ impl WriteKind {
 
 /// The rule when a region does not take writes.
 fn rule_for_forbidden_write(profile: OperationProfile, regions: Regions, write: WriteKind) -> Rule {
-    let follows_partition = regions.writer != Writer::OfAccount;
+    let follows_partition = regions.partition_write_region != PartitionWriteRegion::NotTracked;
     match (follows_partition, profile.verb.is_read()) {
         // The region does not take the writes of the partition, so another region does.
         (true, true) => Rule::new(Action::RetryAsWriteRegion, Effects::one(Effect::RefreshAccount)),

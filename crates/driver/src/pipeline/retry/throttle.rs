@@ -31,8 +31,7 @@ const DEADLINE_MARGIN: Duration = Duration::from_millis(100);
 /// The retries and waits that one attempt has left for throttled requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ThrottleBudget {
-    /// The retries that were made.
-    retries: u32,
+    retries_made: u32,
     retries_max: u32,
     /// How much the attempt may still wait in all.
     wait_left: Duration,
@@ -44,7 +43,7 @@ impl ThrottleBudget {
     /// A budget of which nothing is spent yet.
     pub(crate) fn new(retries_max: u32, wait_max: Duration, is_data_plane: bool) -> Self {
         let single_wait_max = if is_data_plane { DATA_WAIT_MAX } else { METADATA_WAIT_MAX };
-        ThrottleBudget { retries: 0, retries_max, wait_left: wait_max, single_wait_max }
+        ThrottleBudget { retries_made: 0, retries_max, wait_left: wait_max, single_wait_max }
     }
 }
 
@@ -53,7 +52,7 @@ impl ThrottleBudget {
 pub(crate) enum ThrottleVerdict {
     /// Send the request again after the wait. `budget` is the remaining budget.
     RetryAfter { wait: Duration, budget: ThrottleBudget },
-    /// Return the answer to the operation.
+    /// Send no more requests: the throttled answer is the result of the attempt.
     GiveUp(GiveUp),
 }
 
@@ -81,22 +80,23 @@ pub(crate) fn is_throttle(status: Status) -> bool {
 }
 
 /// Decides whether a throttled request is sent again, and when. The wait that the service
-/// asks for wins over the backoff. A backoff is shortened to the longest single wait. Any
-/// other wait that would exceed the budget or the deadline is not shortened, but ends the
-/// retries. `jitter` is a sample from 0 to 1, `time_left` is the time until the operation's
-/// deadline.
+/// asks for wins over the backoff. If that wait is longer than the longest single wait, the
+/// retries end; a longer backoff is shortened. Any wait that would exceed the sum of the waits or
+/// the deadline ends the retries. `jitter` is a sample from 0 to 1, `time_left` is the time until
+/// the operation's deadline.
 pub(crate) fn judge(
     budget: ThrottleBudget,
     retry_after: Option<Duration>,
     jitter: f64,
     time_left: Duration,
 ) -> ThrottleVerdict {
-    if budget.retries >= budget.retries_max {
+    if budget.retries_made >= budget.retries_max {
         return ThrottleVerdict::GiveUp(GiveUp::RetriesSpent);
     }
     // A wait of zero is ignored: a request that is sent at once would be throttled again.
-    let hint = retry_after.filter(|wait| !wait.is_zero());
-    let wait = hint.unwrap_or_else(|| BACKOFF.wait(budget.retries, jitter).min(budget.single_wait_max));
+    let requested_wait = retry_after.filter(|wait| !wait.is_zero());
+    let wait = requested_wait
+        .unwrap_or_else(|| BACKOFF.wait(budget.retries_made, jitter).min(budget.single_wait_max));
     if wait > budget.single_wait_max {
         return ThrottleVerdict::GiveUp(GiveUp::WaitTooLong);
     }
@@ -108,6 +108,6 @@ pub(crate) fn judge(
     }
     ThrottleVerdict::RetryAfter {
         wait,
-        budget: ThrottleBudget { retries: budget.retries + 1, wait_left, ..budget },
+        budget: ThrottleBudget { retries_made: budget.retries_made + 1, wait_left, ..budget },
     }
 }

@@ -212,7 +212,7 @@ impl Evaluation {
     fn retry_retriable(self, context: Context) -> Verdict {
         let spent = self.budgets.spent(Budget::Retriable);
         let backoff = RETRIABLE_BACKOFF.wait(spent.retries, self.jitter);
-        let wait = self.retry_after.map_or(backoff, |hint| hint.max(backoff));
+        let wait = self.retry_after.map_or(backoff, |requested| requested.max(backoff));
         if spent.retries >= RETRIABLE_RETRIES_MAX || spent.waited.saturating_add(wait) > RETRIABLE_WAIT_MAX {
             return self.end();
         }
@@ -240,7 +240,7 @@ impl Evaluation {
             return self.end();
         }
         let backoff = UNAVAILABLE_BACKOFF.wait(retries, self.jitter);
-        let wait = self.retry_after.map_or(backoff, |hint| hint.min(UNAVAILABLE_BACKOFF.longest));
+        let wait = self.retry_after.map_or(backoff, |requested| requested.min(UNAVAILABLE_BACKOFF.longest));
         self.try_again(Budget::Failover, wait, Context::Retry)
     }
 

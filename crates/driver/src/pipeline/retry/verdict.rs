@@ -48,16 +48,18 @@ pub(crate) struct Regions {
     /// region just tried.
     pub(crate) has_breaker: bool,
     /// Whether the region just tried is known to take the writes of the partition.
-    pub(crate) writer: Writer,
+    pub(crate) partition_write_region: PartitionWriteRegion,
 }
 
-/// Whether the region just tried takes the writes of the operation's partition.
+/// The region that is known to take the writes of the operation's partition, compared with the
+/// region just tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Writer {
-    /// Partitions do not fail over one by one: all partitions are written in the region that the
-    /// account names. Also for operations on metadata, and for reads that every region may answer.
+pub(crate) enum PartitionWriteRegion {
+    /// The write region of this partition is not tracked. Either partitions do not fail over one
+    /// by one, so all partitions are written in the region that the account names. Or the
+    /// operation is on metadata, or it is a read that every region may answer.
     #[default]
-    OfAccount,
+    NotTracked,
     /// The partition is known to be written in this region.
     ThisRegion,
     /// The partition is known to be written in another region.

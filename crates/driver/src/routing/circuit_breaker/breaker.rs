@@ -6,7 +6,7 @@ use std::time::Duration;
 use perihelion_wire::transport::Incident;
 use tokio::time::Instant;
 
-use super::{Gate, Partition};
+use super::{BreakerState, Partition};
 use crate::region::Region;
 use crate::routing::account::Usage;
 
@@ -95,13 +95,13 @@ impl Breaker {
 }
 
 impl UsageState {
-    pub(super) fn gate(&self, now: Instant) -> Gate {
-        self.open.map_or(Gate::Closed, |open| open.gate(now))
+    pub(super) fn breaker_state(&self, now: Instant) -> BreakerState {
+        self.open.map_or(BreakerState::Closed, |open| open.breaker_state(now))
     }
 
     /// This state if its last event is less than `reset` ago, or else a state without
     /// counts, because failures or hedge losses that far apart are not consecutive.
-    pub(super) fn if_recent(self, now: Instant, reset: Duration) -> UsageState {
+    pub(super) fn reset_unless_recent(self, now: Instant, reset: Duration) -> UsageState {
         let is_recent = self.last_event_at.is_some_and(|last| now.saturating_duration_since(last) < reset);
         if is_recent { self } else { UsageState::default() }
     }
@@ -113,7 +113,7 @@ impl UsageState {
         match (self.open, self.last_event_at) {
             (Some(open), _) => {
                 now.saturating_duration_since(open.probe_from) >= reset * STALE_AFTER_RESETS
-                    && open.gate(now) == Gate::ProbeDue
+                    && open.breaker_state(now) == BreakerState::ProbeDue
             }
             (None, Some(last)) => now.saturating_duration_since(last) >= reset,
             (None, None) => false,
@@ -122,9 +122,9 @@ impl UsageState {
 }
 
 impl OpenState {
-    pub(super) fn gate(&self, now: Instant) -> Gate {
+    pub(super) fn breaker_state(&self, now: Instant) -> BreakerState {
         let is_claimed = self.claimed_until.is_some_and(|until| now < until);
-        if now < self.probe_from || is_claimed { Gate::Open } else { Gate::ProbeDue }
+        if now < self.probe_from || is_claimed { BreakerState::Open } else { BreakerState::ProbeDue }
     }
 
     /// The state while one request probes.

@@ -63,13 +63,13 @@ enum Step {
     Waits(u64),
     /// Removes breakers that are no longer needed.
     RemovesStale,
-    /// Checks the gates of reads and of writes.
-    Has(Gate, Gate),
+    /// Checks the states of reads and of writes.
+    Has(BreakerState, BreakerState),
     /// Checks that there is no breaker.
     HasNoBreaker,
 }
 
-use Gate::{Closed, Open, ProbeDue};
+use BreakerState::{Closed, Open, ProbeDue};
 use Step::*;
 use Usage::{Read, Write};
 
@@ -89,8 +89,8 @@ fn check(steps: &[Step]) {
                 None
             }
             Has(read, write) => {
-                let gates = [Read, Write].map(|usage| breakers.gate(first().key(usage), now));
-                assert_eq!(gates, [read, write], "step {number} of {steps:?}");
+                let states = [Read, Write].map(|usage| breakers.breaker_state(first().key(usage), now));
+                assert_eq!(states, [read, write], "step {number} of {steps:?}");
                 None
             }
             HasNoBreaker => {
@@ -192,16 +192,16 @@ fn two_containers_have_separate_breakers_for_their_range_0() {
     let after_one = breakers().failed(first().key(Read), now, 0.0).unwrap();
     let after_one = after_one.failed(second().key(Read), now, 0.0).unwrap();
     assert_eq!(
-        after_one.gate(first().key(Read), now),
+        after_one.breaker_state(first().key(Read), now),
         Closed,
         "each container has one failure, and two are needed"
     );
-    assert_eq!(after_one.gate(second().key(Read), now), Closed);
+    assert_eq!(after_one.breaker_state(second().key(Read), now), Closed);
     let after_two = after_one.failed(first().key(Read), now, 0.0).unwrap();
-    assert_eq!(after_two.gate(first().key(Read), now), Open);
-    assert_eq!(after_two.gate(second().key(Read), now), Closed);
+    assert_eq!(after_two.breaker_state(first().key(Read), now), Open);
+    assert_eq!(after_two.breaker_state(second().key(Read), now), Closed);
     let recovered = after_two.succeeded(second().key(Read), now).unwrap();
-    assert_eq!(recovered.gate(first().key(Read), now), Open);
+    assert_eq!(recovered.breaker_state(first().key(Read), now), Open);
 }
 
 #[test]
@@ -214,10 +214,10 @@ fn each_range_and_region_has_its_own_breaker() {
         all = all.failed(place.key(Read), now, 0.0).unwrap();
     }
     let opened = all.failed(east.key(Read), now, 0.0).unwrap();
-    for (place, gate) in
+    for (place, breaker_state) in
         [(first(), Closed), (PartitionInRegion::new("rid1", "0", "eastus"), Open), (other_range, Closed)]
     {
-        assert_eq!(opened.gate(place.key(Read), now), gate, "{place:?}");
+        assert_eq!(opened.breaker_state(place.key(Read), now), breaker_state, "{place:?}");
         assert!(place.is_in(&opened));
     }
     assert!(!PartitionInRegion::new("rid1", "1", EAST).is_in(&opened) && !second().is_in(&opened));
@@ -230,8 +230,9 @@ fn jitter_adds_at_most_half_to_the_wait() {
         let opened = breakers().failed(first().key(Read), now, sample).unwrap();
         let opened = opened.failed(first().key(Read), now, sample).unwrap();
         let due = now + Duration::from_millis(wait);
-        let gates = [due - Duration::from_millis(1), due].map(|at| opened.gate(first().key(Read), at));
-        assert_eq!(gates, [Open, ProbeDue], "{sample}");
+        let states =
+            [due - Duration::from_millis(1), due].map(|at| opened.breaker_state(first().key(Read), at));
+        assert_eq!(states, [Open, ProbeDue], "{sample}");
     }
 }
 
@@ -306,15 +307,15 @@ fn the_failures_of_one_incident_count_once() {
     let (incident, later) = (Incident::next(), Incident::next());
     let after_incident = breakers().failed_in(first().key(Read), Some(incident), now, 0.0).unwrap();
     assert!(after_incident.failed_in(first().key(Read), Some(incident), now, 0.0).is_none());
-    assert_eq!(after_incident.gate(first().key(Read), now), Gate::Closed);
+    assert_eq!(after_incident.breaker_state(first().key(Read), now), BreakerState::Closed);
     // Another partition, and writes, count the incident too.
     assert!(after_incident.failed_in(second().key(Read), Some(incident), now, 0.0).is_some());
     assert!(after_incident.failed_in(first().key(Usage::Write), Some(incident), now, 0.0).is_some());
     // A second incident in a row opens the breaker, as does a failure of another kind.
     let opened = after_incident.failed_in(first().key(Read), Some(later), now, 0.0).unwrap();
-    assert_eq!(opened.gate(first().key(Read), now), Gate::Open);
+    assert_eq!(opened.breaker_state(first().key(Read), now), BreakerState::Open);
     let opened = after_incident.failed(first().key(Read), now, 0.0).unwrap();
-    assert_eq!(opened.gate(first().key(Read), now), Gate::Open);
+    assert_eq!(opened.breaker_state(first().key(Read), now), BreakerState::Open);
     // After a success, the count starts again.
     let again = after_incident.succeeded(first().key(Read), now).unwrap();
     assert!(again.failed_in(first().key(Read), Some(incident), now, 0.0).is_some());
@@ -328,7 +329,7 @@ fn a_success_of_an_attempt_that_began_earlier_does_not_close_a_breaker() {
     let lose = |breakers: Breakers, _| breakers.hedge_lost(key.key(Read), opened_at, 0.0).unwrap();
     let opened = (0..5).fold(breakers(), lose);
     assert!(opened.succeeded(key.key(Read), began_at).is_none());
-    assert_eq!(opened.gate(key.key(Read), opened_at), Open);
+    assert_eq!(opened.breaker_state(key.key(Read), opened_at), Open);
     // A probe fails. The success of a request that began before the probe does not count either.
     let probed_at = opened_at + seconds(5);
     let failed = opened.failed(key.key(Read), probed_at, 0.0).unwrap();

@@ -1,7 +1,8 @@
 //! Direct dispatch (commit tiers `Optimistic` and `Cached`): when a turn schedules an
 //! activity and a worker of this process waits for activities with the same tag, the commit
-//! creates the activity already locked. A worker of this process, usually the waiting worker,
-//! then fetches the activity without a request.
+//! creates the activity already locked. Before the commit the activity is *promised* to the
+//! waiting worker, and the worker gets no other promise until this promise ends. After the commit
+//! a worker of this process, usually the waiting worker, fetches the activity without a request.
 //!
 //! Invariants: a dispatched activity that is not fetched is not lost. It stays in the
 //! hints for the next worker, and when its lock expires any process may take it. The lease

@@ -338,7 +338,7 @@ async fn a_garbage_record_that_arrives_after_its_commit_deletes_nothing() {
 
 /// The answer to an enqueue is lost, and hundreds of other messages are consumed before the
 /// enqueue is repeated. The event is delivered once, even if the instance is deleted and
-/// started again in between.
+/// started again before the enqueue is repeated.
 #[tokio::test]
 async fn an_event_that_is_repeated_late_is_delivered_once() {
     let world = World::open().await;

@@ -178,8 +178,8 @@ async fn a_tree_that_is_too_large_is_cut_and_says_so() {
     assert!(tree.instances[1..].iter().all(|row| row.depth == 1));
 }
 
-/// A listing by id asks for existing instances and then for pending ones. It once missed an instance
-/// that began in between.
+/// A listing by id asks for existing instances and then for pending instances. The listing once
+/// missed an instance that began between the two queries.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_instance_is_found_by_its_id_while_it_begins() {
     let server = server(1).await;

@@ -17,7 +17,9 @@ use super::evaluate;
 use crate::operation::{Idempotency, Verb};
 use crate::pipeline::retry::effects::Effect;
 use crate::pipeline::retry::rules::Budget;
-use crate::pipeline::retry::verdict::{Budgets, Ending, Limits, OperationProfile, Regions, Verdict, Writer};
+use crate::pipeline::retry::verdict::{
+    Budgets, Ending, Limits, OperationProfile, PartitionWriteRegion, Regions, Verdict,
+};
 
 /// The default limits.
 const LIMITS: Limits = Limits { failovers_max: 3, session_retries_max: None };
@@ -59,7 +61,12 @@ fn profile(kind: &str, has_witness: bool) -> OperationProfile {
 }
 
 fn regions(candidates: u32, is_multi_write: bool) -> Regions {
-    Regions { candidates, is_multi_write, has_breaker: false, writer: Writer::OfAccount }
+    Regions {
+        candidates,
+        is_multi_write,
+        has_breaker: false,
+        partition_write_region: PartitionWriteRegion::NotTracked,
+    }
 }
 
 /// An ending as the tables write it: status and sub-status (`503/0`), or whether the
@@ -92,11 +99,11 @@ impl EndingText {
 
     /// The ending when the service asks for no wait.
     fn ending(&self) -> Ending<'_> {
-        self.hinted(None)
+        self.with_retry_after(None)
     }
 
     /// The ending when the service asks for the wait `retry_after`.
-    fn hinted(&self, retry_after: Option<Duration>) -> Ending<'_> {
+    fn with_retry_after(&self, retry_after: Option<Duration>) -> Ending<'_> {
         match self {
             EndingText::Status(status) => Ending::Answered { status: *status, retry_after },
             EndingText::Failure(failure) => Ending::Failed(failure),

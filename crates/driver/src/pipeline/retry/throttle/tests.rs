@@ -18,14 +18,14 @@ fn metadata() -> ThrottleBudget {
 /// All waits until the retries end, and why they end.
 fn waits_until_give_up(
     mut budget: ThrottleBudget,
-    hint: Option<Duration>,
+    requested_wait: Option<Duration>,
     jitter: f64,
 ) -> (Vec<Duration>, GiveUp) {
     let mut waits = Vec::new();
     loop {
-        match judge(budget, hint, jitter, LONG) {
+        match judge(budget, requested_wait, jitter, LONG) {
             ThrottleVerdict::RetryAfter { wait, budget: remaining } => {
-                assert_eq!(remaining.retries, budget.retries + 1);
+                assert_eq!(remaining.retries_made, budget.retries_made + 1);
                 waits.push(wait);
                 budget = remaining;
             }
@@ -86,9 +86,9 @@ fn the_longest_single_wait_differs_between_documents_and_metadata() {
 
 #[test]
 fn a_wait_leaves_time_for_an_answer() {
-    let hint = Some(Duration::from_millis(500));
+    let requested_wait = Some(Duration::from_millis(500));
     let judge_with_time_left =
-        |milliseconds| judge(data(), hint, MIDDLE, Duration::from_millis(milliseconds));
+        |milliseconds| judge(data(), requested_wait, MIDDLE, Duration::from_millis(milliseconds));
     assert!(matches!(judge_with_time_left(600), ThrottleVerdict::RetryAfter { .. }));
     assert_eq!(judge_with_time_left(599), ThrottleVerdict::GiveUp(GiveUp::DeadlineNear));
     assert_eq!(judge_with_time_left(0), ThrottleVerdict::GiveUp(GiveUp::DeadlineNear));

@@ -108,7 +108,7 @@ impl EndingText {
         )
     }
 
-    fn hinted(&self, retry_after: Option<Duration>) -> TransactionEnding<'_> {
+    fn with_retry_after(&self, retry_after: Option<Duration>) -> TransactionEnding<'_> {
         match self {
             EndingText::Answered(status, results, is_retriable) => TransactionEnding::Answered {
                 status: *status,
@@ -123,13 +123,13 @@ impl EndingText {
 
 fn judge(is_write: bool, ending: &str, budgets: Budgets) -> (Verdict, Effects) {
     let profile = TransactionProfile { is_write, is_replay: false };
-    evaluate_transaction(profile, EndingText::read(ending).hinted(None), LIMITS, budgets, MIDDLE)
+    evaluate_transaction(profile, EndingText::read(ending).with_retry_after(None), LIMITS, budgets, MIDDLE)
 }
 
 /// Judges an attempt of a write that is replayed.
 fn judge_replay(ending: &str, budgets: Budgets) -> Verdict {
     let profile = TransactionProfile { is_write: true, is_replay: true };
-    evaluate_transaction(profile, EndingText::read(ending).hinted(None), LIMITS, budgets, MIDDLE).0
+    evaluate_transaction(profile, EndingText::read(ending).with_retry_after(None), LIMITS, budgets, MIDDLE).0
 }
 
 #[track_caller]
@@ -182,7 +182,8 @@ fn waits(ending: &str, retry_after: Option<Duration>) -> Vec<u64> {
     let (mut budgets, mut waits) = (Budgets::default(), Vec::new());
     loop {
         let profile = TransactionProfile { is_write: true, is_replay: false };
-        let (verdict, _) = evaluate_transaction(profile, ending.hinted(retry_after), LIMITS, budgets, MIDDLE);
+        let (verdict, _) =
+            evaluate_transaction(profile, ending.with_retry_after(retry_after), LIMITS, budgets, MIDDLE);
         let Verdict::Retry { after, budgets: next, .. } = verdict else { return waits };
         waits.push(after.as_millis() as u64);
         budgets = next;

@@ -1,4 +1,4 @@
-//! A test of promises that end because their activity no longer exists.
+//! A test of a promise that ends because its activity does not exist any more.
 
 use duroxide::providers::{TagFilter, WorkItem};
 use perihelion_client::Client;
@@ -8,10 +8,10 @@ use super::*;
 use crate::CosmosDBProvider;
 use crate::plan::activity_document;
 
-/// The answer of the commit was lost, and the activity was completed before this process
-/// could read it.
+/// The answer of the commit was lost, and the activity was completed (its document was deleted)
+/// before this process could read the activity.
 #[tokio::test]
-async fn a_worker_whose_promised_activity_was_completed_can_be_promised_another() {
+async fn a_promise_ends_when_its_activity_was_completed_before_the_hand_over() {
     let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
     let client = Client::over(&engine.endpoint(), engine.transport()).await.unwrap();
     let provider = CosmosDBProvider::builder().with_client(client).open().await.unwrap();
@@ -29,7 +29,7 @@ async fn a_worker_whose_promised_activity_was_completed_can_be_promised_another(
     let (lease, hints) = (Duration::from_secs(30), &core.hints.activities);
     let worker = hints.with(|hints| hints.add_waiting_worker(&TagFilter::default(), lease));
     assert_eq!(hints.with(|hints| hints.promise(&activity)), Some((worker, lease)));
-    assert_eq!(hints.with(|hints| hints.promise(&activity)), None, "the worker has a promise");
+    assert_eq!(hints.with(|hints| hints.promise(&activity)), None, "the only worker has a promise already");
     let promises = vec![Some(Promise { worker, lease, nonce: nonce() })];
     DirectDispatch::new(core, promises).hand_over(vec![activity.clone()], Vec::new()).await;
     assert_eq!(hints.with(|hints| hints.promise(&activity)), Some((worker, lease)));

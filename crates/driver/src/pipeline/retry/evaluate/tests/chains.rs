@@ -134,8 +134,8 @@ fn any_sequence_of_attempts_ends() {
         let regions = regions(random.u32(1..=3), random.bool());
         let mut draws = random.fork();
         let mut next = || {
-            let hint = draws.bool().then(|| Duration::from_millis(draws.u64(0..2000)));
-            ending_text[draws.usize(..ending_text.len())].hinted(hint)
+            let retry_after = draws.bool().then(|| Duration::from_millis(draws.u64(0..2000)));
+            ending_text[draws.usize(..ending_text.len())].with_retry_after(retry_after)
         };
         let (waits, last, budgets) =
             follow(profile(kind, round % 2 == 0), regions, &mut next, || random.f64());
@@ -203,9 +203,9 @@ fn the_waits_for_a_moving_write_region_are_five_seconds_in_all() {
 
 #[test]
 fn a_wait_that_the_service_asks_for_applies_only_to_the_same_region() {
-    let after = |kind, ending: &str, hint, candidates| {
+    let after = |kind, ending: &str, retry_after, candidates| {
         let ending_text = EndingText::read(ending);
-        let ending = ending_text.hinted(Some(hint));
+        let ending = ending_text.with_retry_after(Some(retry_after));
         match evaluate(
             profile(kind, false),
             ending,
@@ -286,31 +286,36 @@ fn the_limits_of_the_options_are_kept() {
 /// written there. The region that takes the write is remembered if it is another than before.
 #[test]
 fn a_refused_write_of_a_partition_asks_every_region_at_once() {
-    let regions_with = |writer| Regions { writer, ..regions(3, false) };
+    let regions_with = |partition_write_region| Regions { partition_write_region, ..regions(3, false) };
     let refused = EndingText::read("403/3");
     let judge = |regions, budgets| {
         evaluate(profile("conditional", false), refused.ending(), regions, LIMITS, budgets, MIDDLE)
     };
     let mut budgets = Budgets::default();
-    for (attempt, writer) in
-        [Writer::ThisRegion, Writer::OtherRegion, Writer::OtherRegion].into_iter().enumerate()
+    for (attempt, partition_write_region) in [
+        PartitionWriteRegion::ThisRegion,
+        PartitionWriteRegion::OtherRegion,
+        PartitionWriteRegion::OtherRegion,
+    ]
+    .into_iter()
+    .enumerate()
     {
-        let (verdict, effects) = judge(regions_with(writer), budgets);
+        let (verdict, effects) = judge(regions_with(partition_write_region), budgets);
         let Verdict::Retry { after, budgets: spent, .. } = verdict else { panic!("{verdict:?}") };
         assert_eq!(after.is_zero(), attempt < 2, "attempt {attempt} is followed by a wait of {after:?}");
         assert_eq!(effects.into_iter().collect::<Vec<_>>(), [Effect::RefreshAccount]);
         budgets = spent;
     }
     let done = EndingText::read("201/0");
-    for (writer, expected) in [
-        (Writer::OfAccount, vec![]),
-        (Writer::ThisRegion, vec![]),
-        (Writer::OtherRegion, vec![Effect::WriteRegionFound]),
+    for (partition_write_region, expected) in [
+        (PartitionWriteRegion::NotTracked, vec![]),
+        (PartitionWriteRegion::ThisRegion, vec![]),
+        (PartitionWriteRegion::OtherRegion, vec![Effect::WriteRegionFound]),
     ] {
         let (verdict, effects) = evaluate(
             profile("conditional", false),
             done.ending(),
-            regions_with(writer),
+            regions_with(partition_write_region),
             LIMITS,
             budgets,
             MIDDLE,
@@ -325,7 +330,10 @@ fn a_refused_write_of_a_partition_asks_every_region_at_once() {
 fn a_refused_write_of_a_partition_asks_every_region_again_after_each_wait() {
     let refused = EndingText::read("403/3");
     for candidates in [1, 2, 3, 5, 12, 60] {
-        let regions = Regions { writer: Writer::OtherRegion, ..regions(candidates, false) };
+        let regions = Regions {
+            partition_write_region: PartitionWriteRegion::OtherRegion,
+            ..regions(candidates, false)
+        };
         let (mut budgets, mut asked_per_round, mut waited) = (Budgets::default(), vec![1], Duration::ZERO);
         while let (Verdict::Retry { after, budgets: spent, .. }, _) =
             evaluate(profile("conditional", false), refused.ending(), regions, LIMITS, budgets, MIDDLE)

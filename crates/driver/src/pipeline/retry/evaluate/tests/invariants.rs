@@ -71,7 +71,7 @@ fn for_all(
                         candidates,
                         is_multi_write,
                         has_breaker: has_witness,
-                        writer: Writer::OfAccount,
+                        partition_write_region: PartitionWriteRegion::NotTracked,
                     };
                     let budgets = Budgets::default().with_ambiguity(is_ambiguous);
                     let (verdict, effects) =
@@ -234,15 +234,15 @@ fn no_answer_makes_the_evaluation_panic() {
             candidates: edge(&mut random),
             is_multi_write: random.bool(),
             has_breaker: true,
-            writer: Writer::OfAccount,
+            partition_write_region: PartitionWriteRegion::NotTracked,
         };
         let limits = Limits {
             failovers_max: edge(&mut random),
             session_retries_max: random.bool().then(|| edge(&mut random)),
         };
         let jitter = *random.choice([0.0, 1.0, -1.0, f64::NAN, f64::INFINITY].iter()).unwrap();
-        let ending =
-            ending_text[random.usize(..ending_text.len())].hinted(random.bool().then(|| time(&mut random)));
+        let ending = ending_text[random.usize(..ending_text.len())]
+            .with_retry_after(random.bool().then(|| time(&mut random)));
         let kind = KINDS[random.usize(..KINDS.len())];
         let (verdict, _) = evaluate(profile(kind, random.bool()), ending, regions, limits, budgets, jitter);
         if let Verdict::Retry { after, .. } = verdict {

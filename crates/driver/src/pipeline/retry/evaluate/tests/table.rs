@@ -302,8 +302,12 @@ fn other_inputs(plane: &str) -> Vec<(Regions, bool, bool)> {
             for is_multi_write in [false, true] {
                 for has_breaker in [false, true] {
                     for has_witness in [false, true] {
-                        let regions =
-                            Regions { candidates, is_multi_write, has_breaker, writer: Writer::OfAccount };
+                        let regions = Regions {
+                            candidates,
+                            is_multi_write,
+                            has_breaker,
+                            partition_write_region: PartitionWriteRegion::NotTracked,
+                        };
                         all.push((regions, is_data_plane, has_witness));
                     }
                 }
