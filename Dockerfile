@@ -17,6 +17,8 @@ COPY --from=build --chown=10001:10001 /image /
 USER 10001
 # In a container the server has to listen on all interfaces. The well-known key is then allowed only on
 # purpose: give PERIHELION_KEY or KEY_FILE for anything but tests.
+# ENABLE_EXPLORER=true starts the dashboard, which listens on 127.0.0.1 only: see docs/emulator.md for how to
+# reach it.
 ENV PERIHELION_HOST=0.0.0.0 PERIHELION_ALLOW_WELL_KNOWN_KEY=1 PERIHELION_HEALTH_PORT=8080 \
     XDG_CACHE_HOME=/tmp
 EXPOSE 8081 8080

@@ -21,6 +21,7 @@ use perihelion_wire::transport::Endpoint;
 
 use super::file::{self, ConfigFile};
 use super::{AccountArgs, NameArgs};
+use crate::args::is_on;
 use crate::exit::Failure;
 use crate::secret::Secret;
 
@@ -385,13 +386,6 @@ fn found_access(
             .or_else(|| well_known_key(url))
             .map_or(Access::None, |key| Access::Key(Secret::new(key))),
     }
-}
-
-/// Whether the text of a variable means yes. The options of servers read their variables in the same
-/// way.
-fn is_on(text: impl AsRef<str>) -> bool {
-    let text = text.as_ref().trim().to_ascii_lowercase();
-    !["", "0", "n", "no", "f", "false", "off"].contains(&text.as_str())
 }
 
 /// The emulators' well-known key, for an endpoint on this machine.
