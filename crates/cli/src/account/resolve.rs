@@ -13,7 +13,6 @@
 //! but one that was typed. A token is made for the host of the account and is of no use elsewhere,
 //! so an account that the file names may get one.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use perihelion_wire::signature::EMULATOR_KEY;
@@ -23,16 +22,13 @@ use super::file::{self, ConfigFile};
 use super::{AccountArgs, NameArgs};
 use crate::args::is_on;
 use crate::exit::Failure;
-use crate::secret::Secret;
+use crate::secret::{FILE_BYTES_MAX, Secret};
 
 /// The server of `perihelion dev`.
 pub(crate) const LOCAL_ENDPOINT: &str = "http://127.0.0.1:8081/";
 
 /// The database and the container of the provider.
 const DEFAULT_NAME: &str = "duroxide";
-
-/// The most bytes of a key file. A key file holds one short line; a longer file is refused.
-const KEY_FILE_BYTES_MAX: u64 = 4096;
 
 /// The variables that hold a connection string.
 const CONNECTION_STRINGS: [&str; 2] = ["AZURE_COSMOS_CONNECTION_STRING", "COSMOS_CONNECTION_STRING"];
@@ -316,20 +312,12 @@ fn read_key(key: Option<&str>, file: Option<&Path>) -> Result<Option<Secret>, Fa
         (None, None) => Ok(None),
         (Some(key), None) => Ok(Some(Secret::new(key))),
         (Some(_), Some(_)) => Err(Failure::usage("both a key and a key file are given", "give one of them")),
-        (None, Some(path)) => read_key_file(path).map(Some).map_err(|error| {
-            Failure::usage(format!("the key file {}: {error}", path.display()), "check the file's name")
-        }),
+        (None, Some(path)) => {
+            Secret::read_file(path, FILE_BYTES_MAX, "one key in base64").map(Some).map_err(|error| {
+                Failure::usage(format!("the key file {}: {error}", path.display()), "check the file's name")
+            })
+        }
     }
-}
-
-fn read_key_file(path: &Path) -> std::io::Result<Secret> {
-    let mut text = String::new();
-    std::fs::File::open(path)?.take(KEY_FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > KEY_FILE_BYTES_MAX {
-        let why = format!("it has more than {KEY_FILE_BYTES_MAX} bytes; a key file holds one key in base64");
-        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, why));
-    }
-    Ok(Secret::new(text.trim()))
 }
 
 /// Refuses a key and Entra ID at the same time, and either of them for an account that is not named

@@ -1,8 +1,7 @@
 //! `ClientGrant`: asks the authority of Entra ID for a token of an application (OAuth 2.0, client
 //! credentials). The application proves who it is with a client secret or with a federated token.
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use http::{Method, header};
@@ -81,10 +80,12 @@ impl ClientGrant {
     pub(super) async fn token(&self, scope: &str, now: SystemTime) -> Result<AccessToken, NoToken> {
         let secret = match &self.proof {
             Proof::Secret(secret) => secret.clone(),
-            Proof::FederatedTokenFile(path) => read_federated_token(path).map_err(|error| {
-                let advice = "Check AZURE_FEDERATED_TOKEN_FILE and the mount of the token";
-                NoToken::new(self.origin(), format!("{}: {error}", path.display()), advice)
-            })?,
+            Proof::FederatedTokenFile(path) => {
+                Secret::read_file(path, FEDERATED_TOKEN_BYTES_MAX, "one token").map_err(|error| {
+                    let advice = "Check AZURE_FEDERATED_TOKEN_FILE and the mount of the token";
+                    NoToken::new(self.origin(), format!("{}: {error}", path.display()), advice)
+                })?
+            }
         };
         let mut pairs =
             vec![("grant_type", "client_credentials"), ("client_id", &self.client), ("scope", scope)];
@@ -117,14 +118,4 @@ impl ClientGrant {
             NoToken::new(self.origin(), why, advice)
         })
     }
-}
-
-fn read_federated_token(path: &Path) -> std::io::Result<Secret> {
-    let mut text = String::new();
-    std::fs::File::open(path)?.take(FEDERATED_TOKEN_BYTES_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > FEDERATED_TOKEN_BYTES_MAX {
-        let why = format!("it has more than {FEDERATED_TOKEN_BYTES_MAX} bytes; such a file holds one token");
-        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, why));
-    }
-    Ok(Secret::new(text.trim()))
 }

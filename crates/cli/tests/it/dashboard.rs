@@ -156,3 +156,23 @@ fn a_dashboard_that_cannot_start_says_why() {
     refused(&["--token-file", "/nowhere/at/all"], 2, "the token file /nowhere/at/all");
     refused(&["--address", "localhost"], 2, "--address");
 }
+
+/// Story of a bug: a longer file was cut without a word, and the rest of its token was not needed to
+/// sign in.
+#[test]
+fn a_token_file_that_is_too_long_is_refused() {
+    let scratch = ScratchDirectory::new();
+    let path = scratch.path().join("token");
+    let dashboard = |token: &str| {
+        std::fs::write(&path, token).expect("a file");
+        let arguments = ["dashboard", "--endpoint", "http://127.0.0.1:1/", "--token-file"];
+        let output = command(&scratch, &arguments).arg(&path).output().expect("the binary runs");
+        (output.status.code(), text(&output.stderr))
+    };
+    let (code, errors) = dashboard(&"t0ken".repeat(1000));
+    assert_eq!(code, Some(2), "{errors}");
+    assert!(errors.contains("it has more than 4096 bytes") && !errors.contains("t0ken"), "{errors}");
+    // The longest file that is read. The command then fails because the account does not answer.
+    let (code, errors) = dashboard(&"t".repeat(4096));
+    assert_eq!(code, Some(1), "{errors}");
+}
