@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-pub(crate) use connect::{Connection, FORBIDDEN_ENTRA};
+pub(crate) use connect::{Connection, FORBIDDEN_ENTRA, KEYS_ARE_OFF};
 pub(crate) use raw::{RawConnection, RawFailure, RawProof, RawRequest};
 pub(crate) use resolve::{Account, Source};
 

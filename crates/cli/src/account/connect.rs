@@ -90,6 +90,9 @@ impl Account {
             _ if error.kind() == ErrorKind::Credential && self.is_entra() => {
                 "`perihelion doctor` checks the identity; docs/cli.md has the places that tokens come from"
             }
+            (_, Some(401 | 403)) if error.message().contains(KEYS_ARE_OFF) => {
+                "the account has no keys: give --entra to use Entra ID (`az login`)"
+            }
             (_, Some(401)) if self.is_entra() => {
                 "check that the identity is of the account's tenant; `perihelion doctor` shows the identity"
             }
@@ -113,6 +116,9 @@ impl Account {
         Failure::runtime(message).with_advice(advice)
     }
 }
+
+/// A part of the service's message for an account whose keys are turned off (`disableLocalAuth`).
+pub(crate) const KEYS_ARE_OFF: &str = "Local Authorization is disabled";
 
 /// What to do if the service refuses an identity. Roles of Azure Resource Manager, such as
 /// Contributor, permit no access to data.

@@ -1,5 +1,5 @@
-//! `Environment`: the variables that describe an identity of Entra ID, with the names that
-//! `azure_identity` has. `plan` decides which identity they mean; it is a pure function.
+//! `Environment`: the variables that describe an identity of Entra ID, with the names that Azure's SDKs
+//! have. `plan` decides which identity they mean; it is a pure function.
 
 use std::path::PathBuf;
 

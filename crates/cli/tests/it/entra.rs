@@ -228,6 +228,35 @@ fn an_azure_account_without_a_key_leads_to_entra() {
     assert!(!text(&output.stderr).contains("--entra"), "{}", text(&output.stderr));
 }
 
+/// A service that refuses everything stands in for an account whose keys are turned off.
+#[test]
+fn an_account_whose_keys_are_off_leads_to_entra() {
+    let scratch = ScratchDirectory::new();
+    let message = "Local Authorization is disabled. Use an AAD token to authorize all requests.";
+    let body = format!(r#"{{"code":"Unauthorized","message":"{message}"}}"#);
+    let account = TokenService::start("401 Unauthorized", &body);
+    let typed = ["--endpoint", account.url(), "--key", KEY];
+    let list = [&["container", "list"], &typed[..]].concat();
+    check(&mut command(&scratch, &list), 1, "the account has no keys: give --entra");
+    let doctor = [&["doctor", "-o", "json"], &typed[..]].concat();
+    let output = run(&mut command(&scratch, &doctor));
+    assert_eq!(credential(&output).0, "problem");
+    assert!(text(&output.stdout).contains("Give --entra"), "{}", text(&output.stdout));
+}
+
+/// No data role permits creating a container. The server refuses it here because of a rule.
+#[test]
+fn a_container_that_entra_may_not_create_leads_to_the_azure_cli() {
+    let (world, authority) = (World::start("any"), TokenService::start("200 OK", &token_json()));
+    let identity =
+        [TENANT, CLIENT, ("AZURE_CLIENT_SECRET", SECRET), ("AZURE_AUTHORITY_HOST", authority.url())];
+    let rule = r#"{"operation":"database","status":403,"count":1}"#;
+    let manage = ["manage", "POST", "faults", rule, "--endpoint", &world.endpoint, "--key", KEY];
+    check(&mut command(&world.scratch, &manage), 0, "");
+    let create = ["container", "create", "shop/orders", "--key-path", "/id"];
+    check(&mut world.command(&create, &identity), 1, "`az cosmosdb sql container create`");
+}
+
 #[test]
 fn the_variable_and_the_file_ask_for_entra_too() {
     let (world, authority) = (World::start("any"), TokenService::start("200 OK", &token_json()));

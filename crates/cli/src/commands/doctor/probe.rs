@@ -15,7 +15,7 @@ use perihelion_wire::transport::{Endpoint, FailureKind, Response};
 use serde_json::Value;
 
 use super::identity::Identity;
-use crate::account::{Account, RawConnection, RawFailure, RawProof, RawRequest};
+use crate::account::{Account, KEYS_ARE_OFF, RawConnection, RawFailure, RawProof, RawRequest};
 use crate::exit::Failure;
 
 /// The largest difference of the clocks that needs no attention. The measured difference includes
@@ -165,7 +165,7 @@ fn judge_clock(local_seconds: u64, service_seconds: u64) -> Check {
 fn credential(answer: &Answer, key: Option<&str>) -> Check {
     let subject = "credential";
     let body = String::from_utf8_lossy(answer.response.body());
-    let are_keys_off = body.contains("Local Authorization is disabled");
+    let are_keys_off = body.contains(KEYS_ARE_OFF);
     match answer.response.status().as_u16() {
         200 if key == Some(EMULATOR_KEY) => Check::ok(subject, "the emulators' well-known key"),
         200 => Check::ok(subject, "the key is right"),
