@@ -257,6 +257,23 @@ fn a_container_that_entra_may_not_create_leads_to_the_azure_cli() {
     check(&mut world.command(&create, &identity), 1, "`az cosmosdb sql container create`");
 }
 
+/// No data role permits reading the throughput. The rest of a container is shown nevertheless.
+#[test]
+fn a_container_is_shown_without_the_throughput_that_entra_may_not_read() {
+    let (world, authority) = (World::start("any"), TokenService::start("200 OK", &token_json()));
+    let identity =
+        [TENANT, CLIENT, ("AZURE_CLIENT_SECRET", SECRET), ("AZURE_AUTHORITY_HOST", authority.url())];
+    let create = ["container", "create", "shop/orders", "--key-path", "/id"];
+    check(&mut world.command(&create, &identity), 0, "created");
+    let rule = r#"{"operation":"offer","status":403,"subStatus":5300}"#;
+    let manage = ["manage", "POST", "faults", rule, "--endpoint", &world.endpoint, "--key", KEY];
+    check(&mut command(&world.scratch, &manage), 0, "");
+    let output = run(&mut world.command(&["container", "show", "shop/orders"], &identity));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let shown = text(&output.stdout);
+    assert!(shown.contains("not shown to this credential") && shown.contains("partition key"), "{shown}");
+}
+
 #[test]
 fn the_variable_and_the_file_ask_for_entra_too() {
     let (world, authority) = (World::start("any"), TokenService::start("200 OK", &token_json()));
