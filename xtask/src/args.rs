@@ -32,6 +32,8 @@ test    runs every part, or those named, installs what they need, and ends with 
   rust        the official Rust SDK against the server
   holes       cases in which the published provider is known to fail, on the server
   migration   workflows that the published provider began, moved and finished by ours
+  package     the size of the program that is shipped: less than 30 MB with certificates.
+              Skipped when cargo build --profile dist has not built it
   versions    the provider of the version before and this one, on one container. Runs only
               when it is named: it builds that version, which takes minutes. Skipped when
               git has not got that version and cannot fetch it

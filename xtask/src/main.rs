@@ -15,6 +15,7 @@ mod checkout;
 mod house;
 mod modules;
 mod outcome;
+mod package;
 mod part;
 mod parts;
 mod process;

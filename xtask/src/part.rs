@@ -15,13 +15,14 @@ pub(crate) enum Part {
     Rust,
     Holes,
     Migration,
+    Package,
     Versions,
 }
 
 impl Part {
     /// All parts in running order: checks of the source, then tests in Rust, then the suites
     /// that start a server. The suites without a build run at the same time as those with one.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::House,
         Self::Fmt,
         Self::Clippy,
@@ -34,6 +35,7 @@ impl Part {
         Self::Rust,
         Self::Holes,
         Self::Migration,
+        Self::Package,
         Self::Versions,
     ];
 
@@ -65,6 +67,7 @@ impl Part {
             Self::Rust => "rust",
             Self::Holes => "holes",
             Self::Migration => "migration",
+            Self::Package => "package",
             Self::Versions => "versions",
         }
     }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use crate::checkout::Checkout;
 use crate::house;
 use crate::outcome::{PartOutcome, Phase, StepOutcome};
+use crate::package;
 use crate::part::{Part, Scope};
 use crate::process::{self, Step};
 use crate::runners::Runner;
@@ -100,6 +101,7 @@ fn run(part: Part, scope: Scope, checkout: &Checkout) -> PartOutcome {
         Part::Rust => Ok(rust_suite(checkout, "interop/rust")),
         Part::Holes => Ok(rust_suite(checkout, "interop/holes")),
         Part::Migration => Ok(migration(checkout)),
+        Part::Package => return PartOutcome::new(part, package::run(checkout)),
         Part::Versions => match version_before::check_out(checkout) {
             Ok(directory) => Ok(versions(checkout, &directory)),
             Err(why) => {

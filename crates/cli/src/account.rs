@@ -4,7 +4,7 @@
 //!
 //! The user may not have written the file, because a cloned repository can bring one. So a key of
 //! the environment is never used for an account that the file names, and some commands do not read
-//! the file.
+//! the file. A token of Entra ID is made for one host only, so the file may ask for one.
 //!
 //! `AccountArgs` and `NameArgs` hold the options of the command line, `resolve` decides which
 //! account they mean, `file` reads the configuration file, `connect` connects, and `raw` sends
@@ -19,8 +19,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-pub(crate) use connect::Connection;
-pub(crate) use raw::{RawConnection, RawFailure, RawRequest};
+pub(crate) use connect::{Connection, FORBIDDEN_ENTRA, KEYS_ARE_OFF};
+pub(crate) use raw::{RawConnection, RawFailure, RawProof, RawRequest};
 pub(crate) use resolve::{Account, Source};
 
 use self::file::ConfigFile;
@@ -37,7 +37,12 @@ AZURE_COSMOS_CONNECTION_STRING, COSMOS_CONNECTION_STRING, or COSMOS_ENDPOINT wit
 COSMOS_KEY; else by [account] in the file perihelion.toml of this directory or one
 above it, with a key from that file only; else it is the server of `perihelion dev` on
 this machine. The container is named by COSMOS_DATABASE and COSMOS_CONTAINER in the
-environment. Variables that name two different accounts are refused.";
+environment. Variables that name two different accounts are refused.
+
+With --entra the token is that of AZURE_TENANT_ID, AZURE_CLIENT_ID and
+AZURE_CLIENT_SECRET; else of AZURE_FEDERATED_TOKEN_FILE; else of the managed identity
+(IDENTITY_ENDPOINT, or the virtual machine's); else of the user of `az login`. The identity
+needs a data role of the account: docs/azure.md.";
 
 /// How an account is named, for the help of commands that do not read perihelion.toml.
 pub(crate) const HELP_WITHOUT_FILE: &str = "\
@@ -69,6 +74,11 @@ pub(crate) struct AccountArgs {
     #[arg(long, value_name = "KEY", global = true, help_heading = HEADING)]
     pub(crate) key: Option<String>,
 
+    /// Use a token of Entra ID in place of a key: of an application, a managed identity or
+    /// `az login` [env: PERIHELION_ENTRA]
+    #[arg(long, global = true, help_heading = HEADING)]
+    pub(crate) entra: bool,
+
     /// A data directory in place of an account. No server may use it meanwhile
     #[arg(long, value_name = "DIR", global = true, help_heading = HEADING)]
     pub(crate) data: Option<PathBuf>,
@@ -87,9 +97,9 @@ pub(crate) struct NameArgs {
 }
 
 impl AccountArgs {
-    /// Whether the command line has a key.
-    pub(crate) fn has_key(&self) -> bool {
-        self.key.is_some() || self.key_file.is_some()
+    /// Whether the command line has a key or --entra.
+    pub(crate) fn has_credential(&self) -> bool {
+        self.key.is_some() || self.key_file.is_some() || self.entra
     }
 
     /// The account that is meant, with the default container.

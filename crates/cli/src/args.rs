@@ -216,6 +216,12 @@ pub(crate) fn parse_time(text: &str) -> Option<Duration> {
     }
 }
 
+/// Whether the text of a variable means yes. clap reads the variables of options in the same way.
+pub(crate) fn is_on(text: impl AsRef<str>) -> bool {
+    let text = text.as_ref().trim().to_ascii_lowercase();
+    !["", "0", "n", "no", "f", "false", "off"].contains(&text.as_str())
+}
+
 /// The most physical partitions of a new container. Each costs memory, and time in every
 /// cross-partition query. The service starts a container with few partitions.
 const PARTITIONS_MAX: i64 = 256;

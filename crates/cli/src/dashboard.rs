@@ -1,5 +1,5 @@
-//! The parts that the commands `dashboard` and `dev` share: the port of the dashboard, and the
-//! counters for its charts.
+//! The parts that the commands `dashboard`, `dev` and `server` share: the port of the dashboard, and
+//! the counters for its charts.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
-use crate::args::{Level, ServeArgs};
+use crate::args::{Level, ServeArgs, is_on};
 use crate::exit::Failure;
 
 /// The part of `server --help` about the image.
@@ -25,7 +25,8 @@ Environment variables of the official emulator image:
   PROTOCOL                 no effect: http and https are both served
   CERT_PATH                no effect, with a warning: see `perihelion cert`
   CERT_SECRET              no effect
-  ENABLE_EXPLORER          as --open-account: the account document needs no signature
+  ENABLE_EXPLORER          true: as --explorer. With any value also as --open-account:
+                           the account document needs no signature
   EXPLORER_PORT, EXPLORER_PROTOCOL, ENABLE_TELEMETRY,
   ENABLE_OTLP_EXPORTER, ENABLE_CONSOLE_EXPORTER
                            no effect
@@ -34,7 +35,7 @@ same meaning are accepted too. The lines \"Now listening on: http://...\" and
 \"Started\" appear on standard output once the server answers.";
 
 // Arguments of the image for which `ServeArgs` has no option. `--cert-path` causes a warning,
-// and `--enable-explorer` opens the account document. The others have no effect. This is not
+// and `--enable-explorer` opens the account document and starts the dashboard. The others have no effect. This is not
 // a documentation comment, because clap would show such a comment as the help of `server`.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ImageArgs {
@@ -89,6 +90,15 @@ pub(crate) fn apply(
     let has_certificate = image.cert_path.is_some() || variable("CERT_PATH").is_some();
     let warning = "CERT_PATH is ignored: the server creates its own certificate, see `perihelion cert`";
     Ok(if has_certificate { vec![warning.to_owned()] } else { Vec::new() })
+}
+
+/// Whether the image's argument or variable asks for the explorer.
+pub(crate) fn wants_explorer(image: &ImageArgs, variable: impl Fn(&str) -> Option<String>) -> bool {
+    match &image.enable_explorer {
+        Some(None) => true,
+        Some(Some(value)) => is_on(value),
+        None => variable("ENABLE_EXPLORER").is_some_and(is_on),
+    }
 }
 
 /// Parses the value of a variable with `read`. The failure names the variable.

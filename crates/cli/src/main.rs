@@ -11,6 +11,7 @@ mod commands;
 mod context;
 mod dashboard;
 mod emulator_image;
+mod entra;
 mod escape;
 mod exit;
 mod logs;
@@ -18,6 +19,7 @@ mod management;
 mod output;
 mod process;
 mod progress;
+mod secret;
 mod settings;
 
 use std::process::ExitCode;

@@ -11,15 +11,13 @@ use perihelion_wire::transport::is_loopback;
 
 use crate::args::{Auth, Level, ServeArgs};
 use crate::exit::Failure;
+use crate::secret::{FILE_BYTES_MAX, Secret};
 
 const DEFAULT_PORT: u16 = 8081;
 const DEFAULT_HOST: &str = "127.0.0.1";
 
 /// The subdirectory of a data directory that holds the certificates.
 const TLS_DIRECTORY: &str = "tls";
-
-/// The most bytes of a key file. A key file holds one short line; a longer file is refused.
-const KEY_FILE_BYTES_MAX: u64 = 4096;
 
 /// The command that starts the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,24 +161,13 @@ fn master_key(key: Option<&str>, file: Option<&Path>) -> Result<MasterKey, Failu
             MasterKey::from_base64(key).map_err(|error| Failure::usage(format!("--key: {error}"), advice))
         }
         (None, Some(path)) => {
-            let text = read_key_file(path).map_err(|error| {
+            let key = Secret::read_file(path, FILE_BYTES_MAX, "one key in base64").map_err(|error| {
                 Failure::usage(format!("the key file {}: {error}", path.display()), "check --key-file")
             })?;
-            MasterKey::from_base64(text.trim())
+            MasterKey::from_base64(key.reveal())
                 .map_err(|error| Failure::usage(format!("the key file {}: {error}", path.display()), advice))
         }
     }
-}
-
-fn read_key_file(path: &Path) -> std::io::Result<String> {
-    use std::io::Read;
-    let mut text = String::new();
-    std::fs::File::open(path)?.take(KEY_FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > KEY_FILE_BYTES_MAX {
-        let why = format!("it has more than {KEY_FILE_BYTES_MAX} bytes; a key file holds one key in base64");
-        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, why));
-    }
-    Ok(text)
 }
 
 /// The additional names for the certificate: the names of the command line, and the host of

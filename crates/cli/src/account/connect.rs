@@ -1,11 +1,13 @@
 //! `Connection`: a client of the account, or of the engine in this process on a data directory.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use perihelion_client::{Client, Credential, Error};
+use perihelion_client::{Client, Credential, Error, ErrorKind};
 use perihelion_server::{Embedded, EmbeddedOptions};
 
-use super::resolve::{Account, Place, Source};
+use super::resolve::{Access, Account, Place, Source};
+use crate::entra::Entra;
 use crate::exit::Failure;
 
 /// A connected client. `close` closes the engine, if there is one.
@@ -37,24 +39,15 @@ impl Account {
             Place::ConnectionString(text) => {
                 Client::builder().with_connection_string(text.reveal()).connect().await
             }
-            Place::Endpoint { url, key: Some(key) } => {
+            Place::Endpoint { url, access: Access::Key(key) } => {
                 let credential = Credential::key(key.reveal())
                     .map_err(|error: Error| Failure::usage(error, "check COSMOS_KEY, --key-file or --key"))?;
                 Client::with_credential(url, credential).await
             }
-            Place::Endpoint { key: None, .. } => {
-                let advice = match &self.source {
-                    Source::File(_) => {
-                        "write key_file into the file, or give --key-file; COSMOS_KEY is not used for an \
-                         account that a file names"
-                    }
-                    Source::Option(_) | Source::Variable(_) | Source::Default => {
-                        "set COSMOS_KEY or --key-file, or COSMOS_CONNECTION_STRING in place of endpoint and key"
-                    }
-                };
-                let account = format!("{}{}", self.display_name(), self.display_source());
-                return Err(Failure::usage(format!("the key of the account {account} is not given"), advice));
+            Place::Endpoint { url, access: Access::Entra } => {
+                Client::with_credential(url, Credential::token_source(Arc::new(Entra::of_process()))).await
             }
+            Place::Endpoint { access: Access::None, .. } => return Err(self.no_credential()),
         };
         let client = connected.map_err(|error| self.connect_failed(&error))?;
         Ok(Connection { client, engine: None })
@@ -71,9 +64,39 @@ impl Account {
         result
     }
 
+    /// The failure of an account for which neither a key nor Entra ID is given.
+    fn no_credential(&self) -> Failure {
+        let key = match &self.source {
+            Source::File(_) => {
+                "write key_file into the file, or give --key-file; COSMOS_KEY is not used for an account that \
+                 a file names"
+            }
+            Source::Option(_) | Source::Variable(_) | Source::Default => {
+                "set COSMOS_KEY or --key-file, or COSMOS_CONNECTION_STRING in place of endpoint and key"
+            }
+        };
+        let entra = match self.is_azure() {
+            true => "; if the account has no keys, give --entra to use Entra ID (`az login`)",
+            false => "",
+        };
+        let account = format!("{}{}", self.display_name(), self.display_source());
+        let message = format!("the key of the account {account} is not given");
+        Failure::usage(message, &format!("{key}{entra}"))
+    }
+
     /// The failure to connect: to which account, the likely reason, and what to do.
     fn connect_failed(&self, error: &Error) -> Failure {
         let advice = match (&self.source, error.status().map(|status| status.code)) {
+            _ if error.kind() == ErrorKind::Credential && self.is_entra() => {
+                "`perihelion doctor` checks the identity; docs/cli.md has the places that tokens come from"
+            }
+            (_, Some(401 | 403)) if error.message().contains(KEYS_ARE_OFF) => {
+                "the account has no keys: give --entra to use Entra ID (`az login`)"
+            }
+            (_, Some(401)) if self.is_entra() => {
+                "check that the identity is of the account's tenant; `perihelion doctor` shows the identity"
+            }
+            (_, Some(403)) if self.is_entra() => FORBIDDEN_ENTRA,
             (Source::Default, None) => {
                 "start a server with `perihelion dev`, or name an account: --endpoint, COSMOS_ENDPOINT, \
                  AZURE_COSMOS_CONNECTION_STRING or perihelion.toml"
@@ -93,6 +116,14 @@ impl Account {
         Failure::runtime(message).with_advice(advice)
     }
 }
+
+/// A part of the service's message for an account whose keys are turned off (`disableLocalAuth`).
+pub(crate) const KEYS_ARE_OFF: &str = "Local Authorization is disabled";
+
+/// What to do if the service refuses an identity. Roles of Azure Resource Manager, such as
+/// Contributor, permit no access to data.
+pub(crate) const FORBIDDEN_ENTRA: &str = "give the identity the data role Cosmos DB Built-in Data Contributor on the account (docs/provider.md has \
+     the command), and check the account's firewall";
 
 /// Opens an existing data directory with the engine in this process.
 async fn open_data(path: &Path) -> Result<Connection, Failure> {

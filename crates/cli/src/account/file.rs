@@ -4,7 +4,7 @@
 //! ```toml
 //! [account]
 //! endpoint = "https://shop.documents.azure.com/"   # or connection_string, or data
-//! key_file = "secrets/shop.key"                    # in the directory of this file, or below
+//! key_file = "secrets/shop.key"                    # in the directory of this file, or below; or entra = true
 //! database = "shop"
 //! container = "workflows"
 //! ```
@@ -51,6 +51,8 @@ pub(super) struct AccountSection {
     pub(super) endpoint: Option<String>,
     pub(super) key: Option<String>,
     pub(super) key_file: Option<PathBuf>,
+    #[serde(default)]
+    pub(super) entra: bool,
     pub(super) data: Option<PathBuf>,
     pub(super) database: Option<String>,
     pub(super) container: Option<String>,

@@ -18,11 +18,28 @@ const TIMEOUT: Duration = Duration::from_secs(90);
 /// The version of the protocol that requests name.
 const VERSION: HeaderValue = HeaderValue::from_static("2020-07-15");
 
-/// The endpoint of an account, and the key that signs requests to it.
+/// The endpoint of an account, and how requests to it prove who sends them.
 pub(crate) struct RawConnection {
     pub(crate) endpoint: Endpoint,
-    key: Option<MasterKey>,
+    proof: RawProof,
     transport: HttpTransport,
+}
+
+/// How requests prove who sends them.
+pub(crate) enum RawProof {
+    Key(MasterKey),
+    /// The whole header with a token of Entra ID.
+    Token(HeaderValue),
+    None,
+}
+
+impl RawProof {
+    /// A key in base64; no proof without one.
+    pub(crate) fn key(base64: Option<&str>) -> Result<RawProof, Failure> {
+        let Some(base64) = base64 else { return Ok(RawProof::None) };
+        let key = MasterKey::from_base64(base64);
+        key.map(RawProof::Key).map_err(|error| Failure::usage(error, "check --key or COSMOS_KEY"))
+    }
 }
 
 /// One request.
@@ -43,46 +60,48 @@ impl<'a> RawRequest<'a> {
 }
 
 impl RawConnection {
-    /// Prepares requests to an account. `key` signs them; nothing is sent yet.
-    pub(crate) fn new(account: &Account, key: Option<&str>, options: HttpOptions) -> Result<Self, Failure> {
+    /// Prepares requests to an account. Nothing is sent yet.
+    pub(crate) fn new(account: &Account, proof: RawProof, options: HttpOptions) -> Result<Self, Failure> {
+        Self::to_endpoint(Self::endpoint_of(account)?, proof, options)
+    }
+
+    /// The endpoint of an account. A data directory has none.
+    pub(crate) fn endpoint_of(account: &Account) -> Result<Endpoint, Failure> {
         let (endpoint, _) = account.endpoint_and_key().ok_or_else(|| {
             Failure::usage(
                 "no server is named",
                 "name one with --endpoint or COSMOS_ENDPOINT; --data has none",
             )
         })?;
-        let endpoint = Endpoint::parse(endpoint).map_err(|_| {
+        Endpoint::parse(endpoint).map_err(|_| {
             Failure::usage(
                 format!("the endpoint of the account{} is not a URL", account.display_source()),
                 "write it like http://127.0.0.1:8081/",
             )
-        })?;
-        let key = key
-            .map(MasterKey::from_base64)
-            .transpose()
-            .map_err(|error| Failure::usage(error, "check --key or COSMOS_KEY"))?;
-        Self::to_endpoint(endpoint, key, options)
+        })
     }
 
-    fn to_endpoint(
-        endpoint: Endpoint,
-        key: Option<MasterKey>,
-        options: HttpOptions,
-    ) -> Result<Self, Failure> {
+    fn to_endpoint(endpoint: Endpoint, proof: RawProof, options: HttpOptions) -> Result<Self, Failure> {
         let transport = HttpTransport::new(options).map_err(Failure::runtime)?;
-        Ok(RawConnection { endpoint, key, transport })
+        Ok(RawConnection { endpoint, proof, transport })
     }
 
     /// A connection to the management interface of the server of an account. Without a key, requests
-    /// are signed with the emulators' well-known key.
+    /// are signed with the emulators' well-known key. The interface does not know Entra ID.
     pub(crate) fn to_management(account: &Account) -> Result<Self, Failure> {
+        if account.is_entra() {
+            return Err(Failure::usage(
+                "the management interface of a server takes its key, and not Entra ID",
+                "leave --entra and PERIHELION_ENTRA out; give --key-file if the server has a key of its own",
+            ));
+        }
         let key = account.endpoint_and_key().and_then(|(_, key)| key).unwrap_or(EMULATOR_KEY);
-        Self::new(account, Some(key), management_options())
+        Self::new(account, RawProof::key(Some(key))?, management_options())
     }
 
     /// A connection to the management interface of the server at this endpoint.
     pub(crate) fn to_management_of(endpoint: Endpoint, key: MasterKey) -> Result<Self, Failure> {
-        Self::to_endpoint(endpoint, Some(key), management_options())
+        Self::to_endpoint(endpoint, RawProof::Key(key), management_options())
     }
 
     /// Sends a request. The answer may have any status.
@@ -92,10 +111,12 @@ impl RawConnection {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let date = date::format(now.as_secs()).to_ascii_lowercase();
         let mut map = HeaderMap::from_iter([(headers::VERSION, VERSION)]);
-        if let Some(key) = &self.key {
-            let signature = key.authorization_header(method.as_str(), resource_type, link, &date);
-            map.insert(headers::AUTHORIZATION, signature);
-        }
+        let authorization = match &self.proof {
+            RawProof::Key(key) => Some(key.authorization_header(method.as_str(), resource_type, link, &date)),
+            RawProof::Token(header) => Some(header.clone()),
+            RawProof::None => None,
+        };
+        map.extend(authorization.map(|value| (headers::AUTHORIZATION, value)));
         map.insert(headers::MS_DATE, HeaderValue::try_from(date).map_err(|_| RawFailure::Path)?);
         let deadline = (tokio::time::Instant::now() + TIMEOUT).into_std();
         let request = Request {

@@ -8,8 +8,11 @@
 //! key. Otherwise a file that came with a cloned repository could make the user's key sign requests
 //! to any host. Variables that name two accounts are refused, because it is not known which account
 //! is meant. The names of the database and of the container are looked for separately.
+//!
+//! Entra ID is used if an option, the environment or the file asks for it, in place of every key
+//! but one that was args. A token is made for the host of the account and is of no use elsewhere,
+//! so an account that the file names may get one.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use perihelion_wire::signature::EMULATOR_KEY;
@@ -17,7 +20,9 @@ use perihelion_wire::transport::Endpoint;
 
 use super::file::{self, ConfigFile};
 use super::{AccountArgs, NameArgs};
+use crate::args::is_on;
 use crate::exit::Failure;
+use crate::secret::{FILE_BYTES_MAX, Secret};
 
 /// The server of `perihelion dev`.
 pub(crate) const LOCAL_ENDPOINT: &str = "http://127.0.0.1:8081/";
@@ -25,15 +30,19 @@ pub(crate) const LOCAL_ENDPOINT: &str = "http://127.0.0.1:8081/";
 /// The database and the container of the provider.
 const DEFAULT_NAME: &str = "duroxide";
 
-/// The most bytes of a key file. A key file holds one short line; a longer file is refused.
-const KEY_FILE_BYTES_MAX: u64 = 4096;
-
 /// The variables that hold a connection string.
 const CONNECTION_STRINGS: [&str; 2] = ["AZURE_COSMOS_CONNECTION_STRING", "COSMOS_CONNECTION_STRING"];
 
 /// The variables that hold an endpoint, each with the variable of its key.
 const ENDPOINTS: [(&str, &str); 2] =
     [("COSMOS_ENDPOINT", "COSMOS_KEY"), ("COSMOSDB_ENDPOINT", "COSMOSDB_KEY")];
+
+/// A part of the host names of accounts of Azure. The names end with the name of the cloud: `com`,
+/// `us` or `cn`.
+const AZURE_HOSTS: &str = ".documents.azure.";
+
+/// The variable that asks for Entra ID.
+const ENTRA: &str = "PERIHELION_ENTRA";
 
 /// The inputs of the decision besides the options: the environment and the file.
 pub(crate) struct Surroundings<'a> {
@@ -55,10 +64,22 @@ pub(crate) struct Account {
 pub(crate) enum Place {
     /// An account, with the text of its connection string.
     ConnectionString(Secret),
-    /// An account. Without a key, connecting fails.
-    Endpoint { url: String, key: Option<Secret> },
+    Endpoint {
+        url: String,
+        access: Access,
+    },
     /// A data directory, for the engine in this process.
     Data(PathBuf),
+}
+
+/// How requests to an endpoint prove who sends them.
+#[derive(Clone, Debug)]
+pub(crate) enum Access {
+    Key(Secret),
+    /// A token of Entra ID.
+    Entra,
+    /// Nothing is given. Connecting fails.
+    None,
 }
 
 /// The place that named the account.
@@ -73,22 +94,6 @@ pub(crate) enum Source {
     Default,
 }
 
-/// A text that is never shown.
-#[derive(Clone)]
-pub(crate) struct Secret(String);
-
-impl Secret {
-    pub(crate) fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("(hidden)")
-    }
-}
-
 impl Account {
     pub(crate) fn resolve(
         args: &AccountArgs,
@@ -96,7 +101,6 @@ impl Account {
         around: &Surroundings<'_>,
     ) -> Result<Account, Failure> {
         let variable = |name: &str| (around.variable)(name).filter(|value| !value.trim().is_empty());
-        let key_in_environment = || ENDPOINTS.iter().find_map(|(_, key)| variable(key));
         let file = around.file.as_ref().map(|file| &file.account);
         let in_file = |choose: fn(&super::file::AccountSection) -> &Option<String>| {
             file.and_then(|section| choose(section).clone())
@@ -106,22 +110,15 @@ impl Account {
             None => by_environment(&variable)?.map_or_else(|| by_file(around.file.as_ref()), Ok)?,
         };
         check_endpoint(&source, &place)?;
-        let may_use_environment = !matches!(source, Source::File(_));
         let given_key = read_key(args.key.as_deref(), args.key_file.as_deref())?;
-        match &mut place {
-            Place::Endpoint { key, url } => {
-                *key = given_key
-                    .or_else(|| key.take())
-                    .or_else(|| may_use_environment.then(key_in_environment).flatten().map(Secret))
-                    .or_else(|| well_known_key(url).map(Secret));
-            }
-            Place::ConnectionString(_) | Place::Data(_) if given_key.is_some() => {
-                return Err(Failure::usage(
-                    "a key is given, and the account is not named by an endpoint",
-                    "give --endpoint too, or leave --key and --key-file out",
-                ));
-            }
-            Place::ConnectionString(_) | Place::Data(_) => {}
+        check_credential(args, &source, &place, variable(ENTRA).as_deref())?;
+        if let Place::Endpoint { url, access } = &mut place {
+            let is_entra = args.entra || (source != Source::Default && variable(ENTRA).is_some_and(is_on));
+            *access = match (given_key, is_entra) {
+                (Some(key), _) => Access::Key(key),
+                (None, true) => Access::Entra,
+                (None, false) => found_access(&source, url, access, &variable),
+            };
         }
         let database = names.database.clone().or_else(|| variable("COSMOS_DATABASE"));
         let container = names.container.clone().or_else(|| variable("COSMOS_CONTAINER"));
@@ -143,6 +140,17 @@ impl Account {
         format!("{kind}{}{}", self.display_name(), self.display_source())
     }
 
+    /// Whether the endpoint is an account of Azure, by its name.
+    pub(crate) fn is_azure(&self) -> bool {
+        let endpoint = self.place.endpoint();
+        endpoint.is_some_and(|endpoint| endpoint.host().to_ascii_lowercase().contains(AZURE_HOSTS))
+    }
+
+    /// Whether requests have a token of Entra ID.
+    pub(crate) fn is_entra(&self) -> bool {
+        matches!(self.place, Place::Endpoint { access: Access::Entra, .. })
+    }
+
     /// The endpoint, and the key if there is one.
     pub(crate) fn endpoint_and_key(&self) -> Option<(&str, Option<&str>)> {
         match &self.place {
@@ -150,7 +158,8 @@ impl Account {
                 let text = text.reveal();
                 Some((part_of(text, "AccountEndpoint=")?, part_of(text, "AccountKey=")))
             }
-            Place::Endpoint { url, key } => Some((url, key.as_ref().map(Secret::reveal))),
+            Place::Endpoint { url, access: Access::Key(key) } => Some((url, Some(key.reveal()))),
+            Place::Endpoint { url, access: Access::Entra | Access::None } => Some((url, None)),
             Place::Data(_) => None,
         }
     }
@@ -211,10 +220,10 @@ fn by_options(args: &AccountArgs) -> Result<Option<(Source, Place)>, Failure> {
     let named = |option, place| Ok(Some((Source::Option(option), place)));
     match (&args.connection_string, &args.endpoint, &args.data) {
         (None, None, None) => Ok(None),
-        (Some(text), None, None) => {
-            named("--connection-string", Place::ConnectionString(Secret(text.clone())))
+        (Some(text), None, None) => named("--connection-string", Place::ConnectionString(Secret::new(text))),
+        (None, Some(url), None) => {
+            named("--endpoint", Place::Endpoint { url: url.clone(), access: Access::None })
         }
-        (None, Some(url), None) => named("--endpoint", Place::Endpoint { url: url.clone(), key: None }),
         (None, None, Some(path)) => named("--data", Place::Data(path.clone())),
         _ => Err(Failure::usage(
             "the account is named twice",
@@ -228,10 +237,10 @@ fn by_options(args: &AccountArgs) -> Result<Option<(Source, Place)>, Failure> {
 fn by_environment(variable: &impl Fn(&str) -> Option<String>) -> Result<Option<(Source, Place)>, Failure> {
     let strings = CONNECTION_STRINGS
         .into_iter()
-        .filter_map(|name| Some((name, Place::ConnectionString(Secret(variable(name)?)))));
+        .filter_map(|name| Some((name, Place::ConnectionString(Secret::new(variable(name)?)))));
     let endpoints = ENDPOINTS.into_iter().filter_map(|(name, key)| {
-        let (url, key) = (variable(name)?, variable(key).map(Secret));
-        Some((name, Place::Endpoint { url, key }))
+        let (url, key) = (variable(name)?, variable(key).map(Secret::new));
+        Some((name, Place::Endpoint { url, access: key.map_or(Access::None, Access::Key) }))
     });
     let mut named = strings.chain(endpoints);
     let Some((first, place)) = named.next() else { return Ok(None) };
@@ -246,15 +255,32 @@ fn by_environment(variable: &impl Fn(&str) -> Option<String>) -> Result<Option<(
 
 /// The account of the file, or else the local server.
 fn by_file(file: Option<&ConfigFile>) -> Result<(Source, Place), Failure> {
-    let local = || Place::Endpoint { url: LOCAL_ENDPOINT.to_owned(), key: None };
+    let local = || Place::Endpoint { url: LOCAL_ENDPOINT.to_owned(), access: Access::None };
     let Some(ConfigFile { path, account }) = file else { return Ok((Source::Default, local())) };
+    if account.entra && account.endpoint.is_none() {
+        return Err(Failure::usage(
+            format!("{} has entra = true, and no endpoint", path.display()),
+            "name the account with endpoint; a connection string has a key",
+        ));
+    }
     let place = match (&account.connection_string, &account.endpoint, &account.data) {
         (None, None, None) => return Ok((Source::Default, local())),
-        (Some(text), None, None) => Place::ConnectionString(Secret(text.clone())),
+        (Some(text), None, None) => Place::ConnectionString(Secret::new(text)),
         (None, Some(url), None) => {
             check_key_file(path, account.key_file.as_deref())?;
             let key = read_key(account.key.as_deref(), account.key_file.as_deref())?;
-            Place::Endpoint { url: url.clone(), key }
+            let access = match (key, account.entra) {
+                (Some(_), true) => {
+                    return Err(Failure::usage(
+                        format!("{} has a key, and entra = true", path.display()),
+                        "leave one of them out",
+                    ));
+                }
+                (Some(key), false) => Access::Key(key),
+                (None, true) => Access::Entra,
+                (None, false) => Access::None,
+            };
+            Place::Endpoint { url: url.clone(), access }
         }
         (None, None, Some(data)) => Place::Data(data.clone()),
         _ => {
@@ -284,22 +310,70 @@ fn check_key_file(path: &Path, key_file: Option<&Path>) -> Result<(), Failure> {
 fn read_key(key: Option<&str>, file: Option<&Path>) -> Result<Option<Secret>, Failure> {
     match (key, file) {
         (None, None) => Ok(None),
-        (Some(key), None) => Ok(Some(Secret(key.to_owned()))),
+        (Some(key), None) => Ok(Some(Secret::new(key))),
         (Some(_), Some(_)) => Err(Failure::usage("both a key and a key file are given", "give one of them")),
-        (None, Some(path)) => read_key_file(path).map(Some).map_err(|error| {
-            Failure::usage(format!("the key file {}: {error}", path.display()), "check the file's name")
-        }),
+        (None, Some(path)) => {
+            Secret::read_file(path, FILE_BYTES_MAX, "one key in base64").map(Some).map_err(|error| {
+                Failure::usage(format!("the key file {}: {error}", path.display()), "check the file's name")
+            })
+        }
     }
 }
 
-fn read_key_file(path: &Path) -> std::io::Result<Secret> {
-    let mut text = String::new();
-    std::fs::File::open(path)?.take(KEY_FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > KEY_FILE_BYTES_MAX {
-        let why = format!("it has more than {KEY_FILE_BYTES_MAX} bytes; a key file holds one key in base64");
-        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, why));
+/// Refuses a key and Entra ID at the same time, and either of them for an account that is not named
+/// by an endpoint. `entra` is the variable.
+fn check_credential(
+    args: &AccountArgs,
+    source: &Source,
+    place: &Place,
+    entra: Option<&str>,
+) -> Result<(), Failure> {
+    let has_key = args.key.is_some() || args.key_file.is_some();
+    if has_key && args.entra {
+        return Err(Failure::usage("both a key and --entra are given", "give one of them"));
     }
-    Ok(Secret(text.trim().to_owned()))
+    if args.entra && *source == Source::Default {
+        return Err(Failure::usage(
+            "--entra is given, and no account",
+            "name the account with --endpoint or COSMOS_ENDPOINT",
+        ));
+    }
+    match place {
+        Place::Endpoint { .. } => Ok(()),
+        Place::ConnectionString(_) | Place::Data(_) if has_key => Err(Failure::usage(
+            "a key is given, and the account is not named by an endpoint",
+            "give --endpoint too, or leave --key and --key-file out",
+        )),
+        Place::ConnectionString(_) | Place::Data(_) if args.entra => Err(Failure::usage(
+            "--entra is given, and the account is not named by an endpoint",
+            "name it with --endpoint or COSMOS_ENDPOINT; a connection string has a key",
+        )),
+        Place::ConnectionString(_) if entra.is_some_and(is_on) => Err(Failure::usage(
+            format!("{ENTRA} asks for Entra ID, and the connection string ({source}) has a key"),
+            "name the account with --endpoint or COSMOS_ENDPOINT, or unset the variable",
+        )),
+        Place::ConnectionString(_) | Place::Data(_) => Ok(()),
+    }
+}
+
+/// What a place that named an endpoint gives, or else the key of the environment or the well-known
+/// key.
+fn found_access(
+    source: &Source,
+    url: &str,
+    given: &Access,
+    variable: &impl Fn(&str) -> Option<String>,
+) -> Access {
+    let may_use_environment = !matches!(source, Source::File(_));
+    let in_environment = || ENDPOINTS.iter().find_map(|(_, key)| variable(key));
+    match given {
+        Access::Key(_) | Access::Entra => given.clone(),
+        Access::None => may_use_environment
+            .then(in_environment)
+            .flatten()
+            .or_else(|| well_known_key(url))
+            .map_or(Access::None, |key| Access::Key(Secret::new(key))),
+    }
 }
 
 /// The emulators' well-known key, for an endpoint on this machine.

@@ -1,7 +1,7 @@
 //! `perihelion dashboard`: the dashboard of any account, on this machine unless told otherwise.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
@@ -15,6 +15,7 @@ use crate::logs;
 use crate::management::Management;
 use crate::output::text::escaped;
 use crate::process::{Signals, block_on, print};
+use crate::secret::{FILE_BYTES_MAX, Secret};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -49,13 +50,10 @@ pub(crate) struct DashboardArgs {
     account: AccountArgs,
 }
 
-/// The most bytes of a token file, which holds one short line.
-const TOKEN_BYTES_MAX: u64 = 4096;
-
 pub(crate) fn run(args: DashboardArgs, _started_at: Instant) -> Result<(), Failure> {
     logs::start(Level::Error);
     let account = args.account.resolve_with(&args.names)?;
-    let token = args.token_file.as_ref().map(read_token).transpose()?;
+    let token = args.token_file.as_deref().map(read_token).transpose()?;
     block_on(serve(args, account, token))
 }
 
@@ -102,13 +100,10 @@ fn open_instructions(dashboard: &Dashboard, account: &Account) -> String {
     text
 }
 
-fn read_token(path: &PathBuf) -> Result<String, Failure> {
-    use std::io::Read;
-    let mut text = String::new();
-    let read =
-        std::fs::File::open(path).and_then(|file| file.take(TOKEN_BYTES_MAX).read_to_string(&mut text));
-    read.map_err(|error| {
+fn read_token(path: &Path) -> Result<String, Failure> {
+    let token = Secret::read_file(path, FILE_BYTES_MAX, "one token of one short line");
+    let token = token.map_err(|error| {
         Failure::usage(format!("the token file {}: {error}", path.display()), "check --token-file")
     })?;
-    Ok(text.trim().to_owned())
+    Ok(token.reveal().to_owned())
 }

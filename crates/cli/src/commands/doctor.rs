@@ -1,9 +1,10 @@
 //! `perihelion doctor`: checks an account and a container for a program that runs workflows, from
 //! the network to the layout of the documents, and says what to do about each finding.
 //!
-//! `probe` sends one request to the endpoint and judges the answer: network, TLS, clock, key. The
-//! provider examines the rest (`CosmosDBProvider::examine`).
+//! `probe` sends one request to the endpoint and judges the answer: network, TLS, clock, key.
+//! `identity` judges the answer to a token of Entra ID. The provider examines the rest (`CosmosDBProvider::examine`).
 
+mod identity;
 mod probe;
 
 use std::time::Instant;
@@ -24,13 +25,14 @@ const EXAMPLES: &str = "\
 Examples:
   perihelion doctor
   perihelion doctor --endpoint https://shop.documents.azure.com/ --key-file shop.key
+  perihelion doctor --endpoint https://shop.documents.azure.com/ --entra
   perihelion doctor -d shop -c workflows -o json
 
 Each line is ok, a warning or a problem; what to do about it follows on the next line. Nothing is
 created or changed. The exit code is 0 if there is no problem, and 1 if there is one; warnings do
 not count.";
 
-/// Check an account and a container: network, clock, key, settings
+/// Check an account and a container: network, clock, key or identity, settings
 #[derive(Clone, Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}\n\n{}", account::HELP, exit::HELP))]
 pub(crate) struct DoctorArgs {

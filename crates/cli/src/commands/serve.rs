@@ -1,6 +1,6 @@
 //! Starts a server, prints the banner, waits for a signal and drains the server.
-//! The commands `dev` and `server` use this module. `beside` runs the dashboard and the demo shop of
-//! `dev` in the same process.
+//! The commands `dev` and `server` use this module. `beside` runs the dashboard and the demo shop in
+//! the same process.
 
 mod beside;
 mod otlp;

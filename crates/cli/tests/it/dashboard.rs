@@ -59,6 +59,71 @@ fn each_server_has_its_own_dashboard_unless_the_option_no_dashboard_is_given() {
     assert!(get(without.connect(), "/_explorer/index.html").starts_with("HTTP/1.1 200 "));
 }
 
+/// The location to which the server redirects the explorer.
+fn explorer(server: &RunningServer) -> Option<String> {
+    let answer = get(server.connect(), "/_explorer/index.html");
+    let location = answer.lines().find_map(|line| line.strip_prefix("location: "));
+    location.map(|to| to.trim().to_owned())
+}
+
+#[test]
+fn server_has_a_dashboard_with_the_option_or_a_variable_only() {
+    let scratch = ScratchDirectory::new();
+    let start = |more: &[&str], variables: &[(&str, &str)]| {
+        let mut server = command(&scratch, &[&["server", "--port", "0"], more].concat());
+        RunningServer::start(server.envs(variables.iter().copied()))
+    };
+    for (more, variables) in [
+        (&["--explorer"][..], &[][..]),
+        (&["--enable-explorer"], &[]),
+        (&["--enable-explorer", "true"], &[]),
+        (&[], &[("PERIHELION_EXPLORER", "1")]),
+        (&[], &[("ENABLE_EXPLORER", "true")]),
+    ] {
+        let server = start(more, variables);
+        let dashboard = address(&server.banner()).unwrap_or_else(|| panic!("{more:?} {variables:?}"));
+        assert!(page(&dashboard).starts_with("HTTP/1.1 200 "), "{more:?} {variables:?}");
+        assert!(dashboard.starts_with("127.0.0.1:"), "{dashboard}");
+        assert_eq!(explorer(&server), Some(format!("http://{dashboard}/")));
+    }
+    for (more, variables) in [
+        (&[][..], &[][..]),
+        (&["--enable-explorer", "false"], &[("ENABLE_EXPLORER", "true")]),
+        (&[], &[("PERIHELION_EXPLORER", "0"), ("ENABLE_EXPLORER", "false")]),
+    ] {
+        let server = start(more, variables);
+        assert_eq!((address(&server.banner()), explorer(&server)), (None, None), "{more:?} {variables:?}");
+    }
+}
+
+#[test]
+fn a_server_with_a_key_of_its_own_has_an_explorer_with_a_token() {
+    let scratch = ScratchDirectory::new();
+    let mut server = command(&scratch, &["server", "--port", "0", "--explorer"]);
+    let server =
+        RunningServer::start(server.env("PERIHELION_KEY", "YSBrZXkgZm9yIHRlc3RzLCBub3QgYSBzZWNyZXQ="));
+    let dashboard = address(&server.banner()).expect("an address");
+    assert!(page(&dashboard).starts_with("HTTP/1.1 401 "), "the dashboard needs a token");
+    assert!(server.banner().contains(&format!("Sign in     http://{dashboard}/#")), "{}", server.banner());
+}
+
+#[test]
+fn the_message_about_a_failed_start_names_what_was_asked_for() {
+    let check = |more: &[&str], expected: &str| {
+        let scratch = ScratchDirectory::new();
+        let mut dev = command(&scratch, &[&["dev", "--port", "0"], more].concat());
+        // No client can connect, because this variable has a value that no client accepts.
+        let server =
+            RunningServer::start(dev.env("AZURE_COSMOS_CONNECTION_POOL_MAX_CONNECT_TIMEOUT_MS", "soon"));
+        server.signal("TERM");
+        let (_, errors) = server.wait_for_end();
+        assert!(errors.contains(&format!("perihelion: {expected}: ")), "{expected} is not in {errors}");
+    };
+    check(&[], "the dashboard does not start");
+    check(&["--demo"], "the dashboard and the demo do not start");
+    check(&["--no-dashboard", "--demo"], "the demo does not start");
+}
+
 #[test]
 fn the_dashboard_of_any_account_prints_its_address_and_never_a_key() {
     let scratch = ScratchDirectory::new();
@@ -90,4 +155,24 @@ fn a_dashboard_that_cannot_start_says_why() {
     refused(&["--endpoint", "http://127.0.0.1:1/"], 1, "cannot connect to the account http://127.0.0.1:1");
     refused(&["--token-file", "/nowhere/at/all"], 2, "the token file /nowhere/at/all");
     refused(&["--address", "localhost"], 2, "--address");
+}
+
+/// Story of a bug: a longer file was cut without a word, and the rest of its token was not needed to
+/// sign in.
+#[test]
+fn a_token_file_that_is_too_long_is_refused() {
+    let scratch = ScratchDirectory::new();
+    let path = scratch.path().join("token");
+    let dashboard = |token: &str| {
+        std::fs::write(&path, token).expect("a file");
+        let arguments = ["dashboard", "--endpoint", "http://127.0.0.1:1/", "--token-file"];
+        let output = command(&scratch, &arguments).arg(&path).output().expect("the binary runs");
+        (output.status.code(), text(&output.stderr))
+    };
+    let (code, errors) = dashboard(&"t0ken".repeat(1000));
+    assert_eq!(code, Some(2), "{errors}");
+    assert!(errors.contains("it has more than 4096 bytes") && !errors.contains("t0ken"), "{errors}");
+    // The longest file that is read. The command then fails because the account does not answer.
+    let (code, errors) = dashboard(&"t".repeat(4096));
+    assert_eq!(code, Some(1), "{errors}");
 }

@@ -118,6 +118,7 @@ fn help_of_the_serving_commands_names_their_options_and_variables() {
         );
     }
     check(&["server", "--help"], &IMAGE_VARIABLES);
+    check(&["server", "--help"], &["--explorer", "PERIHELION_EXPLORER"]);
 }
 
 #[test]

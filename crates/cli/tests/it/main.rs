@@ -7,6 +7,7 @@ mod crashing;
 mod dashboard;
 mod demo;
 mod doctor;
+mod entra;
 mod help;
 mod histories;
 mod kills;

@@ -24,6 +24,7 @@ fn resolved(case: &Case) -> String {
         endpoint: option("--endpoint"),
         key_file: option("--key-file").map(PathBuf::from),
         key: option("--key"),
+        entra: option("--entra").is_some(),
         data: option("--data").map(PathBuf::from),
     };
     let names = NameArgs { database: option("--database"), container: option("--container") };
@@ -35,7 +36,11 @@ fn resolved(case: &Case) -> String {
         Err(failure) => format!("{failure:?}"),
         Ok(account) => {
             let key = account.endpoint_and_key().and_then(|(_, key)| key).unwrap_or("-");
-            let key = if key == EMULATOR_KEY { "well-known" } else { key };
+            let key = match key {
+                EMULATOR_KEY => "well-known",
+                _ if account.is_entra() => "entra",
+                _ => key,
+            };
             assert!(!format!("{account:?}").contains("c2VjcmV0"), "{account:?}");
             format!(
                 "{}{} key={key} {}/{}",
@@ -212,4 +217,52 @@ fn a_connection_string_in_place_of_an_endpoint_is_refused_and_not_repeated() {
             assert!(!text.contains("c2VjcmV0"), "{text}");
         }
     }
+}
+
+const ENTRA_IN_ENVIRONMENT: &[(&str, &str)] =
+    &[("PERIHELION_ENTRA", "1"), ("COSMOS_ENDPOINT", "https://env/"), ("COSMOS_KEY", "c2VjcmV0")];
+
+#[test]
+fn entra_is_used_in_place_of_every_key_but_one_that_was_typed() {
+    let check = |options, variables, file, expected: &str| {
+        let text = resolved(&Case { options, variables, file, expected: "" });
+        assert!(text.contains(expected), "{expected} is not in {text}");
+    };
+    let typed = &["--endpoint", "https://typed/", "--entra", ""];
+    check(typed, &[], None, "https://typed (from --endpoint) key=entra ");
+    check(typed, KEYS_IN_ENVIRONMENT, None, " key=entra ");
+    check(&["--endpoint", "http://localhost:1/", "--entra", ""], &[], None, " key=entra ");
+    check(&[], ENTRA_IN_ENVIRONMENT, None, "https://env (from COSMOS_ENDPOINT) key=entra ");
+    check(&["--key", "a2V5"], ENTRA_IN_ENVIRONMENT, None, " key=a2V5 ");
+    for off in ["0", "false", "No", " "] {
+        let variables = Box::leak(Box::new([("PERIHELION_ENTRA", off), ("COSMOS_ENDPOINT", "https://env/")]));
+        check(&[], variables, None, " key=- ");
+    }
+    let file = "endpoint = \"https://file/\"\nentra = true";
+    check(&[], &[], Some(file), "https://file (from /srv/x/perihelion.toml) key=entra ");
+    check(&["--key", "a2V5"], &[], Some(file), " key=a2V5 ");
+    // The server of `perihelion dev` and a data directory are used as without the variable.
+    let variable = &[("PERIHELION_ENTRA", "1")];
+    check(&[], variable, None, "(the local default) key=well-known ");
+    check(&["--data", "d"], variable, None, "d (from --data) key=- ");
+    check(&[], variable, Some("endpoint = \"https://file/\"\nkey = \"a2V5\""), " key=entra ");
+}
+
+#[test]
+fn entra_without_an_endpoint_or_beside_a_key_is_refused() {
+    let refused = |options, variables, file, words: &str| {
+        let text = resolved(&Case { options, variables, file, expected: "" });
+        assert!(text.starts_with("Failure { code: 2") && text.contains(words), "{text}");
+        assert!(!text.contains("c2VjcmV0"), "{text}");
+    };
+    let string = "AccountEndpoint=https://a/;AccountKey=c2VjcmV0;";
+    refused(&["--entra", ""], &[], None, "--entra is given, and no account");
+    refused(&["--entra", "", "--data", "d"], &[], None, "not named by an endpoint");
+    refused(Box::leak(Box::new(["--connection-string", string, "--entra", ""])), &[], None, "not named by");
+    refused(&["--endpoint", "https://a/", "--key", "c2VjcmV0", "--entra", ""], &[], None, "both a key and");
+    let variables = [("PERIHELION_ENTRA", "1"), ("COSMOS_CONNECTION_STRING", string)];
+    refused(&[], Box::leak(Box::new(variables)), None, "PERIHELION_ENTRA asks for Entra ID");
+    refused(&[], &[], Some("data = \"d\"\nentra = true"), "entra = true, and no endpoint");
+    let both = "endpoint = \"https://a/\"\nkey = \"c2VjcmV0\"\nentra = true";
+    refused(&[], &[], Some(both), "has a key, and entra = true");
 }

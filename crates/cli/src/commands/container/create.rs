@@ -64,10 +64,7 @@ pub(super) async fn run(args: CreateArgs, context: &Context) -> Result<(), Failu
             let account = context.account.described();
             let failed = |error: Error| match error.is_conflict() {
                 true => Failure::runtime(format!("the container {name} exists already on {account}")),
-                false => Failure::runtime(format!(
-                    "cannot create the container {name} on {account}: {}",
-                    error.message()
-                )),
+                false => creation_failed(context, name, &error),
             };
             let database = client.create_database_if_missing(&name.database).await.map_err(failed)?;
             database.create_container(&properties).await.map_err(failed)?;
@@ -76,6 +73,20 @@ pub(super) async fn run(args: CreateArgs, context: &Context) -> Result<(), Failu
         .await?;
     eprintln!("{}", escaped(&format!("created {name} on {}", context.account.described())));
     context.print_done(&Created { database: &name.database, container: &name.container })
+}
+
+/// The failure to create a container. With Entra ID only Azure Resource Manager creates containers.
+fn creation_failed(context: &Context, name: &ContainerName, error: &Error) -> Failure {
+    let account = context.account.described();
+    let message = format!("cannot create the container {name} on {account}: {}", error.message());
+    let is_forbidden = error.status().is_some_and(|status| status.code == 403);
+    match context.account.is_entra() && is_forbidden {
+        true => Failure::runtime(message).with_advice(
+            "with Entra ID no data role permits this: create it with `az cosmosdb sql container create` \
+             (docs/provider.md), or with a key",
+        ),
+        false => Failure::runtime(message),
+    }
 }
 
 /// The container that was created.

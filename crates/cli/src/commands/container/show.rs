@@ -33,6 +33,9 @@ struct ShownContainer {
     properties: ContainerProperties,
     physical_partitions: usize,
     throughput: Option<ShownThroughput>,
+    /// The credential may not read the throughput. Entra ID never may.
+    #[serde(skip)]
+    is_throughput_hidden: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -47,11 +50,18 @@ pub(super) async fn run(args: ShowArgs, context: &Context) -> Result<(), Failure
     let context = &context.in_container(args.name);
     let shown = context.with_container(async |container| {
         let failed = |error| context.container_failed(&error);
+        let properties = container.properties().await.map_err(failed)?;
+        let (throughput, is_throughput_hidden) = match container.throughput().await {
+            Ok(found) => (found.map(throughput), false),
+            Err(error) if error.status().is_some_and(|status| status.code == 403) => (None, true),
+            Err(error) => return Err(failed(error)),
+        };
         Ok(ShownContainer {
             database: container.database_name().to_owned(),
-            properties: container.properties().await.map_err(failed)?,
+            properties,
             physical_partitions: container.feed_ranges().await.map_err(failed)?.len(),
-            throughput: container.throughput().await.map_err(failed)?.map(throughput),
+            throughput,
+            is_throughput_hidden,
         })
     });
     let shown = shown.await?;
@@ -75,6 +85,7 @@ fn lines(shown: &ShownContainer) -> Vec<(&'static str, String)> {
         if paths.is_empty() { "-".to_owned() } else { paths.join(", ") }
     };
     let throughput = match &shown.throughput {
+        None if shown.is_throughput_hidden => "not shown to this credential".to_owned(),
         None => "shared or serverless".to_owned(),
         Some(ShownThroughput { request_units, is_autoscale: true, .. }) => {
             format!("up to {request_units} RU/s (autoscale)")

@@ -1,6 +1,7 @@
-//! The first checks of `perihelion doctor`: one signed read of the account document, without the
+//! The first checks of `perihelion doctor`: one read of the account document, without the
 //! driver. The answer shows whether the endpoint is reached, the certificate, the difference of the
-//! clocks (also if the key is refused), whether the key is right, and the account's consistency.
+//! clocks (also if the credential is refused), whether the credential is accepted, and the account's
+//! consistency.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,7 +14,8 @@ use perihelion_wire::signature::EMULATOR_KEY;
 use perihelion_wire::transport::{Endpoint, FailureKind, Response};
 use serde_json::Value;
 
-use crate::account::{Account, RawConnection, RawFailure, RawRequest};
+use super::identity::Identity;
+use crate::account::{Account, KEYS_ARE_OFF, RawConnection, RawFailure, RawProof, RawRequest};
 use crate::exit::Failure;
 
 /// The largest difference of the clocks that needs no attention. The measured difference includes
@@ -42,8 +44,13 @@ pub(super) async fn run(account: &Account, key: Option<&str>) -> Result<Vec<Chec
     let options = HttpOptions::default()
         .with_allow_cleartext(is_emulator_key)
         .with_accept_unknown_loopback_certificates(is_emulator_key);
-    let connection = RawConnection::new(account, key, options)?;
-    let endpoint = connection.endpoint.clone();
+    let endpoint = RawConnection::endpoint_of(account)?;
+    let identity = match account.is_entra() {
+        true => Some(Identity::of_process(&endpoint).await),
+        false => None,
+    };
+    let proof = identity.as_ref().map_or_else(|| RawProof::key(key), |identity| Ok(identity.proof()))?;
+    let connection = RawConnection::new(account, proof, options)?;
     let answer = match send(&connection).await {
         Ok(answer) => answer,
         Err(failure) => return Ok(unreachable(&endpoint, &failure)),
@@ -52,7 +59,10 @@ pub(super) async fn run(account: &Account, key: Option<&str>) -> Result<Vec<Chec
         Check::ok("endpoint", format!("{endpoint} answers in {:.1} ms", answer.took.as_secs_f64() * 1000.0)),
         transport_security(&endpoint, is_emulator_key),
         clock(&answer),
-        credential(&answer, key),
+        match &identity {
+            Some(identity) => identity.judge(&answer.response, SystemTime::now()),
+            None => credential(&answer, key),
+        },
     ];
     if answer.response.status().is_success() {
         checks.push(consistency(&answer.response));
@@ -155,19 +165,19 @@ fn judge_clock(local_seconds: u64, service_seconds: u64) -> Check {
 fn credential(answer: &Answer, key: Option<&str>) -> Check {
     let subject = "credential";
     let body = String::from_utf8_lossy(answer.response.body());
-    let are_keys_off = body.contains("Local Authorization is disabled");
+    let are_keys_off = body.contains(KEYS_ARE_OFF);
     match answer.response.status().as_u16() {
         200 if key == Some(EMULATOR_KEY) => Check::ok(subject, "the emulators' well-known key"),
         200 => Check::ok(subject, "the key is right"),
         401 | 403 if are_keys_off => Check::problem(
             subject,
             "the account accepts Entra ID only: keys are off (disableLocalAuth)",
-            "Programs use Credential::azure (docs/azure.md); this command has only keys",
+            "Give --entra, and log in with `az login`; programs use Credential::azure (docs/azure.md)",
         ),
         401 if key.is_none() => Check::problem(
             subject,
             "no key is given",
-            "Set COSMOS_KEY or --key-file. For Entra ID, which this command does not have, see docs/azure.md",
+            "Set COSMOS_KEY or --key-file, or give --entra to use Entra ID (docs/azure.md)",
         ),
         401 => Check::problem(
             subject,

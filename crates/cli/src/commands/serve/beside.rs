@@ -1,6 +1,7 @@
-//! `Beside`: the dashboard and the demo shop, which `dev` runs in the process of its server. Both
-//! are clients of the server over its socket, as other programs are. If one of them cannot start,
-//! standard error says why, and the server still runs.
+//! `Beside`: the dashboard and the demo shop, which run in the process of a server: both with `dev`,
+//! and the dashboard also with `server --explorer`. They are clients of the server over its socket, as
+//! other programs are. If one of them cannot start, standard error says why, and the server still
+//! runs.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -37,7 +38,7 @@ impl Beside {
         let client = match connect(&url, &key).await {
             Ok(client) => client,
             Err(failure) => {
-                eprintln!("perihelion: the dashboard does not start: {}", failure.message());
+                eprintln!("perihelion: {}: {}", neither_starts(extras), failure.message());
                 return beside;
             }
         };
@@ -68,6 +69,15 @@ impl Beside {
     }
 }
 
+/// The message if no client of the server can be made.
+fn neither_starts(extras: Extras) -> &'static str {
+    match (extras.dashboard, extras.demo) {
+        (true, true) => "the dashboard and the demo do not start",
+        (false, true) => "the demo does not start",
+        (_, false) => "the dashboard does not start",
+    }
+}
+
 async fn connect(url: &str, key: &str) -> Result<Client, Failure> {
     let credential = Credential::key(key).map_err(Failure::runtime)?;
     Client::with_credential(url, credential).await.map_err(Failure::runtime)
@@ -77,13 +87,16 @@ async fn connect(url: &str, key: &str) -> Result<Client, Failure> {
 /// dashboard asks people to sign in. Otherwise everybody on this machine could use the key through
 /// the dashboard.
 async fn dashboard(url: &str, settings: &Settings, client: Client) -> Result<Dashboard, Failure> {
-    let endpoint = Endpoint::parse(url).map_err(Failure::runtime)?;
     let key = &settings.options.keys.primary;
-    let management = Management::new(endpoint, key.clone(), url.to_owned())?;
-    let options = DashboardOptions::new(WORKFLOWS, WORKFLOWS)
+    let mut options = DashboardOptions::new(WORKFLOWS, WORKFLOWS)
         .with_account(url.trim_end_matches('/'))
-        .with_token_needed(!key.is_emulator_key())
-        .with_counters(counters(management));
+        .with_token_needed(!key.is_emulator_key());
+    // The counters are a part of the management interface, which `server` has only if asked for.
+    if settings.options.management {
+        let endpoint = Endpoint::parse(url).map_err(Failure::runtime)?;
+        let management = Management::new(endpoint, key.clone(), url.to_owned())?;
+        options = options.with_counters(counters(management));
+    }
     let socket = bind_first_free(IpAddr::from(Ipv4Addr::LOCALHOST)).await?;
     Dashboard::start(socket, client, options).map_err(Failure::runtime)
 }

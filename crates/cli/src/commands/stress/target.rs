@@ -67,9 +67,9 @@ impl Target {
     ) -> Result<Target, Failure> {
         let (args, account) = (account, account.resolve_without_file()?);
         let is_in_memory = account.source == Source::Default;
-        if is_in_memory && args.has_key() {
+        if is_in_memory && args.has_credential() {
             return Err(Failure::usage(
-                "a key is given, and no account",
+                "a key or --entra is given, and no account",
                 "set COSMOS_ENDPOINT or --endpoint",
             ));
         }

@@ -1,0 +1,116 @@
+//! Managed identities: the platform on which a program runs gives tokens to it over HTTP.
+//! `IdentityEndpoint` is the service of App Service and Container Apps, `Imds` the instance metadata
+//! service of virtual machines.
+
+use std::time::SystemTime;
+
+use http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
+use perihelion_client::credential::AccessToken;
+use perihelion_wire::transport::Endpoint;
+
+use super::encode::form;
+use super::send::{TokenRequest, Waits, send};
+use super::{NoToken, Origin, resource_of, token_answer};
+use crate::secret::Secret;
+
+/// The address of the metadata service in every virtual machine of Azure.
+const IMDS: &str = "http://169.254.169.254";
+
+/// The identity service of App Service and Container Apps.
+#[derive(Debug)]
+pub(super) struct IdentityEndpoint {
+    url: Uri,
+    /// The value of `IDENTITY_HEADER`, by which the service recognises this program.
+    header: Secret,
+    /// The client id of a user-assigned identity; `None` for the identity of the system.
+    client: Option<String>,
+}
+
+impl IdentityEndpoint {
+    pub(super) fn new(url: &str, header: Secret, client: Option<String>) -> Result<Self, NoToken> {
+        let parsed = url.parse::<Uri>().ok().filter(|url| url.scheme().is_some() && url.query().is_none());
+        let url = parsed.ok_or_else(|| {
+            let advice = "The platform sets it; unset it to use the virtual machine's identity or `az login`";
+            NoToken::new(Origin::IdentityEndpoint, "IDENTITY_ENDPOINT is not a URL", advice)
+        })?;
+        Ok(IdentityEndpoint { url, header, client })
+    }
+
+    pub(super) async fn token(&self, scope: &str, now: SystemTime) -> Result<AccessToken, NoToken> {
+        let failed = |why: String| {
+            let advice =
+                "Check that the app has a managed identity; AZURE_CLIENT_ID names one that a user assigned";
+            NoToken::new(Origin::IdentityEndpoint, why, advice)
+        };
+        let query = query("2019-08-01", scope, self.client.as_deref());
+        let header = HeaderValue::from_str(self.header.reveal());
+        let mut header =
+            header.map_err(|_| failed("IDENTITY_HEADER cannot be sent in a header".to_owned()))?;
+        header.set_sensitive(true);
+        let request = TokenRequest {
+            method: Method::GET,
+            url: format!("{}?{query}", self.url)
+                .parse()
+                .map_err(|_| failed("the URL is too long".to_owned()))?,
+            header: (HeaderName::from_static("x-identity-header"), header),
+            body: String::new(),
+        };
+        let answer = send(request, Waits::default()).await.map_err(failed)?;
+        token_answer::read(&answer, now, &[self.header.reveal()]).map_err(failed)
+    }
+}
+
+/// The instance metadata service.
+#[derive(Debug)]
+pub(super) struct Imds {
+    endpoint: Endpoint,
+    client: Option<String>,
+}
+
+impl Imds {
+    /// The service at this address, or at the address that all virtual machines have.
+    pub(super) fn new(address: Option<&str>, client: Option<String>) -> Result<Imds, NoToken> {
+        let endpoint = Endpoint::parse(address.unwrap_or(IMDS)).map_err(|_| {
+            let why = "AZURE_POD_IDENTITY_AUTHORITY_HOST is not a URL of a host";
+            NoToken::new(Origin::Imds, why, format!("Write it like {IMDS}, or unset it"))
+        })?;
+        Ok(Imds { endpoint, client })
+    }
+
+    /// A token, or the reason why this machine has no identity. Machines outside Azure have no such
+    /// service: nothing answers, or another service that knows no such path.
+    pub(super) async fn token(
+        &self,
+        scope: &str,
+        now: SystemTime,
+    ) -> Result<Result<AccessToken, String>, NoToken> {
+        let failed = |why: String| {
+            let advice = "Try again; AZURE_CLIENT_ID names an identity that a user assigned";
+            NoToken::new(Origin::Imds, why, advice)
+        };
+        let query = query("2018-02-01", scope, self.client.as_deref());
+        let target = format!("/metadata/identity/oauth2/token?{query}");
+        let request = TokenRequest {
+            method: Method::GET,
+            url: self.endpoint.uri(target.parse().map_err(|_| failed("the URL is too long".to_owned()))?),
+            header: (HeaderName::from_static("metadata"), HeaderValue::from_static("true")),
+            body: String::new(),
+        };
+        let answer = match send(request, Waits::imds()).await {
+            Ok(answer) => answer,
+            Err(why) => return Ok(Err(why)),
+        };
+        let is_absent = answer.status.is_client_error() && answer.status != StatusCode::TOO_MANY_REQUESTS;
+        match token_answer::read(&answer, now, &[]) {
+            Ok(token) => Ok(Ok(token)),
+            Err(why) if is_absent => Ok(Err(why)),
+            Err(why) => Err(failed(why)),
+        }
+    }
+}
+
+fn query(version: &str, scope: &str, client: Option<&str>) -> String {
+    let mut pairs = vec![("api-version", version), ("resource", resource_of(scope))];
+    pairs.extend(client.map(|client| ("client_id", client)));
+    form(&pairs)
+}
