@@ -137,7 +137,8 @@ pub(crate) fn pending_purge_prefix() -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::PendingPurge).done()
 }
 
-/// Marks a container whose default TTL changed: its expiry list is to be updated.
+/// Marks a container whose default TTL changed: its expiry list is to be updated. The value is the
+/// etag of the container after the change, so that a second change can be told from the first.
 pub(crate) fn pending_expiry_update(container: ContainerNumber) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::PendingExpiryUpdate).u32(container).done()
 }

@@ -10,6 +10,7 @@ mod earlier_layout;
 mod engine_model;
 mod engine_power_cuts;
 mod failed_reads;
+mod expiry;
 mod full_disk;
 mod index_limits;
 mod page_memory;
