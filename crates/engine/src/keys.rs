@@ -340,6 +340,17 @@ pub(crate) fn named_value(name: &str) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::NamedValue).bytes(name.as_bytes()).done()
 }
 
+/// The LSN up to which the logged versions of a segment were removed.
+pub(crate) fn pruned_versions(container: ContainerNumber, segment: SegmentId) -> Vec<u8> {
+    named_value(&format!("{}{segment}", pruned_versions_name(container)))
+}
+
+/// The beginning of the names in [`pruned_versions`]. It ends with a slash, so it is not the
+/// beginning of another container's names.
+fn pruned_versions_name(container: ContainerNumber) -> String {
+    format!("pruned-versions/{container}/")
+}
+
 /// A change that other regions are to apply, by the number of its outbox entry and
 /// its ordinal in that entry.
 pub(crate) fn outbox(sequence: u64, ordinal: u64) -> Vec<u8> {
@@ -424,6 +435,7 @@ pub(crate) fn prefixes_of_container(container: ContainerNumber) -> impl Iterator
     ]
     .into_iter()
     .map(move |prefix| KeyBuilder::new(prefix).u32(container).done())
+    .chain([named_value(&pruned_versions_name(container))])
 }
 
 /// The big-endian number at the end of a key or record.
