@@ -243,6 +243,7 @@ impl Writer {
     /// Makes a commit durable and visible: through the log, or directly in the data file if
     /// the commit is too large for the log.
     fn commit(&mut self, core: &Core, writes: &[Write<'_>]) -> Result<(), Failure> {
+        self.log.erase_refused()?;
         let instance = match self.instance {
             Some(instance) => {
                 if !self.is_current {

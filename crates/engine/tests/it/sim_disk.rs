@@ -37,6 +37,11 @@ struct State {
     /// By how many bytes writes may still make the files longer, all files together; `None` for an
     /// endless disk. `set_len` takes no room.
     room: Option<usize>,
+    /// Whether overwriting takes room too, as in a file system that copies a block before it
+    /// changes the block.
+    is_copy_on_write: bool,
+    /// Whether there is no room for the name of a new file.
+    refuses_names: bool,
     lies: Lies,
     random: Random,
 }
@@ -89,6 +94,8 @@ impl SimDisk {
             unsynced_names: Vec::new(),
             power: Power::On,
             room: None,
+            is_copy_on_write: false,
+            refuses_names: false,
             lies: Lies::None,
             random: Random::new(seed),
         })))
@@ -115,6 +122,17 @@ impl SimDisk {
     /// makes the disk endless.
     pub(crate) fn set_room(&self, bytes: Option<usize>) {
         self.state().room = bytes;
+    }
+
+    /// Makes overwriting take room, too.
+    pub(crate) fn copying_on_write(self, is_copy_on_write: bool) -> SimDisk {
+        self.state().is_copy_on_write = is_copy_on_write;
+        self
+    }
+
+    /// Sets whether there is no room for the name of a new file.
+    pub(crate) fn refuse_names(&self, refuses_names: bool) {
+        self.state().refuses_names = refuses_names;
     }
 
     pub(crate) fn has_power(&self) -> bool {
@@ -248,7 +266,7 @@ impl State {
     /// The beginning of a write for which there is room. Takes the room.
     fn part_with_room<'d>(&mut self, file: usize, offset: usize, data: &'d [u8]) -> &'d [u8] {
         let Some(room) = &mut self.room else { return data };
-        let len = self.files[file].live.len();
+        let len = if self.is_copy_on_write { 0 } else { self.files[file].live.len() };
         let end = (offset + data.len()).min(len.max(offset) + *room);
         *room -= end.saturating_sub(len.max(offset));
         &data[..end - offset]
@@ -292,6 +310,9 @@ impl Directory for SimDisk {
             return Ok(file);
         }
         let mut state = self.state();
+        if state.refuses_names {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         let number = state.files.len();
         state.files.push(Content::default());
         state.unsynced_names.push((name.to_string(), Some(number)));

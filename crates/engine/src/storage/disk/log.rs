@@ -48,6 +48,9 @@ pub(super) struct Log {
     position: u64,
     /// The number of writes in the records of the current file.
     writes: usize,
+    /// Whether a refused record may be at the current position, because there was no room to
+    /// erase it.
+    has_refused: bool,
 }
 
 /// One of the two files.
@@ -69,7 +72,7 @@ impl Log {
                 *slot = Some(LogFile { file, len });
             }
         }
-        Ok(Log { directory, files, limits, current: 0, position: 0, writes: 0 })
+        Ok(Log { directory, files, limits, current: 0, position: 0, writes: 0, has_refused: false })
     }
 
     /// Whether a record with this many bytes and writes may be appended to the current file.
@@ -85,14 +88,15 @@ impl Log {
     ///
     /// A write for which the disk has no room is not fatal, unlike a failed sync: every earlier
     /// record is synced, so nothing that was acknowledged can be lost. The refused record is
-    /// erased, because the next record has the same number and may go to the other file. A crash
-    /// before that may leave the refused record whole; then it counts as committed, as after any
-    /// write whose outcome is not known.
+    /// erased, now or before the next commit. A crash before that may leave the refused record
+    /// whole; then it counts as committed, as after any write whose outcome is not known.
     pub(super) fn append(&mut self, record: &Record) -> Result<(), Failure> {
+        debug_assert!(!self.has_refused, "a refused record is erased before the next commit");
         if let Err(error) = self.write(record) {
             if !is_full(&error) {
                 return Err(error.into());
             }
+            self.has_refused = true;
             self.erase_refused()?;
             return Err(Failure::full(&error));
         }
@@ -118,15 +122,23 @@ impl Log {
     }
 
     /// Erases the beginning of a refused record at the current position, which may have been
-    /// written in part or whole. If there is no room for its beginning, nothing was written.
-    fn erase_refused(&mut self) -> Result<(), Failure> {
-        let position = self.position;
-        let file = self.current_file()?;
-        match file.file.write(position, &[0; SECTOR_BYTES]) {
-            Ok(()) => Ok(file.file.sync_data()?),
-            Err(error) if is_full(&error) => Ok(()),
-            Err(error) => Err(error.into()),
+    /// written in part or whole. Must succeed before each commit, because the commit has the number
+    /// of the refused record and may go to the other file. A file system that copies blocks before
+    /// it changes them may have no room for this; then the commit is refused, too.
+    pub(super) fn erase_refused(&mut self) -> Result<(), Failure> {
+        if !self.has_refused {
+            return Ok(());
         }
+        // If the file could not be created, nothing was written.
+        if let Some(file) = &self.files[self.current] {
+            match file.file.write(self.position, &[0; SECTOR_BYTES]) {
+                Ok(()) => file.file.sync_data()?,
+                Err(error) if is_full(&error) => return Err(Failure::full(&error)),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.has_refused = false;
+        Ok(())
     }
 
     /// The file to which records are appended. Creates it if it does not exist, and makes
@@ -137,7 +149,9 @@ impl Log {
             Some(file) => Ok(file),
             None => {
                 let file = self.directory.create(FILE_NAMES[self.current])?;
-                self.directory.sync()?;
+                // After a failed sync the state of the disk is unknown, whatever the reason. So
+                // this error must not count as a lack of room.
+                self.directory.sync().map_err(io::Error::other)?;
                 Ok(slot.insert(LogFile { file, len: 0 }))
             }
         }
