@@ -10,7 +10,8 @@
 //! - a view shows the commits of the log on top of the data file;
 //! - after a failed commit or checkpoint the store writes nothing any more, because a
 //!   kernel that failed one fsync may drop the dirty pages and report success for the next
-//!   fsync. The exception is a record for which the disk had no room (`log.rs`).
+//!   fsync. The exceptions are a record for which the disk had no room (`log.rs`), and a
+//!   checkpoint that waits for room (`room.rs`).
 
 mod checkpoint;
 mod crc32c;
@@ -20,6 +21,7 @@ mod failure;
 mod log;
 mod open;
 mod record;
+mod room;
 mod view;
 
 use std::fmt;
@@ -305,7 +307,8 @@ impl Writer {
     /// Freezes the active overlay, starts a checkpoint of the frozen overlay, and switches to
     /// the other log file. First waits for the previous checkpoint, because the records of
     /// the other file may be overwritten only after that checkpoint. So memory and log are
-    /// bounded.
+    /// bounded. If the previous checkpoint waits for room, nothing changes, and the disk counts
+    /// as full.
     fn begin_checkpoint(&mut self, core: &Core) -> Result<(), Failure> {
         self.checkpointer.finish(core)?;
         let overlay = {

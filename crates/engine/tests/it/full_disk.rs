@@ -28,14 +28,20 @@ async fn create(
     outcome.map_or_else(|refusal| refusal.status, |outcome| outcome.status)
 }
 
+/// Opens an engine whose checkpoints run on a thread, as in production.
+fn open(disk: &SimDisk) -> Engine {
+    let options = DiskOptions::simulation().with_checkpoints(CheckpointMode::Thread);
+    let store = DiskStore::with_backend_and(disk.clone(), options).unwrap();
+    Engine::open(store, EngineOptions::default()).unwrap()
+}
+
 /// Story of a bug: after one commit for which the disk had no room, every write was refused for
 /// ever, while the server said that it was ready.
 #[tokio::test]
 async fn a_full_disk_refuses_writes_and_takes_them_again_when_it_has_room() {
     for room in [0, 300, 700, 2000, 5000, 20_000] {
         let disk = SimDisk::new(room as u64);
-        let open = || Engine::open(DiskStore::with_backend(disk.clone()).unwrap(), EngineOptions::default());
-        let engine = open().unwrap();
+        let engine = open(&disk);
         engine.create_database(object(r#"{"id":"d"}"#), None).await.unwrap();
         let created = container(&engine, "c").await;
         disk.set_room(Some(room));
@@ -68,11 +74,86 @@ async fn a_full_disk_refuses_writes_and_takes_them_again_when_it_has_room() {
         assert!(matches!(engine.health(), Health::Failed(_)), "{:?}", engine.health());
         engine.close();
         disk.restore_power();
-        let engine = open().unwrap();
+        let engine = open(&disk);
         let lost: Vec<_> = acknowledged.iter().filter(|id| !read(&engine, **id)).collect();
         assert!(lost.is_empty(), "room {room}: {lost:?}");
         engine.close();
     }
+}
+
+/// Story of a bug: when both files of the log had all their blocks, a full disk was noticed only by
+/// the next checkpoint. The store was closed for good, and the server ended.
+#[tokio::test]
+async fn a_full_disk_in_a_checkpoint_refuses_writes_until_there_is_room() {
+    for room in [0, 512, 5_000, 50_000, 150_000] {
+        let disk = SimDisk::new(room as u64);
+        let engine = open(&disk);
+        engine.create_database(object(r#"{"id":"d"}"#), None).await.unwrap();
+        let created = container(&engine, "c").await;
+        let mut documents = 0;
+        // Both files of the log are written several times.
+        while documents < 300 {
+            assert_eq!(create(&engine, &created, documents, 500).await, 201);
+            documents += 1;
+        }
+        disk.set_room(Some(room));
+        while create(&engine, &created, documents, 500).await == 201 {
+            documents += 1;
+            assert!(documents < 3000, "the disk runs full");
+        }
+        for _ in 0..5 {
+            assert_eq!(create(&engine, &created, documents, 500).await, 503, "room {room}: still full");
+            assert_eq!(engine.health(), Health::Full, "room {room}");
+        }
+        let target = Target::resolve(&created, key()).unwrap();
+        let lost = |engine: &Engine, documents: usize| {
+            let read = |id: &usize| engine.read_item(&target, &id.to_string(), &Precondition::default(), &[]);
+            (0..documents).filter(|id| read(id).is_err()).collect::<Vec<_>>()
+        };
+        assert_eq!(lost(&engine, documents), Vec::<usize>::new(), "room {room}: reads work on a full disk");
+
+        disk.set_room(None);
+        let is_killed = room % 1000 == 0;
+        if is_killed {
+            // The process ends while the checkpoint waits for room.
+            disk.cut_power_after(0);
+        } else {
+            for _ in 0..300 {
+                assert_eq!(create(&engine, &created, documents, 500).await, 201, "room {room}");
+                documents += 1;
+            }
+            assert_eq!(engine.health(), Health::Ok, "room {room}");
+        }
+        engine.close();
+        if is_killed {
+            disk.restore_power();
+        }
+        let engine = open(&disk);
+        assert_eq!(lost(&engine, documents), Vec::<usize>::new(), "room {room}: after a restart");
+        engine.close();
+    }
+}
+
+/// A store that is closed on a full disk does not hang, and loses nothing.
+#[tokio::test]
+async fn a_store_can_be_closed_while_a_checkpoint_waits_for_room() {
+    let disk = SimDisk::new(7);
+    let engine = open(&disk);
+    engine.create_database(object(r#"{"id":"d"}"#), None).await.unwrap();
+    let created = container(&engine, "c").await;
+    for id in 0..300 {
+        assert_eq!(create(&engine, &created, id, 500).await, 201);
+    }
+    disk.set_room(Some(0));
+    let mut documents = 300;
+    while create(&engine, &created, documents, 500).await == 201 {
+        documents += 1;
+    }
+    engine.close();
+    disk.set_room(None);
+    let engine = open(&disk);
+    assert_eq!(engine.state(&created).unwrap().documents(), documents as u64);
+    engine.close();
 }
 
 /// Story of a bug: a commit that was refused for lack of room was whole in one file of the log.

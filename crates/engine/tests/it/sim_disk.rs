@@ -8,7 +8,7 @@
 //! fails until the power returns. A disk can also lie: it reports some syncs as done
 //! without doing them. A test must notice that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -34,8 +34,9 @@ struct State {
     /// The changes from `durable_names` to `names`, oldest first.
     unsynced_names: Vec<(String, Option<usize>)>,
     power: Power,
-    /// By how many bytes writes may still make the files longer, all files together; `None` for an
-    /// endless disk. `set_len` takes no room.
+    /// How many bytes may still be written to sectors that have no room yet, all files together;
+    /// `None` for an endless disk. `set_len` takes no room: it leaves a hole, and the first write to
+    /// each sector of the hole takes room.
     room: Option<usize>,
     /// Whether overwriting takes room too, as in a file system that copies a block before it
     /// changes the block.
@@ -55,6 +56,8 @@ struct Content {
     live: Vec<u8>,
     /// The changes from `durable` to `live`, oldest first.
     unsynced: Vec<Change>,
+    /// The sectors that were written and so have room.
+    allocated: BTreeSet<usize>,
 }
 
 #[derive(Debug)]
@@ -117,9 +120,9 @@ impl SimDisk {
         self.state().power = Power::FailsAfter(operations);
     }
 
-    /// Sets by how many bytes writes may still make the files longer, all files together. `set_len`
-    /// takes no room. A write beyond that is written as far as there is room, and fails. `None`
-    /// makes the disk endless.
+    /// Sets how many bytes may still be written to sectors that have no room yet, all files together.
+    /// A write beyond that is written as far as there is room, and fails. `None` makes the disk
+    /// endless.
     pub(crate) fn set_room(&self, bytes: Option<usize>) {
         self.state().room = bytes;
     }
@@ -265,11 +268,28 @@ impl State {
 
     /// The beginning of a write for which there is room. Takes the room.
     fn part_with_room<'d>(&mut self, file: usize, offset: usize, data: &'d [u8]) -> &'d [u8] {
-        let Some(room) = &mut self.room else { return data };
-        let len = if self.is_copy_on_write { 0 } else { self.files[file].live.len() };
-        let end = (offset + data.len()).min(len.max(offset) + *room);
-        *room -= end.saturating_sub(len.max(offset));
-        &data[..end - offset]
+        let allocated = &mut self.files[file].allocated;
+        let mut written = 0;
+        for (at, piece) in sectors(offset, data) {
+            let sector = at / SECTOR_BYTES;
+            let needs_room = self.is_copy_on_write || !allocated.contains(&sector);
+            let bytes = match &mut self.room {
+                Some(room) if needs_room => {
+                    let bytes = piece.len().min(*room);
+                    *room -= bytes;
+                    bytes
+                }
+                _ => piece.len(),
+            };
+            if bytes > 0 {
+                allocated.insert(sector);
+            }
+            written += bytes;
+            if bytes < piece.len() {
+                break;
+            }
+        }
+        &data[..written]
     }
 
     fn check_power(&self) -> Result<(), io::Error> {
@@ -369,7 +389,9 @@ impl StorageBackend for SimFile {
         state.check_power()?;
         state.files[self.number].unsynced.push(Change::SetLen(len as usize));
         state.count_operation()?;
-        state.files[self.number].live.resize(len as usize, 0);
+        let file = &mut state.files[self.number];
+        file.live.resize(len as usize, 0);
+        file.allocated.split_off(&(len as usize).div_ceil(SECTOR_BYTES));
         Ok(())
     }
 

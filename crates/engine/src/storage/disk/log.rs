@@ -22,6 +22,7 @@ use super::LogLimits;
 use super::directory::Directory;
 use super::failure::Failure;
 use super::record::{self, LoggedWrite, Record, SECTOR_BYTES};
+use super::room::is_full;
 
 /// The files' names in the data directory.
 pub(super) const FILE_NAMES: [&str; 2] = ["perihelion-0.log", "perihelion-1.log"];
@@ -184,11 +185,6 @@ impl Log {
         self.restart();
         self.directory.sync()
     }
-}
-
-/// Whether the operating system refused a write because there is no room.
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// The commits of the log that the data file does not cover.
