@@ -50,6 +50,11 @@ const KEYSPACE: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("p
 /// disk read. An idle process uses far less memory.
 const PAGE_CACHE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// The room that a commit which bypasses the log needs, as a multiple of its bytes and those of the
+/// log. The data file has the same bytes in pages that are at least half full. Changed pages are
+/// copied too, but mostly to pages that are free already.
+const DATA_FILE_BYTES_PER_BYTE: u64 = 2;
+
 /// Options of a disk store.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -325,6 +330,9 @@ impl Writer {
     /// transaction with all commits that the data file does not have yet.
     fn commit_without_log(&mut self, core: &Core, writes: &[Write<'_>]) -> Result<(), Failure> {
         self.checkpointer.finish(core)?;
+        let bytes = |write: &Write<'_>| write.key.len() + write.value.map_or(0, <[u8]>::len);
+        let bytes = writes.iter().map(bytes).sum::<usize>() as u64 + self.log.bytes();
+        self.log.check_room(bytes * DATA_FILE_BYTES_PER_BYTE)?;
         let active = core.layers().active.clone();
         core.write_to_data_file(&active, writes, self.sequence + 1)?;
         self.sequence += 1;

@@ -134,6 +134,30 @@ async fn a_full_disk_in_a_checkpoint_refuses_writes_until_there_is_room() {
     }
 }
 
+/// Story of a bug: a commit that is too large for the log goes to the data file at once. If the disk
+/// had no room for it, the store was closed for good.
+#[test]
+fn a_large_commit_without_room_is_refused_and_succeeds_later() {
+    let disk = SimDisk::new(1);
+    let options = DiskOptions::simulation().with_checkpoints(CheckpointMode::Thread);
+    let store = DiskStore::with_backend_and(disk.clone(), options).unwrap();
+    for key in 0..50 {
+        commit(&store, key, 1000).unwrap();
+    }
+    for room in [0, 1000, 100_000, 1_000_000] {
+        disk.set_room(Some(room));
+        for _ in 0..2 {
+            let refused = commit(&store, 100, 1_000_000).unwrap_err();
+            assert_eq!(refused.kind, StoreErrorKind::Full, "room {room}: {}", refused.message);
+        }
+        assert!(store.view().unwrap().get(&100u32.to_be_bytes()).unwrap().is_none());
+    }
+    disk.set_room(Some(4_000_000));
+    commit(&store, 100, 1_000_000).unwrap();
+    drop(store);
+    assert_eq!(disk.names(), ["perihelion.redb"], "no other file is left");
+}
+
 /// A store that is closed on a full disk does not hang, and loses nothing.
 #[tokio::test]
 async fn a_store_can_be_closed_while_a_checkpoint_waits_for_room() {

@@ -349,7 +349,10 @@ impl Directory for SimDisk {
         }
         state.unsynced_names.push((name.to_string(), None));
         state.count_operation()?;
-        state.names.remove(name);
+        if let Some(number) = state.names.remove(name) {
+            let freed = std::mem::take(&mut state.files[number].allocated).len() * SECTOR_BYTES;
+            state.room = state.room.map(|room| room + freed);
+        }
         Ok(())
     }
 

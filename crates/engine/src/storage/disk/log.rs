@@ -27,6 +27,9 @@ use super::room::is_full;
 /// The files' names in the data directory.
 pub(super) const FILE_NAMES: [&str; 2] = ["perihelion-0.log", "perihelion-1.log"];
 
+/// The file that [`Log::check_room`] writes and removes. A crash may leave it.
+const ROOM_FILE_NAME: &str = "perihelion-room.tmp";
+
 /// A new file is lengthened by this much at a time. Zeros are written, instead
 /// of only setting the length, so that the blocks exist. With a larger step, the
 /// commits that lengthen the file would be slower. With a smaller step, more commits would
@@ -73,7 +76,9 @@ impl Log {
                 *slot = Some(LogFile { file, len });
             }
         }
-        Ok(Log { directory, files, limits, current: 0, position: 0, writes: 0, has_refused: false })
+        let log = Log { directory, files, limits, current: 0, position: 0, writes: 0, has_refused: false };
+        log.remove_room_file()?;
+        Ok(log)
     }
 
     /// Whether a record with this many bytes and writes may be appended to the current file.
@@ -83,6 +88,40 @@ impl Log {
         let fits = self.position + size as u64 <= self.limits.file_bytes
             && self.writes + writes <= self.limits.file_writes;
         is_empty || fits
+    }
+
+    /// The number of bytes in the records of the current file.
+    pub(super) fn bytes(&self) -> u64 {
+        self.position
+    }
+
+    /// Refuses if the disk has no room for this many bytes: writes them to a file, without a sync,
+    /// and removes the file. This takes no time on the disk, because the file is removed before the
+    /// operating system writes its blocks. It is not certain that the room is still there later.
+    pub(super) fn check_room(&self, bytes: u64) -> Result<(), Failure> {
+        let outcome = self.write_room_file(bytes);
+        let removed = self.remove_room_file();
+        match outcome {
+            Err(error) if is_full(&error) => Err(Failure::full(&error)),
+            outcome => Ok(outcome.and(removed)?),
+        }
+    }
+
+    fn write_room_file(&self, bytes: u64) -> io::Result<()> {
+        let file = self.directory.create(ROOM_FILE_NAME)?;
+        let zeros = vec![0; GROWTH_BYTES.min(bytes) as usize];
+        let mut written = 0;
+        while written < bytes {
+            let len = (bytes - written).min(GROWTH_BYTES);
+            file.write(written, &zeros[..len as usize])?;
+            written += len;
+        }
+        Ok(())
+    }
+
+    fn remove_room_file(&self) -> io::Result<()> {
+        let exists = self.directory.open(ROOM_FILE_NAME)?.is_some();
+        if exists { self.directory.remove(ROOM_FILE_NAME) } else { Ok(()) }
     }
 
     /// Appends a record and returns when it is durable.
