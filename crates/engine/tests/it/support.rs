@@ -70,12 +70,15 @@ pub(crate) fn missing(
     (0..documents).filter(is_missing).collect()
 }
 
+/// Called with the keys of a commit.
+type CommitHook = dyn Fn(&[&[u8]]) + Send + Sync;
+
 /// An in-memory store that a test can look into while an engine uses it. Clones are handles of the
 /// same store. Before each commit it calls a function with the keys of the commit.
 #[derive(Clone)]
 pub(crate) struct ObservedStore {
     store: Arc<MemoryStore>,
-    before_commit: Arc<dyn Fn(&[&[u8]]) + Send + Sync>,
+    before_commit: Arc<CommitHook>,
 }
 
 impl ObservedStore {
