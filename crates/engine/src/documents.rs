@@ -28,9 +28,7 @@ pub(crate) use self::partition::{PartitionRest, delete_partition};
 pub(crate) use self::patch::JUDGED_WORK_MAX;
 pub use self::patch::NewPatch;
 pub(crate) use self::stored::StoredDocument;
-pub(crate) use self::version_log::{
-    VERSIONS_RETENTION_SECONDS, check_retention, pruned_versions_key, time_of_version,
-};
+pub(crate) use self::version_log::{VERSIONS_RETENTION_SECONDS, check_retention, time_of_version};
 
 /// The most bytes of a document's text, system members included.
 pub const ITEM_BYTES_MAX: usize = 2 * 1024 * 1024;

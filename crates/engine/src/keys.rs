@@ -137,7 +137,8 @@ pub(crate) fn pending_purge_prefix() -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::PendingPurge).done()
 }
 
-/// Marks a container whose default TTL changed: its expiry list is to be updated.
+/// Marks a container whose default TTL changed: its expiry list is to be updated. The value is the
+/// etag of the container after the change, so that a second change can be told from the first.
 pub(crate) fn pending_expiry_update(container: ContainerNumber) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::PendingExpiryUpdate).u32(container).done()
 }
@@ -339,6 +340,17 @@ pub(crate) fn named_value(name: &str) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::NamedValue).bytes(name.as_bytes()).done()
 }
 
+/// The LSN up to which the logged versions of a segment were removed.
+pub(crate) fn pruned_versions(container: ContainerNumber, segment: SegmentId) -> Vec<u8> {
+    named_value(&format!("{}{segment}", pruned_versions_name(container)))
+}
+
+/// The beginning of the names in [`pruned_versions`]. It ends with a slash, so it is not the
+/// beginning of another container's names.
+fn pruned_versions_name(container: ContainerNumber) -> String {
+    format!("pruned-versions/{container}/")
+}
+
 /// A change that other regions are to apply, by the number of its outbox entry and
 /// its ordinal in that entry.
 pub(crate) fn outbox(sequence: u64, ordinal: u64) -> Vec<u8> {
@@ -423,6 +435,7 @@ pub(crate) fn prefixes_of_container(container: ContainerNumber) -> impl Iterator
     ]
     .into_iter()
     .map(move |prefix| KeyBuilder::new(prefix).u32(container).done())
+    .chain([named_value(&pruned_versions_name(container))])
 }
 
 /// The big-endian number at the end of a key or record.

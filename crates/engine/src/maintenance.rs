@@ -75,8 +75,9 @@ impl Backlog {
     }
 }
 
-/// Does all background work that is due. Stops at the first failure; the next call
-/// continues.
+/// Does all background work that is due. A part that fails does not stop the other parts: removing
+/// expired documents fails as long as the outbox is full. Returns the first failure; the next call
+/// does the rest.
 pub(crate) async fn run_once(
     store: &StoreHandle,
     backlog: &Backlog,
@@ -92,23 +93,23 @@ pub(crate) async fn run_once(
             })
             .await?;
     }
-    expiry::update_expiry_lists(store).await?;
+    let mut outcome = expiry::update_expiry_lists(store).await;
     if store.replication().is_none_or(|replication| replication.removes_expired()) {
-        expiry::remove_expired(store).await?;
+        outcome = outcome.and(expiry::remove_expired(store).await);
     }
-    purge::purge_deleted_containers(store).await?;
-    purge::purge_ledger(store, ledger_age).await?;
-    versions::prune_versions(store).await?;
+    outcome = outcome.and(purge::purge_deleted_containers(store).await);
+    outcome = outcome.and(purge::purge_ledger(store, ledger_age).await);
+    outcome = outcome.and(versions::prune_versions(store).await);
     if store.replication().is_some() {
-        purge::purge_tombstones(store).await?;
+        outcome = outcome.and(purge::purge_tombstones(store).await);
     } else {
         splits::split_oversized(store, partition_bytes_max).await;
     }
     while let Some((container, shape)) = backlog.next_missing_index() {
-        build_index(store, container, shape).await?;
+        outcome = outcome.and(build_index(store, container, shape).await);
     }
-    indexes::finish_indexes(store).await?;
-    indexes::remove_retired_indexes(store).await
+    outcome = outcome.and(indexes::finish_indexes(store).await);
+    outcome.and(indexes::remove_retired_indexes(store).await)
 }
 
 /// The container of the first key with this prefix.

@@ -234,6 +234,15 @@ impl Refusal {
         )
     }
 
+    /// This region has not copied the catalog that a write of another region belongs to.
+    pub fn catalog_behind() -> Self {
+        Refusal::new(
+            status::SERVICE_UNAVAILABLE,
+            Layer::BackendUncharged,
+            "This region does not know the container or range of another region's write yet; copy the catalog first.",
+        )
+    }
+
     /// The request rate is above the throughput.
     pub fn throttled(retry_after_ms: u64) -> Self {
         let mut refusal = Refusal::new(status::TOO_MANY_REQUESTS,

@@ -5,8 +5,10 @@
 //! containers, ranges, offers, scripts) belongs to the account. It changes in the
 //! first region, the *catalog region*, and is copied to the other regions before
 //! the request is answered ([`Regions::change_catalog`]). No replicated write is
-//! applied meanwhile. So a region knows the container of every write that it applies,
-//! unless that container was deleted.
+//! applied meanwhile. If a copy fails, for example because a disk is full, the request is
+//! refused, and that region applies no replicated write until a later copy succeeds. So a
+//! region knows the container of every write that it applies, unless that container was
+//! deleted.
 //!
 //! What always holds: the topology is one immutable value, published whole by
 //! [`Regions::update_topology`]. An outage concerns clients, never the store or its
@@ -23,6 +25,7 @@ mod write_region;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -65,6 +68,9 @@ pub(crate) struct Regions {
     /// Held for reading while replicated writes are applied, for writing while
     /// the catalog changes.
     catalog_lock: RwLock<()>,
+    /// By the region's index: whether the catalog may have changed since it was last copied to
+    /// the region. Changed by holders of `catalog_lock` only. Never set for the catalog region.
+    is_copy_due: Vec<AtomicBool>,
     /// Held while the write region of the account or of a range changes, so that one change
     /// runs at a time.
     write_region_lock: tokio::sync::Mutex<()>,
@@ -120,16 +126,19 @@ impl Regions {
             }
             links.push(row);
         }
+        let is_copy_due = engines.iter().map(|_| AtomicBool::new(false)).collect();
         let regions = Arc::new(Regions {
             names,
             engines,
             topology: watch::Sender::new(Arc::new(topology)),
             links,
             catalog_lock: RwLock::new(()),
+            is_copy_due,
             write_region_lock: tokio::sync::Mutex::new(()),
         });
+        regions.set_copies_due();
         regions.copy_catalog().await.map_err(StartError::refused)?;
-        regions.assign_roles().await.map_err(StartError::refused)?;
+        regions.assign_roles();
         Ok(regions)
     }
 
@@ -215,7 +224,9 @@ impl Regions {
 
     /// Changes the catalog in every region before it returns. `change` gets the engine
     /// of the catalog region. With several regions the change runs to its end even if
-    /// the caller is dropped, so that all regions have the same catalog.
+    /// the caller is dropped, so that all regions have the same catalog. If a region cannot
+    /// copy the catalog, the change is refused although the catalog region has made it. The
+    /// region copies the catalog later, before it applies another region's write.
     pub(crate) async fn change_catalog<T, F>(
         self: &Arc<Self>,
         change: impl FnOnce(Arc<Engine>) -> F + Send + 'static,
@@ -230,6 +241,8 @@ impl Regions {
         let regions = Arc::clone(self);
         let change: Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send>> = Box::pin(async move {
             let _guard = regions.catalog_lock.write().await;
+            // Before the change, so that the copies are due even if the change panics.
+            regions.set_copies_due();
             let outcome = change(Arc::clone(&regions.engines[CATALOG_REGION])).await;
             regions.copy_catalog().await?;
             outcome
@@ -238,12 +251,37 @@ impl Regions {
         tokio::spawn(change).await.unwrap_or_else(|_| Err(Refusal::stopping()))
     }
 
-    /// Copies the catalog of the catalog region to the other regions.
+    fn set_copies_due(&self) {
+        for is_due in &self.is_copy_due[CATALOG_REGION + 1..] {
+            is_due.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Copies the catalog of the catalog region to the other regions. A copy that fails does not
+    /// stop the other copies. Returns the first failure.
     async fn copy_catalog(&self) -> Result<(), Refusal> {
-        for engine in &self.engines[CATALOG_REGION + 1..] {
-            engine.copy_catalog_from(&self.engines[CATALOG_REGION]).await?;
+        let mut outcome = Ok(());
+        for region in CATALOG_REGION + 1..self.engines.len() {
+            outcome = outcome.and(self.copy_catalog_to(region).await);
+        }
+        outcome
+    }
+
+    /// Copies the catalog to a region, if that is due. The caller holds the lock `catalog_lock`, for
+    /// reading at least, so the catalog does not change meanwhile. Two copies at a time do no harm.
+    async fn copy_catalog_to(&self, region: usize) -> Result<(), Refusal> {
+        let is_due = &self.is_copy_due[region];
+        if is_due.load(Ordering::SeqCst) {
+            self.engines[region].copy_catalog_from(&self.engines[CATALOG_REGION]).await?;
+            is_due.store(false, Ordering::SeqCst);
         }
         Ok(())
+    }
+
+    /// Copies the catalog to a region whose last copy failed.
+    async fn repeat_failed_copy(&self, region: usize) -> Result<(), Refusal> {
+        let _guard = self.catalog_lock.read().await;
+        self.copy_catalog_to(region).await
     }
 
     /// Splits a range in every region. Returns the ids of the two new ranges.
@@ -265,17 +303,20 @@ impl Regions {
     }
 
     /// Runs the maintenance of one region, which is the maintenance of its engine. With
-    /// several regions, outbox entries that all other regions have applied are removed
-    /// first. Afterwards the catalog region splits ranges that are too large.
+    /// several regions, a failed copy of the catalog is repeated first, and outbox entries that all
+    /// other regions have applied are removed. Afterwards the catalog region splits ranges
+    /// that are too large. A failure does not stop the maintenance of the engine.
     async fn maintain_region(self: &Arc<Self>, region: usize) -> Result<(), Refusal> {
         let engine = &self.engines[region];
         if self.engines.len() == 1 {
             return engine.maintain().await;
         }
+        let copied = self.repeat_failed_copy(region).await;
         // The outbox is trimmed first: while it is full the engine refuses writes, and the
         // removal of expired documents is a write.
-        self.trim_outbox(region).await?;
-        engine.maintain().await?;
+        let trimmed = self.trim_outbox(region).await;
+        let maintained = engine.maintain().await;
+        copied.and(trimmed).and(maintained)?;
         if region == CATALOG_REGION {
             self.split_oversized().await;
         }
@@ -300,16 +341,14 @@ impl Regions {
     }
 
     /// Gives each engine the role that its region has in the topology. An account of one
-    /// region has no roles.
-    async fn assign_roles(&self) -> Result<(), Refusal> {
-        if self.engines.len() == 1 {
-            return Ok(());
-        }
+    /// region has no roles. This cannot fail, so that a move of the write region that fails at any
+    /// point leaves a region that takes writes. It need not wait for running writes: a region that
+    /// loses writes by a move was stopped before, with [`Engine::set_role`].
+    fn assign_roles(&self) {
         let topology = self.topology();
         for (region, engine) in self.engines.iter().enumerate() {
-            engine.set_role(role(&topology, region)).await?;
+            engine.assign_role(role(&topology, region));
         }
-        Ok(())
     }
 
     /// Closes the stores once no other task uses them. When a request still runs after
@@ -354,3 +393,6 @@ async fn run_maintenance(regions: Arc<Regions>, region: usize) {
         regions.engines[region].maintenance_due(MAINTENANCE_PAUSE).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

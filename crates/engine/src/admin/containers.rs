@@ -98,11 +98,8 @@ pub(crate) fn replace_container(
     check_search_policies(&parsed.definition)?;
     check_replacement(&old, &parsed)?;
     check_declared_indexes(&old, &parsed.definition)?;
-    if parsed.default_ttl != old.default_ttl {
-        // Reads use the new TTL at once; maintenance updates the expiry list.
-        transaction.put(keys::pending_expiry_update(old.number()), Vec::new());
-    }
-    Ok(update_container(transaction, &old, |container, revision| {
+    let has_new_ttl = parsed.default_ttl != old.default_ttl;
+    let new = update_container(transaction, &old, |container, revision| {
         container.indexed_paths = IndexedPaths::new(parsed.definition.get("indexingPolicy"));
         container.definition = parsed.definition;
         // The hash version cannot change: the stored documents depend on it.
@@ -115,7 +112,12 @@ pub(crate) fn replace_container(
         container.timestamp = revision.timestamp;
         add_declared_indexes(container, false);
         retire_undeclared_indexes(container, revision.timestamp);
-    }))
+    });
+    if has_new_ttl {
+        // Reads use the new TTL at once; maintenance updates the expiry list.
+        transaction.put(keys::pending_expiry_update(new.number()), new.etag.clone());
+    }
+    Ok(new)
 }
 
 /// Deletes a container, if it has the etag `if_match`.

@@ -121,7 +121,7 @@ fn change_container(
     theirs: &Container,
 ) -> Result<(), Refusal> {
     if ours.default_ttl != theirs.default_ttl {
-        transaction.put(keys::pending_expiry_update(ours.number()), Bytes::new());
+        transaction.put(keys::pending_expiry_update(ours.number()), theirs.etag.clone());
     }
     if ours.range_next != theirs.range_next {
         let mut state = transaction.state(ours.number())?;

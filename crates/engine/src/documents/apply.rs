@@ -86,7 +86,8 @@ fn can_be_applied(
     Ok(true)
 }
 
-/// Applies the records of one entry.
+/// Applies the records of one entry. Refuses an entry with a container or range that is newer than
+/// the catalog here: the copy of the catalog failed, and must succeed first.
 fn apply_entry(
     transaction: &mut Transaction<'_>,
     source: RegionId,
@@ -105,10 +106,15 @@ fn apply_entry(
             }
         };
         let Some(container) = transaction.catalog.container_by_number(change.container).cloned() else {
-            // The container was deleted, and its number is not used again. The container
-            // cannot be new, because the server copies the catalog before it applies changes.
+            if change.container >= transaction.catalog.account.container_next {
+                return Err(Refusal::catalog_behind());
+            }
+            // The container was deleted, and its number is not used again.
             continue;
         };
+        if container.ranges_of(change.range).next().is_none() {
+            return Err(Refusal::catalog_behind());
+        }
         record_applied(transaction, source, &container, &change)?;
         let Some(partition) = partition_of(transaction, &container, &change)? else { continue };
         let target = Target::replicated(&container, partition, change.effective_key.clone());

@@ -88,7 +88,8 @@ pub(crate) fn read(
     pace: &Pace<'_>,
     now: u64,
 ) -> Result<FeedPage, Refusal> {
-    let lsn = state.lsn(request.range);
+    // The counters are newer than the container, so they may lack a range that was split.
+    let lsn = state.range(request.range).ok_or_else(Refusal::range_gone)?.lsn;
     let after = match request.start {
         FeedStart::Beginning | FeedStart::Since(_) => 0,
         FeedStart::Now => lsn,

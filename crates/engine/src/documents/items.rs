@@ -224,11 +224,12 @@ pub(crate) fn read<R: KeyReader + ?Sized>(
     })
 }
 
-/// Removes an expired document, if it is still there and still expired.
-pub(crate) fn expire(transaction: &mut Transaction<'_>, target: &Target, id: &str) -> Result<(), Refusal> {
-    let Some((rid, old)) = lookup_any(transaction, target, id)? else { return Ok(()) };
+/// Removes an expired document, if it is still there and still expired. Returns whether the
+/// document is gone.
+pub(crate) fn expire(transaction: &mut Transaction<'_>, target: &Target, id: &str) -> Result<bool, Refusal> {
+    let Some((rid, old)) = lookup_any(transaction, target, id)? else { return Ok(true) };
     if !target.has_expired(&old, transaction.now) {
-        return Ok(());
+        return Ok(false);
     }
     let (precondition, mut stamps) = (Precondition::default(), WriteStamps::default());
     let state = transaction.state(target.container.number())?;
@@ -237,5 +238,5 @@ pub(crate) fn expire(transaction: &mut Transaction<'_>, target: &Target, id: &st
     write.expire(id, rid, &old)?;
     let state = write.state;
     transaction.put_state(target.container.number(), &state);
-    Ok(())
+    Ok(true)
 }

@@ -10,7 +10,7 @@ use perihelion_model::json::{self, Object, Style, Value};
 use super::items::{Target, WriteStamp};
 use super::stored::StoredDocument;
 use crate::catalog::Container;
-use crate::keys::{self, ContainerNumber, RangeId, SegmentId};
+use crate::keys::{self, RangeId};
 use crate::refusal::Refusal;
 use crate::storage::View;
 use crate::transaction::Transaction;
@@ -18,11 +18,6 @@ use crate::transaction::Transaction;
 /// How long versions are kept: as long as in an account of the service with continuous backup of
 /// seven days.
 pub(crate) const VERSIONS_RETENTION_SECONDS: u64 = 7 * 24 * 60 * 60;
-
-/// The key of the LSN up to which the versions of a segment were removed.
-pub(crate) fn pruned_versions_key(container: ContainerNumber, segment: SegmentId) -> Vec<u8> {
-    keys::named_value(&format!("pruned-versions/{container}/{segment}"))
-}
 
 /// Refuses a continuation if versions after its LSN have been removed.
 pub(crate) fn check_retention(
@@ -32,7 +27,7 @@ pub(crate) fn check_retention(
     after: u64,
 ) -> Result<(), Refusal> {
     let Some(range) = container.range(range) else { return Ok(()) };
-    let pruned = view.get(&pruned_versions_key(container.number(), range.segment))?;
+    let pruned = view.get(&keys::pruned_versions(container.number(), range.segment))?;
     if pruned.and_then(|lsn| keys::last_u64(&lsn)).is_none_or(|lsn| lsn <= after) {
         return Ok(());
     }

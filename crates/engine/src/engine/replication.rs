@@ -21,12 +21,19 @@ impl Engine {
         self.store.replication().map(|replication| replication.replica)
     }
 
-    /// Sets the role of this region. When this returns, every write that was
-    /// accepted under the old role is in the outbox.
-    pub async fn set_role(&self, role: Role) -> Result<(), Refusal> {
+    /// Sets the role of this region, without waiting for the writes that were accepted under the
+    /// old role. An account with one region has no roles.
+    pub fn assign_role(&self, role: Role) {
         if let Some(replication) = self.store.replication() {
             replication.set_role(role);
         }
+    }
+
+    /// Sets the role of this region. When this returns `Ok`, every write that was
+    /// accepted under the old role is in the outbox. After a refusal the role is set too, but writes
+    /// under the old role may still be on their way.
+    pub async fn set_role(&self, role: Role) -> Result<(), Refusal> {
+        self.assign_role(role);
         // Jobs run one after the other. When this job is done, all jobs that ran under
         // the old role are committed.
         self.store.write(|_| Ok(())).await

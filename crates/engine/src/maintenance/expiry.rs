@@ -48,12 +48,14 @@ fn next_expired(store: &StoreHandle, key_range: &OwnedKeyRange) -> Result<Vec<Ve
     Ok(expiry_keys)
 }
 
-/// Removes a key of the expiry list, and its document if the document is expired. The
-/// document may have been changed or removed since the key was read. If another region
-/// accepts the writes of the document's range, nothing changes: that region removes the
-/// document.
+/// Removes an expired document and its key in the expiry list. The document may have been changed
+/// or removed since the key was read; then only the key is removed. Nothing changes in two cases:
+/// - another region accepts the writes of the document's range, and removes the document;
+/// - the document still has this key and is not expired. The time of the job can be before the time
+///   at which the key was read, and the TTL of the container may just have changed. A later run of
+///   maintenance needs the key to find the document again.
 fn expire(transaction: &mut Transaction<'_>, gate: &WriteGate, key: Vec<u8>) -> Result<(), Refusal> {
-    if let Some((_, number, segment, rid)) = keys::parse_expiry(&key)
+    if let Some((at, number, segment, rid)) = keys::parse_expiry(&key)
         && let Some(container) = transaction.catalog.container_by_number(number).cloned()
         && let Some(record) = transaction.get(&keys::document(number, segment, rid))?
         && let Some(document) = StoredDocument::decode(&record)
@@ -64,15 +66,20 @@ fn expire(transaction: &mut Transaction<'_>, gate: &WriteGate, key: Vec<u8>) -> 
         if !gate.accepts_writes_of(&container, target.range.id) {
             return Ok(());
         }
-        expire_item(transaction, &target, id)?;
+        let is_gone = expire_item(transaction, &target, id)?;
+        if !is_gone && document.expires_at == at {
+            return Ok(());
+        }
     }
     transaction.remove(key);
     Ok(())
 }
 
-/// Updates the expiry list of each container whose default TTL changed.
+/// Updates the expiry list of each container whose default TTL changed. If the TTL changes again
+/// meanwhile, the documents of the container are visited again.
 pub(super) async fn update_expiry_lists(store: &StoreHandle) -> Result<(), Refusal> {
     while let Some(number) = first_container(store, &keys::pending_expiry_update_prefix())? {
+        let pending = store.view()?.get(&keys::pending_expiry_update(number))?;
         for_each_document(store, number, |transaction, container, segment, key, record| {
             let (Some(rid), Some(mut document)) = (keys::last_u64(&key), StoredDocument::decode(&record))
             else {
@@ -93,7 +100,11 @@ pub(super) async fn update_expiry_lists(store: &StoreHandle) -> Result<(), Refus
         .await?;
         store
             .write(move |transaction| {
-                transaction.remove(keys::pending_expiry_update(number));
+                let key = keys::pending_expiry_update(number);
+                // Each change of the TTL writes another value.
+                if transaction.get(&key)? == pending {
+                    transaction.remove(key);
+                }
                 Ok(())
             })
             .await?;

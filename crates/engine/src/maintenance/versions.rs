@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use super::{BYTES_PER_JOB_MAX, ENTRIES_PER_JOB_MAX};
-use crate::documents::{VERSIONS_RETENTION_SECONDS, pruned_versions_key, time_of_version};
+use crate::documents::{VERSIONS_RETENTION_SECONDS, time_of_version};
 use crate::keys::{self, ContainerNumber, OwnedKeyRange, SegmentId};
 use crate::refusal::Refusal;
 use crate::storage::{Direction, StoreError, View};
@@ -42,7 +42,7 @@ async fn prune_next(
             for key in old {
                 transaction.remove(key);
             }
-            transaction.put(pruned_versions_key(number, segment), last_lsn.to_be_bytes().to_vec());
+            transaction.put(keys::pruned_versions(number, segment), last_lsn.to_be_bytes().to_vec());
             Ok(())
         })
         .await?;

@@ -10,7 +10,8 @@
 //! - a view shows the commits of the log on top of the data file;
 //! - after a failed commit or checkpoint the store writes nothing any more, because a
 //!   kernel that failed one fsync may drop the dirty pages and report success for the next
-//!   fsync. The exception is a record for which the disk had no room (`log.rs`).
+//!   fsync. The exceptions are a record for which the disk had no room (`log.rs`), and a
+//!   checkpoint that waits for room (`room.rs`).
 
 mod checkpoint;
 mod crc32c;
@@ -20,6 +21,7 @@ mod failure;
 mod log;
 mod open;
 mod record;
+mod room;
 mod view;
 
 use std::fmt;
@@ -47,6 +49,11 @@ const KEYSPACE: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("p
 /// system caches the file too, so a miss in this cache is mostly a system call and not a
 /// disk read. An idle process uses far less memory.
 const PAGE_CACHE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The room that a commit which bypasses the log needs, as a multiple of its bytes and those of the
+/// log. The data file has the same bytes in pages that are at least half full. Changed pages are
+/// copied too, but mostly to pages that are free already.
+const DATA_FILE_BYTES_PER_BYTE: u64 = 2;
 
 /// Options of a disk store.
 #[derive(Debug, Clone)]
@@ -243,6 +250,7 @@ impl Writer {
     /// Makes a commit durable and visible: through the log, or directly in the data file if
     /// the commit is too large for the log.
     fn commit(&mut self, core: &Core, writes: &[Write<'_>]) -> Result<(), Failure> {
+        self.log.erase_refused()?;
         let instance = match self.instance {
             Some(instance) => {
                 if !self.is_current {
@@ -304,7 +312,8 @@ impl Writer {
     /// Freezes the active overlay, starts a checkpoint of the frozen overlay, and switches to
     /// the other log file. First waits for the previous checkpoint, because the records of
     /// the other file may be overwritten only after that checkpoint. So memory and log are
-    /// bounded.
+    /// bounded. If the previous checkpoint waits for room, nothing changes, and the disk counts
+    /// as full.
     fn begin_checkpoint(&mut self, core: &Core) -> Result<(), Failure> {
         self.checkpointer.finish(core)?;
         let overlay = {
@@ -321,6 +330,9 @@ impl Writer {
     /// transaction with all commits that the data file does not have yet.
     fn commit_without_log(&mut self, core: &Core, writes: &[Write<'_>]) -> Result<(), Failure> {
         self.checkpointer.finish(core)?;
+        let bytes = |write: &Write<'_>| write.key.len() + write.value.map_or(0, <[u8]>::len);
+        let bytes = writes.iter().map(bytes).sum::<usize>() as u64 + self.log.bytes();
+        self.log.check_room(bytes * DATA_FILE_BYTES_PER_BYTE)?;
         let active = core.layers().active.clone();
         core.write_to_data_file(&active, writes, self.sequence + 1)?;
         self.sequence += 1;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use perihelion_engine::storage::{CheckpointMode, DiskOptions, DiskStore, LogLimits, Store, Write};
+use perihelion_engine::storage::{
+    CheckpointMode, DiskOptions, DiskStore, LogLimits, Store, StoreError, StoreErrorKind, Write,
+};
 use perihelion_engine::{Engine, EngineOptions, Health, ItemOperation, NewBody, Precondition, Target};
 use perihelion_model::partition_key::PartitionKey;
 
@@ -26,14 +28,20 @@ async fn create(
     outcome.map_or_else(|refusal| refusal.status, |outcome| outcome.status)
 }
 
+/// Opens an engine whose checkpoints run on a thread, as in production.
+fn open(disk: &SimDisk) -> Engine {
+    let options = DiskOptions::simulation().with_checkpoints(CheckpointMode::Thread);
+    let store = DiskStore::with_backend_and(disk.clone(), options).unwrap();
+    Engine::open(store, EngineOptions::default()).unwrap()
+}
+
 /// Story of a bug: after one commit for which the disk had no room, every write was refused for
 /// ever, while the server said that it was ready.
 #[tokio::test]
 async fn a_full_disk_refuses_writes_and_takes_them_again_when_it_has_room() {
     for room in [0, 300, 700, 2000, 5000, 20_000] {
         let disk = SimDisk::new(room as u64);
-        let open = || Engine::open(DiskStore::with_backend(disk.clone()).unwrap(), EngineOptions::default());
-        let engine = open().unwrap();
+        let engine = open(&disk);
         engine.create_database(object(r#"{"id":"d"}"#), None).await.unwrap();
         let created = container(&engine, "c").await;
         disk.set_room(Some(room));
@@ -66,11 +74,110 @@ async fn a_full_disk_refuses_writes_and_takes_them_again_when_it_has_room() {
         assert!(matches!(engine.health(), Health::Failed(_)), "{:?}", engine.health());
         engine.close();
         disk.restore_power();
-        let engine = open().unwrap();
+        let engine = open(&disk);
         let lost: Vec<_> = acknowledged.iter().filter(|id| !read(&engine, **id)).collect();
         assert!(lost.is_empty(), "room {room}: {lost:?}");
         engine.close();
     }
+}
+
+/// Story of a bug: when both files of the log had all their blocks, a full disk was noticed only by
+/// the next checkpoint. The store was closed for good, and the server ended.
+#[tokio::test]
+async fn a_full_disk_in_a_checkpoint_refuses_writes_until_there_is_room() {
+    for room in [0, 512, 5_000, 50_000, 150_000] {
+        let disk = SimDisk::new(room as u64);
+        let engine = open(&disk);
+        engine.create_database(object(r#"{"id":"d"}"#), None).await.unwrap();
+        let created = container(&engine, "c").await;
+        let mut documents = 0;
+        // Both files of the log are written several times.
+        while documents < 300 {
+            assert_eq!(create(&engine, &created, documents, 500).await, 201);
+            documents += 1;
+        }
+        disk.set_room(Some(room));
+        while create(&engine, &created, documents, 500).await == 201 {
+            documents += 1;
+            assert!(documents < 3000, "the disk runs full");
+        }
+        for _ in 0..5 {
+            assert_eq!(create(&engine, &created, documents, 500).await, 503, "room {room}: still full");
+            assert_eq!(engine.health(), Health::Full, "room {room}");
+        }
+        let target = Target::resolve(&created, key()).unwrap();
+        let lost = |engine: &Engine, documents: usize| {
+            let read = |id: &usize| engine.read_item(&target, &id.to_string(), &Precondition::default(), &[]);
+            (0..documents).filter(|id| read(id).is_err()).collect::<Vec<_>>()
+        };
+        assert_eq!(lost(&engine, documents), Vec::<usize>::new(), "room {room}: reads work on a full disk");
+
+        disk.set_room(None);
+        let is_killed = room % 1000 == 0;
+        if is_killed {
+            // The process ends while the checkpoint waits for room.
+            disk.cut_power_after(0);
+        } else {
+            for _ in 0..300 {
+                assert_eq!(create(&engine, &created, documents, 500).await, 201, "room {room}");
+                documents += 1;
+            }
+            assert_eq!(engine.health(), Health::Ok, "room {room}");
+        }
+        engine.close();
+        if is_killed {
+            disk.restore_power();
+        }
+        let engine = open(&disk);
+        assert_eq!(lost(&engine, documents), Vec::<usize>::new(), "room {room}: after a restart");
+        engine.close();
+    }
+}
+
+/// Story of a bug: a commit that is too large for the log goes to the data file at once. If the disk
+/// had no room for it, the store was closed for good.
+#[test]
+fn a_large_commit_without_room_is_refused_and_succeeds_later() {
+    let disk = SimDisk::new(1);
+    let options = DiskOptions::simulation().with_checkpoints(CheckpointMode::Thread);
+    let store = DiskStore::with_backend_and(disk.clone(), options).unwrap();
+    for key in 0..50 {
+        commit(&store, key, 1000).unwrap();
+    }
+    for room in [0, 1000, 100_000, 1_000_000] {
+        disk.set_room(Some(room));
+        for _ in 0..2 {
+            let refused = commit(&store, 100, 1_000_000).unwrap_err();
+            assert_eq!(refused.kind, StoreErrorKind::Full, "room {room}: {}", refused.message);
+        }
+        assert!(store.view().unwrap().get(&100u32.to_be_bytes()).unwrap().is_none());
+    }
+    disk.set_room(Some(4_000_000));
+    commit(&store, 100, 1_000_000).unwrap();
+    drop(store);
+    assert_eq!(disk.names(), ["perihelion.redb"], "no other file is left");
+}
+
+/// A store that is closed on a full disk does not hang, and loses nothing.
+#[tokio::test]
+async fn a_store_can_be_closed_while_a_checkpoint_waits_for_room() {
+    let disk = SimDisk::new(7);
+    let engine = open(&disk);
+    engine.create_database(object(r#"{"id":"d"}"#), None).await.unwrap();
+    let created = container(&engine, "c").await;
+    for id in 0..300 {
+        assert_eq!(create(&engine, &created, id, 500).await, 201);
+    }
+    disk.set_room(Some(0));
+    let mut documents = 300;
+    while create(&engine, &created, documents, 500).await == 201 {
+        documents += 1;
+    }
+    engine.close();
+    disk.set_room(None);
+    let engine = open(&disk);
+    assert_eq!(engine.state(&created).unwrap().documents(), documents as u64);
+    engine.close();
 }
 
 /// Story of a bug: a commit that was refused for lack of room was whole in one file of the log.
@@ -78,9 +185,19 @@ async fn a_full_disk_refuses_writes_and_takes_them_again_when_it_has_room() {
 /// the first. After a crash the log had this number twice, and the store did not open any more.
 #[test]
 fn the_number_of_a_refused_commit_is_not_in_the_log_twice() {
+    for is_copy_on_write in [false, true] {
+        check_refused_commits(is_copy_on_write);
+    }
+}
+
+/// A commit that is refused for lack of room is not in the log after the next commit. On a disk
+/// that copies on write, there may be no room to erase the refused commit at once.
+fn check_refused_commits(is_copy_on_write: bool) {
     let mut switches = 0;
-    for room in (0..16).map(|step| step * 64 * 1024) {
-        let disk = SimDisk::new(room as u64);
+    // On a disk that copies on write, the records before the file grows take room, too.
+    let least_room = if is_copy_on_write { 1 << 20 } else { 0 };
+    for room in (0..16).map(|step| least_room + step * 64 * 1024) {
+        let disk = SimDisk::new(room as u64).copying_on_write(is_copy_on_write);
         // A file of the log grows by a megabyte, so it grows once.
         let (file_bytes, record_bytes) = (2 << 20, 3 << 19);
         let log = LogLimits { file_bytes, file_writes: 1000, removals: 100, record_bytes };
@@ -88,17 +205,18 @@ fn the_number_of_a_refused_commit_is_not_in_the_log_twice() {
         let options = || DiskOptions::simulation().with_log(log).with_checkpoints(checkpoints);
         let open = || DiskStore::with_backend_and(disk.clone(), options());
         let store = open().unwrap();
-        let commit = |store: &DiskStore, key: u32, bytes: usize| {
-            let (key, value) = (key.to_be_bytes(), vec![7; bytes]);
-            store.commit(&mut std::iter::once(Write { key: &key, value: Some(&value) })).is_ok()
-        };
-        assert!(commit(&store, 0, 10));
+        assert!(commit(&store, 0, 10).is_ok());
         disk.set_room(Some(room));
-        let refused = (1..18).find(|key| !commit(&store, *key, 100_000));
+        let refused = (1..18).find(|key| commit(&store, *key, 100_000).is_err());
+        if refused.is_some() && is_copy_on_write {
+            disk.set_room(Some(0));
+            let again = commit(&store, 101, 1_200_000).unwrap_err();
+            assert_eq!(again.kind, StoreErrorKind::Full, "room {room}: {}", again.message);
+        }
         disk.set_room(None);
         let Some(refused) = refused else { continue };
         // This commit is too large for the rest of the file.
-        assert!(commit(&store, 100, 1_200_000));
+        commit(&store, 100, 1_200_000).unwrap();
         switches += 1;
         // The process is killed: everything that it wrote is there, and it closed nothing.
         std::mem::forget(store);
@@ -110,4 +228,25 @@ fn the_number_of_a_refused_commit_is_not_in_the_log_twice() {
         assert!(view.get(&refused.to_be_bytes()).unwrap().is_none(), "room {room}");
     }
     assert!(switches > 3, "{switches} of the disks ran full");
+}
+
+/// Story of a bug: when there was no room to create the file of the log, which is created by the
+/// first commit after a clean start, the store was closed to writes for good.
+#[test]
+fn a_log_file_that_cannot_be_created_for_lack_of_room_is_created_later() {
+    let disk = SimDisk::new(1);
+    let store = DiskStore::with_backend(disk.clone()).unwrap();
+    disk.refuse_names(true);
+    for _ in 0..2 {
+        let refused = commit(&store, 1, 10).unwrap_err();
+        assert_eq!(refused.kind, StoreErrorKind::Full, "{}", refused.message);
+    }
+    disk.refuse_names(false);
+    commit(&store, 1, 10).unwrap();
+}
+
+/// Commits one key with a value of this many bytes.
+fn commit(store: &DiskStore, key: u32, bytes: usize) -> Result<(), StoreError> {
+    let (key, value) = (key.to_be_bytes(), vec![7; bytes]);
+    store.commit(&mut std::iter::once(Write { key: &key, value: Some(&value) }))
 }

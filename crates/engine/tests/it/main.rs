@@ -1,5 +1,6 @@
 //! The engine's one integration-test binary: a module per subject.
 
+mod change_feed;
 mod containers;
 mod costly_writes;
 mod differential;
@@ -9,6 +10,7 @@ mod distributed_regions;
 mod earlier_layout;
 mod engine_model;
 mod engine_power_cuts;
+mod expiry;
 mod failed_reads;
 mod full_disk;
 mod index_limits;

@@ -18,13 +18,20 @@ use perihelion_model::partition_key::{KeyValue, PartitionKey};
 use perihelion_model::session_token;
 use perihelion_testkit::Random;
 
-use crate::support::object;
+use crate::support::{ObservedStore, container, fill, object};
 
 const DEFINITION: &str = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"defaultTtl":-1,
     "indexingPolicy":{"compositeIndexes":[[{"path":"/pk","order":"ascending"},{"path":"/n","order":"ascending"}]]}}"#;
 
 fn key(name: &str) -> PartitionKey {
     PartitionKey::from_header(&format!("[\"{name}\"]")).unwrap()
+}
+
+/// Writes one more document.
+async fn fill_again(engine: &Engine, container: &Arc<Container>) {
+    let body = NewBody::new(object(r#"{"id":"more","pk":"k0"}"#), container).unwrap();
+    let operation = ItemOperation::Create { body };
+    engine.write_item(container, key("k0"), operation, Precondition::default()).await.unwrap();
 }
 
 /// The regions of an account.
@@ -97,6 +104,17 @@ impl Regions {
         let end = last.min(position.saturating_add(entries_max));
         let page = self.engines[from].outbox(position, end).unwrap();
         !page.is_empty() && self.engines[to].apply(source, page).await.unwrap().up_to > position
+    }
+
+    /// Region 1 refuses the writes of region 0 until it has the catalog of region 0, and then
+    /// applies them.
+    async fn check_that_writes_wait_for_the_catalog(&self) {
+        let page = self.engines[0].outbox(0, u64::MAX).unwrap();
+        let refused = self.engines[1].apply(RegionId(0), page).await.unwrap_err();
+        assert_eq!(refused.status, 503, "{}", refused.message);
+        assert_eq!(self.engines[1].applied_up_to(RegionId(0)).unwrap(), 0);
+        self.copy_catalog().await;
+        assert!(self.replicate(0, 1, u64::MAX).await);
     }
 
     /// Replicates until every outbox is applied everywhere.
@@ -399,6 +417,62 @@ async fn a_full_outbox_stops_the_writes_until_the_other_region_has_caught_up() {
     regions.replicate_all().await;
     assert_eq!(regions.engines[0].trim_outbox(3).await.unwrap(), 3);
     assert!(regions.upsert(0, "a", "4", 1).await.is_ok());
+}
+
+/// Story of a bug: maintenance stopped at its first failure. While the outbox was full, every run
+/// failed at the removal of expired documents, and the rest of the work was never done.
+#[tokio::test]
+async fn a_full_outbox_does_not_stop_the_other_work_of_maintenance() {
+    let seconds = Arc::new(AtomicU64::new(1_000_000));
+    let clock_seconds = Arc::clone(&seconds);
+    let options = EngineOptions::default()
+        .with_outbox_max(3)
+        .with_clock(Clock::from_fn(move || Duration::from_secs(clock_seconds.load(Ordering::SeqCst))))
+        .with_replica(Some(Replica { region: RegionId(0), regions: 2 }));
+    let store = ObservedStore::new(|_| {});
+    let engine = Arc::new(Engine::open(store.clone(), options).unwrap());
+    engine.create_database(object(r#"{"id":"d"}"#), None).await.unwrap();
+    let deleted = container(&engine, "deleted").await;
+    fill(&engine, &deleted, 1, 1).await;
+    engine.delete_container(&deleted, None).await.unwrap();
+    let definition = ParsedDefinition::parse(object(DEFINITION), ApiVersion::Current).unwrap();
+    let kept = engine.create_container("d", definition, None).await.unwrap();
+    for id in 0..2 {
+        let body = NewBody::new(object(&format!(r#"{{"id":"{id}","pk":"a","ttl":5}}"#)), &kept).unwrap();
+        let operation = ItemOperation::Create { body };
+        engine.write_item(&kept, key("a"), operation, Precondition::default()).await.unwrap();
+    }
+    seconds.fetch_add(10, Ordering::SeqCst);
+    // The first byte of the keys of documents is 0x10 (`keys.rs`).
+    assert_eq!(store.keys(&[0x10]).len(), 3);
+    assert_eq!(engine.maintain().await.unwrap_err().status, 503, "the outbox is full");
+    assert_eq!(store.keys(&[0x10]).len(), 2, "the document of the deleted container is purged");
+}
+
+/// Story of a bug: a region whose copy of the catalog had failed skipped the writes of a new
+/// container and counted them as applied, so the documents never arrived.
+#[tokio::test]
+async fn writes_of_a_container_that_is_not_copied_yet_wait_for_the_copy() {
+    let regions = Regions::new(2, DEFINITION).await;
+    let new = container(&regions.engines[0], "new").await;
+    fill(&regions.engines[0], &new, 2, 1).await;
+    regions.check_that_writes_wait_for_the_catalog().await;
+    assert_eq!(regions.engines[1].state(&new).unwrap().documents(), 2);
+
+    // The writes of a container that was deleted need not wait.
+    fill_again(&regions.engines[0], &new).await;
+    regions.engines[0].delete_container(&new, None).await.unwrap();
+    regions.copy_catalog().await;
+    assert!(regions.replicate(0, 1, u64::MAX).await);
+}
+
+#[tokio::test]
+async fn writes_of_a_range_that_is_not_copied_yet_wait_for_the_copy() {
+    let regions = Regions::new(2, DEFINITION).await;
+    regions.engines[0].split(&regions.container(0), 0).await.unwrap();
+    regions.upsert(0, "a", "1", 1).await.unwrap();
+    regions.check_that_writes_wait_for_the_catalog().await;
+    regions.assert_same_documents("after the copy");
 }
 
 #[tokio::test]

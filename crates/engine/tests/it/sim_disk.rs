@@ -8,7 +8,7 @@
 //! fails until the power returns. A disk can also lie: it reports some syncs as done
 //! without doing them. A test must notice that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -34,9 +34,15 @@ struct State {
     /// The changes from `durable_names` to `names`, oldest first.
     unsynced_names: Vec<(String, Option<usize>)>,
     power: Power,
-    /// By how many bytes writes may still make the files longer, all files together; `None` for an
-    /// endless disk. `set_len` takes no room.
+    /// How many bytes may still be written to sectors that have no room yet, all files together;
+    /// `None` for an endless disk. `set_len` takes no room: it leaves a hole, and the first write to
+    /// each sector of the hole takes room.
     room: Option<usize>,
+    /// Whether overwriting takes room too, as in a file system that copies a block before it
+    /// changes the block.
+    is_copy_on_write: bool,
+    /// Whether there is no room for the name of a new file.
+    refuses_names: bool,
     lies: Lies,
     random: Random,
 }
@@ -50,6 +56,8 @@ struct Content {
     live: Vec<u8>,
     /// The changes from `durable` to `live`, oldest first.
     unsynced: Vec<Change>,
+    /// The sectors that were written and so have room.
+    allocated: BTreeSet<usize>,
 }
 
 #[derive(Debug)]
@@ -89,6 +97,8 @@ impl SimDisk {
             unsynced_names: Vec::new(),
             power: Power::On,
             room: None,
+            is_copy_on_write: false,
+            refuses_names: false,
             lies: Lies::None,
             random: Random::new(seed),
         })))
@@ -110,11 +120,22 @@ impl SimDisk {
         self.state().power = Power::FailsAfter(operations);
     }
 
-    /// Sets by how many bytes writes may still make the files longer, all files together. `set_len`
-    /// takes no room. A write beyond that is written as far as there is room, and fails. `None`
-    /// makes the disk endless.
+    /// Sets how many bytes may still be written to sectors that have no room yet, all files together.
+    /// A write beyond that is written as far as there is room, and fails. `None` makes the disk
+    /// endless.
     pub(crate) fn set_room(&self, bytes: Option<usize>) {
         self.state().room = bytes;
+    }
+
+    /// Makes overwriting take room, too.
+    pub(crate) fn copying_on_write(self, is_copy_on_write: bool) -> SimDisk {
+        self.state().is_copy_on_write = is_copy_on_write;
+        self
+    }
+
+    /// Sets whether there is no room for the name of a new file.
+    pub(crate) fn refuse_names(&self, refuses_names: bool) {
+        self.state().refuses_names = refuses_names;
     }
 
     pub(crate) fn has_power(&self) -> bool {
@@ -247,11 +268,28 @@ impl State {
 
     /// The beginning of a write for which there is room. Takes the room.
     fn part_with_room<'d>(&mut self, file: usize, offset: usize, data: &'d [u8]) -> &'d [u8] {
-        let Some(room) = &mut self.room else { return data };
-        let len = self.files[file].live.len();
-        let end = (offset + data.len()).min(len.max(offset) + *room);
-        *room -= end.saturating_sub(len.max(offset));
-        &data[..end - offset]
+        let allocated = &mut self.files[file].allocated;
+        let mut written = 0;
+        for (at, piece) in sectors(offset, data) {
+            let sector = at / SECTOR_BYTES;
+            let needs_room = self.is_copy_on_write || !allocated.contains(&sector);
+            let bytes = match &mut self.room {
+                Some(room) if needs_room => {
+                    let bytes = piece.len().min(*room);
+                    *room -= bytes;
+                    bytes
+                }
+                _ => piece.len(),
+            };
+            if bytes > 0 {
+                allocated.insert(sector);
+            }
+            written += bytes;
+            if bytes < piece.len() {
+                break;
+            }
+        }
+        &data[..written]
     }
 
     fn check_power(&self) -> Result<(), io::Error> {
@@ -292,6 +330,9 @@ impl Directory for SimDisk {
             return Ok(file);
         }
         let mut state = self.state();
+        if state.refuses_names {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         let number = state.files.len();
         state.files.push(Content::default());
         state.unsynced_names.push((name.to_string(), Some(number)));
@@ -308,7 +349,10 @@ impl Directory for SimDisk {
         }
         state.unsynced_names.push((name.to_string(), None));
         state.count_operation()?;
-        state.names.remove(name);
+        if let Some(number) = state.names.remove(name) {
+            let freed = std::mem::take(&mut state.files[number].allocated).len() * SECTOR_BYTES;
+            state.room = state.room.map(|room| room + freed);
+        }
         Ok(())
     }
 
@@ -348,7 +392,9 @@ impl StorageBackend for SimFile {
         state.check_power()?;
         state.files[self.number].unsynced.push(Change::SetLen(len as usize));
         state.count_operation()?;
-        state.files[self.number].live.resize(len as usize, 0);
+        let file = &mut state.files[self.number];
+        file.live.resize(len as usize, 0);
+        file.allocated.split_off(&(len as usize).div_ceil(SECTOR_BYTES));
         Ok(())
     }
 

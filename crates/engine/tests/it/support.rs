@@ -2,9 +2,10 @@
 //! `/pk`, and documents with the ids `0, 1, 2, ...` spread over some partition keys. Also
 //! helpers that several tests use.
 
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use perihelion_engine::storage::MemoryStore;
+use perihelion_engine::storage::{Direction, KeyRange, MemoryStore, Store, StoreError, View, Write};
 use perihelion_engine::{
     ApiVersion, Container, Engine, EngineOptions, ItemOperation, NewBody, ParsedDefinition, Precondition,
     Target,
@@ -67,4 +68,53 @@ pub(crate) fn missing(
         engine.read_item(&target, &n.to_string(), &Precondition::default(), &[]).is_err()
     };
     (0..documents).filter(is_missing).collect()
+}
+
+/// Called with the keys of a commit.
+type CommitHook = dyn Fn(&[&[u8]]) + Send + Sync;
+
+/// An in-memory store that a test can look into while an engine uses it. Clones are handles of the
+/// same store. Before each commit it calls a function with the keys of the commit.
+#[derive(Clone)]
+pub(crate) struct ObservedStore {
+    store: Arc<MemoryStore>,
+    before_commit: Arc<CommitHook>,
+}
+
+impl ObservedStore {
+    pub(crate) fn new(before_commit: impl Fn(&[&[u8]]) + Send + Sync + 'static) -> Self {
+        ObservedStore { store: Arc::new(MemoryStore::new()), before_commit: Arc::new(before_commit) }
+    }
+
+    /// All keys that begin with these bytes.
+    pub(crate) fn keys(&self, prefix: &[u8]) -> Vec<Vec<u8>> {
+        let mut found = Vec::new();
+        let everything = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
+        let view = self.store.view().unwrap();
+        view.scan(everything, Direction::Forward, &mut |key, _| {
+            if key.starts_with(prefix) {
+                found.push(key.to_vec());
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        found
+    }
+}
+
+impl Store for ObservedStore {
+    fn view(&self) -> Result<Box<dyn View + '_>, StoreError> {
+        self.store.view()
+    }
+
+    fn commit(&self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), StoreError> {
+        let writes: Vec<Write<'_>> = writes.collect();
+        let keys: Vec<&[u8]> = writes.iter().map(|write| write.key).collect();
+        (self.before_commit)(&keys);
+        self.store.commit(&mut writes.iter().copied())
+    }
+
+    fn is_durable(&self) -> bool {
+        false
+    }
 }

@@ -10,7 +10,7 @@ use perihelion_engine::{
 };
 use perihelion_model::partition_key::{EffectiveRange, PartitionKey};
 
-use crate::support::{self, container, object};
+use crate::support::{self, ObservedStore, container, fill, object};
 
 const DAY: u64 = 24 * 60 * 60;
 
@@ -61,6 +61,32 @@ async fn versions_are_removed_after_seven_days_and_a_late_reader_is_refused() {
     engine.maintain().await.unwrap();
     assert_eq!(read(FeedStart::After(first)).unwrap_err().status, 400, "two versions were removed");
     assert_eq!(read(FeedStart::After(second.continuation)).unwrap().items.len(), 1);
+}
+
+/// Story of a bug: the number up to which versions were removed stayed in the store for ever.
+#[tokio::test]
+async fn a_deleted_container_leaves_no_record_of_its_removed_versions() {
+    let now = Arc::new(AtomicU64::new(1_800_000_000));
+    let clock_now = Arc::clone(&now);
+    let clock = Clock::from_fn(move || Duration::from_secs(clock_now.load(Ordering::SeqCst)));
+    let store = ObservedStore::new(|_| {});
+    let engine = Engine::open(store.clone(), EngineOptions::default().with_clock(clock)).unwrap();
+    engine.create_database(object(r#"{"id":"d"}"#), None).await.unwrap();
+    let mut logging = Vec::new();
+    for name in ["c", "kept"] {
+        let created = container(&engine, name).await;
+        engine.log_versions(&created).await.unwrap();
+        let created = engine.catalog().container("d", name).cloned().unwrap();
+        fill(&engine, &created, 3, 1).await;
+        logging.push(created);
+    }
+    now.fetch_add(8 * DAY, Ordering::SeqCst);
+    engine.maintain().await.unwrap();
+    let records = || store.keys(b"\x08pruned-versions/").len();
+    assert_eq!(records(), 2);
+    engine.delete_container(&logging[0], None).await.unwrap();
+    engine.maintain().await.unwrap();
+    assert_eq!(records(), 1, "only the record of the other container is left");
 }
 
 /// Story of a bug: the ranges of a split share a log and count their LSNs separately. When versions of

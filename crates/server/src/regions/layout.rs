@@ -3,7 +3,8 @@
 //! them, so that a start with another list is refused instead of opening an empty
 //! account.
 
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,6 +16,9 @@ use crate::error::StartError;
 
 /// The file that lists the regions of a data directory with several regions.
 const LIST_FILE: &str = "regions";
+
+/// The name of the list file until it is written whole.
+const NEW_LIST_FILE: &str = "regions.new";
 
 /// Opens the engine of every region.
 pub(crate) fn open_engines(
@@ -66,8 +70,8 @@ pub(super) async fn check_owners(engines: &[Arc<Engine>], names: &RegionNames) -
 /// the list of regions into a new directory.
 fn check_list(directory: &Path, names: &RegionNames) -> Result<(), StartError> {
     let list = directory.join(LIST_FILE);
-    let stored_list = match std::fs::read_to_string(&list) {
-        Ok(text) => Some(text.trim().to_owned()),
+    let stored_list = match fs::read_to_string(&list) {
+        Ok(text) => Some(text.trim_matches(is_blank).to_owned()).filter(|list| !list.is_empty()),
         // `NotADirectory` means that the path of the directory is a file. It is reported
         // later: with several regions by `create_dir_all` below, with one region by
         // `DiskStore::open`.
@@ -79,11 +83,50 @@ fn check_list(directory: &Path, names: &RegionNames) -> Result<(), StartError> {
         Some(stored) => Err(StartError::wrong_regions(directory, &stored)),
         None if names.len() == 1 => Ok(()),
         None if directory.join(DISK_FILE).exists() => Err(StartError::wrong_regions(directory, "")),
-        None => {
-            let outcome = std::fs::create_dir_all(directory)
-                .and_then(|()| std::fs::write(&list, format!("{names}\n")))
-                .and_then(|()| std::fs::File::open(&list)?.sync_all());
-            outcome.map_err(|error| StartError::directory(&list, &error))
+        None => write_list(directory, names).map_err(|error| StartError::directory(&list, &error)),
+    }
+}
+
+/// Whether a character is in a list file that a crash left without content: earlier versions did
+/// not write the file in one step, and a file system may then fill it with zeros.
+fn is_blank(character: char) -> bool {
+    character.is_whitespace() || character == '\0'
+}
+
+/// Writes the list file in one step: after a crash it is there whole, or not at all.
+fn write_list(directory: &Path, names: &RegionNames) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    let new_list = directory.join(NEW_LIST_FILE);
+    let mut file = File::create(&new_list)?;
+    writeln!(file, "{names}")?;
+    file.sync_all()?;
+    fs::rename(&new_list, directory.join(LIST_FILE))?;
+    // Systems other than Unix cannot sync a directory.
+    if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use perihelion_testkit::ScratchDirectory;
+
+    use super::*;
+
+    /// Story of a bug: a first start was interrupted after the list file was created and before it
+    /// had content. Every later start was refused.
+    #[test]
+    fn a_directory_with_an_empty_list_of_regions_is_new() {
+        for content in ["", "\n", "\0\0\0\0"] {
+            let directory = ScratchDirectory::new();
+            let list = directory.join(LIST_FILE);
+            std::fs::write(&list, content).unwrap();
+            let names = RegionNames::new(["West US", "East US"]).unwrap();
+            check_list(directory.path(), &names).unwrap();
+            assert_eq!(std::fs::read_to_string(&list).unwrap(), "West US,East US\n");
+            check_list(directory.path(), &names).unwrap();
+            let entries = std::fs::read_dir(directory.path()).unwrap().count();
+            assert_eq!(entries, 1, "no other file is left");
+            let others = RegionNames::new(["West US", "North Europe"]).unwrap();
+            assert!(check_list(directory.path(), &others).is_err());
         }
     }
 }

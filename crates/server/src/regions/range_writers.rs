@@ -44,7 +44,7 @@ pub(super) fn load(
 
 impl Regions {
     /// Moves the writes of a range to a region. If that region does not catch up within
-    /// `timeout`, or the move cannot be stored, the old region takes the writes again. The
+    /// `timeout`, or a store refuses the move, the old region takes the writes again. The
     /// move runs to its end even if the caller is dropped.
     pub(crate) async fn move_range(
         self: &Arc<Self>,
@@ -99,19 +99,20 @@ impl Regions {
                 stopped.exceptions = kept.map(|writer| writer.range).collect();
             }
         }
-        self.engines[from].set_role(stopped).await?;
         let is_moved = to != topology.write_region;
         let moved = is_moved.then_some(RangeWriter { range: key, region: to });
         let next: Vec<RangeWriter> = others.into_iter().chain(moved).collect();
-        let outcome = match self.catch_up(to, timeout).await {
-            Ok(()) => self.store_range_writers(&next).await,
-            Err(refusal) => Err(refusal),
-        };
+        let outcome = async {
+            self.engines[from].set_role(stopped).await?;
+            self.catch_up(to, timeout).await?;
+            self.store_range_writers(&next).await
+        }
+        .await;
         if outcome.is_ok() {
             self.update_topology(|topology| topology.range_writers = next);
         }
         // After a failure this gives the old region its role back.
-        self.assign_roles().await?;
+        self.assign_roles();
         outcome
     }
 

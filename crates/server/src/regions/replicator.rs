@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::Regions;
 use super::delay_queue::DelayQueue;
 
-/// The pause after a failure. Failures come from a store that has failed
+/// The pause after a failure. Failures come from a disk that is full, from a store that has failed
 /// permanently, or from a server that stops.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
@@ -69,9 +69,10 @@ pub(super) async fn replicate(regions: Arc<Regions>, from: usize, to: usize) {
 }
 
 /// Applies one page of the outbox of region `from`: entries after `after`, up to
-/// `due`. The catalog does not change meanwhile.
+/// `due`. The catalog does not change meanwhile, and region `to` has it.
 async fn apply(regions: &Regions, from: usize, to: usize, after: u64, due: u64) -> Result<Applied, Refusal> {
     let _guard = regions.catalog_lock.read().await;
+    regions.copy_catalog_to(to).await?;
     let entries = regions.engines[from].outbox(after, due)?;
     regions.engines[to].apply(RegionId(from as u8), entries).await
 }

@@ -21,7 +21,7 @@ pub(crate) const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Regions {
     /// Changes the write region. If the new write region does not catch up within
-    /// `timeout`, or the change cannot be stored, the old write region takes writes again.
+    /// `timeout`, or a store refuses the change, the old write region takes writes again.
     /// The change runs to its end even if the caller is dropped.
     pub(crate) async fn change_write_region(
         self: &Arc<Self>,
@@ -46,24 +46,33 @@ impl Regions {
         if topology.outage(to).is_some() {
             return Err(self.cannot_move(to, "it is offline; bring it online first"));
         }
-        if !topology.is_multi_write {
+        let moved = self.prepare_write_region(to, timeout, topology.is_multi_write).await;
+        if moved.is_ok() {
+            self.update_topology(|topology| {
+                topology.write_region = to;
+                topology.range_writers.clear();
+            });
+        }
+        // After a failure this gives the old write region its role back.
+        self.assign_roles();
+        moved
+    }
+
+    /// Everything before a region becomes the write region: all regions stop taking writes, the new
+    /// write region catches up, and the change is stored.
+    async fn prepare_write_region(
+        &self,
+        to: usize,
+        timeout: Duration,
+        is_multi_write: bool,
+    ) -> Result<(), Refusal> {
+        if !is_multi_write {
             for engine in &self.engines {
                 engine.set_role(Role::READ_ONLY).await?;
             }
-            if let Err(refusal) = self.catch_up(to, timeout).await {
-                self.assign_roles().await?;
-                return Err(refusal);
-            }
+            self.catch_up(to, timeout).await?;
         }
-        if let Err(refusal) = self.store_write_region(to).await {
-            self.assign_roles().await?;
-            return Err(refusal);
-        }
-        self.update_topology(|topology| {
-            topology.write_region = to;
-            topology.range_writers.clear();
-        });
-        self.assign_roles().await
+        self.store_write_region(to).await
     }
 
     /// Stores the new write region and an empty list of moved ranges, in one commit. Only the new

@@ -7,6 +7,8 @@
 //! because its syncs would delay several hundred commits. In simulation a checkpoint runs
 //! inside a later commit, so that the seed alone decides what happens.
 //!
+//! A checkpoint on its thread for which the disk has no room does not fail: it waits (`room.rs`).
+//!
 //! Always true: a checkpoint that failed closes the store to writes; the checkpoint thread
 //! ends before the store that owns it.
 
@@ -17,6 +19,7 @@ use std::thread::{self, JoinHandle};
 
 use super::Core;
 use super::failure::{Failure, catch_panic};
+use super::room::{Report, RoomWait};
 use super::view::Overlay;
 
 /// Where checkpoints run.
@@ -44,10 +47,11 @@ pub(super) struct Checkpoint {
 pub(super) enum Checkpointer {
     Thread {
         checkpoints: SyncSender<Checkpoint>,
-        outcomes: Receiver<Result<(), Failure>>,
+        reports: Receiver<Report>,
+        /// Asks a checkpoint that waits for room to try again.
+        retries: SyncSender<()>,
         thread: JoinHandle<()>,
-        /// Whether a checkpoint was started whose outcome has not been received.
-        is_running: bool,
+        state: ThreadState,
     },
     Inline {
         /// The checkpoint that was started and has not been written.
@@ -56,6 +60,16 @@ pub(super) enum Checkpointer {
         /// The commits until `pending` is written.
         commits_left: u32,
     },
+}
+
+/// The state of the checkpoint thread, as far as its reports have been received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ThreadState {
+    Idle,
+    /// A checkpoint was started.
+    Running,
+    /// A checkpoint was started and waits for room.
+    WaitsForRoom,
 }
 
 impl Checkpointer {
@@ -67,12 +81,16 @@ impl Checkpointer {
             CheckpointMode::Thread => {
                 // At most one checkpoint is running, so sending never blocks.
                 let (checkpoints, queue) = sync_channel(1);
-                let (report, outcomes) = sync_channel(1);
+                // After a report the thread waits for a checkpoint or a retry, so at most one report
+                // and one retry are on their way.
+                let (report, reports) = sync_channel(1);
+                let (retries, requested_retries) = sync_channel(1);
+                let room_wait = Arc::new(RoomWait::new(report.clone(), requested_retries));
                 let core = Arc::clone(core);
                 let thread = thread::Builder::new()
                     .name("perihelion-checkpoint".to_string())
-                    .spawn(move || run_thread(&core, &queue, &report))?;
-                Ok(Checkpointer::Thread { checkpoints, outcomes, thread, is_running: false })
+                    .spawn(move || run_thread(&core, &queue, &report, &room_wait))?;
+                Ok(Checkpointer::Thread { checkpoints, reports, retries, thread, state: ThreadState::Idle })
             }
         }
     }
@@ -85,25 +103,33 @@ impl Checkpointer {
                 (*pending, *commits_left) = (Some(checkpoint), *commits_later);
                 Ok(())
             }
-            Checkpointer::Thread { checkpoints, is_running, .. } => {
-                debug_assert!(!*is_running, "one checkpoint at a time");
-                *is_running = true;
+            Checkpointer::Thread { checkpoints, state, .. } => {
+                debug_assert!(*state == ThreadState::Idle, "one checkpoint at a time");
+                *state = ThreadState::Running;
                 checkpoints.send(checkpoint).map_err(|_| thread_died())
             }
         }
     }
 
-    /// Waits until no checkpoint is running.
+    /// Waits until no checkpoint is running. A checkpoint that waits for room tries again; if there
+    /// is none, this returns a failure of the kind `Full`, and the checkpoint goes on waiting.
     pub(super) fn finish(&mut self, core: &Core) -> Result<(), Failure> {
         match self {
             Checkpointer::Inline { pending, .. } => {
                 pending.take().map_or(Ok(()), |checkpoint| write_checkpoint(core, &checkpoint))
             }
-            Checkpointer::Thread { outcomes, is_running, .. } => {
-                if !std::mem::take(is_running) {
-                    return Ok(());
+            Checkpointer::Thread { reports, retries, state, .. } => {
+                match *state {
+                    ThreadState::Idle => return Ok(()),
+                    ThreadState::Running => {}
+                    ThreadState::WaitsForRoom => retries.send(()).map_err(|_| thread_died())?,
                 }
-                outcomes.recv().unwrap_or_else(|_| Err(thread_died()))
+                let report = reports.recv().map_err(|_| thread_died())?;
+                *state = report.state_after();
+                match report {
+                    Report::Done(outcome) => outcome,
+                    Report::WaitsForRoom => Err(Failure::full(&io::ErrorKind::StorageFull.into())),
+                }
             }
         }
     }
@@ -112,16 +138,20 @@ impl Checkpointer {
     pub(super) fn is_idle(&mut self) -> Result<bool, Failure> {
         match self {
             Checkpointer::Inline { pending, .. } => Ok(pending.is_none()),
-            Checkpointer::Thread { outcomes, is_running, .. } => {
-                if *is_running {
-                    match outcomes.try_recv() {
-                        Ok(outcome) => outcome?,
-                        Err(TryRecvError::Empty) => return Ok(false),
+            Checkpointer::Thread { reports, state, .. } => {
+                if *state == ThreadState::Running {
+                    match reports.try_recv() {
+                        Ok(report) => {
+                            *state = report.state_after();
+                            if let Report::Done(outcome) = report {
+                                outcome?;
+                            }
+                        }
+                        Err(TryRecvError::Empty) => {}
                         Err(TryRecvError::Disconnected) => return Err(thread_died()),
                     }
-                    *is_running = false;
                 }
-                Ok(true)
+                Ok(*state == ThreadState::Idle)
             }
         }
     }
@@ -138,13 +168,23 @@ impl Checkpointer {
         }
     }
 
-    /// Waits for a running checkpoint and ends the checkpoint thread. Drops a pending inline
-    /// checkpoint, whose commits are in the log.
+    /// Waits for a running checkpoint and ends the checkpoint thread. A checkpoint that waits for
+    /// room fails. Drops a pending inline checkpoint. The commits of both are in the log.
     pub(super) fn stop(self) {
-        if let Checkpointer::Thread { checkpoints, thread, .. } = self {
-            drop(checkpoints);
+        if let Checkpointer::Thread { checkpoints, reports, retries, thread, .. } = self {
+            drop((checkpoints, reports, retries));
             // If the thread panicked, the panic hook has already reported it.
             let _ = thread.join();
+        }
+    }
+}
+
+impl Report {
+    /// The state of the checkpoint thread after this report.
+    fn state_after(&self) -> ThreadState {
+        match self {
+            Report::Done(_) => ThreadState::Idle,
+            Report::WaitsForRoom => ThreadState::WaitsForRoom,
         }
     }
 }
@@ -155,14 +195,21 @@ fn thread_died() -> Failure {
 
 /// The checkpoint thread: writes each checkpoint of the queue and reports its
 /// outcome.
-fn run_thread(core: &Core, queue: &Receiver<Checkpoint>, report: &SyncSender<Result<(), Failure>>) {
+fn run_thread(
+    core: &Core,
+    queue: &Receiver<Checkpoint>,
+    report: &SyncSender<Report>,
+    room_wait: &Arc<RoomWait>,
+) {
     for checkpoint in queue {
+        core.deferred.set_room_wait(Some(Arc::clone(room_wait)));
         let outcome = write_checkpoint(core, &checkpoint);
+        core.deferred.set_room_wait(None);
         drop(checkpoint);
         if let Err(failure) = &outcome {
             core.close_to_writes(&failure.detail);
         }
-        if report.send(outcome).is_err() {
+        if report.send(Report::Done(outcome)).is_err() {
             return; // The store was dropped.
         }
     }

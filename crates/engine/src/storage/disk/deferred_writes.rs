@@ -12,7 +12,8 @@
 //! itself, because the disk sees the same operations.
 //!
 //! After a failure of the store, [`DeferredWrites::forbid_writes`] stops all
-//! later writes.
+//! later writes. During a checkpoint, a write for which the disk has no room waits
+//! ([`DeferredWrites::set_room_wait`]).
 
 use std::io;
 use std::ops::Bound;
@@ -20,6 +21,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redb::{BackendError, StorageBackend};
+
+use super::room::{RoomWait, is_full};
 
 /// The most bytes that redb may write before the file is accepted. When redb creates
 /// or repairs a file, it writes a few dozen pages. This limit is hundreds of times larger.
@@ -47,6 +50,8 @@ struct Inner {
     is_applied: AtomicBool,
     /// Whether all writes are refused, after a failure of the store.
     is_forbidden: AtomicBool,
+    /// How writes wait for room; `None` if they fail when the disk is full.
+    room_wait: Mutex<Option<Arc<RoomWait>>>,
     deferred: Mutex<Deferred>,
 }
 
@@ -77,6 +82,7 @@ impl DeferredWrites {
             disk,
             is_applied: AtomicBool::new(false),
             is_forbidden: AtomicBool::new(false),
+            room_wait: Mutex::default(),
             deferred: Mutex::new(Deferred::default()),
         }))
     }
@@ -90,6 +96,28 @@ impl DeferredWrites {
     fn check_may_write(&self) -> Result<(), io::Error> {
         let forbidden = || io::Error::other("an earlier write failed");
         if self.0.is_forbidden.load(Ordering::Acquire) { Err(forbidden()) } else { Ok(()) }
+    }
+
+    /// Sets how writes wait while the disk has no room. The checkpoint thread sets this for the time
+    /// of a checkpoint, in which no other thread writes to the file.
+    pub(super) fn set_room_wait(&self, room_wait: Option<Arc<RoomWait>>) {
+        *self.0.room_wait.lock().unwrap_or_else(PoisonError::into_inner) = room_wait;
+    }
+
+    /// Performs a write on the disk. A write for which there was no room may be on the disk in part;
+    /// to perform it again is harmless.
+    fn when_there_is_room(&self, write: impl Fn() -> io::Result<()>) -> io::Result<()> {
+        loop {
+            let error = match write() {
+                Err(error) if is_full(&error) => error,
+                outcome => return outcome,
+            };
+            let room_wait = self.0.room_wait.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if !room_wait.is_some_and(|room_wait| room_wait.wait()) {
+                return Err(error);
+            }
+            self.check_may_write()?;
+        }
     }
 
     /// Performs the deferred operations. From now on every call goes to the disk.
@@ -212,7 +240,7 @@ impl StorageBackend for DeferredWrites {
     fn set_len(&self, len: u64) -> Result<(), io::Error> {
         self.check_may_write()?;
         if self.is_applied() {
-            return self.0.disk.set_len(len);
+            return self.when_there_is_room(|| self.0.disk.set_len(len));
         }
         self.lock_initialised()?.push(Operation::SetLen(len))
     }
@@ -228,7 +256,7 @@ impl StorageBackend for DeferredWrites {
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
         self.check_may_write()?;
         if self.is_applied() {
-            return self.0.disk.write(offset, data);
+            return self.when_there_is_room(|| self.0.disk.write(offset, data));
         }
         self.lock_initialised()?.push(Operation::Write { offset, data: data.to_vec() })
     }

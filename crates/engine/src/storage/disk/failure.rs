@@ -20,7 +20,8 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// The disk has no room for a record of the log.
+    /// The disk has no room for a record of the log, or for a checkpoint that must end before a
+    /// record can be written.
     pub(super) fn full(error: &io::Error) -> Failure {
         Failure { kind: StoreErrorKind::Full, detail: error.to_string() }
     }

@@ -22,9 +22,13 @@ use super::LogLimits;
 use super::directory::Directory;
 use super::failure::Failure;
 use super::record::{self, LoggedWrite, Record, SECTOR_BYTES};
+use super::room::is_full;
 
 /// The files' names in the data directory.
 pub(super) const FILE_NAMES: [&str; 2] = ["perihelion-0.log", "perihelion-1.log"];
+
+/// The file that [`Log::check_room`] writes and removes. A crash may leave it.
+const ROOM_FILE_NAME: &str = "perihelion-room.tmp";
 
 /// A new file is lengthened by this much at a time. Zeros are written, instead
 /// of only setting the length, so that the blocks exist. With a larger step, the
@@ -48,6 +52,9 @@ pub(super) struct Log {
     position: u64,
     /// The number of writes in the records of the current file.
     writes: usize,
+    /// Whether a refused record may be at the current position, because there was no room to
+    /// erase it.
+    has_refused: bool,
 }
 
 /// One of the two files.
@@ -69,7 +76,9 @@ impl Log {
                 *slot = Some(LogFile { file, len });
             }
         }
-        Ok(Log { directory, files, limits, current: 0, position: 0, writes: 0 })
+        let log = Log { directory, files, limits, current: 0, position: 0, writes: 0, has_refused: false };
+        log.remove_room_file()?;
+        Ok(log)
     }
 
     /// Whether a record with this many bytes and writes may be appended to the current file.
@@ -81,18 +90,53 @@ impl Log {
         is_empty || fits
     }
 
+    /// The number of bytes in the records of the current file.
+    pub(super) fn bytes(&self) -> u64 {
+        self.position
+    }
+
+    /// Refuses if the disk has no room for this many bytes: writes them to a file, without a sync,
+    /// and removes the file. This takes no time on the disk, because the file is removed before the
+    /// operating system writes its blocks. It is not certain that the room is still there later.
+    pub(super) fn check_room(&self, bytes: u64) -> Result<(), Failure> {
+        let outcome = self.write_room_file(bytes);
+        let removed = self.remove_room_file();
+        match outcome {
+            Err(error) if is_full(&error) => Err(Failure::full(&error)),
+            outcome => Ok(outcome.and(removed)?),
+        }
+    }
+
+    fn write_room_file(&self, bytes: u64) -> io::Result<()> {
+        let file = self.directory.create(ROOM_FILE_NAME)?;
+        let zeros = vec![0; GROWTH_BYTES.min(bytes) as usize];
+        let mut written = 0;
+        while written < bytes {
+            let len = (bytes - written).min(GROWTH_BYTES);
+            file.write(written, &zeros[..len as usize])?;
+            written += len;
+        }
+        Ok(())
+    }
+
+    fn remove_room_file(&self) -> io::Result<()> {
+        let exists = self.directory.open(ROOM_FILE_NAME)?.is_some();
+        if exists { self.directory.remove(ROOM_FILE_NAME) } else { Ok(()) }
+    }
+
     /// Appends a record and returns when it is durable.
     ///
     /// A write for which the disk has no room is not fatal, unlike a failed sync: every earlier
     /// record is synced, so nothing that was acknowledged can be lost. The refused record is
-    /// erased, because the next record has the same number and may go to the other file. A crash
-    /// before that may leave the refused record whole; then it counts as committed, as after any
-    /// write whose outcome is not known.
+    /// erased, now or before the next commit. A crash before that may leave the refused record
+    /// whole; then it counts as committed, as after any write whose outcome is not known.
     pub(super) fn append(&mut self, record: &Record) -> Result<(), Failure> {
+        debug_assert!(!self.has_refused, "a refused record is erased before the next commit");
         if let Err(error) = self.write(record) {
             if !is_full(&error) {
                 return Err(error.into());
             }
+            self.has_refused = true;
             self.erase_refused()?;
             return Err(Failure::full(&error));
         }
@@ -118,15 +162,23 @@ impl Log {
     }
 
     /// Erases the beginning of a refused record at the current position, which may have been
-    /// written in part or whole. If there is no room for its beginning, nothing was written.
-    fn erase_refused(&mut self) -> Result<(), Failure> {
-        let position = self.position;
-        let file = self.current_file()?;
-        match file.file.write(position, &[0; SECTOR_BYTES]) {
-            Ok(()) => Ok(file.file.sync_data()?),
-            Err(error) if is_full(&error) => Ok(()),
-            Err(error) => Err(error.into()),
+    /// written in part or whole. Must succeed before each commit, because the commit has the number
+    /// of the refused record and may go to the other file. A file system that copies blocks before
+    /// it changes them may have no room for this; then the commit is refused, too.
+    pub(super) fn erase_refused(&mut self) -> Result<(), Failure> {
+        if !self.has_refused {
+            return Ok(());
         }
+        // If the file could not be created, nothing was written.
+        if let Some(file) = &self.files[self.current] {
+            match file.file.write(self.position, &[0; SECTOR_BYTES]) {
+                Ok(()) => file.file.sync_data()?,
+                Err(error) if is_full(&error) => return Err(Failure::full(&error)),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.has_refused = false;
+        Ok(())
     }
 
     /// The file to which records are appended. Creates it if it does not exist, and makes
@@ -137,7 +189,9 @@ impl Log {
             Some(file) => Ok(file),
             None => {
                 let file = self.directory.create(FILE_NAMES[self.current])?;
-                self.directory.sync()?;
+                // After a failed sync the state of the disk is unknown, whatever the reason. So
+                // this error must not count as a lack of room.
+                self.directory.sync().map_err(io::Error::other)?;
                 Ok(slot.insert(LogFile { file, len: 0 }))
             }
         }
@@ -170,11 +224,6 @@ impl Log {
         self.restart();
         self.directory.sync()
     }
-}
-
-/// Whether the operating system refused a write because there is no room.
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// The commits of the log that the data file does not cover.
