@@ -212,7 +212,8 @@ async fn finish_turn(
     let (held, cached) = (&*held, cached.as_ref());
     let next_turn = async {
         if !undeleted.is_empty()
-            && Box::pin(leftovers::delete_after_commit(&core.store, &token.instance, &undeleted)).await
+            && Box::pin(leftovers::delete_after_commit(&core.store, &state, &undeleted, &held.message_etags))
+                .await
         {
             update_cached(&core.store, cached, |state| state.undeleted.clear());
         }

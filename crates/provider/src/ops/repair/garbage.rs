@@ -3,8 +3,10 @@
 //! pruned histories, and documents that were staged for a commit that never came. A *garbage
 //! record* is a document that names such documents.
 //!
-//! Invariants: the record is deleted last, so that any process can repeat the collection. A
-//! record of staged documents is closed, under its etag, before the collection. The commit
+//! Invariants: the record is deleted last, so that any process can repeat the collection. Each batch
+//! of a collection is applied only while the record exists. A purge deletes the record, so a late
+//! collection deletes nothing of the next instance of that name, whose documents may have the same
+//! ids. A record of staged documents is closed, under its etag, before the collection. The commit
 //! would delete the record under the same etag, so it cannot succeed any more.
 //!
 //! An attempt to create such a record may arrive after a later attempt was applied and the commit
@@ -19,6 +21,7 @@ use serde_json::Value;
 use crate::documents::{DocumentType, Garbage, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
+use crate::ops::repair::fenced_delete::{self, FencedOutcome};
 use crate::ops::repair::purge;
 use crate::store::{Store, without_content};
 
@@ -87,15 +90,35 @@ async fn is_committed(store: &Store, garbage: &Garbage, staging_id: &str) -> Res
     Ok(false)
 }
 
-/// Deletes the documents of a record, then the record.
+/// Deletes the documents of a record, and the record with the last of them. Does nothing if the record
+/// does not exist: another process has collected the garbage, or the instance was purged.
 pub(crate) async fn collect(store: &Store, garbage: &Garbage) -> Result<(), Failure> {
-    let instance = garbage.instance_id.as_str();
     let mut ids: Vec<String> = garbage.parts.iter().flat_map(|parts| parts.ids()).collect();
     ids.extend(find_unlisted(store, garbage).await?);
-    for ids in ids.chunks(Batch::OPERATIONS_MAX) {
-        purge::delete_documents(store, instance, ids).await?;
+    let mut batch_documents_max = fenced_delete::DOCUMENTS_MAX;
+    // Each turn of the loop makes the list shorter.
+    loop {
+        let count = ids.len().min(batch_documents_max);
+        let is_last = count == ids.len();
+        let mut batch = Batch::new(garbage.instance_id.as_str());
+        match is_last {
+            true => batch.delete(&garbage.id)?,
+            false => batch.read(&garbage.id)?,
+        };
+        match fenced_delete::delete(store, batch, &ids[..count]).await? {
+            FencedOutcome::Applied(_) if is_last => return Ok(()),
+            FencedOutcome::Applied(_) => {
+                ids.drain(..count);
+                batch_documents_max = (batch_documents_max * 2).min(fenced_delete::DOCUMENTS_MAX);
+            }
+            FencedOutcome::FenceLost => return Ok(()),
+            // It was deleted by an earlier collection that ended before it was done.
+            FencedOutcome::Missing(position) => {
+                ids.remove(position);
+                batch_documents_max = fenced_delete::fewer(batch_documents_max);
+            }
+        }
     }
-    purge::delete_documents(store, instance, std::slice::from_ref(&garbage.id)).await
 }
 
 /// The ids of the documents that the record does not name one by one: documents of its staging,
