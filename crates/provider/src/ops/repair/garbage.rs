@@ -10,15 +10,16 @@
 //! would delete the record under the same etag, so it cannot succeed any more.
 //!
 //! An attempt to create such a record may arrive after a later attempt was applied and the commit
-//! has deleted the record. Then the record names documents that are in use. So the collection first
-//! looks whether the commit was applied.
+//! has deleted the record. A record that has a fence (see `stage`) is not created then. A record without
+//! a fence is, and names documents that are in use. So its collection first looks whether the commit
+//! was applied.
 
 use std::sync::Arc;
 
 use perihelion_client::{Batch, Query};
 use serde_json::Value;
 
-use crate::documents::{DocumentType, Garbage, Versioned};
+use crate::documents::{DocumentType, Garbage, STATE_ID, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::repair::fenced_delete::{self, FencedOutcome};
@@ -57,6 +58,7 @@ pub(crate) async fn collect_due(store: &Store, record: Versioned<Garbage>) -> Re
         }
     }
     if let Some(staging_id) = &garbage.staging_id
+        && !garbage.is_fenced
         && is_committed(store, &garbage, staging_id).await?
     {
         let (instance, id) = (&garbage.instance_id, &garbage.id);
@@ -69,13 +71,24 @@ pub(crate) async fn collect_due(store: &Store, record: Versioned<Garbage>) -> Re
 /// The types that a commit gives to staged documents.
 const COMMITTED: [DocumentType; 2] = [DocumentType::Bundle, DocumentType::Outbox];
 
+/// All documents of an instance that may show the commit of a staging, except the state. Chunks
+/// and parts refer to no documents.
+const MAY_SHOW_COMMIT: &str = "SELECT * FROM c WHERE c.id != 'i' AND c.id != @record AND \
+    NOT IS_DEFINED(c.hx) AND c.type != 'part' AND \
+    (NOT IS_DEFINED(c.mark) OR c.mark != @staging OR c.type IN ('bundle', 'outbox'))";
+
 /// Whether the commit of a staging was applied: a bundle or an outbox is no longer staged, or a
 /// document outside of the staging refers to one of its documents, whose ids contain the staging id.
-/// Reads the whole partition of the instance, page by page. That is rare: a staging has no record any
-/// more when its commit was applied at the first attempt.
+/// Mostly that is the state. Otherwise the documents of the instance are read, page by page, but
+/// not the large ones.
 async fn is_committed(store: &Store, garbage: &Garbage, staging_id: &str) -> Result<bool, Failure> {
-    let query = Query::new("SELECT * FROM c WHERE c.id != @record")
+    let state = store.find::<Value>(&garbage.instance_id, STATE_ID).await?;
+    if state.is_some_and(|state| state.value.to_string().contains(staging_id)) {
+        return Ok(true);
+    }
+    let query = Query::new(MAY_SHOW_COMMIT)
         .with_parameter("@record", garbage.id.as_str())
+        .with_parameter("@staging", staging_id)
         .in_partition(&*garbage.instance_id);
     let mut feed = store.container.query::<Value>(query);
     while let Some(page) = feed.next_page().await? {

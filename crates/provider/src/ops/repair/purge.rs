@@ -79,7 +79,7 @@ pub(crate) async fn document_heads(store: &Store, instance: &str) -> Result<Vec<
 /// purge is done, but messages to the new incarnation may arrive. So a message or an activity
 /// is deleted, with its parts, only if the tombstone lists it or it names the old incarnation.
 /// Other parts whose id begins with `p:` stay, because they may belong to a message to the
-/// new incarnation. Garbage records of staged documents stay too.
+/// new incarnation. Garbage records of staged documents stay too, and the fences of stagings.
 ///
 /// Several processes may purge the same instance, and one of them may be so late that the name is in
 /// use again. So each batch is fenced by the etag of the tombstone and gives the tombstone a new etag.
@@ -242,6 +242,8 @@ fn ids_to_delete(tombstone: &State, heads: Vec<DocumentHead>) -> Vec<String> {
             }
             Some(Part) if head.id.starts_with("p:") => {}
             Some(Garbage) if head.staging.is_some() => {}
+            // The message that was staged with it may be for the new incarnation.
+            Some(StagingFence) => {}
             Some(
                 History | Deleted | Execution | Cancelled | Bundle | Outbox | Staged | Part | Garbage
                 | Session | Deletion | Heartbeat | Roster | Unreadable,

@@ -18,6 +18,8 @@ use super::{
 use crate::CosmosDBProvider;
 use crate::documents::lock_token::nonce;
 use crate::documents::{DocumentType, Garbage, STATE_ID, State, Versioned};
+use crate::ops::orchestration::stage;
+use crate::ops::payload;
 use crate::ops::repair::{garbage, purge};
 
 /// The bytes of an event that does not stay in the state document, but becomes a chunk.
@@ -25,6 +27,9 @@ const CHUNK_BYTES: usize = 20_000;
 
 /// The number of the activity of the first turn.
 const ACTIVITY: u64 = 3;
+
+/// A turn with several texts of this many bytes is staged. So is a message with one of them.
+const LARGE_BYTES: usize = 700_000;
 
 /// The ids of all documents of an instance.
 async fn ids(provider: &CosmosDBProvider, instance: &str) -> BTreeSet<String> {
@@ -262,4 +267,68 @@ async fn requests_that_delete_consumed_completions_leave_the_next_completions_al
     complete_all().await;
     process.send_again().await;
     assert_eq!(ids(&provider, "a").await.iter().filter(is_completion).count() as u64, COUNT);
+}
+
+/// The first attempt to create the garbage record of a staged message arrives after the message was
+/// created. The answer to that creation was lost, so it is tried again.
+#[tokio::test]
+async fn a_message_whose_garbage_record_arrives_late_is_accepted_once() {
+    let world = World::open().await;
+    let process = RecordedProcess::new(&world);
+    let provider = process.provider(&world).await;
+    run_first_turn(&provider, "o").await;
+    process.forget_requests();
+    let (store, now) = (&provider.core.store, provider.core.clock.stamp());
+    let item = raised_event("a", &"e".repeat(LARGE_BYTES));
+    let message = crate::plan::message_document(&item, "x:late:1".to_owned(), now, None).unwrap();
+    let until = tokio::time::Instant::now() + LOCK;
+    let prepared = payload::prepare_message(store, message, now, until).await.unwrap();
+    payload::create_message(store, &prepared).await.unwrap();
+    let before = ids(&provider, "a").await;
+    process.send_again().await;
+    payload::create_message(store, &prepared).await.unwrap();
+    assert_eq!(ids(&provider, "a").await, before);
+    let (_, messages) = fetch_instance(&provider).await;
+    assert!(messages == [item]);
+}
+
+/// All requests of a staged turn arrive once more, after its activities have ended and their inputs
+/// were deleted.
+#[tokio::test]
+async fn requests_of_a_staged_turn_that_are_late_create_nothing() {
+    let world = World::open().await;
+    let process = RecordedProcess::new(&world);
+    let (provider, staging) =
+        (world.provider_with_reconciler(Duration::from_secs(3600)).await, process.provider(&world).await);
+    staging.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let (token, _) = fetch_instance(&staging).await;
+    process.forget_requests();
+    let activities = (1..=4).map(|id| activity_item("a", id, "w".repeat(LARGE_BYTES))).collect();
+    ack(&staging, &token, history("h"), activities, vec![]).await.unwrap();
+    staging.core.background.wait_until_idle().await;
+    assert_eq!(run_activities(&provider).await.len(), 4);
+    provider.core.background.wait_until_idle().await;
+    let before = ids(&provider, "a").await;
+    process.send_again().await;
+    assert_eq!(ids(&provider, "a").await, before);
+}
+
+/// The turn before the given-up staging has a large history, which must not be read again.
+#[tokio::test]
+async fn documents_of_a_staging_that_was_given_up_are_collected_without_a_scan() {
+    let world = World::open().await;
+    let process = RecordedProcess::new(&world);
+    let provider = process.provider(&world).await;
+    run_first_turn(&provider, "h").await;
+    let before = ids(&provider, "a").await;
+    let (store, now) = (&provider.core.store, provider.core.clock.stamp());
+    let until = tokio::time::Instant::now() + LOCK;
+    let parts = crate::plan::part_documents("a", "p:s", &"x".repeat(1000), Some(&"s".to_owned()), None);
+    let staged = stage::stage_parts(store, "a", "s", &parts, now, until).await.unwrap();
+    let record = store.find::<Garbage>("a", &staged.id).await.unwrap().expect("a record");
+    process.forget_requests();
+    garbage::collect_due(store, record).await.unwrap();
+    let is_scan = |body: &&String| body.contains("SELECT *");
+    assert_eq!(process.bodies().iter().find(is_scan), None);
+    assert_eq!(ids(&provider, "a").await, before);
 }

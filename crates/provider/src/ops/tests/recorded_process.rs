@@ -65,6 +65,12 @@ impl RecordedProcess {
         lock(&self.requests).clear();
     }
 
+    /// The bodies of the recorded requests.
+    pub(super) fn bodies(&self) -> Vec<String> {
+        let requests = lock(&self.requests);
+        requests.iter().map(|request| String::from_utf8_lossy(&request.body).into_owned()).collect()
+    }
+
     /// Sends the recorded requests again, in order.
     pub(super) async fn send_again(&self) {
         let requests = lock(&self.requests).clone();
