@@ -7,7 +7,7 @@
 //! with the same ids: chunks of history, executions, activities and completions are numbered from one
 //! in every incarnation.
 
-use perihelion_client::{Batch, BatchResults, Etag};
+use perihelion_client::{Batch, Etag};
 use tokio::time::Instant;
 
 use crate::failure::Failure;
@@ -18,7 +18,9 @@ pub(crate) const DOCUMENTS_MAX: usize = Batch::OPERATIONS_MAX - 1;
 
 /// What became of a fenced batch.
 pub(crate) enum FencedOutcome {
-    Applied(BatchResults),
+    /// The new etag of the document that the fence writes; `None` if it deletes or only reads the
+    /// document, or if the answer was lost.
+    Applied(Option<Etag>),
     /// The fence failed. Nothing was deleted.
     FenceLost,
     /// The document at this position does not exist. Nothing was deleted.
@@ -40,7 +42,9 @@ pub(crate) async fn delete(
     let batch = batch.with_options(batch_without_content());
     let send = || async {
         match store.container.batch(batch.clone()).await {
-            Ok(results) => Ok(FencedOutcome::Applied(results)),
+            Ok(results) => {
+                Ok(FencedOutcome::Applied(results.get(0).and_then(|result| result.etag().cloned())))
+            }
             Err(error) => match error.operation_index() {
                 Some(0) if error.is_precondition_failed() || error.is_document_not_found() => {
                     Ok(FencedOutcome::FenceLost)

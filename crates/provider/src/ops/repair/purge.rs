@@ -116,6 +116,15 @@ struct Purge<'a> {
     batch_documents_max: usize,
 }
 
+/// Whether a batch of the purge has deleted its documents.
+enum BatchDeleted {
+    Yes,
+    /// One of them did not exist.
+    NoneMissingOne,
+    /// Another process has changed the tombstone.
+    NoneTombstoneChanged,
+}
+
 impl Purge<'_> {
     /// Reads what is left of the instance, and deletes it. The purge is done when one batch could delete
     /// everything that was read. Otherwise another round follows, because other processes may have
@@ -132,9 +141,9 @@ impl Purge<'_> {
         }
         for ids in ids.chunks(self.batch_documents_max) {
             match self.delete(ids).await? {
-                Some(is_deleted) if is_deleted => {}
-                Some(_) => break,
-                None => return Ok(ControlFlow::Break(())),
+                BatchDeleted::Yes => {}
+                BatchDeleted::NoneMissingOne => break,
+                BatchDeleted::NoneTombstoneChanged => return Ok(ControlFlow::Break(())),
             }
         }
         Ok(ControlFlow::Continue(()))
@@ -156,9 +165,8 @@ impl Purge<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Deletes documents. Returns whether they were deleted: not if one of them was missing. `None` if
-    /// another process has changed the tombstone.
-    async fn delete(&mut self, ids: &[String]) -> Result<Option<bool>, Failure> {
+    /// Deletes documents, and gives the tombstone a new etag.
+    async fn delete(&mut self, ids: &[String]) -> Result<BatchDeleted, Failure> {
         let (store, instance) = (&self.core.store, self.tombstone.value.instance_id.as_str());
         let commit_nonce = nonce();
         let mut batch = Batch::new(instance);
@@ -166,25 +174,25 @@ impl Purge<'_> {
         store.state_cache.forget(instance);
         let batch = batch.with_witness(STATE_ID, "/ack", commit_nonce.as_str());
         let etag = match fenced_delete::delete(store, batch, ids).await? {
-            FencedOutcome::Applied(results) => results.get(0).and_then(|result| result.etag().cloned()),
+            FencedOutcome::Applied(etag) => etag,
             // Perhaps an attempt whose answer was lost has changed the tombstone.
             FencedOutcome::FenceLost => None,
             FencedOutcome::Missing(position) => {
                 self.record_missing(&ids[position]);
-                return Ok(Some(false));
+                return Ok(BatchDeleted::NoneMissingOne);
             }
         };
         let etag = match etag {
             Some(etag) => etag,
             None => match store.state(instance).await? {
                 Some(found) if found.value.commit_nonce == commit_nonce => found.etag,
-                _ => return Ok(None),
+                _ => return Ok(BatchDeleted::NoneTombstoneChanged),
             },
         };
         self.tombstone.value.commit_nonce = commit_nonce;
         self.tombstone.etag = etag;
         store.cache_tombstone(&self.tombstone);
-        Ok(Some(true))
+        Ok(BatchDeleted::Yes)
     }
 
     /// Deletes the last documents, and writes the tombstone of an instance that is purged.
@@ -204,8 +212,8 @@ impl Purge<'_> {
         store.state_cache.forget(&done.instance_id);
         let batch = batch.with_witness(STATE_ID, "/ack", done.commit_nonce.as_str());
         match fenced_delete::delete(store, batch, ids).await? {
-            FencedOutcome::Applied(results) => {
-                if let Some(etag) = results.get(0).and_then(|result| result.etag().cloned()) {
+            FencedOutcome::Applied(etag) => {
+                if let Some(etag) = etag {
                     store.cache_tombstone(&Versioned { value: done, etag });
                 }
                 Ok(ControlFlow::Break(()))
