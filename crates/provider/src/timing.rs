@@ -93,6 +93,10 @@ pub(crate) const TOMBSTONE_TTL: Duration = Duration::from_secs(7 * 24 * 3600);
 /// that commits later finds that its garbage record was deleted, and is staged again.
 pub(crate) const STAGED_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
 
+/// The time to live of the fence of a staging: longer than the garbage record of the staging may be
+/// created again, plus the time that an attempt may be late.
+pub(crate) const STAGING_FENCE_TTL: Duration = Duration::from_secs(3600);
+
 /// The time to live of a cancelled activity's tombstone: longer than a worker continues
 /// an activity without renewing its lock.
 pub(crate) const CANCELLED_TTL: Duration = Duration::from_secs(3600);

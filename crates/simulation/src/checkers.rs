@@ -24,8 +24,8 @@ pub struct Evidence {
     pub failed_calls: Vec<String>,
     /// The instances that the user started, and how each must end.
     pub endings: Endings,
-    /// Instances that the user deleted, and when the call returned.
-    pub deleted: Vec<(String, Duration)>,
+    /// Instances that the user deleted.
+    pub deleted: Vec<Deleted>,
     /// Whether everything ended, was cleaned up and was read. Otherwise the run hangs, and only
     /// `has_retention`, `runs`, `idle` and `writes` are known.
     pub is_finished: bool,
@@ -45,6 +45,18 @@ pub struct Evidence {
     pub idle: Vec<growth::IdleProcess>,
     /// All writes that were applied, in order.
     pub writes: Vec<LoggedWrite>,
+}
+
+/// An instance that the user deleted, with its tree.
+#[derive(Debug, Clone)]
+pub struct Deleted {
+    pub instance: String,
+    /// When the call returned.
+    pub at: Duration,
+    /// The names of the tree that the user used again after that.
+    pub started_again: Vec<String>,
+    /// The incarnations of these names that were deleted.
+    pub incarnations: Vec<String>,
 }
 
 /// One violation of a property.

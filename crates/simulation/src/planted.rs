@@ -176,7 +176,9 @@ impl Planted {
     }
 
     /// Serves a request. Remembers a state that it writes. After a tombstone whose purge is
-    /// done, writes the remembered state some time later, once for each instance.
+    /// done, writes the remembered state some time later, once for each instance. It is written only
+    /// over the tombstone: if the user has used the name again, the run would hang, and the checkers
+    /// would not see the deletion.
     async fn resurrect(&self, server: &InProcess, request: Request) -> Result<Response, Failure> {
         let written = written_state(&request);
         let key = request.headers.get(headers::PARTITION_KEY).cloned();
@@ -194,10 +196,15 @@ impl Planted {
                 is_purged.then(|| states.remove(&key)).flatten()
             }
         };
-        if let Some(last) = last {
+        let etag = outcome.as_ref().ok().and_then(etag_of_first);
+        if let (Some(last), Some(etag)) = (last, etag) {
             let body = Bytes::from(last.to_string());
             let mut write = Request { method: Method::PUT, body, ..again };
-            write.headers.remove(IF_MATCH);
+            if write.headers.remove(headers::IS_BATCH_REQUEST).is_some() {
+                let target = format!("{}/{STATE_ID}", write.target.path());
+                write.target = target.parse().unwrap_or(write.target);
+            }
+            write.headers.insert(IF_MATCH, etag);
             let server = server.clone();
             tokio::spawn(async move {
                 tokio::time::sleep(RESURRECTED_AFTER).await;
@@ -206,6 +213,15 @@ impl Planted {
         }
         outcome
     }
+}
+
+/// The etag of the document that a request wrote, or of the first one that a batch wrote.
+fn etag_of_first(response: &Response) -> Option<HeaderValue> {
+    let in_header = response.headers().get(ETAG).cloned();
+    in_header.or_else(|| {
+        let results: Value = serde_json::from_slice(response.body()).ok()?;
+        HeaderValue::from_str(results[0]["eTag"].as_str()?).ok()
+    })
 }
 
 /// The last part of the path: the id of the document, if the path is that of a document.

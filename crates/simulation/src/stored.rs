@@ -49,6 +49,9 @@ pub const PURGE: &str = "purge";
 /// were staged, the id of the staging.
 pub const CHUNK_RUNS: &str = "chunks";
 
+/// The member of a state document and of a tombstone that tells the instances of one name apart.
+pub const INCARNATION: &str = "incarnation";
+
 /// The member of a completion with the nonce of the lock under which the activity ran.
 pub const COMPLETED_BY: &str = "by";
 

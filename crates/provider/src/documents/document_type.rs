@@ -35,6 +35,8 @@ pub(crate) enum DocumentType {
     Part,
     /// A list of documents that can be removed once it is due.
     Garbage,
+    /// Shows that the garbage record of a staging was created.
+    StagingFence,
     /// The lease of an activity session.
     Session,
     /// A deletion of several instances.
@@ -48,7 +50,7 @@ pub(crate) enum DocumentType {
 }
 
 impl DocumentType {
-    const ALL: [DocumentType; 16] = [
+    const ALL: [DocumentType; 17] = [
         Self::History,
         Self::Deleted,
         Self::Execution,
@@ -60,6 +62,7 @@ impl DocumentType {
         Self::Staged,
         Self::Part,
         Self::Garbage,
+        Self::StagingFence,
         Self::Session,
         Self::Deletion,
         Self::Heartbeat,
@@ -81,6 +84,7 @@ impl DocumentType {
             Self::Staged => "staged",
             Self::Part => "part",
             Self::Garbage => "litter",
+            Self::StagingFence => "fence",
             Self::Session => "session",
             Self::Deletion => "deletion",
             Self::Heartbeat => "node",

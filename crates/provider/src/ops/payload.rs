@@ -14,6 +14,7 @@ use crate::documents::text::{PartsRef, Text, json_bytes};
 use crate::documents::{Message, Part, STATE_ID, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::orchestration::stage::{self, Staged};
+use crate::ops::repair::fenced_delete;
 use crate::ops::repair::purge;
 use crate::plan::{self, ITEM_BYTES_MAX};
 use crate::store::{Store, batch_without_content, retry_until, without_content};
@@ -181,15 +182,16 @@ pub(crate) async fn send_message(
     Ok(prepared.message)
 }
 
-/// Deletes a message that must not be delivered. Its parts are deleted in the same batch or
-/// before it: no process delivers a message without its parts.
-pub(crate) async fn remove_message(store: &Store, message: &Message) -> Result<(), Failure> {
-    let mut ids: Vec<String> = message.item.parts().into_iter().flat_map(PartsRef::ids).collect();
-    ids.push(message.id.clone());
-    for ids in ids.chunks(Batch::OPERATIONS_MAX) {
-        purge::delete_documents(store, &message.instance_id, ids).await?;
+/// Deletes a message that must not be delivered, if it still has the etag with which it was read. Its
+/// parts are deleted before it: no process delivers a message without its parts.
+pub(crate) async fn remove_message(store: &Store, message: &Message, etag: &Etag) -> Result<(), Failure> {
+    let instance = message.instance_id.as_str();
+    let parts: Vec<String> = message.item.parts().into_iter().flat_map(PartsRef::ids).collect();
+    for ids in parts.chunks(Batch::OPERATIONS_MAX) {
+        purge::delete_documents(store, instance, ids).await?;
     }
-    Ok(())
+    // If the message was changed, another message has its id by now.
+    fenced_delete::delete_unchanged(store, instance, &[(message.id.as_str(), etag)]).await.map(drop)
 }
 
 /// Deletes messages of an instance with their parts, if each message and the state still has the

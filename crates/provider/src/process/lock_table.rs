@@ -39,6 +39,8 @@ pub(crate) struct LockedInstance {
     /// The messages of the turn that the commit adds to the dedup record. A lock that was read from
     /// the document does not say which messages need this. Then all messages of the turn are here.
     pub(crate) dedup_entries: Vec<DedupEntry>,
+    /// The etags of those messages of the turn that were read with their etag, by message id.
+    pub(crate) message_etags: HashMap<String, Etag>,
     /// The sum of the charges that are stored in the messages of the turn: what other processes
     /// have spent for this instance.
     pub(crate) charge_in_messages: Charge,

@@ -1,6 +1,6 @@
 //! Fences: no process overwrites a version of a document that it has not read. This checker looks
 //! at the documents that several processes write. Every write to them must be conditional (an
-//! etag, a predicate, or a create), or in one atomic batch with a conditional write, or in the
+//! etag, a predicate, or a create), or in one atomic batch with a conditional write or a read of a garbage record, or in the
 //! short list `UNCONDITIONAL` with its reason. And the commits of an instance follow one another:
 //! the number of a commit is one higher than that of the commit before.
 
@@ -16,32 +16,12 @@ use crate::write_log::{LoggedWrite, WriteKind};
 /// reason.
 const UNCONDITIONAL: &[(WriteKind, &str, &str)] = &[
     (WriteKind::Delete, "o:", "every message of the outbox was delivered; each has a fixed id"),
-    (WriteKind::Delete, "h:", "a chunk never changes, and no later document has its id"),
-    (WriteKind::Delete, "b:", "a part never changes, and no later document has its id"),
-    (WriteKind::Delete, "k:", "a part never changes, and no later document has its id"),
-    (WriteKind::Delete, "p:", "a part never changes, and no later document has its id"),
-    (WriteKind::Delete, "e:", "the purge of a deleted instance; the tombstone forbids new ones"),
-    (WriteKind::Delete, "w:", "the purge of a deleted instance; the tombstone forbids new ones"),
-    (WriteKind::Delete, "a:", "an activity of a deleted instance; the purge lists it or its incarnation"),
-    (
-        WriteKind::Delete,
-        "m:",
-        "a message that was consumed, or that a purge lists; its id is never used again",
-    ),
-    (
-        WriteKind::Delete,
-        "n:",
-        "a message that was consumed, or that a purge lists; its id is never used again",
-    ),
-    (
-        WriteKind::Delete,
-        "x:",
-        "a message that was consumed, or that a purge lists; its id is never used again",
-    ),
-    (WriteKind::Delete, "c:", "a completion for another incarnation of its instance, or that a purge lists"),
-    (WriteKind::Delete, "g:", "a closed garbage record; the documents that it lists are deleted first"),
+    (WriteKind::Delete, "b:", "a part never changes, and its id contains an id of the turn that wrote it"),
+    (WriteKind::Delete, "p:", "a part never changes, and its id contains the id of its staging"),
+    (WriteKind::Delete, "g:", "a garbage record that lists nothing any more; its id is never used again"),
     (WriteKind::Delete, "d:", "a deletion that is finished; its stage cannot change any more"),
     (WriteKind::Upsert, "n:", "a heartbeat, which only its own process writes"),
+    (WriteKind::Delete, "n:", "a heartbeat, which only its own process writes"),
     (WriteKind::Upsert, "roster", "the list of processes, which decides nothing"),
 ];
 
@@ -64,11 +44,12 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
 }
 
 fn is_listed(write: &LoggedWrite) -> bool {
-    // The ids of heartbeats and of some messages begin alike. Heartbeats have a number as their
-    // partition key.
+    // The ids of heartbeats and of some messages begin alike. Heartbeats and the other documents of the
+    // system have a number as their partition key.
     let is_system = write.instance().is_none();
     UNCONDITIONAL.iter().any(|(kind, prefix, _)| {
-        *kind == write.kind && write.id.starts_with(prefix) && (*kind != WriteKind::Upsert || is_system)
+        let is_for_system = matches!(*prefix, "n:" | "roster" | "d:");
+        *kind == write.kind && write.id.starts_with(prefix) && is_for_system == is_system
     })
 }
 

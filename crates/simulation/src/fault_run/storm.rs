@@ -1,11 +1,15 @@
 //! A storm of deletions: some instances are started, and a moment later they are deleted while
-//! they run, one by one, as trees, or in bulk.
+//! they run, one by one, as trees, or in bulk. Half of the names are used again right after the
+//! deletion, while processes still purge what is deleted.
 
 use std::time::Duration;
 
 use duroxide::providers::InstanceFilter;
 
+use crate::checkers::Deleted;
 use crate::process::User;
+use crate::scenarios::{self, Endings, Scenario};
+use crate::stored::INCARNATION;
 use crate::virtual_clock;
 
 /// The wait between two attempts at a deletion.
@@ -17,6 +21,20 @@ const INSTANCES_MAX: usize = 4;
 /// The orchestrations of a storm. Those with children are deleted as trees.
 const ORCHESTRATIONS: [&str; 9] =
     ["Chain", "Timer", "Parent", "Family", "Family", "Fan", "Eternal", "Session", "Slow"];
+
+/// The scenario of the instance that is started again under the name of a deleted instance: of the
+/// same orchestration, if that ends by itself.
+fn scenario_after(orchestration: &str) -> Scenario {
+    scenarios::by_name(match orchestration {
+        "Chain" => "chain",
+        "Timer" => "timer",
+        "Parent" => "parent",
+        "Session" => "session",
+        "Slow" => "slow",
+        // Its history has chunks and many completions.
+        _ => "fan",
+    })
+}
 
 /// One storm.
 #[derive(Debug, Clone)]
@@ -45,9 +63,9 @@ pub fn draw(rng: &mut fastrand::Rng, faults_until: Duration) -> Storm {
 }
 
 impl Storm {
-    /// Starts and deletes the instances, whose names begin with `name`. Returns each instance with
-    /// the time at which its deletion was answered.
-    pub async fn run(&self, user: &User, name: &str) -> Result<Vec<(String, Duration)>, String> {
+    /// Starts and deletes the instances, whose names begin with `name`, and starts half of them again.
+    /// Returns what was deleted, and how the instances that were started again must end.
+    pub async fn run(&self, user: &User, name: &str) -> Result<(Vec<Deleted>, Endings), String> {
         tokio::time::sleep(self.begins_at).await;
         let mut instances = Vec::new();
         for (number, orchestration) in self.orchestrations.iter().enumerate() {
@@ -64,17 +82,52 @@ impl Storm {
             // this call fails.
             let _ = user.client.delete_instance_bulk(filter).await;
         }
-        let deletions: Vec<_> = instances.iter().map(|instance| delete(user, instance)).collect();
-        let mut deleted = Vec::new();
+        let mut deletions = Vec::new();
+        for (number, (instance, orchestration)) in instances.iter().zip(&self.orchestrations).enumerate() {
+            let scenario = self.is_started_again(number).then(|| scenario_after(orchestration));
+            deletions.push(delete_and_start_again(user, instance, scenario));
+        }
+        let mut done = Vec::new();
         if self.is_parallel {
-            deleted.extend(futures_util::future::join_all(deletions).await);
+            done.extend(futures_util::future::join_all(deletions).await);
         } else {
             for deletion in deletions {
-                deleted.push(deletion.await);
+                done.push(deletion.await);
             }
         }
-        Ok(instances.into_iter().zip(deleted).collect())
+        let (mut all_deleted, mut all_endings) = (Vec::new(), Endings::new());
+        for done in done {
+            let (deleted, endings) = done?;
+            all_deleted.push(deleted);
+            all_endings.extend(endings);
+        }
+        Ok((all_deleted, all_endings))
     }
+
+    /// Whether the name of this instance is used again: every second one. The first of them follows from
+    /// a time that is drawn anyway, so that a seed draws the same faults as before.
+    fn is_started_again(&self, number: usize) -> bool {
+        (self.deleted_after.as_millis() + number as u128).is_multiple_of(2)
+    }
+}
+
+/// Deletes an instance with its tree. Then starts an instance of the same name, if there is a scenario.
+async fn delete_and_start_again(
+    user: &User,
+    instance: &str,
+    scenario: Option<Scenario>,
+) -> Result<(Deleted, Endings), String> {
+    let at = delete(user, instance).await;
+    let mut deleted =
+        Deleted { instance: instance.to_owned(), at, started_again: Vec::new(), incarnations: Vec::new() };
+    let Some(scenario) = scenario else { return Ok((deleted, Endings::new())) };
+    // The instance, and the children that the scenario `parent` starts.
+    for name in [instance.to_owned(), format!("{instance}-a"), format!("{instance}-b")] {
+        deleted.incarnations.extend(user.state(&name).await[INCARNATION].as_str().map(str::to_owned));
+    }
+    let endings = (scenario.run)(user, instance.to_owned()).await?;
+    deleted.started_again = endings.iter().map(|(name, _)| name.clone()).collect();
+    Ok((deleted, endings))
 }
 
 /// Deletes an instance with its tree, and tries again until that succeeds and the tombstone of the

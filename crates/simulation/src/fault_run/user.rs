@@ -15,8 +15,8 @@ use crate::audit::leftover_documents;
 use crate::checkers::Evidence;
 use crate::fault_run::storm::Storm;
 use crate::process::User;
-use crate::scenarios::{Endings, Scenario};
-use crate::stored::{DUE_AT, GARBAGE_STAGING, GARBAGE_TYPE, STATE_ID};
+use crate::scenarios::Scenario;
+use crate::stored::{DUE_AT, GARBAGE_STAGING, GARBAGE_TYPE, INCARNATION, STATE_ID};
 use crate::virtual_clock;
 use crate::world::Program;
 
@@ -80,7 +80,7 @@ pub fn program(plan: Plan, calm: &Arc<Calm>, evidence: &crate::process::Handoff<
         Box::pin(async move {
             let user = Arc::new(User::open_with(connection, cross_instance).await);
             let mut found = act(&user, scenarios, storms).await;
-            wait_until_ended(&user, &found.endings).await;
+            wait_until_ended(&user, &found).await;
             let ended_at = virtual_clock::elapsed();
             calm.is_idle.store(true, Ordering::SeqCst);
             let calm_from = loop {
@@ -120,20 +120,27 @@ async fn act(user: &Arc<User>, scenarios: Vec<(Scenario, Duration)>, storms: Vec
     }
     while let Some(finished) = deletions.join_next().await {
         match finished.map_err(|error| error.to_string()).flatten() {
-            Ok(deleted) => found.deleted.extend(deleted),
+            Ok((deleted, endings)) => {
+                found.deleted.extend(deleted);
+                found.endings.extend(endings);
+            }
             Err(problem) => found.failed_calls.push(problem),
         }
     }
     found
 }
 
-/// Waits until every instance has ended. An instance that retention has deleted counts as ended.
-async fn wait_until_ended(user: &User, endings: &Endings) {
-    for (instance, _) in endings {
+/// Waits until every instance has ended. An instance that retention has deleted counts as
+/// ended. If the user has used the
+/// name of a deleted instance again, the tombstone of that instance may still be there.
+async fn wait_until_ended(user: &User, found: &Evidence) {
+    let old: Vec<&String> = found.deleted.iter().flat_map(|deleted| &deleted.incarnations).collect();
+    for (instance, _) in &found.endings {
         loop {
             let state = user.state(instance).await;
             let is_ended = matches!(state["status"].as_str(), Some("Completed" | "Failed"));
-            if is_ended || state["type"] == "deleted" {
+            let is_old = old.iter().any(|incarnation| state[INCARNATION] == ***incarnation);
+            if !is_old && (is_ended || state["type"] == "deleted") {
                 break;
             }
             tokio::time::sleep(POLL_INTERVAL).await;

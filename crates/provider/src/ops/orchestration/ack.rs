@@ -35,7 +35,7 @@ use crate::process::lock_table::LockedInstance;
 use crate::process::metrics;
 use crate::store::state_cache::Snapshot;
 use crate::store::{ConflictBudget, SharedDocument, Store, retry_until};
-use crate::timing::POLL_INTERVAL_MIN;
+use crate::timing::{LATE_ATTEMPT_MAX, POLL_INTERVAL_MIN, STAGING_FENCE_TTL};
 
 /// The most plans of one turn, including the first. A turn is planned again if its commit was
 /// stale and its lock still holds. A commit is stale if another writer changed the state, a
@@ -47,6 +47,10 @@ const PLANS_MAX: usize = 16;
 /// The longest time that one plan is staged and its commit retried. The lock is renewed
 /// meanwhile, so a commit of many megabytes on a slow or throttled connection can finish.
 const COMMIT_RETRIED_FOR: Duration = Duration::from_secs(600);
+
+// The fence of a staging outlives the last attempt to create it.
+const _: () =
+    assert!(STAGING_FENCE_TTL.as_secs() > 2 * (COMMIT_RETRIED_FOR.as_secs() + LATE_ATTEMPT_MAX.as_secs()));
 
 pub(crate) async fn run(core: &Core, token: &str, ack: TurnAck) -> Result<(), Failure> {
     let (token, held) = held_lock::find(core, token).await?;
@@ -212,7 +216,8 @@ async fn finish_turn(
     let (held, cached) = (&*held, cached.as_ref());
     let next_turn = async {
         if !undeleted.is_empty()
-            && Box::pin(leftovers::delete_after_commit(&core.store, &token.instance, &undeleted)).await
+            && Box::pin(leftovers::delete_after_commit(&core.store, &state, &undeleted, &held.message_etags))
+                .await
         {
             update_cached(&core.store, cached, |state| state.undeleted.clear());
         }

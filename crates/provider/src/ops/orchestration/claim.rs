@@ -102,10 +102,10 @@ pub(crate) async fn claim(
         Ok(read) => read,
         Err(refused) => return Ok(refused),
     };
-    let InstanceRead { state, messages, etags, has_more_messages, later_version } = read;
+    let InstanceRead { state, messages, mut etags, has_more_messages, later_version } = read;
     // The state, unless it is a tombstone.
     let live = state.as_ref().map(|state| &state.value).filter(|state| !state.is_deleted());
-    let mut messages = drop_stale(&core.store, instance, live, &state, messages).await;
+    let mut messages = drop_stale(&core.store, instance, live, &state, messages, &etags).await;
     if let Some(id) = &later_version {
         write_later_version_notice(&core.later_version_notice, instance, id);
     }
@@ -119,8 +119,8 @@ pub(crate) async fn claim(
     };
     let events = history.as_ref().map_or(&[][..], |history| history.as_slice());
     if has_more_messages && identity(live, events, &messages).is_none() {
-        let start = Box::pin(find_start(&core.store, instance, now)).await?;
-        let start = drop_stale(&core.store, instance, live, &state, start).await;
+        let start = Box::pin(find_start(&core.store, instance, now, &mut etags)).await?;
+        let start = drop_stale(&core.store, instance, live, &state, start, &etags).await;
         messages.truncate(MESSAGES_MAX - start.len());
         messages.splice(0..0, start);
     }
@@ -157,6 +157,7 @@ pub(crate) async fn claim(
         history,
         kv_snapshot,
         messages,
+        message_etags: etags,
         has_more_messages,
         attempts,
     };

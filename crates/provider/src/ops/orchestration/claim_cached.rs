@@ -60,6 +60,7 @@ pub(crate) fn claim(
         history: Ok(history),
         kv_snapshot,
         messages,
+        message_etags: HashMap::new(),
         has_more_messages: false,
         attempts: &candidate.attempts,
     };

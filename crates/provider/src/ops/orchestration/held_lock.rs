@@ -1,6 +1,7 @@
 //! The lock of an instance that a dispatcher holds: finds it by its token, renews it, reads
 //! it again after the state changed, and gives it up.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,6 +157,7 @@ fn locked_instance(token: &LockToken, state: Versioned<State>, now_ms: u64) -> O
         is_optimistic: false,
         history: None,
         dedup_entries,
+        message_etags: HashMap::new(),
         charge_in_messages: Charge::default(),
         until,
         lease: until.saturating_duration_since(Instant::now()).max(token_lock::LEASE_MIN),

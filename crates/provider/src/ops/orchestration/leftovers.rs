@@ -5,23 +5,55 @@
 //! If that process ends before it has deleted them, polls find the leftovers, and the next claim of
 //! the instance deletes them. Until then the list in the state shows that they were consumed, so no
 //! turn takes them again. The next commit after the deletion writes a state without the list.
+//!
+//! Invariant: a completion is deleted only if it still has the etag that was read. The next instance of
+//! the same name has completions with the same ids, and a late request must not delete these.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use futures_util::future::join_all;
-use perihelion_client::{Batch, Query};
+use perihelion_client::{Batch, Etag, Query};
+use serde::Deserialize;
 
 use crate::documents::{State, Versioned};
 use crate::failure::Failure;
-use crate::ops::repair::purge;
+use crate::ops::repair::fenced_delete;
 use crate::store::Store;
 
-/// The ids of all completions in the queue of an instance.
-const COMPLETIONS: &str = "SELECT VALUE c.id FROM c WHERE c.type = 'orch_queue' AND STARTSWITH(c.id, 'c:')";
+/// All completions in the queue of an instance.
+const COMPLETIONS: &str = "SELECT c.id, c.inc, c._etag FROM c WHERE c.type = 'orch_queue' AND \
+    STARTSWITH(c.id, 'c:')";
 
-/// Deletes the leftovers of a turn after its commit. Returns whether all of them are deleted.
-pub(crate) async fn delete_after_commit(store: &Store, instance: &str, ids: &[String]) -> bool {
-    match delete(store, instance, ids).await {
+/// A completion in the queue.
+#[derive(Deserialize)]
+struct QueuedCompletion {
+    id: String,
+    /// The incarnation that it is for; `None` for any incarnation.
+    #[serde(rename = "inc", default)]
+    incarnation: Option<String>,
+    #[serde(rename = "_etag")]
+    etag: String,
+}
+
+/// Deletes the leftovers of a turn after its commit, which wrote `state`. `etags` are those with which
+/// the messages of the turn were read. Returns whether all leftovers are deleted.
+pub(crate) async fn delete_after_commit(
+    store: &Store,
+    state: &State,
+    ids: &[String],
+    etags: &HashMap<String, Etag>,
+) -> bool {
+    let instance = state.instance_id.as_str();
+    let known: Option<Vec<(String, Etag)>> =
+        ids.iter().map(|id| Some((id.clone(), etags.get(id)?.clone()))).collect();
+    let deleted = async {
+        let found = match known {
+            Some(known) => known,
+            None => find(store, state, &ids.iter().cloned().collect()).await?,
+        };
+        delete(store, instance, &found).await
+    };
+    match deleted.await {
         Ok(()) => true,
         Err(failure) => {
             tracing::debug!(
@@ -49,15 +81,38 @@ pub(crate) async fn remove(store: &Store, state: &mut Versioned<State>) -> Resul
     let are_deleted = cached.is_some_and(|cached| cached.state.value.undeleted.is_empty());
     let listed: HashSet<String> = std::mem::take(&mut state.value.undeleted).into_iter().collect();
     if !are_deleted {
-        let queued: Vec<String> = store.rows(Query::new(COMPLETIONS).in_partition(instance.as_str())).await?;
-        let remaining_ids: Vec<String> = queued.into_iter().filter(|id| listed.contains(id)).collect();
-        delete(store, &instance, &remaining_ids).await?;
+        let left = find(store, &state.value, &listed).await?;
+        delete(store, &instance, &left).await?;
     }
     Ok(listed)
 }
 
-/// Deletes messages, in batches at the same time.
-async fn delete(store: &Store, instance: &str, ids: &[String]) -> Result<(), Failure> {
-    let batches = ids.chunks(Batch::OPERATIONS_MAX).map(|ids| purge::delete_documents(store, instance, ids));
-    join_all(batches).await.into_iter().collect()
+/// The listed completions that are in the queue, with their etags. Leaves out those of another
+/// incarnation than the one of `state`.
+async fn find(
+    store: &Store,
+    state: &State,
+    listed: &HashSet<String>,
+) -> Result<Vec<(String, Etag)>, Failure> {
+    let query = Query::new(COMPLETIONS).in_partition(state.instance_id.as_str());
+    let queued: Vec<QueuedCompletion> = store.rows(query).await?;
+    let is_leftover = |queued: &QueuedCompletion| {
+        listed.contains(&queued.id)
+            && queued.incarnation.as_ref().is_none_or(|incarnation| *incarnation == state.incarnation)
+    };
+    let left = queued.into_iter().filter(is_leftover);
+    left.map(|queued| Ok((queued.id, Etag::parse(&queued.etag)?))).collect()
+}
+
+/// Deletes messages, in batches at the same time. Fails if one of them was changed.
+async fn delete(store: &Store, instance: &str, messages: &[(String, Etag)]) -> Result<(), Failure> {
+    let messages: Vec<(&str, &Etag)> = messages.iter().map(|(id, etag)| (id.as_str(), etag)).collect();
+    let batches = messages.chunks(Batch::OPERATIONS_MAX);
+    let batches = batches.map(|messages| fenced_delete::delete_unchanged(store, instance, messages));
+    for is_deleted in join_all(batches).await {
+        if !is_deleted? {
+            return Err(Failure::Contended(format!("a consumed completion of {instance} was changed")));
+        }
+    }
+    Ok(())
 }

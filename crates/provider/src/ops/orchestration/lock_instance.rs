@@ -44,6 +44,8 @@ pub(crate) struct LockRequest<'a> {
     /// The key-value pairs at the end of the last execution that has ended.
     pub(crate) kv_snapshot: HashMap<String, KvEntry>,
     pub(crate) messages: Vec<(Message, WorkItem)>,
+    /// The etags of messages that were read, by message id.
+    pub(crate) message_etags: HashMap<String, Etag>,
     /// Whether there may be more messages than this turn takes.
     pub(crate) has_more_messages: bool,
     /// If an earlier turn of this process ended without a commit: the attempts of the messages
@@ -127,7 +129,9 @@ impl LockRequest<'_> {
         is_durable: bool,
         attempt: u32,
     ) -> FetchedInstance {
-        let LockRequest { identity, history, kv_snapshot, messages, has_more_messages, .. } = self;
+        let LockRequest {
+            identity, history, kv_snapshot, messages, message_etags, has_more_messages, ..
+        } = self;
         let Lock { nonce, until, attempts, .. } = state.lock.clone().unwrap_or_default();
         let token = LockToken {
             kind: LockKind::Orchestration,
@@ -139,6 +143,7 @@ impl LockRequest<'_> {
         };
         let locked = LockedInstance {
             dedup_entries: messages.iter().filter_map(|(message, _)| message.dedup_entry()).collect(),
+            message_etags,
             charge_in_messages: messages
                 .iter()
                 .fold(Charge::default(), |sum, (message, _)| sum.plus(message.cost)),

@@ -15,13 +15,16 @@
 //!   arrive long after its caller gave it up and a later attempt was applied, even after the commit
 //!   and the deletion of the documents. This late attempt then creates nothing. Otherwise it would
 //!   create documents that nothing refers to and nothing deletes.
+//! - The garbage record is not created again after the commit, by an attempt that is late: the batch
+//!   that creates it also creates a fence, which stays for an hour. If the container has no time to
+//!   live, there is no fence, and the collection of such a record looks for the commit first.
 
 use perihelion_client::{Batch, Etag};
 use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::documents::stamp::Stamp;
-use crate::documents::{Bundle, DocumentType, Garbage, Outbox, Part};
+use crate::documents::{Bundle, DocumentType, Garbage, Outbox, Part, StagingFence};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::plan::{COMMIT_BYTES_MAX, TurnPlan};
@@ -74,10 +77,10 @@ pub(crate) async fn give_up(core: &Core, plan: &TurnPlan) {
     let (store, instance) = (core.store.clone(), plan.state.instance_id.clone());
     let due = core.clock.stamp().plus(LATE_ATTEMPT_MAX * 2);
     let close = async move {
-        let blank = Garbage::blank(&instance, &staging_id, due);
-        let record = Garbage { staging_id: Some(staging_id), is_closed: true, ..blank };
-        let Ok(Some(found)) = store.find::<serde_json::Value>(&instance, &record.id).await else { return };
-        let closed = store.put(&instance, &record.id, &record, &found.etag, without_content()).await;
+        let id = Garbage::blank(&instance, &staging_id, due).id;
+        let Ok(Some(found)) = store.find::<Garbage>(&instance, &id).await else { return };
+        let record = Garbage { due_at: due, is_closed: true, ..found.value };
+        let closed = store.put(&instance, &id, &record, &found.etag, without_content()).await;
         if let Err(failure) = closed {
             tracing::debug!(instance, ?failure, "staged documents stay until their record is due");
         }
@@ -103,7 +106,7 @@ pub(crate) async fn stage_parts(
     Ok(staged)
 }
 
-/// Creates the garbage record of a staging, due [`STAGED_KEPT_FOR`] after `now`.
+/// Creates the garbage record of a staging, due [`STAGED_KEPT_FOR`] after `now`, and its fence.
 async fn create_record(
     store: &Store,
     instance: &str,
@@ -111,12 +114,42 @@ async fn create_record(
     now: Stamp,
     until: Instant,
 ) -> Result<Staged, Failure> {
-    let due = now.plus(STAGED_KEPT_FOR);
-    let record =
-        Garbage { staging_id: Some(staging_id.to_owned()), ..Garbage::blank(instance, staging_id, due) };
-    let create = || store.create(instance, &record.id, &record);
-    let etag = retry_until(until, create).await?;
-    Ok(Staged { id: record.id.clone(), etag })
+    let blank = Garbage::blank(instance, staging_id, now.plus(STAGED_KEPT_FOR));
+    let record = Garbage { staging_id: Some(staging_id.to_owned()), is_fenced: store.is_ttl_on, ..blank };
+    let create = || async {
+        match record.is_fenced {
+            true => create_with_fence(store, &record, &StagingFence::new(instance, staging_id)).await,
+            false => store.create(instance, &record.id, &record).await.map(Some),
+        }
+    };
+    let etag = retry_until(until, create).await?.ok_or_else(|| given_up(instance))?;
+    Ok(Staged { id: record.id, etag })
+}
+
+/// Creates a garbage record and its fence, and returns the etag of the record. If an earlier attempt
+/// has created them, the record is read; `None` if it no longer exists.
+async fn create_with_fence(
+    store: &Store,
+    record: &Garbage,
+    fence: &StagingFence,
+) -> Result<Option<Etag>, Failure> {
+    let instance = record.instance_id.as_str();
+    let mut batch = Batch::new(instance);
+    batch.create(record)?.create(fence)?;
+    match store.container.batch(batch.with_options(batch_without_content())).await {
+        Ok(results) => {
+            if let Some(etag) = results.get(0).and_then(|result| result.etag().cloned()) {
+                return Ok(Some(etag));
+            }
+        }
+        Err(error) if error.is_conflict() => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(store.find::<serde_json::Value>(instance, &record.id).await?.map(|found| found.etag))
+}
+
+fn given_up(instance: &str) -> Failure {
+    Failure::Contended(format!("the staged documents of {instance} were given up before they were complete"))
 }
 
 /// Creates documents in batches.
@@ -178,11 +211,6 @@ impl<'a> StageWriter<'a> {
             return Ok(());
         }
         let are_created = retry_until(self.until, || send_batch(self.store, batch.clone())).await?;
-        are_created.then_some(()).ok_or_else(|| {
-            Failure::Contended(format!(
-                "the staged documents of {} were given up before they were complete",
-                self.instance
-            ))
-        })
+        are_created.then_some(()).ok_or_else(|| given_up(self.instance))
     }
 }

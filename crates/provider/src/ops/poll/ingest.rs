@@ -236,8 +236,8 @@ fn parse_row(row: Value) -> Row {
         Some(Activity) => {}
         // Polls do not ask for these types.
         Some(
-            History | Deleted | Execution | Cancelled | Staged | Part | Garbage | Session | Deletion
-            | Heartbeat | Roster | Unreadable,
+            History | Deleted | Execution | Cancelled | Staged | Part | Garbage | StagingFence | Session
+            | Deletion | Heartbeat | Roster | Unreadable,
         )
         | None => return Row::Unreadable { instance, id },
     }

@@ -1,24 +1,28 @@
 //! Garbage collection: deletes documents that nothing refers to any more. These are
 //! parts of consumed, delivered or overwritten texts, inputs of cancelled activities,
-//! pruned histories, and documents that were staged for a commit that was never applied. A
-//! *garbage record* is a document that names these documents.
+//! pruned histories, and documents that were staged for a commit that never came. A *garbage
+//! record* is a document that names such documents.
 //!
-//! Invariants: the record is deleted last, so that any process can repeat the collection. A
-//! record of staged documents is closed, under its etag, before the collection. The commit
-//! deletes the record under the same etag, so the commit can no longer succeed.
+//! Invariants: the record is deleted last, so that any process can repeat the collection. Each batch
+//! of a collection is applied only while the record exists. A purge deletes the record, so a late
+//! collection deletes nothing of the next instance of that name, whose documents may have the same
+//! ids. A record of staged documents is closed, under its etag, before the collection. The commit
+//! would delete the record under the same etag, so it cannot succeed any more.
 //!
 //! An attempt to create such a record may arrive after a later attempt was applied and the commit
-//! has deleted the record. Then the record names documents that are in use. So the collection first
-//! checks whether the commit was applied.
+//! has deleted the record. A record that has a fence (see `stage`) is not created then. A record without
+//! a fence is, and names documents that are in use. So its collection first looks whether the commit
+//! was applied.
 
 use std::sync::Arc;
 
 use perihelion_client::{Batch, Query};
 use serde_json::Value;
 
-use crate::documents::{DocumentType, Garbage, Versioned};
+use crate::documents::{DocumentType, Garbage, STATE_ID, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
+use crate::ops::repair::fenced_delete::{self, FencedOutcome};
 use crate::ops::repair::purge;
 use crate::store::{Store, without_content};
 
@@ -54,6 +58,7 @@ pub(crate) async fn collect_due(store: &Store, record: Versioned<Garbage>) -> Re
         }
     }
     if let Some(staging_id) = &garbage.staging_id
+        && !garbage.is_fenced
         && is_committed(store, &garbage, staging_id).await?
     {
         let (instance, id) = (&garbage.instance_id, &garbage.id);
@@ -66,15 +71,24 @@ pub(crate) async fn collect_due(store: &Store, record: Versioned<Garbage>) -> Re
 /// The types that a commit gives to staged documents.
 const COMMITTED: [DocumentType; 2] = [DocumentType::Bundle, DocumentType::Outbox];
 
-/// Whether the commit of a staging was applied. That is the case if a bundle or an outbox of the
-/// staging is no longer staged, or if another document contains the staging id. (The ids of staged
-/// documents contain the staging id, so such a document refers to one of them.)
-///
-/// Reads the whole partition of the instance, page by page. That is rare, because a commit deletes
-/// the record of its staging.
+/// All documents of an instance that may show the commit of a staging, except the state. Chunks
+/// and parts refer to no documents.
+const MAY_SHOW_COMMIT: &str = "SELECT * FROM c WHERE c.id != 'i' AND c.id != @record AND \
+    NOT IS_DEFINED(c.hx) AND c.type != 'part' AND \
+    (NOT IS_DEFINED(c.mark) OR c.mark != @staging OR c.type IN ('bundle', 'outbox'))";
+
+/// Whether the commit of a staging was applied: a bundle or an outbox is no longer staged, or a
+/// document outside of the staging refers to one of its documents, whose ids contain the staging id.
+/// Mostly that is the state. Otherwise the documents of the instance are read, page by page, but
+/// not the large ones.
 async fn is_committed(store: &Store, garbage: &Garbage, staging_id: &str) -> Result<bool, Failure> {
-    let query = Query::new("SELECT * FROM c WHERE c.id != @record")
+    let state = store.find::<Value>(&garbage.instance_id, STATE_ID).await?;
+    if state.is_some_and(|state| state.value.to_string().contains(staging_id)) {
+        return Ok(true);
+    }
+    let query = Query::new(MAY_SHOW_COMMIT)
         .with_parameter("@record", garbage.id.as_str())
+        .with_parameter("@staging", staging_id)
         .in_partition(&*garbage.instance_id);
     let mut feed = store.container.query::<Value>(query);
     while let Some(page) = feed.next_page().await? {
@@ -89,15 +103,35 @@ async fn is_committed(store: &Store, garbage: &Garbage, staging_id: &str) -> Res
     Ok(false)
 }
 
-/// Deletes the documents of a record, then the record.
+/// Deletes the documents of a record, and the record with the last of them. Does nothing if the record
+/// does not exist: another process has collected the garbage, or the instance was purged.
 pub(crate) async fn collect(store: &Store, garbage: &Garbage) -> Result<(), Failure> {
-    let instance = garbage.instance_id.as_str();
     let mut ids: Vec<String> = garbage.parts.iter().flat_map(|parts| parts.ids()).collect();
     ids.extend(find_unlisted(store, garbage).await?);
-    for ids in ids.chunks(Batch::OPERATIONS_MAX) {
-        purge::delete_documents(store, instance, ids).await?;
+    let mut batch_documents_max = fenced_delete::DOCUMENTS_MAX;
+    // Each turn of the loop makes the list shorter.
+    loop {
+        let count = ids.len().min(batch_documents_max);
+        let is_last = count == ids.len();
+        let mut batch = Batch::new(garbage.instance_id.as_str());
+        match is_last {
+            true => batch.delete(&garbage.id)?,
+            false => batch.read(&garbage.id)?,
+        };
+        match fenced_delete::delete(store, batch, &ids[..count]).await? {
+            FencedOutcome::Applied(_) if is_last => return Ok(()),
+            FencedOutcome::Applied(_) => {
+                ids.drain(..count);
+                batch_documents_max = (batch_documents_max * 2).min(fenced_delete::DOCUMENTS_MAX);
+            }
+            FencedOutcome::FenceLost => return Ok(()),
+            // It was deleted by an earlier collection that ended before it was done.
+            FencedOutcome::Missing(position) => {
+                ids.remove(position);
+                batch_documents_max = fenced_delete::fewer(batch_documents_max);
+            }
+        }
     }
-    purge::delete_documents(store, instance, std::slice::from_ref(&garbage.id)).await
 }
 
 /// The ids of the documents that the record does not name one by one: documents of its staging,

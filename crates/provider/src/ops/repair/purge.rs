@@ -2,22 +2,32 @@
 //! keeps documents that a new incarnation may need. It also keeps the state, as a tombstone,
 //! for a week, so that late messages are recognised. Until the purge is done, the tombstone
 //! has no time to live.
+//!
+//! Invariant: documents are deleted only while the tombstone of the purge is the state of the
+//! instance. So a purge never deletes a document of the next incarnation, however late it is.
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 
-use perihelion_client::{Batch, Query};
+use perihelion_client::{Batch, Patch, Query};
 use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::documents::lock_token::nonce;
 use crate::documents::text::PartsRef;
-use crate::documents::{DocumentType, Outbox, State, Versioned};
+use crate::documents::{DocumentType, Outbox, STATE_ID, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::admin::delete;
 use crate::ops::core::Core;
 use crate::ops::orchestration::deliver;
-use crate::store::{RETRY_FOR, Store, retry_until};
+use crate::ops::repair::fenced_delete::{self, FencedOutcome};
+use crate::store::{RETRY_FOR, StateChange, Store, retry_until};
 use crate::timing::TOMBSTONE_TTL;
+
+/// The most rounds of one purge: reads of what is left of the instance. A purge of few documents needs
+/// one. There are more if outboxes are delivered, if there are many documents, and while workers still
+/// complete activities of the instance.
+const ROUNDS_MAX: usize = 64;
 
 /// The members of a document that a deletion and its purge need.
 #[derive(Debug, Clone, Deserialize)]
@@ -69,26 +79,170 @@ pub(crate) async fn document_heads(store: &Store, instance: &str) -> Result<Vec<
 /// purge is done, but messages to the new incarnation may arrive. So a message or an activity
 /// is deleted, with its parts, only if the tombstone lists it or it names the old incarnation.
 /// Other parts whose id begins with `p:` stay, because they may belong to a message to the
-/// new incarnation. Garbage records of staged documents stay too.
+/// new incarnation. Garbage records of staged documents stay too, and the fences of stagings.
+///
+/// Several processes may purge the same instance, and one of them may be so late that the name is in
+/// use again. So each batch is fenced by the etag of the tombstone and gives the tombstone a new etag.
+/// If the tombstone was changed, another process purges the instance or has purged it, and this call
+/// ends.
 pub(crate) async fn run(core: &Core, tombstone: &Versioned<State>) -> Result<(), Failure> {
-    let state = &tombstone.value;
-    let instance = state.instance_id.as_str();
-    let listed: HashSet<&String> = state.purge.iter().flatten().collect();
-    let heads = document_heads(&core.store, instance).await?;
-    let is_outbox = |head: &&DocumentHead| head.document_type == Some(DocumentType::Outbox);
-    let outboxes: Vec<&DocumentHead> = heads.iter().filter(is_outbox).collect();
-    if !outboxes.is_empty() {
-        let deleted_together = delete::deleted_together(&core.store, state).await?;
-        for outbox in outboxes {
-            deliver_outbox(core, instance, &outbox.id, &deleted_together).await?;
+    let mut purge = Purge {
+        core,
+        tombstone: tombstone.clone(),
+        missing: HashSet::new(),
+        batch_documents_max: fenced_delete::DOCUMENTS_MAX,
+    };
+    for _ in 0..ROUNDS_MAX {
+        if purge.run_round().await?.is_break() {
+            core.costs.forget(&tombstone.value.instance_id);
+            return Ok(());
         }
     }
+    Err(Failure::Contended(format!(
+        "cannot purge {}: other processes keep changing its documents. The reconciler tries again",
+        tombstone.value.instance_id
+    )))
+}
+
+/// The purge of one instance by this process.
+struct Purge<'a> {
+    core: &'a Core,
+    /// The tombstone as the last batch of this purge left it.
+    tombstone: Versioned<State>,
+    /// Documents that were read, and that did not exist when they were to be deleted. A stale replica
+    /// may still show them.
+    missing: HashSet<String>,
+    /// The most documents of the next batch.
+    batch_documents_max: usize,
+}
+
+/// Whether a batch of the purge has deleted its documents.
+enum BatchDeleted {
+    Yes,
+    /// One of them did not exist.
+    NoneMissingOne,
+    /// Another process has changed the tombstone.
+    NoneTombstoneChanged,
+}
+
+impl Purge<'_> {
+    /// Reads what is left of the instance, and deletes it. The purge is done when one batch could delete
+    /// everything that was read. Otherwise another round follows, because other processes may have
+    /// created documents since the read: a prune, for example, replaces an execution by a garbage record.
+    async fn run_round(&mut self) -> Result<ControlFlow<()>, Failure> {
+        let heads = document_heads(&self.core.store, &self.tombstone.value.instance_id).await?;
+        if heads.iter().any(|head| head.document_type == Some(DocumentType::Outbox)) {
+            return self.deliver_outboxes(&heads).await;
+        }
+        let mut ids = ids_to_delete(&self.tombstone.value, heads);
+        ids.retain(|id| !self.missing.contains(id));
+        if ids.len() <= self.batch_documents_max {
+            return self.finish(&ids).await;
+        }
+        for ids in ids.chunks(self.batch_documents_max) {
+            match self.delete(ids).await? {
+                BatchDeleted::Yes => {}
+                BatchDeleted::NoneMissingOne => break,
+                BatchDeleted::NoneTombstoneChanged => return Ok(ControlFlow::Break(())),
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Delivers the outboxes among `heads`. The tombstone is looked at after the heads were read: if it
+    /// is still there, the outboxes are those of the deleted instance.
+    async fn deliver_outboxes(&self, heads: &[DocumentHead]) -> Result<ControlFlow<()>, Failure> {
+        let Purge { core, tombstone: Versioned { value: state, etag }, .. } = self;
+        let instance = state.instance_id.as_str();
+        match core.store.state_if_changed(instance, etag).await? {
+            StateChange::Unchanged => {}
+            StateChange::Changed(_) | StateChange::NoDocument => return Ok(ControlFlow::Break(())),
+        }
+        let deleted_together = delete::deleted_together(&core.store, state).await?;
+        for outbox in heads.iter().filter(|head| head.document_type == Some(DocumentType::Outbox)) {
+            deliver_outbox(core, instance, &outbox.id, &deleted_together).await?;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Deletes documents, and gives the tombstone a new etag.
+    async fn delete(&mut self, ids: &[String]) -> Result<BatchDeleted, Failure> {
+        let (store, instance) = (&self.core.store, self.tombstone.value.instance_id.as_str());
+        let commit_nonce = nonce();
+        let mut batch = Batch::new(instance);
+        batch.patch_if_match(STATE_ID, &Patch::new().set("/ack", &commit_nonce)?, &self.tombstone.etag)?;
+        store.state_cache.forget(instance);
+        let batch = batch.with_witness(STATE_ID, "/ack", commit_nonce.as_str());
+        let etag = match fenced_delete::delete(store, batch, ids).await? {
+            FencedOutcome::Applied(etag) => etag,
+            // Perhaps an attempt whose answer was lost has changed the tombstone.
+            FencedOutcome::FenceLost => None,
+            FencedOutcome::Missing(position) => {
+                self.record_missing(&ids[position]);
+                return Ok(BatchDeleted::NoneMissingOne);
+            }
+        };
+        let etag = match etag {
+            Some(etag) => etag,
+            None => match store.state(instance).await? {
+                Some(found) if found.value.commit_nonce == commit_nonce => found.etag,
+                _ => return Ok(BatchDeleted::NoneTombstoneChanged),
+            },
+        };
+        self.tombstone.value.commit_nonce = commit_nonce;
+        self.tombstone.etag = etag;
+        store.cache_tombstone(&self.tombstone);
+        Ok(BatchDeleted::Yes)
+    }
+
+    /// Deletes the last documents, and writes the tombstone of an instance that is purged.
+    async fn finish(&mut self, ids: &[String]) -> Result<ControlFlow<()>, Failure> {
+        let (store, ttl) = (&self.core.store, Some(TOMBSTONE_TTL.as_secs() as u32));
+        let Versioned { value: state, etag } = &self.tombstone;
+        let done = State {
+            purge: None,
+            deletion: None,
+            repair_at: None,
+            commit_nonce: nonce(),
+            ttl,
+            ..state.clone()
+        };
+        let mut batch = Batch::new(done.instance_id.as_str());
+        batch.replace_if_match(STATE_ID, &done, etag)?;
+        store.state_cache.forget(&done.instance_id);
+        let batch = batch.with_witness(STATE_ID, "/ack", done.commit_nonce.as_str());
+        match fenced_delete::delete(store, batch, ids).await? {
+            FencedOutcome::Applied(etag) => {
+                if let Some(etag) = etag {
+                    store.cache_tombstone(&Versioned { value: done, etag });
+                }
+                Ok(ControlFlow::Break(()))
+            }
+            // If this process has changed the tombstone itself, in an attempt whose answer was lost,
+            // the purge is done, too.
+            FencedOutcome::FenceLost => Ok(ControlFlow::Break(())),
+            FencedOutcome::Missing(position) => {
+                self.record_missing(&ids[position]);
+                Ok(ControlFlow::Continue(()))
+            }
+        }
+    }
+
+    fn record_missing(&mut self, id: &str) {
+        self.missing.insert(id.to_owned());
+        self.batch_documents_max = fenced_delete::fewer(self.batch_documents_max);
+    }
+}
+
+/// The ids of the documents that a purge deletes. There are no outboxes among the heads.
+fn ids_to_delete(tombstone: &State, heads: Vec<DocumentHead>) -> Vec<String> {
+    let listed: HashSet<&String> = tombstone.purge.iter().flatten().collect();
     let mut to_delete = Vec::new();
     for head in heads {
         use DocumentType::*;
         match head.document_type {
             Some(Message | Activity) => {
-                let is_of_old_incarnation = head.incarnation.as_ref() == Some(&state.incarnation);
+                let is_of_old_incarnation = head.incarnation.as_ref() == Some(&tombstone.incarnation);
                 if is_of_old_incarnation || listed.contains(&head.id) {
                     to_delete.extend(head.parts().iter().flat_map(PartsRef::ids));
                     to_delete.push(head.id);
@@ -96,6 +250,8 @@ pub(crate) async fn run(core: &Core, tombstone: &Versioned<State>) -> Result<(),
             }
             Some(Part) if head.id.starts_with("p:") => {}
             Some(Garbage) if head.staging.is_some() => {}
+            // The message that was staged with it may be for the new incarnation.
+            Some(StagingFence) => {}
             Some(
                 History | Deleted | Execution | Cancelled | Bundle | Outbox | Staged | Part | Garbage
                 | Session | Deletion | Heartbeat | Roster | Unreadable,
@@ -103,19 +259,7 @@ pub(crate) async fn run(core: &Core, tombstone: &Versioned<State>) -> Result<(),
             | None => to_delete.push(head.id),
         }
     }
-    for ids in to_delete.chunks(Batch::OPERATIONS_MAX) {
-        delete_documents(&core.store, instance, ids).await?;
-    }
-    let ttl = Some(TOMBSTONE_TTL.as_secs() as u32);
-    let done =
-        State { purge: None, deletion: None, repair_at: None, commit_nonce: nonce(), ttl, ..state.clone() };
-    match core.store.put_state(&done, Some(&tombstone.etag), "/ack", done.commit_nonce.clone().into()).await {
-        Err(Failure::Storage(error)) if !error.is_precondition_failed() => Err(error.into()),
-        _ => {
-            core.costs.forget(instance);
-            Ok(())
-        }
-    }
+    to_delete
 }
 
 /// Delivers and deletes an outbox of a deleted instance. Starts of children, and messages to
@@ -136,7 +280,8 @@ async fn deliver_outbox(
 
 /// Deletes at most as many documents as a batch holds, in one batch. If a document does not
 /// exist, or the batch fails for a transient reason, deletes the documents one by one: a single
-/// delete can be repeated if its answer was lost.
+/// delete can be repeated if its answer was lost. The deletes have no fence, and may be late. So this is
+/// only for documents whose ids are never used again, such as parts.
 pub(crate) async fn delete_documents(store: &Store, instance: &str, ids: &[String]) -> Result<(), Failure> {
     let mut batch = Batch::new(instance);
     for id in ids {

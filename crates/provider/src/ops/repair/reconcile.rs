@@ -348,7 +348,7 @@ async fn finish_document(core: &Core, row: Value) -> Result<(), Failure> {
         Deleted => purge::run(core, &decode_row::<State>(row)?).await,
         Deletion => delete::advance_deletion(core, decode_row::<documents::Deletion>(row)?).await,
         // The query leaves out staged documents. The other types have no `madeAt`.
-        Execution | Message | Activity | Cancelled | Staged | Part | Session | Heartbeat | Roster
-        | Unreadable => Ok(()),
+        Execution | Message | Activity | Cancelled | Staged | Part | StagingFence | Session | Heartbeat
+        | Roster | Unreadable => Ok(()),
     }
 }

@@ -114,6 +114,8 @@ async fn staged_documents_are_removed_unless_they_are_committed() {
         let messages = vec![start("child", "c".repeat(LARGE_BYTES))];
         ack(&provider, &token, history.clone(), activities, messages).await
     };
+    // The first batch creates the garbage record.
+    world.inject_batch_fault(r#""count":1,"delayMs":1"#).await;
     world.inject_batch_fault(r#""count":1,"status":400"#).await;
     ack_turn().await.unwrap_err();
     let uncommitted = rows(&provider, "a", STAGING_RECORDS).await;

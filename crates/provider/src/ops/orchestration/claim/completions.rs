@@ -11,7 +11,7 @@ use duroxide::providers::WorkItem;
 use perihelion_client::Query;
 use serde_json::Value;
 
-use super::messages::{InstanceRead, MESSAGES_MAX};
+use super::messages::{InstanceRead, MESSAGES_MAX, etag_of};
 use crate::documents::stamp::Stamp;
 use crate::documents::text::Text;
 use crate::documents::{Message, State};
@@ -58,22 +58,25 @@ pub(super) async fn add_further(
     let known: HashSet<String> = read.messages.iter().map(|(message, _)| message.id.clone()).collect();
     let query = Query::new(FURTHER).with_parameter("@now", now.0).with_parameter("@from", from.0);
     let mut pages = store.container.query::<Value>(query.in_partition(instance));
-    let (mut further, mut bytes) = (Vec::new(), 0);
+    let (mut further, mut bytes, mut etags) = (Vec::new(), 0, Vec::new());
     let has_more = 'pages: loop {
         let Some(page) = pages.next_page().await? else { break false };
         for row in page.items {
             if row["id"].as_str().is_some_and(|id| known.contains(id)) {
                 continue;
             }
+            let etag = etag_of(&row);
             let decoded = decode(state, row).filter(|_| further.len() < room && bytes < BYTES_MAX);
             let Some((message, item)) = decoded else { break 'pages true };
             bytes += message.item.len();
+            etags.extend(etag.map(|etag| (message.id.clone(), etag)));
             further.push((message, item));
         }
     };
     // There may be more messages than the query returns.
     read.has_more_messages = has_more || further.len() >= room;
     read.messages.extend(further);
+    read.etags.extend(etags);
     Ok(())
 }
 

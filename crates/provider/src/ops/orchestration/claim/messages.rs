@@ -66,9 +66,7 @@ pub(super) async fn read_instance(
             continue;
         }
         let id = row["id"].as_str().unwrap_or_default().to_owned();
-        if let Some(etag) = row["_etag"].as_str().and_then(|etag| Etag::parse(etag).ok()) {
-            etags.insert(id.clone(), etag);
-        }
+        etags.extend(etag_of(&row).map(|etag| (id.clone(), etag)));
         let is_of_later_version = is_of_later_version(&row);
         match serde_json::from_value::<Message>(row) {
             Ok(message) => messages.push(message),
@@ -88,6 +86,11 @@ pub(super) async fn read_instance(
     let later_version = decoded.later_version.or(later_version.filter(|_| !has_more_messages));
     let has_more_messages = has_more_messages || later_version.is_some();
     Ok(InstanceRead { state, messages: decoded.messages, etags, has_more_messages, later_version })
+}
+
+/// The etag of a document that a query returned.
+pub(super) fn etag_of(row: &Value) -> Option<Etag> {
+    row["_etag"].as_str().and_then(|etag| Etag::parse(etag).ok())
 }
 
 /// The number of messages that one turn takes: as many as its limits allow, at least one.
@@ -135,13 +138,15 @@ async fn decode_items(
 /// Deletes stale messages and returns the other messages. A message is stale if it was
 /// consumed before, is for another incarnation, or is an answer to a deleted instance. A stale
 /// message that cannot be deleted is not returned either. `state` is the stored state. `live`
-/// is the same state, or `None` if the state is a tombstone.
+/// is the same state, or `None` if the state is a tombstone. A message is deleted only if it still has
+/// the etag in `etags`: the next instance of the same name may get a completion with the same id.
 pub(super) async fn drop_stale(
     store: &Store,
     instance: &str,
     live: Option<&State>,
     state: &Option<Versioned<State>>,
     messages: Vec<(Message, WorkItem)>,
+    etags: &HashMap<String, Etag>,
 ) -> Vec<(Message, WorkItem)> {
     let dedup_record = state.as_ref().map(|state| &state.value.dedup_record);
     let is_deleted = state.as_ref().is_some_and(|state| state.value.is_deleted());
@@ -155,8 +160,9 @@ pub(super) async fn drop_stale(
     };
     let (stale, fresh): (Vec<_>, Vec<_>) = messages.into_iter().partition(is_stale);
     for (message, _) in stale {
+        let Some(etag) = etags.get(&message.id) else { continue };
         tracing::debug!(instance, id = message.id, "a stale message is deleted");
-        if let Err(failure) = Box::pin(payload::remove_message(store, &message)).await {
+        if let Err(failure) = Box::pin(payload::remove_message(store, &message, etag)).await {
             tracing::warn!(instance, id = message.id, ?failure, "a stale message could not be removed");
         }
     }
@@ -179,14 +185,16 @@ fn is_answer(item: &WorkItem) -> bool {
 
 /// Finds the start of an instance if more messages were enqueued before the start than one
 /// turn takes. Without the start, no turn could ever consume these messages. Returns one
-/// message, or none if no start is among the rows of [`STARTS`].
+/// message, or none if no start is among the rows of [`STARTS`]. Adds to `etags`.
 pub(super) async fn find_start(
     store: &Store,
     instance: &str,
     now: Stamp,
+    etags: &mut HashMap<String, Etag>,
 ) -> Result<Vec<(Message, WorkItem)>, Failure> {
     let query = Query::new(STARTS).with_parameter("@now", now.0).in_partition(instance);
     let rows: Vec<Value> = store.rows(query).await?;
+    etags.extend(rows.iter().filter_map(|row| Some((row["id"].as_str()?.to_owned(), etag_of(row)?))));
     let messages = rows.into_iter().filter_map(|row| serde_json::from_value(row).ok()).collect();
     let items = decode_items(store, instance, messages).await?.messages;
     let is_start = |(_, item): &(Message, WorkItem)| matches!(item, WorkItem::StartOrchestration { .. });

@@ -1,0 +1,88 @@
+//! A process whose requests are recorded, so that a test can send them again. The copies stand for
+//! attempts that were given up, and arrive when the operation is long over. A test can also let
+//! something happen right before a batch of the process is sent.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use perihelion_client::{Client, Transport};
+use perihelion_server::InProcess;
+use perihelion_wire::transport::{Failure, Request, Response};
+
+use super::World;
+use crate::CosmosDBProvider;
+use crate::sync::lock;
+
+/// The header of requests that are batches.
+const BATCH_HEADER: &str = "x-ms-cosmos-is-batch-request";
+
+/// The time that a copy of a request may take.
+const COPY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What happens before a batch is sent.
+type Happening = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A process whose transport records its requests.
+#[derive(Clone)]
+pub(super) struct RecordedProcess {
+    transport: InProcess,
+    requests: Arc<Mutex<Vec<Request>>>,
+    before_batch: Arc<Mutex<Option<Happening>>>,
+}
+
+impl Transport for RecordedProcess {
+    async fn send(&self, request: Request) -> Result<Response, Failure> {
+        if request.headers.contains_key(BATCH_HEADER) {
+            let happening = lock(&self.before_batch).take();
+            if let Some(happening) = happening {
+                happening.await;
+            }
+        }
+        lock(&self.requests).push(request.clone());
+        self.transport.send(request).await
+    }
+}
+
+impl RecordedProcess {
+    pub(super) fn new(world: &World) -> Self {
+        RecordedProcess {
+            transport: world.engine.transport(),
+            requests: Arc::default(),
+            before_batch: Arc::default(),
+        }
+    }
+
+    /// A provider on this transport. Its reconciler does not run during a test.
+    pub(super) async fn provider(&self, world: &World) -> CosmosDBProvider {
+        let client = Client::over(&world.engine.endpoint(), self.clone()).await.unwrap();
+        let never = Duration::from_secs(3600);
+        CosmosDBProvider::builder().with_client(client).with_reconciler(never, never).open().await.unwrap()
+    }
+
+    /// Forgets the requests so far.
+    pub(super) fn forget_requests(&self) {
+        lock(&self.requests).clear();
+    }
+
+    /// The bodies of the recorded requests.
+    pub(super) fn bodies(&self) -> Vec<String> {
+        let requests = lock(&self.requests);
+        requests.iter().map(|request| String::from_utf8_lossy(&request.body).into_owned()).collect()
+    }
+
+    /// Sends the recorded requests again, in order.
+    pub(super) async fn send_again(&self) {
+        let requests = lock(&self.requests).clone();
+        assert!(!requests.is_empty(), "there are requests to send again");
+        for mut request in requests {
+            request.deadline = std::time::Instant::now() + COPY_TIMEOUT;
+            self.transport.send(request).await.unwrap();
+        }
+    }
+
+    /// Lets something happen right before the next batch is sent.
+    pub(super) fn before_next_batch(&self, happening: impl Future<Output = ()> + Send + 'static) {
+        *lock(&self.before_batch) = Some(Box::pin(happening));
+    }
+}
