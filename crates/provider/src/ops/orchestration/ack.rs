@@ -289,7 +289,7 @@ fn begin_next_turn(
 async fn unpack_bundles(core: &Core, instance: &str, bundles: Vec<Bundle>, cached: Option<&Arc<Snapshot>>) {
     let mut unpacked = Vec::new();
     for bundle in bundles {
-        match Box::pin(unpack::run(&core.store, &core.clock, &core.hints, instance, &bundle.id)).await {
+        match Box::pin(unpack::run(core, instance, &bundle.id)).await {
             Ok(()) => unpacked.push(bundle.id),
             Err(failure) => {
                 tracing::warn!(instance, id = bundle.id, ?failure, "a bundle waits for the reconciler");

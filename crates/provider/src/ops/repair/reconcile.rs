@@ -342,7 +342,7 @@ async fn finish_document(core: &Core, row: Value) -> Result<(), Failure> {
     let Some(document_type) = DocumentType::of(&row) else { return Ok(()) };
     match document_type {
         Outbox => deliver::deliver_again(core, decode_row::<documents::Outbox>(row)?.value).await,
-        Bundle => unpack::run(&core.store, &core.clock, &core.hints, &text("instanceId"), &text("id")).await,
+        Bundle => unpack::run(core, &text("instanceId"), &text("id")).await,
         History => Box::pin(retain::delete_expired_tree(core, &decode_row::<State>(row)?)).await,
         Garbage => garbage::collect_due(&core.store, decode_row::<documents::Garbage>(row)?).await,
         Deleted => purge::run(core, &decode_row::<State>(row)?).await,
