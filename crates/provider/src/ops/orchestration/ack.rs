@@ -228,11 +228,13 @@ async fn finish_turn(
                 Vec::new()
             }
         };
-        dispatch.hand_over(activities, etags.activities).await;
-        unpack_bundles(core, &token.instance, bundles, cached).await;
-        for outbox in undelivered {
-            Box::pin(deliver::deliver_after_commit(core, outbox, is_answered)).await;
-        }
+        // None of these waits for another one, which may have to retry.
+        tokio::join!(
+            biased;
+            dispatch.hand_over(activities, etags.activities),
+            unpack_bundles(core, &token.instance, bundles, cached),
+            deliver::deliver_after_commit(core, undelivered, is_answered),
+        );
     };
     // If there are no completions to delete, the hints of the next turn are set first.
     tokio::join!(biased; next_turn, deliveries);
