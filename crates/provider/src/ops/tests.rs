@@ -11,6 +11,7 @@ mod interrupted_process;
 mod large;
 mod large_turns;
 mod prefetch;
+mod slow_partitions;
 mod transactions;
 mod unfinished_work;
 mod versions;
