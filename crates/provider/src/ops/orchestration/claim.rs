@@ -20,7 +20,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use duroxide::providers::{DispatcherCapabilityFilter, WorkItem};
+use duroxide::providers::{DispatcherCapabilityFilter, KvEntry, WorkItem};
 use duroxide::{Event, EventKind};
 use perihelion_client::Etag;
 
@@ -144,16 +144,9 @@ pub(crate) async fn claim(
     };
     let is_optimistic = options.commit_tier >= CommitTier::Optimistic
         && is_first_attempt(&core.membership, candidate, live, &messages);
-    let (history, kv_snapshot) = match live.map(|state| read::kv_snapshot(&core.store, state)) {
-        None => (history, HashMap::new()),
-        Some(snapshot) => match snapshot.await {
-            Ok(kv_snapshot) => (history, kv_snapshot),
-            // Another commit replaced a value during the read. That commit also replaced the
-            // state, so no commit from this claim can succeed. The error is passed on as the
-            // error of an unreadable history. Then duroxide abandons the turn.
-            Err(Failure::Contended(error)) => (Err(error), HashMap::new()),
-            Err(failure) => return Err(failure),
-        },
+    let (history, kv_snapshot) = match read_values(core, live).await? {
+        Ok(kv_snapshot) => (history, kv_snapshot),
+        Err(error) => (Err(error), HashMap::new()),
     };
     let attempts = &candidate.attempts;
     let request = LockRequest {
@@ -171,6 +164,22 @@ pub(crate) async fn claim(
     }
     let locked = Box::pin(request.lock_durably(core, options.lock_timeout)).await?;
     Ok(locked.map_or(ClaimOutcome::Stale, |locked| ClaimOutcome::Taken(Box::new(locked))))
+}
+
+/// Reads the key-value pairs of an instance. The inner error says that another commit replaced a
+/// value during the read. That commit also replaced the state, so no commit from this claim can
+/// succeed. The error is passed on as the error of an unreadable history. Then duroxide abandons the
+/// turn.
+async fn read_values(
+    core: &Core,
+    live: Option<&State>,
+) -> Result<Result<HashMap<String, KvEntry>, String>, Failure> {
+    let Some(state) = live else { return Ok(Ok(HashMap::new())) };
+    match read::kv_snapshot(&core.store, state).await {
+        Ok(kv_snapshot) => Ok(Ok(kv_snapshot)),
+        Err(Failure::Contended(error)) => Ok(Err(error)),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// Reads the state and the messages of the next turn. The inner error is the outcome of a claim
