@@ -312,3 +312,32 @@ async fn a_cancellation_that_was_consumed_is_not_delivered_again() {
     super::write_message(&provider, &message).await;
     assert!(provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none());
 }
+
+/// The runtime gives an activity that it does not know back with a second or more. With less it
+/// gives back an activity that it could run.
+#[tokio::test(start_paused = true)]
+async fn an_activity_that_is_given_back_for_a_moment_is_not_left_to_other_processes() {
+    let world = World::open().await;
+    let (provider, other) = (world.provider().await, world.provider().await);
+    let mut tokens = Vec::new();
+    for id in 1..=2 {
+        provider.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
+        let wait = Duration::from_secs(5);
+        let found = provider.fetch_work_item(4 * LOCK, wait, None, &TagFilter::default()).await.unwrap();
+        tokens.push(found.expect("the activity").1);
+    }
+    let waiting = tokio::spawn(async move {
+        other.fetch_work_item(LOCK, Duration::from_secs(600), None, &TagFilter::default()).await
+    });
+    // Both processes write heartbeats meanwhile.
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    provider.abandon_work_item(&tokens[0], Some(Duration::from_secs(1)), false).await.unwrap();
+    provider.abandon_work_item(&tokens[1], Some(Duration::from_millis(100)), false).await.unwrap();
+    let was_left = |id: &str| {
+        let name = crate::process::hints::activity_name("a", id);
+        provider.core.hints.left_activities.was_left(&name)
+    };
+    assert!(was_left("a:1:1"), "the other process may be able to run it");
+    assert!(!was_left("a:1:2"));
+    waiting.abort();
+}

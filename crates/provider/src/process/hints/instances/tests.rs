@@ -276,19 +276,18 @@ fn among_too_many_hints_the_latest_is_forgotten_and_new_work_is_added() {
 fn messages_without_a_start_make_room_for_new_work() {
     let mut hints = InstanceHints::default();
     let any_dispatcher = Capability::of(None);
+    // One time for all, because no pause may end during the test.
+    let any_dispatcher = dispatcher(&any_dispatcher);
     for number in 0..INSTANCES_MAX {
         let instance = format!("unstarted-{number}");
         hints.add_due(&instance, stamp(1));
-        let taken = hints.take(stamp(2), dispatcher(&any_dispatcher)).unwrap();
+        let taken = hints.take(stamp(2), any_dispatcher).unwrap();
         assert_eq!(taken.instance, instance);
         let seen = SeenMessages::new(["1"], Stamp::default());
-        hints.park_unstarted(&instance, seen, stamp(2), Instant::now());
+        hints.park_unstarted(&instance, seen, stamp(2), any_dispatcher.now);
     }
     hints.add_due("now", stamp(3));
-    assert_eq!(
-        hints.take(stamp(4), dispatcher(&any_dispatcher)).map(|taken| taken.instance).as_deref(),
-        Some("now")
-    );
+    assert_eq!(hints.take(stamp(4), any_dispatcher).map(|taken| taken.instance).as_deref(), Some("now"));
     assert_eq!(hints.instances.len(), INSTANCES_MAX);
 }
 
