@@ -73,6 +73,11 @@ impl Failure {
             if error.is_precondition_failed() || error.is_document_not_found() || error.is_conflict())
     }
 
+    /// Whether it is unknown if a write was applied.
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        matches!(self, Failure::Storage(error) if error.is_ambiguous())
+    }
+
     /// One short line for a person: the beginning of the message.
     pub(crate) fn summary(&self) -> String {
         const CHARS_MAX: usize = 160;

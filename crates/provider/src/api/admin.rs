@@ -15,6 +15,7 @@ use crate::ops::admin::delete;
 use crate::ops::admin::delete::Force;
 use crate::ops::admin::list;
 use crate::ops::admin::prune;
+use crate::ops::core::Core;
 use crate::ops::read;
 
 #[async_trait]
@@ -140,14 +141,24 @@ async fn delete_bulk(
     let is_ended_root = |row: &list::Summary| row.parent_instance_id.is_none() && row.is_ended();
     let mut result = DeleteInstanceResult::default();
     for root in list::matching_instances(&core.store, filter, is_ended_root).await? {
-        let tree = delete::tree(core, &root).await?;
-        // Only the root is not forced: a root that was started again in the meantime is
-        // skipped.
-        let deleted = match delete::run(core, &tree, Force::AllExcept(&root)).await {
-            Err(Failure::StillRunning(_)) => continue,
-            deleted => deleted?,
+        let deleted = match delete_tree(core, &root).await {
+            // Other callers may change or delete a part of the tree after it was read.
+            Err(Failure::Contended(_) | Failure::Refused(_)) => delete_tree(core, &root).await,
+            deleted => deleted,
         };
-        delete::add_counts(&mut result, &deleted);
+        match deleted {
+            Ok(deleted) => delete::add_counts(&mut result, &deleted),
+            // The root was started again, or another caller has deleted it.
+            Err(Failure::StillRunning(_) | Failure::NotFound(_)) => {}
+            Err(failure) => return Err(failure),
+        }
     }
     Ok(result)
+}
+
+/// Deletes the tree of an ended root. Only the root is not forced: a root that was started again
+/// in the meantime is refused.
+async fn delete_tree(core: &Core, root: &str) -> Result<DeleteInstanceResult, Failure> {
+    let tree = delete::tree(core, root).await?;
+    delete::run(core, &tree, Force::AllExcept(root)).await
 }

@@ -114,7 +114,7 @@ async fn write_execution(
         CommitOutcome::Refused(error) => return Err(Failure::Refused(error.to_string())),
     }
     for bundle in &plan.bundles {
-        unpack::run(&core.store, &core.clock, &core.hints, &bundle.instance_id, &bundle.id).await?;
+        unpack::run(core, &bundle.instance_id, &bundle.id).await?;
     }
     Ok(())
 }

@@ -75,8 +75,12 @@ pub(crate) async fn for_worker(core: &Core, item: &WorkItem) -> Result<(), Failu
         activity.id = format!("{}:{}", activity.id, nonce());
         created = Box::pin(retry_until(until, || create_activity(&core.store, &activity))).await?;
     }
-    if let Created::Now(etag) = created {
-        core.hints.activities.update_and_wake(|hints| hints.offer((activity, etag)));
+    match created {
+        Created::Now(etag) => {
+            core.hints.activities.update_and_wake(|hints| hints.offer((activity, etag)));
+        }
+        // The activity cannot be locked without its etag. A poll finds it.
+        Created::Before | Created::IdTaken => core.poller.poll_soon(),
     }
     Ok(())
 }

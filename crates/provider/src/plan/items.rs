@@ -106,13 +106,14 @@ pub(super) fn set_parent_incarnation(message: &mut Message, item: &WorkItem, sen
 }
 
 /// Whether the provider must not deliver the item twice, because the runtime would process
-/// it twice. The runtime recognises completions and timers by their event id, and a second
-/// cancellation changes nothing. A `ContinueAsNew` is created by one commit only. An
+/// it twice. The runtime recognises completions and timers by their event id. A second copy of a
+/// cancellation would cancel an instance that was created again with the same id. A `ContinueAsNew` is created by one commit only. An
 /// `ActivityExecute` is never a message.
 fn needs_dedup(item: &WorkItem) -> bool {
     match item {
         WorkItem::StartOrchestration { .. }
         | WorkItem::ExternalRaised { .. }
+        | WorkItem::CancelInstance { .. }
         | WorkItem::QueueMessage { .. } => true,
         WorkItem::ActivityExecute { .. }
         | WorkItem::ActivityCompleted { .. }
@@ -120,7 +121,6 @@ fn needs_dedup(item: &WorkItem) -> bool {
         | WorkItem::TimerFired { .. }
         | WorkItem::SubOrchCompleted { .. }
         | WorkItem::SubOrchFailed { .. }
-        | WorkItem::CancelInstance { .. }
         | WorkItem::ContinueAsNew { .. } => false,
     }
 }

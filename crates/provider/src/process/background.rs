@@ -6,6 +6,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
@@ -39,6 +40,24 @@ impl Background {
                 Err(_) => work.await,
             }
         }
+    }
+
+    /// Runs the work, and waits for it for `wait` at most. If it takes longer, it continues as with
+    /// [`Background::run`].
+    pub(crate) async fn run_after(&self, wait: Duration, work: impl Future<Output = ()> + Send + 'static) {
+        let mut work = Box::pin(work);
+        if tokio::time::timeout(wait, &mut work).await.is_err() {
+            self.run(work).await;
+        }
+    }
+
+    /// Runs the work in a task. When there are too many tasks, drops the work.
+    pub(crate) fn run_or_drop(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else { return };
+        tokio::spawn(async move {
+            work.await;
+            drop(permit);
+        });
     }
 
     /// Waits until all background tasks have ended.
@@ -81,5 +100,24 @@ mod tests {
         one_more.await.unwrap();
         background.wait_until_idle().await;
         assert_eq!(done.load(Ordering::SeqCst), TASKS_MAX as usize + 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_takes_long_continues_in_the_background() {
+        let (background, done) = (Background::default(), Arc::new(AtomicUsize::new(0)));
+        let work = |seconds| {
+            let done = Arc::clone(&done);
+            async move {
+                tokio::time::sleep(Duration::from_secs(seconds)).await;
+                done.fetch_add(1, Ordering::SeqCst);
+            }
+        };
+        background.run_after(Duration::from_secs(2), work(1)).await;
+        assert_eq!(done.load(Ordering::SeqCst), 1, "the caller waited for short work");
+        background.run_after(Duration::from_secs(2), work(3)).await;
+        background.run_or_drop(work(1));
+        assert_eq!(done.load(Ordering::SeqCst), 1);
+        background.wait_until_idle().await;
+        assert_eq!(done.load(Ordering::SeqCst), 3);
     }
 }

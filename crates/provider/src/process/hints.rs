@@ -7,6 +7,7 @@ mod instances;
 mod left_to_others;
 mod parked;
 mod pauses;
+mod seen_messages;
 
 use std::sync::Mutex;
 
@@ -17,6 +18,7 @@ pub(crate) use instances::{Candidate, InstanceHints};
 pub(crate) use left_to_others::LeftToOthers;
 pub(crate) use parked::{Capability, Dispatcher};
 pub(crate) use pauses::Pauses;
+pub(crate) use seen_messages::SeenMessages;
 
 /// The hints of one queue, and the signal that fetches wait for.
 #[derive(Debug, Default)]

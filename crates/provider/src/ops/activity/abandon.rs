@@ -18,6 +18,12 @@ use crate::process::lock_table::LockedActivity;
 use crate::process::membership::Rank;
 use crate::store::{ConflictBudget, RETRY_FOR, SharedDocument, retry_until, unless_stale, without_content};
 
+/// An activity is left to other processes only if it is given back with at least this delay. The
+/// runtime gives an activity that it does not know back with a second at least. With a tenth of a
+/// second it gives back an activity that it could run: its session limit was reached, or the ack
+/// failed.
+const LEFT_DELAY_MIN: Duration = Duration::from_secs(1);
+
 pub(crate) async fn run(
     core: &Core,
     token: &str,
@@ -29,14 +35,15 @@ pub(crate) async fn run(
     let until = Instant::now() + RETRY_FOR;
     let now = core.clock.stamp();
     let delay = delay.filter(|delay| !delay.is_zero());
-    if delay.is_some() {
+    let may_be_left = delay.filter(|delay| *delay >= LEFT_DELAY_MIN && !is_of_own_session(core, &held));
+    if may_be_left.is_some() {
         // Otherwise heartbeats are read only when a poll has found rows. Another process may have
         // joined since.
         heartbeat::refresh_view(&core.store, &core.clock, &core.membership).await;
     }
-    let left_until = delay.filter(|_| !is_alone(core, &held)).map(|delay| left_until(now, delay));
+    let left_until = may_be_left.filter(|_| !is_alone(core, &held)).map(|delay| left_until(now, delay));
     let name = activity_name(&token.instance, &token.id);
-    // The runtime usually abandons with a delay because it cannot run the activity: the activity is
+    // The runtime usually abandons with such a delay because it cannot run the activity: it is
     // not registered in this program. The first time that this process leaves an activity to
     // others, the attempt is not counted. So during a rolling deployment the many processes that
     // still run the old program do not use up the attempts.
@@ -75,6 +82,12 @@ pub(crate) async fn run(
         });
         return Ok(());
     }
+}
+
+/// Whether the activity belongs to a session that a worker of this process owns. No other process
+/// may take such an activity.
+fn is_of_own_session(core: &Core, held: &LockedActivity) -> bool {
+    held.activity.value.session_id.as_deref().is_some_and(|session| core.sessions.is_owned(session))
 }
 
 /// Whether no other live process fetches activities with this tag.

@@ -27,7 +27,8 @@ use crate::ops::wait::FetchWait;
 use crate::process::hints::{Claimant, Hints, OfferedActivity, ReadyActivity, activity_name};
 use crate::process::interest::Interest;
 use crate::process::lock_table::{self, LockedActivity, Worker};
-use crate::store::{unless_stale, without_content};
+use crate::process::metrics;
+use crate::store::{Store, unless_stale, without_content};
 
 /// A fetch fails after this many activities that could not be locked, because then the database
 /// is probably unreachable.
@@ -111,17 +112,15 @@ impl<'a> Queue for ActivityQueue<'a> {
             let name = activity_name(&offer.0.instance_id, &offer.0.id);
             let timeout = hints.paused_activities.time_limit(&name, LOCK_TIMEOUT_FIRST);
             let begun = Instant::now();
-            let locked = lock_activity(self.core, offer, self.lock_timeout, self.session_config);
-            let failure = match tokio::time::timeout(timeout, locked).await {
-                Ok(Ok(Some(locked))) => {
+            let request =
+                LockRequest { offer, lease: self.lock_timeout, session_config: self.session_config };
+            let failure = match lock_in_time(self.core, request, timeout).await {
+                Ok(Some(locked)) => {
                     hints.paused_activities.clear(&name);
                     return Ok(Some(self.finish_fetch(locked)));
                 }
-                Ok(Ok(None)) => continue,
-                Ok(Err(failure)) => failure,
-                Err(_) => {
-                    Failure::Contended(format!("an activity was not locked within {} s", timeout.as_secs()))
-                }
+                Ok(None) => continue,
+                Err(failure) => failure,
             };
             if !failure.is_transient() {
                 tracing::error!(name, error = failure.summary(), "an activity cannot be locked");
@@ -224,10 +223,63 @@ pub(super) struct LockedWorkItem {
     item: WorkItem,
 }
 
+/// An activity from the hints that a worker wants to lock.
+pub(super) struct LockRequest<'a> {
+    pub(super) offer: OfferedActivity,
+    /// How long the lock lasts.
+    pub(super) lease: Duration,
+    pub(super) session_config: Option<&'a SessionFetchConfig>,
+}
+
+/// Locks an activity as [`lock_activity`] does, and fails if that takes longer than `timeout`. The
+/// write of the lock may still be applied after that. So it is awaited in the background, and then
+/// the activity is given to the next worker of this process. Otherwise the activity would be locked
+/// for nobody until the lock expires.
+pub(super) async fn lock_in_time(
+    core: &Core,
+    request: LockRequest<'_>,
+    timeout: Duration,
+) -> Result<Option<LockedWorkItem>, Failure> {
+    let LockRequest { offer, lease, session_config } = request;
+    let shared =
+        core.this.upgrade().ok_or_else(|| Failure::Contended("the provider is closed".to_owned()))?;
+    let session_config = session_config.cloned();
+    let lock = async move { lock_activity(&shared, offer, lease, session_config.as_ref()).await };
+    let mut lock = Box::pin(metrics::for_current_call(lock));
+    if let Ok(locked) = tokio::time::timeout(timeout, &mut lock).await {
+        return locked;
+    }
+    let shared = core.this.upgrade();
+    core.background.run_or_drop(async move {
+        if let (Ok(Some(locked)), Some(core)) = (lock.await, shared) {
+            keep_late_lock(&core, locked, lease);
+        }
+    });
+    Err(Failure::Contended(format!("an activity was not locked within {} s", timeout.as_secs())))
+}
+
+/// Gives an activity that was locked too late for its worker to the next worker of this process.
+/// An activity with a session, or with an input in parts, cannot be handed over with its lock, so
+/// the next worker locks it again.
+fn keep_late_lock(core: &Core, locked: LockedWorkItem, lease: Duration) {
+    let LockedWorkItem { mut activity, etag, nonce, .. } = locked;
+    core.hints.paused_activities.clear(&activity_name(&activity.instance_id, &activity.id));
+    let is_handed_over = activity.session_id.is_none() && matches!(activity.item, Text::Inline(_));
+    core.hints.activities.update_and_wake(|hints| {
+        if is_handed_over {
+            hints.add_ready(ReadyActivity { activity, etag, nonce, lease });
+        } else {
+            (activity.lock_nonce, activity.visible_at) = (None, activity.enqueued_at.visible_at_once());
+            activity.attempt_count = activity.attempt_count.saturating_sub(1);
+            hints.offer((activity, etag));
+        }
+    });
+}
+
 /// Locks an activity from the hints. `None` if it cannot be locked: another worker has the
 /// activity or its session, the activity does not exist or is unreadable, or it belongs to a
 /// session and this fetch has no `session_config`. Failures are not retried.
-pub(super) async fn lock_activity(
+async fn lock_activity(
     core: &Core,
     (mut activity, etag): OfferedActivity,
     lock_timeout: Duration,
@@ -258,7 +310,12 @@ pub(super) async fn lock_activity(
     // The lease begins now, not when the fetch began.
     activity.visible_at = Stamp::at_ms(deadline_ms(core.clock.now_ms(), lock_timeout));
     let options = without_content().with_witness(activity.id.as_str(), "/lock", nonce.as_str());
-    let written = unless_stale(write_lock(&core.store, &activity, &etag, options).await);
+    let written = match unless_stale(write_lock(&core.store, &activity, &etag, options).await) {
+        Err(failure) if failure.is_ambiguous() => {
+            find_own_lock(&core.store, &activity).await.map_or(Err(failure), |etag| Ok(Some(etag)))
+        }
+        written => written,
+    };
     if let Ok(written) = &written {
         record_lock(core, &activity.instance_id, written.is_some());
     }
@@ -276,6 +333,13 @@ pub(super) async fn lock_activity(
         core.metrics.count_steal();
     }
     Ok(Some(LockedWorkItem { activity, etag, nonce, item }))
+}
+
+/// The etag of an activity, if it has the lock of `activity`: the write of the lock was applied,
+/// although its outcome was unknown.
+async fn find_own_lock(store: &Store, activity: &Activity) -> Option<Etag> {
+    let found = store.find::<Activity>(&activity.instance_id, &activity.id).await.ok().flatten()?;
+    (found.value.lock_nonce == activity.lock_nonce).then_some(found.etag)
 }
 
 /// Records whether an activity was locked. If several activities in a row could not be locked, the

@@ -13,8 +13,7 @@ use duroxide::providers::TagFilter;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use crate::failure::Failure;
-use crate::ops::activity::fetch::{self, LockedWorkItem};
+use crate::ops::activity::fetch::{self, LockRequest, LockedWorkItem};
 use crate::ops::activity::write_lock;
 use crate::ops::core::Core;
 use crate::ops::wait::FetchWait;
@@ -45,18 +44,15 @@ pub(super) fn describe_worker(
 
 /// Locks the next activity for this worker; does nothing for `None`. After a failure a poll
 /// offers the activity again. The ack waits for the prefetch, so the prefetch has a short time
-/// limit.
+/// limit. A lock that is written after that is kept for the next worker.
 pub(super) async fn run(core: &Core, worker: Option<&Worker>) {
     let Some(worker) = worker else { return };
     let mut returning = ReturningWorker::new(&core.hints, &core.clock, worker);
     let Some(offer) = returning.offer.take() else { return };
     let name = activity_name(&offer.0.instance_id, &offer.0.id);
     let begun = Instant::now();
-    let locked =
-        tokio::time::timeout(LOCK_TIMEOUT, fetch::lock_activity(core, offer, worker.lease, None)).await;
-    let locked =
-        locked.unwrap_or_else(|_| Err(Failure::Contended("an activity was not locked in time".to_owned())));
-    match locked {
+    let request = LockRequest { offer, lease: worker.lease, session_config: None };
+    match fetch::lock_in_time(core, request, LOCK_TIMEOUT).await {
         Ok(Some(LockedWorkItem { activity, etag, nonce, .. })) => {
             let ready = ReadyActivity { activity, etag, nonce, lease: worker.lease };
             core.hints.activities.update_and_wake(|hints| hints.add_ready(ready));

@@ -2,6 +2,7 @@
 //! that follows from a hash of the session's name. A claim, a renewal or a release ends with
 //! one conditional write of that document.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use duroxide::providers::SessionFetchConfig;
@@ -104,14 +105,17 @@ pub(crate) async fn claim(
 }
 
 /// Undoes the claim of a session whose activity another worker has locked: deletes the
-/// session. If the deletion fails, the lock of the session expires later.
+/// session. If another worker of the same owner has claimed the session since, the session stays,
+/// and is still renewed. If the deletion fails, the session stays too, and is renewed until it has
+/// been idle for too long.
 pub(crate) async fn release(store: &Store, sessions: &SessionTable, ClaimUndo(claimed): ClaimUndo) {
     let Some(Versioned { value, etag }) = claimed else { return };
     let options = without_content().with_if_match(&etag);
-    if let Err(error) = store.container.delete_with(value.instance_id, &value.id, &options).await {
-        tracing::debug!(%error, "a session was not given back; its lock will expire");
+    match store.container.delete_with(value.instance_id, &value.id, &options).await {
+        Ok(_) => sessions.remove(&value.owner, &value.session),
+        Err(error) if error.is_document_not_found() => sessions.remove(&value.owner, &value.session),
+        Err(error) => tracing::debug!(%error, "a session was not given back"),
     }
-    sessions.remove(&value.owner, &value.session);
 }
 
 /// Records that a session was used, if its lock has not expired. Does nothing without a
@@ -129,7 +133,8 @@ pub(crate) async fn record_use(store: &Store, clock: &HybridClock, session: Opti
 
 /// `renew_session_lock`: renews the sessions of these owners whose lock has not expired and
 /// that were used within `idle_timeout`. Returns how many were renewed. A failed renewal
-/// does not stop the others; the first failure is returned at the end.
+/// does not stop the others; the first failure is returned at the end. Sessions that this process
+/// knows are renewed first, so that a failed query for further sessions does not delay them.
 pub(crate) async fn renew(
     store: &Store,
     clock: &HybridClock,
@@ -140,9 +145,19 @@ pub(crate) async fn renew(
 ) -> Result<usize, Failure> {
     let until = Instant::now() + RENEWAL_RETRY_FOR;
     let (mut renewed_count, mut first_failure) = (0, None);
-    add_stored_sessions(store, sessions, owners).await?;
-    for owner in owners {
-        for session in sessions.names(owner) {
+    let mut tried = HashSet::new();
+    for is_stored_too in [false, true] {
+        if is_stored_too
+            && let Err(failure) = retry_until(until, || add_stored_sessions(store, sessions, owners)).await
+        {
+            first_failure = first_failure.or(Some(failure));
+        }
+        let known =
+            owners.iter().flat_map(|owner| sessions.names(owner).into_iter().map(move |name| (*owner, name)));
+        for (owner, session) in known.collect::<Vec<_>>() {
+            if !tried.insert((owner, session.clone())) {
+                continue;
+            }
             let renew = || renew_one(store, clock, sessions, owner, &session, extend_for, idle_timeout);
             match retry_until(until, renew).await {
                 Ok(is_renewed) => renewed_count += usize::from(is_renewed),

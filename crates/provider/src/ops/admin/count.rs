@@ -77,8 +77,18 @@ const SCAN_FILTERS: [&str; 2] =
 
 impl InstanceScan {
     /// Counts the next documents, and stops with the page that exceeds `ru_max`. Returns the
-    /// charge. After a failure the next step continues with the page that failed.
+    /// charge. After a transient failure the next step continues with the page that failed. After
+    /// another failure the next step counts the whole container anew, because the service may
+    /// refuse the continuation for ever.
     pub(crate) async fn step(&mut self, store: &Store, ru_max: f64) -> Result<f64, Failure> {
+        let counted = self.count_next(store, ru_max).await;
+        if counted.as_ref().is_err_and(|failure| !failure.is_transient()) {
+            (self.filter, self.continuation, self.partial) = (0, None, SystemMetrics::default());
+        }
+        counted
+    }
+
+    async fn count_next(&mut self, store: &Store, ru_max: f64) -> Result<f64, Failure> {
         let mut charge = 0.0;
         while charge < ru_max {
             let Some(filter) = SCAN_FILTERS.get(self.filter) else { break };
@@ -177,3 +187,6 @@ async fn all_rows<T: DeserializeOwned>(store: &Store, query: Query) -> Result<(V
     }
     Ok((rows, charge))
 }
+
+#[cfg(test)]
+mod tests;

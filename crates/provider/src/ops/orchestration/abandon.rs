@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use perihelion_client::{Batch, Etag, Patch};
 use tokio::time::Instant;
 
@@ -58,16 +57,23 @@ pub(crate) async fn run(
     let mut budget = ConflictBudget::new(SharedDocument::State(&token.instance), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
-        let LockedInstance { state, etag, .. } = &*held;
+        let state = &held.state;
         let lock = state.lock.clone().filter(|lock| lock.nonce == token.nonce).ok_or(Failure::LockLost)?;
         let (next, mut messages) = without_lock(state, lock, &deleted_messages);
         // The messages for which the batch has no room are patched first. So a turn that begins when
         // the lock ends sees their delay.
         let further = messages.split_off(messages.len().min(CONSUMED_IN_COMMIT_MAX));
-        if !std::mem::replace(&mut is_further_written, true) {
-            write_attempts(core, &next.instance_id, &further, visible_at, ignore_attempt).await?;
+        if !is_further_written {
+            match write_attempts(core, &mut held, &further, visible_at, ignore_attempt).await {
+                Ok(()) => is_further_written = true,
+                Err(failure) if failure.is_stale() => {
+                    held_lock::refresh(core, &token, &mut held).await?;
+                    continue;
+                }
+                Err(failure) => return Err(failure),
+            }
         }
-        let batch = || as_batch(&next, &messages, visible_at, ignore_attempt, etag.as_ref());
+        let batch = || as_batch(&next, &messages, visible_at, ignore_attempt, held.etag.as_ref());
         let send = || async { Ok(core.store.container.batch(batch()?).await?) };
         match retry_until(until, send).await {
             Ok(_) => break,
@@ -113,11 +119,13 @@ fn without_lock(state: &State, lock: Lock, deleted_messages: &[String]) -> (Stat
     (next, messages)
 }
 
-/// Writes the attempt counts of the messages for which the batch that ends the lock has no room:
-/// in batches, at the same time. Messages that do not exist any more are left out.
+/// Writes the attempt counts of the messages for which the batch that ends the lock has no room, in
+/// batches. Messages that do not exist any more are left out. Each batch also writes the state under
+/// its etag, so it is refused if another process has taken the lock. So the batches are sent one
+/// after the other.
 async fn write_attempts(
     core: &Core,
-    instance: &str,
+    held: &mut LockedInstance,
     messages: &[(String, u32)],
     visible_at: Option<Stamp>,
     ignore_attempt: bool,
@@ -126,27 +134,54 @@ async fn write_attempts(
         Ok((id.clone(), attempt_patch(*attempts, visible_at, ignore_attempt)?))
     };
     let patches: Vec<(String, Patch)> = messages.iter().map(patch).collect::<Result<_, Failure>>()?;
-    let batches =
-        patches.chunks(Batch::OPERATIONS_MAX).map(|patches| patch_existing(core, instance, patches));
-    join_all(batches).await.into_iter().collect()
+    // One operation of each batch writes the state.
+    for patches in patches.chunks(Batch::OPERATIONS_MAX - 1) {
+        patch_existing(core, held, patches).await?;
+    }
+    Ok(())
 }
 
-/// Patches messages with one batch. If one of them does not exist, sends the batch again without
-/// it. Each patch may be applied twice.
-async fn patch_existing(core: &Core, instance: &str, patches: &[(String, Patch)]) -> Result<(), Failure> {
+/// Patches messages with one batch, if the state has not changed. If one of them does not exist,
+/// sends the batch again without it. Each patch may be applied twice. An instance without a state
+/// document has no other holder of a lock to fear.
+async fn patch_existing(
+    core: &Core,
+    held: &mut LockedInstance,
+    patches: &[(String, Patch)],
+) -> Result<(), Failure> {
     let until = Instant::now() + RETRY_FOR;
     let mut remaining: Vec<&(String, Patch)> = patches.iter().collect();
+    let first_message = usize::from(held.etag.is_some());
+    // The member has this value already, so the patch only checks and changes the etag.
+    let unchanged = Patch::new().set("/enq", held.state.enqueued_at)?;
     while !remaining.is_empty() {
         let send = || async {
-            let mut batch = Batch::new(instance);
+            let mut batch = Batch::new(held.state.instance_id.as_str());
+            if let Some(etag) = &held.etag {
+                batch.patch_if_match(STATE_ID, &unchanged, etag)?;
+            }
             for (id, patch) in &remaining {
                 batch.patch(id, patch)?;
             }
             Ok(core.store.container.batch(batch.with_options(batch_without_content())).await?)
         };
+        let missing_message = |failure: &Failure| {
+            let index = missing_operation(failure)?.checked_sub(first_message)?;
+            (index < remaining.len()).then_some(index)
+        };
         match retry_until(until, send).await {
+            Ok(results) if first_message == 1 => {
+                held.etag =
+                    Some(results.get(0).and_then(|result| result.etag()).cloned().ok_or_else(|| {
+                        Failure::Contended(format!(
+                            "no etag of the state of {} was answered",
+                            held.state.instance_id
+                        ))
+                    })?);
+                return Ok(());
+            }
             Ok(_) => return Ok(()),
-            Err(failure) => match missing_operation(&failure).filter(|index| *index < remaining.len()) {
+            Err(failure) => match missing_message(&failure) {
                 Some(index) => drop(remaining.remove(index)),
                 None => return Err(failure),
             },

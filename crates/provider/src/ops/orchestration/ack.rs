@@ -233,11 +233,13 @@ async fn finish_turn(
                 Vec::new()
             }
         };
-        dispatch.hand_over(activities, etags.activities).await;
-        unpack_bundles(core, &token.instance, bundles, cached).await;
-        for outbox in undelivered {
-            Box::pin(deliver::deliver_after_commit(core, outbox, is_answered)).await;
-        }
+        // None of these waits for another one, which may have to retry.
+        tokio::join!(
+            biased;
+            dispatch.hand_over(activities, etags.activities),
+            unpack_bundles(core, &token.instance, bundles, cached),
+            deliver::deliver_after_commit(core, undelivered, is_answered),
+        );
     };
     // If there are no completions to delete, the hints of the next turn are set first.
     tokio::join!(biased; next_turn, deliveries);
@@ -294,7 +296,7 @@ fn begin_next_turn(
 async fn unpack_bundles(core: &Core, instance: &str, bundles: Vec<Bundle>, cached: Option<&Arc<Snapshot>>) {
     let mut unpacked = Vec::new();
     for bundle in bundles {
-        match Box::pin(unpack::run(&core.store, &core.clock, &core.hints, instance, &bundle.id)).await {
+        match Box::pin(unpack::run(core, instance, &bundle.id)).await {
             Ok(()) => unpacked.push(bundle.id),
             Err(failure) => {
                 tracing::warn!(instance, id = bundle.id, ?failure, "a bundle waits for the reconciler");

@@ -20,7 +20,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use duroxide::providers::{DispatcherCapabilityFilter, WorkItem};
+use duroxide::providers::{DispatcherCapabilityFilter, KvEntry, WorkItem};
 use duroxide::{Event, EventKind};
 use perihelion_client::Etag;
 
@@ -37,7 +37,7 @@ use crate::ops::read;
 use crate::ops::repair::purge;
 use crate::ops::set_aside::write_later_version_notice;
 use crate::options::config::CommitTier;
-use crate::process::hints::Candidate;
+use crate::process::hints::{Candidate, SeenMessages};
 use crate::process::membership::Membership;
 
 use messages::{InstanceRead, MESSAGES_MAX, drop_stale, find_start, read_instance};
@@ -56,9 +56,12 @@ pub(crate) enum ClaimOutcome {
     Stale,
     /// The execution is pinned to a version that this dispatcher does not run.
     Incompatible,
-    /// The instance has not started, and none of its messages starts it. A message that is
-    /// enqueued after this stamp may be the start.
-    Unstarted(Stamp),
+    /// The instance has not started, and none of its messages starts it. Any other message than
+    /// these may be the start.
+    Unstarted(SeenMessages),
+    /// The instance has not started, and the message that starts it is not visible before this
+    /// time.
+    StartDelayed(Stamp),
     /// The next message of the instance can only be read by a later version.
     LaterVersion,
     /// The instance is being deleted.
@@ -118,9 +121,12 @@ pub(crate) async fn claim(
         _ => Ok(Arc::default()),
     };
     let events = history.as_ref().map_or(&[][..], |history| history.as_slice());
-    if has_more_messages && identity(live, events, &messages).is_none() {
-        let start = Box::pin(find_start(&core.store, instance, now, &mut etags)).await?;
+    if identity(live, events, &messages).is_none() {
+        let start = Box::pin(find_start(&core.store, instance, &mut etags)).await?;
         let start = drop_stale(&core.store, instance, live, &state, start, &etags).await;
+        if let Some((delayed, _)) = start.first().filter(|(message, _)| message.visible_at > now) {
+            return Ok(ClaimOutcome::StartDelayed(delayed.visible_at));
+        }
         messages.truncate(MESSAGES_MAX - start.len());
         messages.splice(0..0, start);
     }
@@ -129,25 +135,18 @@ pub(crate) async fn claim(
         if later_version.is_some() {
             return Ok(ClaimOutcome::LaterVersion);
         }
-        let newest = messages.iter().map(|(message, _)| message.enqueued_at).max().unwrap_or_default();
         // If there are more messages than were read, `find_start` has looked for a start among
-        // all messages that are visible now.
-        let last_seen = if has_more_messages { now } else { newest };
-        let unstarted = handle_unstarted(core, instance, state.as_ref(), &messages, &etags, last_seen);
+        // all messages.
+        let all_until = if has_more_messages { now } else { Stamp::default() };
+        let seen = SeenMessages::new(etags.keys().map(String::as_str), all_until);
+        let unstarted = handle_unstarted(core, instance, state.as_ref(), &messages, &etags, seen);
         return Box::pin(unstarted).await;
     };
     let is_optimistic = options.commit_tier >= CommitTier::Optimistic
         && is_first_attempt(&core.membership, candidate, live, &messages);
-    let (history, kv_snapshot) = match live.map(|state| read::kv_snapshot(&core.store, state)) {
-        None => (history, HashMap::new()),
-        Some(snapshot) => match snapshot.await {
-            Ok(kv_snapshot) => (history, kv_snapshot),
-            // Another commit replaced a value during the read. That commit also replaced the
-            // state, so no commit from this claim can succeed. The error is passed on as the
-            // error of an unreadable history. Then duroxide abandons the turn.
-            Err(Failure::Contended(error)) => (Err(error), HashMap::new()),
-            Err(failure) => return Err(failure),
-        },
+    let (history, kv_snapshot) = match read_values(core, live).await? {
+        Ok(kv_snapshot) => (history, kv_snapshot),
+        Err(error) => (Err(error), HashMap::new()),
     };
     let attempts = &candidate.attempts;
     let request = LockRequest {
@@ -166,6 +165,22 @@ pub(crate) async fn claim(
     }
     let locked = Box::pin(request.lock_durably(core, options.lock_timeout)).await?;
     Ok(locked.map_or(ClaimOutcome::Stale, |locked| ClaimOutcome::Taken(Box::new(locked))))
+}
+
+/// Reads the key-value pairs of an instance. The inner error says that another commit replaced a
+/// value during the read. That commit also replaced the state, so no commit from this claim can
+/// succeed. The error is passed on as the error of an unreadable history. Then duroxide abandons the
+/// turn.
+async fn read_values(
+    core: &Core,
+    live: Option<&State>,
+) -> Result<Result<HashMap<String, KvEntry>, String>, Failure> {
+    let Some(state) = live else { return Ok(Ok(HashMap::new())) };
+    match read::kv_snapshot(&core.store, state).await {
+        Ok(kv_snapshot) => Ok(Ok(kv_snapshot)),
+        Err(Failure::Contended(error)) => Ok(Err(error)),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// Reads the state and the messages of the next turn. The inner error is the outcome of a claim
@@ -295,7 +310,7 @@ async fn handle_unstarted(
     state: Option<&Versioned<State>>,
     messages: &[(Message, WorkItem)],
     etags: &HashMap<String, Etag>,
-    last_seen: Stamp,
+    seen: SeenMessages,
 ) -> Result<ClaimOutcome, Failure> {
     let (retention, now) = (core.retention(), core.clock.stamp());
     let is_dropped = |message: &Message, item: &WorkItem| {
@@ -303,7 +318,7 @@ async fn handle_unstarted(
             || retention.is_message_expired(message.enqueued_at, now)
     };
     if !messages.iter().all(|(message, item)| is_dropped(message, item)) {
-        return Ok(ClaimOutcome::Unstarted(last_seen));
+        return Ok(ClaimOutcome::Unstarted(seen));
     }
     let dropped: Vec<(&Message, &Etag)> =
         messages.iter().filter_map(|(message, _)| Some((message, etags.get(&message.id)?))).collect();

@@ -15,7 +15,7 @@ use std::time::Duration;
 use perihelion_client::{Batch, Error, Etag};
 use tokio::time::Instant;
 
-use self::operations::{Operations, add_operations};
+use self::operations::{Operations, ReplannedOperations, add_operations};
 use crate::documents::{Activity, STATE_ID};
 use crate::failure::Failure;
 use crate::ops::orchestration::direct_dispatch::DirectDispatch;
@@ -30,8 +30,8 @@ const TIMEOUT_MIN: Duration = Duration::from_millis(200);
 pub(crate) enum CommitOutcome {
     /// Applied.
     Committed(WrittenEtags),
-    /// Another writer has changed the state, a bundle or the document of a past execution,
-    /// or the reconciler has given up the staged documents.
+    /// Another writer has changed the state, has changed or deleted a bundle or the document of a
+    /// past execution, or the reconciler has given up the staged documents.
     Stale,
     /// A message that the turn consumes no longer exists, or a document that the turn creates
     /// exists already.
@@ -64,14 +64,14 @@ pub(crate) async fn commit(
     until: Instant,
 ) -> Result<CommitOutcome, Failure> {
     let activities = dispatch.with_lease_ends(&plan.activities);
-    let batch = as_batch(plan, &activities, preconditions)?
-        .with_options(batch_without_content().with_timeout(timeout(until)));
+    let (batch, replanned) = as_batch(plan, &activities, preconditions)?;
+    let batch = batch.with_options(batch_without_content().with_timeout(timeout(until)));
     match store.container.batch(batch).await {
         Ok(results) => {
             let etag_of = |index: usize| results.get(index)?.etag().cloned();
             Ok(CommitOutcome::Committed(written_etags(plan, etag_of)))
         }
-        Err(error) => judge_refusal(plan, preconditions, error),
+        Err(error) => judge_refusal(&replanned, error),
     }
 }
 
@@ -88,22 +88,18 @@ fn written_etags(plan: &TurnPlan, etag_of: impl Fn(usize) -> Option<Etag>) -> Wr
 }
 
 /// Decides the outcome of a refused commit. The error names the first operation in the instance's
-/// own partition that failed.
-fn judge_refusal(
-    plan: &TurnPlan,
-    preconditions: CommitPreconditions<'_>,
-    error: Error,
-) -> Result<CommitOutcome, Failure> {
+/// own partition that failed. A document that does not exist any more makes the turn permanently
+/// impossible only if it is a message that the turn consumes.
+fn judge_refusal(replanned: &ReplannedOperations, error: Error) -> Result<CommitOutcome, Failure> {
     let Some(index) = error.operation_index() else { return Err(error.into()) };
-    let is_of_staging = preconditions.staged.is_some() && index == plan.activities.len() + 1;
     match error {
         error if index == 0 && (is_changed_or_deleted(&error) || error.is_conflict()) => {
             Ok(CommitOutcome::Stale)
         }
         error if error.is_precondition_failed() => Ok(CommitOutcome::Stale),
-        // The operation after the activities deletes the garbage record of the staging. The
-        // reconciler has deleted the record and the staged documents: they are staged again.
-        _ if is_of_staging => Ok(CommitOutcome::Stale),
+        // The reconciler has deleted the garbage record of the staging and the staged documents, a
+        // bundle was unpacked, or a past execution was pruned: the turn is planned again.
+        error if replanned.contains(index) && error.is_document_not_found() => Ok(CommitOutcome::Stale),
         error if is_changed_or_deleted(&error) || error.is_conflict() => Ok(CommitOutcome::Refused(error)),
         error => Err(error.into()),
     }
@@ -114,17 +110,17 @@ fn is_changed_or_deleted(error: &Error) -> bool {
     error.is_document_not_found() || error.is_precondition_failed()
 }
 
-/// The whole commit as one batch. `activities` are the activities of the plan, with the ends
-/// of their leases.
+/// The whole commit as one batch, and the operations after whose refusal the turn is planned
+/// again. `activities` are the activities of the plan, with the ends of their leases.
 pub(crate) fn as_batch(
     plan: &TurnPlan,
     activities: &[Activity],
     preconditions: CommitPreconditions<'_>,
-) -> Result<Batch, Failure> {
+) -> Result<(Batch, ReplannedOperations), Failure> {
     let mut batch = Batch::new(plan.state.instance_id.as_str());
-    add_operations(&mut Operations::Batch(&mut batch), plan, activities, preconditions)
+    let replanned = add_operations(&mut Operations::Batch(&mut batch), plan, activities, preconditions)
         .map_err(|error| Failure::Refused(format!("the turn is too large: {error}")))?;
     debug_assert!(batch.bytes() <= COMMIT_BYTES_MAX, "the plan has {} bytes", batch.bytes());
     let nonce = plan.state.commit_nonce.as_str();
-    Ok(batch.with_witness(STATE_ID, "/ack", nonce))
+    Ok((batch.with_witness(STATE_ID, "/ack", nonce), replanned))
 }

@@ -3,8 +3,9 @@
 //! still exists, it is not created again. If the target has consumed the message, the target's
 //! dedup record or the runtime recognises the copy.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use perihelion_client::Batch;
 use tokio::task::JoinSet;
@@ -24,11 +25,32 @@ use crate::store::{RETRY_FOR, Store, retry_until};
 /// The most targets that are written to at the same time.
 const PARALLEL_MAX: usize = 16;
 
-/// Delivers an outbox right after its commit. The delivered outbox is deleted in the
-/// background. If the delivery or the deletion fails, the reconciler repeats it. If the answer of
-/// the commit was lost (`is_answered` is false), another process may have delivered the outbox
-/// already.
-pub(crate) async fn deliver_after_commit(core: &Core, outbox: Outbox, is_answered: bool) {
+/// How long an ack waits for the delivery of its messages. A target in a partition that fails must
+/// not block the dispatcher, which could run other instances.
+const ACK_WAIT: Duration = Duration::from_secs(1);
+
+/// How long the reconciler retries each message of an outbox. The next round tries again.
+const REDELIVERY_RETRIED_FOR: Duration = Duration::from_secs(2);
+
+/// Delivers the outboxes of a turn right after its commit, one after the other, because they may
+/// have messages to the same target. If that takes longer than [`ACK_WAIT`], it continues in the
+/// background. If the answer of the commit was lost (`is_answered` is false), another process may
+/// have delivered the outboxes already.
+pub(crate) async fn deliver_after_commit(core: &Core, outboxes: Vec<Outbox>, is_answered: bool) {
+    // Without a reference to the provider there is no process that could deliver later.
+    let Some(shared) = core.this.upgrade().filter(|_| !outboxes.is_empty()) else { return };
+    // Boxed, so that the future of an ack without such messages is small.
+    let deliver_all = Box::pin(async move {
+        for outbox in outboxes {
+            deliver_first_time(&shared, outbox, is_answered).await;
+        }
+    });
+    core.background.run_after(ACK_WAIT, metrics::for_current_call(deliver_all)).await;
+}
+
+/// Delivers an outbox for the first time. The delivered outbox is deleted in the background. If
+/// the delivery or the deletion fails, the reconciler repeats it.
+async fn deliver_first_time(core: &Core, outbox: Outbox, is_answered: bool) {
     let (instance, id) = (outbox.instance_id.clone(), outbox.id.clone());
     if core.should_delivery_fail() {
         tracing::warn!(instance, id, "a test makes this delivery fail");
@@ -36,14 +58,16 @@ pub(crate) async fn deliver_after_commit(core: &Core, outbox: Outbox, is_answere
         return;
     }
     let garbage = outbox_garbage(&outbox, core.clock.stamp());
-    if let Err(failure) = send_all(core, outbox, is_answered).await {
+    let mut delivery = Delivery::new(RETRY_FOR);
+    if let Err(failure) = delivery.send_all(core, outbox, is_answered).await {
         tracing::warn!(instance, id, ?failure, "messages wait for the reconciler");
         core.repair_signal.record_unfinished_work();
         return;
     }
     let (store, repair_signal) = (core.store.clone(), Arc::clone(&core.repair_signal));
     let cleanup = async move {
-        if let Err(failure) = delete_outbox(&store, &instance, &id, garbage).await {
+        let delete = || delete_outbox(&store, &instance, &id, garbage.clone());
+        if let Err(failure) = retry_until(Instant::now() + RETRY_FOR, delete).await {
             tracing::warn!(instance, id, ?failure, "a delivered outbox waits for the reconciler");
             repair_signal.record_unfinished_work();
         }
@@ -77,61 +101,97 @@ fn add_hints(core: &Core, messages: impl IntoIterator<Item = Message>, is_uncons
 
 /// Delivers and deletes an outbox that was not delivered, or not deleted, after its commit.
 pub(crate) async fn deliver_again(core: &Core, outbox: Outbox) -> Result<(), Failure> {
-    let (instance, id) = (outbox.instance_id.clone(), outbox.id.clone());
-    let garbage = outbox_garbage(&outbox, core.clock.stamp());
-    send_all(core, outbox, false).await?;
-    delete_outbox(&core.store, &instance, &id, garbage).await
+    Delivery::new(RETRY_FOR).deliver_again(core, outbox).await
 }
 
-/// Sends all messages and adds hints about them. If one target fails, the other targets still get
-/// their messages; then the first failure is returned. In a later attempt a message may have been
-/// consumed already. So its hint is added without the message, and the target's next claim reads
-/// the messages.
-async fn send_all(core: &Core, outbox: Outbox, is_first_attempt: bool) -> Result<(), Failure> {
-    let now = core.clock.stamp();
-    let mut targets: BTreeMap<String, Vec<Message>> = BTreeMap::new();
-    for message in outbox.messages {
-        targets.entry(message.instance_id.clone()).or_default().push(message);
+/// The delivery of one or more outboxes of one instance, in order. After a target has failed, its
+/// further messages are not tried: they must not overtake the message that failed, and waiting for
+/// the same target again would only delay the others.
+pub(crate) struct Delivery {
+    /// How long each message is retried after transient failures.
+    retry_for: Duration,
+    failed_targets: HashSet<String>,
+}
+
+impl Delivery {
+    fn new(retry_for: Duration) -> Self {
+        Delivery { retry_for, failed_targets: HashSet::new() }
     }
-    let mut under_way = JoinSet::new();
-    let mut targets = targets.into_values();
-    let mut delivered: Vec<Message> = Vec::new();
-    let mut first_failure = None;
-    loop {
-        while under_way.len() < PARALLEL_MAX {
-            let Some(messages) = targets.next() else { break };
-            let store = core.store.clone();
-            let send = send_to_one(store, outbox.instance_id.clone(), messages, now);
-            under_way.spawn(metrics::for_current_call(Box::pin(send)));
+
+    /// A delivery of outboxes that an earlier delivery has left.
+    pub(crate) fn of_reconciler() -> Self {
+        Delivery::new(REDELIVERY_RETRIED_FOR)
+    }
+
+    /// From now on each message is tried only once.
+    pub(crate) fn stop_retrying(&mut self) {
+        self.retry_for = Duration::ZERO;
+    }
+
+    /// Delivers and deletes an outbox that was not delivered, or not deleted, after its commit.
+    pub(crate) async fn deliver_again(&mut self, core: &Core, outbox: Outbox) -> Result<(), Failure> {
+        let (instance, id) = (outbox.instance_id.clone(), outbox.id.clone());
+        let garbage = outbox_garbage(&outbox, core.clock.stamp());
+        self.send_all(core, outbox, false).await?;
+        let delete = || delete_outbox(&core.store, &instance, &id, garbage.clone());
+        retry_until(Instant::now() + self.retry_for, delete).await
+    }
+
+    /// Sends all messages and adds hints about them. If one target fails, the other targets still
+    /// get their messages; then the first failure is returned. In a later attempt a message may
+    /// have been consumed already. So its hint is added without the message, and the target's next
+    /// claim reads the messages.
+    async fn send_all(&mut self, core: &Core, outbox: Outbox, is_first_attempt: bool) -> Result<(), Failure> {
+        let (now, source) = (core.clock.stamp(), outbox.instance_id.as_str());
+        let mut targets: BTreeMap<String, Vec<Message>> = BTreeMap::new();
+        for message in outbox.messages {
+            targets.entry(message.instance_id.clone()).or_default().push(message);
         }
-        match under_way.join_next().await {
-            Some(Ok(Ok(messages))) => delivered.extend(messages),
-            Some(Ok(Err(failure))) => {
-                first_failure.get_or_insert(failure);
-            }
-            Some(Err(error)) => {
-                let source = &outbox.instance_id;
-                let failure = format!("a delivery from {source} was cancelled: {error}");
-                first_failure.get_or_insert(Failure::Contended(failure));
-            }
-            None => return first_failure.map_or(Ok(()), Err),
+        let mut first_failure = None;
+        if let Some(target) = targets.keys().find(|target| self.failed_targets.contains(*target)) {
+            let text = format!("messages from {source} to {target} wait for an earlier one");
+            first_failure = Some(Failure::Contended(text));
         }
-        core.metrics.count_delivered(delivered.len());
-        add_hints(core, delivered.drain(..), is_first_attempt, now);
+        targets.retain(|target, _| !self.failed_targets.contains(target));
+        let mut under_way = JoinSet::new();
+        let mut targets = targets.into_iter();
+        let mut delivered: Vec<Message> = Vec::new();
+        loop {
+            while under_way.len() < PARALLEL_MAX {
+                let Some((target, messages)) = targets.next() else { break };
+                let send = send_to_one(core.store.clone(), source.to_owned(), messages, now, self.retry_for);
+                under_way.spawn(metrics::for_current_call(async move { (target, Box::pin(send).await) }));
+            }
+            match under_way.join_next().await {
+                Some(Ok((_, Ok(messages)))) => delivered.extend(messages),
+                Some(Ok((target, Err(failure)))) => {
+                    self.failed_targets.insert(target);
+                    first_failure.get_or_insert(failure);
+                }
+                Some(Err(error)) => {
+                    let failure = format!("a delivery from {source} was cancelled: {error}");
+                    first_failure.get_or_insert(Failure::Contended(failure));
+                }
+                None => return first_failure.map_or(Ok(()), Err),
+            }
+            core.metrics.count_delivered(delivered.len());
+            add_hints(core, delivered.drain(..), is_first_attempt, now);
+        }
     }
 }
 
-/// Sends messages of the instance `source` to one instance, in order. Returns the messages as
-/// they were written.
+/// Sends messages of the instance `source` to one instance, in order. Each message is retried for
+/// `retry_for`. Returns the messages as they were written.
 async fn send_to_one(
     store: Store,
     source: String,
     messages: Vec<Message>,
     now: Stamp,
+    retry_for: Duration,
 ) -> Result<Vec<Message>, Failure> {
     let mut delivered = Vec::new();
     for mut message in messages {
-        let until = Instant::now() + RETRY_FOR;
+        let until = Instant::now() + retry_for;
         // The parts of a large text are in the partition of the sender. The text is read, and
         // written to the partition of the target together with the message.
         message.item =

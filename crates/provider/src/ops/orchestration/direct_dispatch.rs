@@ -10,6 +10,7 @@
 //! sessions, activities whose input is stored in parts, and activities in bundles are not
 //! dispatched.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -22,15 +23,16 @@ use crate::documents::stamp::{Stamp, deadline_ms};
 use crate::ops::core::Core;
 use crate::options::config::CommitTier;
 use crate::plan::TurnPlan;
-use crate::process::clock::HybridClock;
-use crate::process::hints::{Hints, ReadyActivity};
-use crate::store::{RETRY_FOR, Store, retry_until};
+use crate::process::hints::ReadyActivity;
+use crate::store::{RETRY_FOR, retry_until};
+
+/// How long an ack waits until the promised activities are read after the answer of its commit was
+/// lost. They are read in the background after that.
+const READ_WAIT: Duration = Duration::from_secs(1);
 
 /// The direct dispatch of the activities of one plan.
 pub(crate) struct DirectDispatch<'a> {
-    store: &'a Store,
-    clock: &'a HybridClock,
-    hints: &'a Hints,
+    core: &'a Core,
     /// One entry per activity, in order; `None` for an activity that is not dispatched. Empty
     /// if dispatch is off or the activities were handed over.
     promises: Vec<Option<Promise>>,
@@ -74,14 +76,13 @@ impl<'a> DirectDispatch<'a> {
     }
 
     fn new(core: &'a Core, promises: Vec<Option<Promise>>) -> Self {
-        let Core { store, clock, hints, .. } = core;
-        DirectDispatch { store, clock, hints, promises, leases_begin_ms: AtomicU64::new(0) }
+        DirectDispatch { core, promises, leases_begin_ms: AtomicU64::new(0) }
     }
 
     /// The activities in the form that the next attempt of the commit writes: the leases of
     /// promised activities begin now.
     pub(crate) fn with_lease_ends(&self, activities: &[Activity]) -> Vec<Activity> {
-        let now_ms = self.clock.now_ms();
+        let now_ms = self.core.clock.now_ms();
         self.leases_begin_ms.store(now_ms, Ordering::Relaxed);
         let mut activities = activities.to_vec();
         for (activity, promise) in activities.iter_mut().zip(&self.promises) {
@@ -98,6 +99,7 @@ impl<'a> DirectDispatch<'a> {
     pub(crate) async fn hand_over(mut self, activities: Vec<Activity>, etags: Vec<Option<Etag>>) {
         let leases_begin_ms = self.leases_begin_ms.load(Ordering::Relaxed);
         let mut etags = etags.into_iter();
+        let (hints, mut unread) = (&self.core.hints.activities, Vec::new());
         // If this future is dropped, the promises that are still in `self` end with it.
         self.promises.reverse();
         for mut activity in activities {
@@ -106,41 +108,46 @@ impl<'a> DirectDispatch<'a> {
             match (promise, etag) {
                 (Some(promise), Some(etag)) => {
                     activity.visible_at = Stamp::at_ms(deadline_ms(leases_begin_ms, promise.lease));
-                    self.make_ready(activity, etag, &promise);
+                    make_ready(self.core, activity, etag, &promise);
                 }
-                (Some(promise), None) => Box::pin(self.read_and_make_ready(activity, &promise)).await,
+                (Some(promise), None) => unread.push((activity, promise)),
                 (None, Some(etag)) => {
-                    self.hints.activities.with(|hints| hints.offer((activity, etag)));
+                    hints.with(|hints| hints.offer((activity, etag)));
                 }
                 // The activity cannot be locked without its etag. A poll finds the activity.
-                (None, None) => {}
+                (None, None) => self.core.poller.poll_soon(),
             }
             self.promises.pop();
         }
-        self.hints.activities.wake.notify_waiters();
+        hints.wake.notify_waiters();
+        if let Some(core) = self.core.this.upgrade().filter(|_| !unread.is_empty()) {
+            self.core.background.run_after(READ_WAIT, Box::pin(read_and_make_ready(core, unread))).await;
+        }
     }
+}
 
-    /// Puts a locked activity into the hints, and ends the promise.
-    fn make_ready(&self, activity: Activity, etag: Etag, promise: &Promise) {
-        let ready = ReadyActivity { activity, etag, nonce: promise.nonce.clone(), lease: promise.lease };
-        self.hints.activities.with(|hints| {
-            hints.end_promise(promise.worker);
-            hints.add_ready(ready);
-        });
-    }
+/// Puts a locked activity into the hints, and ends the promise.
+fn make_ready(core: &Core, activity: Activity, etag: Etag, promise: &Promise) {
+    let ready = ReadyActivity { activity, etag, nonce: promise.nonce.clone(), lease: promise.lease };
+    core.hints.activities.update_and_wake(|hints| {
+        hints.end_promise(promise.worker);
+        hints.add_ready(ready);
+    });
+}
 
-    /// Reads an activity whose etag is unknown because the answer of the commit was lost. If
-    /// the activity still has the promised lock, makes it ready.
-    async fn read_and_make_ready(&self, activity: Activity, promise: &Promise) {
-        let find = || self.store.find::<Activity>(&activity.instance_id, &activity.id);
+/// Reads activities whose etags are unknown because the answer of the commit was lost. Makes those
+/// ready that still have the promised lock.
+async fn read_and_make_ready(core: Arc<Core>, unread: Vec<(Activity, Promise)>) {
+    for (activity, promise) in unread {
+        let find = || core.store.find::<Activity>(&activity.instance_id, &activity.id);
         match retry_until(Instant::now() + RETRY_FOR, find).await {
             Ok(Some(found)) if found.value.lock_nonce.as_deref() == Some(promise.nonce.as_str()) => {
-                self.make_ready(found.value, found.etag, promise);
+                make_ready(&core, found.value, found.etag, &promise);
             }
             // The activity was completed, cancelled or taken over in the meantime.
-            Ok(_) => self.hints.activities.with(|hints| hints.end_promise(promise.worker)),
+            Ok(_) => core.hints.activities.with(|hints| hints.end_promise(promise.worker)),
             Err(failure) => {
-                self.hints.activities.with(|hints| hints.end_promise(promise.worker));
+                core.hints.activities.with(|hints| hints.end_promise(promise.worker));
                 tracing::warn!(
                     instance = activity.instance_id,
                     id = activity.id,
@@ -159,7 +166,7 @@ impl Drop for DirectDispatch<'_> {
         if self.promises.is_empty() {
             return;
         }
-        self.hints.activities.with(|hints| {
+        self.core.hints.activities.with(|hints| {
             self.promises.iter().flatten().for_each(|promise| hints.end_promise(promise.worker));
         });
     }

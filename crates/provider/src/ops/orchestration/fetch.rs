@@ -23,6 +23,10 @@ use crate::process::interest::Interest;
 const STALE_PAUSE: Duration = Duration::from_millis(20);
 /// How long hints skip an instance that is being deleted.
 const DELETING_PAUSE: Duration = Duration::from_secs(1);
+/// The longest time that hints skip an instance because its start is not visible yet. Meanwhile
+/// another process may enqueue a start that is visible at once. The runtime delays a start that it
+/// gives back by a minute at most.
+const START_DELAYED_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// How long hints skip an instance whose documents are unreadable: a person has to repair the
 /// documents.
 const UNREADABLE_PAUSE: Duration = Duration::from_secs(60);
@@ -196,9 +200,12 @@ impl<'a> TakenHint<'a> {
             // instance without a start, or with a message of a later version, is parked for all
             // dispatchers of this process. An incompatible instance is parked only for
             // dispatchers with the same versions.
-            ClaimOutcome::Unstarted(last_seen) => {
+            ClaimOutcome::Unstarted(seen) => {
                 let now = Stamp::at_ms(now_ms);
-                queue.with(|hints| hints.park_unstarted(instance, last_seen, now, Instant::now()));
+                queue.with(|hints| hints.park_unstarted(instance, seen, now, Instant::now()));
+            }
+            ClaimOutcome::StartDelayed(until) => {
+                block(until.min(Stamp::at_ms(now_ms).plus(START_DELAYED_PAUSE_MAX)));
             }
             ClaimOutcome::LaterVersion => {
                 queue.with(|hints| hints.park_later_version(instance, Instant::now()));

@@ -1,19 +1,23 @@
 //! Unpacks bundles: creates the activities, the messages and the tombstones of cancelled
 //! activities that a bundle lists. Each batch creates documents and removes them from the
 //! bundle. So no document is created twice or lost, even if several processes unpack a
-//! bundle, or a process ends before it has unpacked the whole bundle.
+//! bundle, or a process ends before it has unpacked the whole bundle. For the same reason a step
+//! whose outcome is unknown needs no further care: the bundle is read again, and shows what is
+//! left to do.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use perihelion_client::{Batch, Error, Etag};
+use tokio::time::Instant;
 
 use crate::documents::stamp::Stamp;
 use crate::documents::{Activity, Bundle, Message, Versioned};
 use crate::failure::Failure;
+use crate::ops::core::Core;
 use crate::plan::tombstone;
-use crate::process::clock::HybridClock;
 use crate::process::hints::Hints;
-use crate::store::{Store, batch_without_content, without_content};
+use crate::store::{Store, batch_without_content, retry_until, without_content};
 
 /// The most documents of one step: a batch holds 100 operations, one of them writes the
 /// bundle, and one is spare.
@@ -30,6 +34,10 @@ const TOMBSTONE_BYTES: usize = 2048 + 128;
 /// The most steps of a bundle, including steps that fail because another process was faster.
 const STEPS_MAX: usize = 10_000;
 
+/// How long one step is retried after transient failures. The runtime waits for the unpacking after
+/// a commit, and the reconciler repeats it later.
+const STEP_RETRIED_FOR: Duration = Duration::from_secs(5);
+
 /// One step: the documents to create, and the bundle without these documents.
 struct Step {
     activities: Vec<Activity>,
@@ -39,48 +47,79 @@ struct Step {
     remaining_bundle: Bundle,
 }
 
+/// What a step has done.
+enum Progress {
+    /// The bundle is empty, or does not exist.
+    Finished,
+    /// The bundle is not empty yet. Holds the bundle as the step wrote it; `None` if the next step
+    /// has to read the bundle.
+    Remaining(Option<Box<Versioned<Bundle>>>),
+}
+
 /// Unpacks one bundle, and adds hints about the documents that it creates. Does nothing if the
-/// bundle does not exist.
-pub(crate) async fn run(
-    store: &Store,
-    clock: &HybridClock,
-    hints: &Hints,
-    instance: &str,
-    id: &str,
-) -> Result<(), Failure> {
+/// bundle does not exist. Each step is retried for [`STEP_RETRIED_FOR`].
+pub(crate) async fn run(core: &Core, instance: &str, id: &str) -> Result<(), Failure> {
     let mut written_bundle = None;
     for _ in 0..STEPS_MAX {
-        let bundle = match written_bundle.take() {
-            Some(bundle) => bundle,
-            None => match store.find::<Bundle>(instance, id).await? {
-                Some(bundle) => bundle,
-                None => return Ok(()),
-            },
+        // Only the first attempt begins with the bundle that the step before wrote.
+        let attempt = || {
+            let known = written_bundle.take();
+            async move { run_step(core, instance, id, known).await }
         };
-        let Versioned { value, etag } = bundle;
-        let step = next_step(value);
-        let batch = as_batch(instance, &step, &etag)?;
-        match store.container.batch(batch).await {
-            Ok(results) => {
-                let etag_of = |index: usize| results.get(index)?.etag().cloned();
-                add_hints(hints, clock.now(), step.activities, step.messages, etag_of);
-                if step.remaining_bundle.is_empty() {
-                    return Ok(());
-                }
-                // The next step begins with the bundle that this step wrote.
-                written_bundle = etag_of(0).map(|etag| Versioned { value: step.remaining_bundle, etag });
-            }
-            // Another process has changed or deleted the bundle: the next step reads it again.
-            Err(error) if error.is_precondition_failed() || error.is_document_not_found() => {}
-            // A document with the id of a new document exists: it was created before, or it
-            // is the tombstone of a cancelled activity.
-            Err(error) if error.is_conflict() => skip_existing(store, instance, &etag, step, &error).await?,
-            Err(error) => return Err(error.into()),
+        match retry_until(Instant::now() + STEP_RETRIED_FOR, attempt).await? {
+            Progress::Finished => return Ok(()),
+            Progress::Remaining(bundle) => written_bundle = bundle,
         }
     }
     Err(Failure::Contended(format!(
         "cannot unpack bundle {id} of {instance}: it is not empty after {STEPS_MAX} steps"
     )))
+}
+
+/// One step. `known` is the stored bundle; if it is `None`, the bundle is read.
+async fn run_step(
+    core: &Core,
+    instance: &str,
+    id: &str,
+    known: Option<Box<Versioned<Bundle>>>,
+) -> Result<Progress, Failure> {
+    let Core { store, clock, hints, poller, .. } = core;
+    let bundle = match known {
+        Some(bundle) => *bundle,
+        None => match store.find::<Bundle>(instance, id).await? {
+            Some(bundle) => bundle,
+            None => return Ok(Progress::Finished),
+        },
+    };
+    let Versioned { value, etag } = bundle;
+    let step = next_step(value);
+    match store.container.batch(as_batch(instance, &step, &etag)?).await {
+        Ok(results) => {
+            let etag_of = |index: usize| results.get(index)?.etag().cloned();
+            add_hints(hints, clock.now(), step.activities, step.messages, etag_of);
+            if step.remaining_bundle.is_empty() {
+                return Ok(Progress::Finished);
+            }
+            let written = etag_of(0).map(|etag| Box::new(Versioned { value: step.remaining_bundle, etag }));
+            Ok(Progress::Remaining(written))
+        }
+        // Another process has changed or deleted the bundle: the next step reads it again.
+        Err(error) if error.is_precondition_failed() || error.is_document_not_found() => {
+            Ok(Progress::Remaining(None))
+        }
+        // A document with the id of a new document exists: it was created before, or it
+        // is the tombstone of a cancelled activity.
+        Err(error) if error.is_conflict() => {
+            skip_existing(store, instance, &etag, step, &error).await?;
+            Ok(Progress::Remaining(None))
+        }
+        Err(error) => {
+            // If the batch was applied, there are no hints about its documents, and a poll has to
+            // find them.
+            poller.poll_soon();
+            Err(error.into())
+        }
+    }
 }
 
 /// Takes as many documents out of the bundle as one batch can create. Activities that the

@@ -278,9 +278,10 @@ fn add_message_hint(
 ) -> bool {
     let WorkStamps { enqueued_at, visible_at, .. } = stamps;
     let mut is_left = false;
+    let message = (enqueued_at, id);
     let is_added = core.hints.instances.with(|hints| {
-        if hints.is_known(instance, enqueued_at, found.now) {
-            hints.record_polled_message(instance, &(enqueued_at, id), visible_at);
+        if hints.is_known(instance, &message, found.now) {
+            hints.record_polled_message(instance, &message, visible_at);
             return false;
         }
         let rank = rank_of_message(core, &found.view, instance);

@@ -26,7 +26,7 @@ use crate::documents::{self, DocumentType, State};
 use crate::failure::Failure;
 use crate::ops::admin::delete;
 use crate::ops::core::Core;
-use crate::ops::orchestration::deliver;
+use crate::ops::orchestration::deliver::Delivery;
 use crate::ops::orchestration::unpack;
 use crate::ops::repair::garbage;
 use crate::ops::repair::purge;
@@ -63,6 +63,10 @@ const ROUNDS_MAX: usize = 16;
 
 /// The most instances whose documents one round handles at the same time.
 const INSTANCES_MAX: usize = 8;
+
+/// How long the outboxes of one instance are retried in one round. After that each message is tried
+/// once. So an instance with many targets that fail does not hold the round for long.
+const REDELIVERIES_RETRIED_FOR: Duration = Duration::from_secs(10);
 
 /// How long a round waits for its documents to be read.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
@@ -299,7 +303,11 @@ async fn run_round(core: &Core, range: FeedRange, pass: &mut Pass) -> Result<(),
 /// left to a later version.
 async fn finish_documents(core: &Core, rows: Vec<Value>) -> (usize, usize) {
     let (mut handled_count, mut left_count) = (0, 0);
+    let (mut delivery, begun) = (Delivery::of_reconciler(), Instant::now());
     for row in rows {
+        if begun.elapsed() > REDELIVERIES_RETRIED_FOR {
+            delivery.stop_retrying();
+        }
         let id = row["id"].as_str().unwrap_or_default().to_owned();
         if has_unknown_contents(&row) {
             let instance = row["instanceId"].as_str().unwrap_or_default();
@@ -307,7 +315,7 @@ async fn finish_documents(core: &Core, rows: Vec<Value>) -> (usize, usize) {
             left_count += 1;
             continue;
         }
-        match finish_document(core, row).await {
+        match finish_document(core, row, &mut delivery).await {
             Ok(()) => handled_count += 1,
             Err(failure) => tracing::warn!(id, ?failure, "a document is left for a later round"),
         }
@@ -336,13 +344,13 @@ fn made_at(row: &Value) -> Stamp {
 }
 
 /// Finishes one document. Does nothing with a document of an unknown type.
-async fn finish_document(core: &Core, row: Value) -> Result<(), Failure> {
+async fn finish_document(core: &Core, row: Value, delivery: &mut Delivery) -> Result<(), Failure> {
     let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
     use DocumentType::*;
     let Some(document_type) = DocumentType::of(&row) else { return Ok(()) };
     match document_type {
-        Outbox => deliver::deliver_again(core, decode_row::<documents::Outbox>(row)?.value).await,
-        Bundle => unpack::run(&core.store, &core.clock, &core.hints, &text("instanceId"), &text("id")).await,
+        Outbox => delivery.deliver_again(core, decode_row::<documents::Outbox>(row)?.value).await,
+        Bundle => unpack::run(core, &text("instanceId"), &text("id")).await,
         History => Box::pin(retain::delete_expired_tree(core, &decode_row::<State>(row)?)).await,
         Garbage => garbage::collect_due(&core.store, decode_row::<documents::Garbage>(row)?).await,
         Deleted => purge::run(core, &decode_row::<State>(row)?).await,

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::{LOCK, NO_WAIT, World, ack, activity_item, event, fetch_instance, run_activities, start};
 use crate::CosmosDBProvider;
+use crate::documents::{STATE_ID, State};
 use crate::ops::orchestration::leftovers;
 
 /// Schedules and completes `count` activities of the instance `fan`.
@@ -170,6 +171,28 @@ async fn a_large_turn_that_is_given_back_is_delivered_whole_again() {
     assert_eq!((item.messages.len() as u64, attempt), (COUNT, 2));
     ack(&provider, &token, vec![event("fan", 2, String::new())], vec![], vec![]).await.unwrap();
     assert!(provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none());
+}
+
+/// Another process has taken the lock before the turn is given back with a delay.
+#[tokio::test]
+async fn a_large_turn_whose_lock_is_lost_delays_none_of_its_messages() {
+    let world = World::open().await;
+    let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+    complete_activities(&provider, 150).await;
+    let (token, messages) = fetch_instance(&provider).await;
+    assert_eq!(messages.len(), 150);
+    let store = &provider.core.store;
+    let state = store.state("fan").await.unwrap().unwrap();
+    let mut lock = state.value.lock.clone().unwrap();
+    lock.nonce = "of-another-process".to_owned();
+    let next = State { lock: Some(lock), ..state.value };
+    store.container.replace("fan", STATE_ID, &next).await.unwrap();
+    let abandoned = provider.abandon_orchestration_item(&token, Some(Duration::from_secs(60)), false).await;
+    assert!(abandoned.is_err(), "another process has the lock");
+    let delayed = Query::new("SELECT VALUE c.id FROM c WHERE c.type = 'orch_queue' AND c.visibleAt > @now")
+        .with_parameter("@now", provider.core.clock.now().0)
+        .in_partition("fan");
+    assert_eq!(store.rows::<String>(delayed).await.unwrap(), Vec::<String>::new());
 }
 
 /// The first chunk of the history is deleted after the other process has read it. So a read

@@ -213,7 +213,7 @@ fn check_fits(plan: &TurnPlan, what: &str) {
         plan.staging_id.as_ref().map(|staging_id| Staged { id: format!("g:{staging_id}"), etag: etag() });
     let etag = etag();
     let preconditions = CommitPreconditions { etag: Some(&etag), staged: staged.as_ref() };
-    let batch =
+    let (batch, _) =
         as_batch(plan, &plan.activities, preconditions).unwrap_or_else(|error| panic!("{what}: {error:?}"));
     assert_eq!(batch.len(), plan.operation_count(), "{what}");
     assert!(batch.len() <= Batch::OPERATIONS_MAX && batch.bytes() <= COMMIT_BYTES_MAX, "{what}");

@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::parked::{Dispatcher, Parked};
+use super::seen_messages::SeenMessages;
 use crate::documents::Message;
 use crate::documents::stamp::Stamp;
 pub(crate) use instance::Candidate;
@@ -131,13 +132,13 @@ impl InstanceHints {
         self.record_release(instance);
     }
 
-    /// Parks an instance whose messages, enqueued up to `last_seen`, have no start among them.
-    /// If another message arrived while these messages were read, the instance is only
-    /// released. `now` and `at` are the same time on two clocks.
-    pub(crate) fn park_unstarted(&mut self, instance: &str, last_seen: Stamp, now: Stamp, at: Instant) {
+    /// Parks an instance that has no start among its messages, which are `seen`. If another
+    /// message arrived while these messages were read, the instance is only released. `now` and
+    /// `at` are the same time on two clocks.
+    pub(crate) fn park_unstarted(&mut self, instance: &str, seen: SeenMessages, now: Stamp, at: Instant) {
         let has_more = self.instances.get(instance).is_some_and(|hints| hints.is_due(now));
         if !has_more {
-            self.parked.park_unstarted(instance, last_seen, at);
+            self.parked.park_unstarted(instance, seen, at);
         }
         self.record_release(instance);
     }
@@ -186,12 +187,12 @@ impl InstanceHints {
         self.order.iter().take(max).take_while(|(when, _)| *when <= now).count()
     }
 
-    /// Whether a message that a poll found, enqueued at this time, tells nothing new. That is the
-    /// case if a dispatcher of this process has the instance, or will examine it without this
-    /// message, now or when its block ends.
-    pub(crate) fn is_known(&self, instance: &str, enqueued_at: Stamp, now: Stamp) -> bool {
+    /// Whether a message that a poll found, with this enqueue time and id, tells nothing new. That
+    /// is the case if a dispatcher of this process has the instance, or will examine it without
+    /// this message, now or when its block ends.
+    pub(crate) fn is_known(&self, instance: &str, message: &(Stamp, String), now: Stamp) -> bool {
         let is_known = self.instances.get(instance).is_some_and(|hints| hints.is_known(now));
-        is_known && !self.parked.may_be_start(instance, enqueued_at)
+        is_known && !self.parked.may_be_start(instance, message)
     }
 
     /// Chooses at most `max` instances that the next query of a poll leaves out. The query

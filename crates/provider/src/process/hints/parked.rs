@@ -6,7 +6,7 @@
 //!   run. New messages do not change that. Only a turn by another version, or a
 //!   deletion, changes it. When this process makes such a change, the instance is unparked. A
 //!   change by another process is found by looking again.
-//! - Its messages have no start among them. The next message may be the start.
+//! - Its messages have no start among them. Any other message may be the start.
 //! - Its next message is of a later version and cannot be read here.
 //!
 //! Invariants:
@@ -15,12 +15,14 @@
 //!   all dispatchers.
 //! - For each reason, only one instance at a time is looked at: the one whose pause ends first.
 //!   If it is parked again, [`LOOK_INTERVAL`] passes before the next instance is looked at.
+//!   Instances that are parked for the first time do not delay that.
 
 use std::collections::{BTreeSet, HashMap};
 
 use duroxide::providers::DispatcherCapabilityFilter;
 use tokio::time::{Duration, Instant};
 
+use super::seen_messages::SeenMessages;
 use crate::documents::stamp::Stamp;
 
 /// The first pause before an instance is looked at again. It doubles each time the instance
@@ -29,8 +31,8 @@ const PAUSE_FIRST: Duration = Duration::from_secs(5);
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// The shortest time from the parking of an instance to the next look at any instance of the
-/// same reason. While all of them stay parked, the looks for one reason take at most six of
+/// The shortest time from a look at an instance, after which it was parked again, to the next look
+/// at any instance of the same reason. While all of them stay parked, the looks for one reason take at most six of
 /// the sixty requests that an idle process may send in a minute.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -92,18 +94,19 @@ struct Group {
     order: BTreeSet<(Instant, String)>,
     /// When an instance was last parked for this reason.
     last_parked_at: Instant,
+    /// When an instance was last looked at and parked again; `None` if that has not happened.
+    last_looked_at: Option<Instant>,
 }
 
 /// An instance that is parked for one reason.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct ParkedInstance {
     /// When the pause ends.
     until: Instant,
     /// The length of the pause.
     pause: Duration,
-    /// For an instance without a start: the latest enqueue time of the messages that were
-    /// read, or the time of the read if there were more messages. Otherwise zero.
-    last_seen: Stamp,
+    /// For an instance without a start: the messages that were read. Otherwise none.
+    seen: SeenMessages,
 }
 
 impl Parked {
@@ -113,26 +116,29 @@ impl Parked {
         self.insert(
             Reason::Version(dispatcher.capability.clone()),
             instance,
-            Stamp::default(),
+            SeenMessages::default(),
             dispatcher.now,
         );
     }
 
-    /// Parks an instance that has no start among its messages enqueued up to `last_seen`.
-    pub(super) fn park_unstarted(&mut self, instance: &str, last_seen: Stamp, now: Instant) {
-        self.insert(Reason::Unstarted, instance, last_seen, now);
+    /// Parks an instance that has no start among its messages, which are `seen`.
+    pub(super) fn park_unstarted(&mut self, instance: &str, seen: SeenMessages, now: Instant) {
+        self.insert(Reason::Unstarted, instance, seen, now);
     }
 
     /// Parks an instance whose next message only a later version can read.
     pub(super) fn park_later_version(&mut self, instance: &str, now: Instant) {
-        self.insert(Reason::LaterVersion, instance, Stamp::default(), now);
+        self.insert(Reason::LaterVersion, instance, SeenMessages::default(), now);
     }
 
-    fn insert(&mut self, reason: Reason, instance: &str, last_seen: Stamp, now: Instant) {
+    fn insert(&mut self, reason: Reason, instance: &str, seen: SeenMessages, now: Instant) {
         let group = self.group_mut(reason, now);
         group.last_parked_at = now;
-        let before = group.instances.get(instance).copied();
-        let pause = before.map_or(PAUSE_FIRST, |parked| (parked.pause * 2).min(PAUSE_MAX));
+        let pause_before = group.instances.get(instance).map(|parked| parked.pause);
+        if pause_before.is_some() {
+            group.last_looked_at = Some(now);
+        }
+        let pause = pause_before.map_or(PAUSE_FIRST, |pause| (pause * 2).min(PAUSE_MAX));
         group.remove(instance);
         if group.instances.len() >= PARKED_MAX
             && let Some((_, first_to_end)) = group.order.first().cloned()
@@ -141,7 +147,7 @@ impl Parked {
         }
         let until = now + pause;
         group.order.insert((until, instance.to_owned()));
-        group.instances.insert(instance.to_owned(), ParkedInstance { until, pause, last_seen });
+        group.instances.insert(instance.to_owned(), ParkedInstance { until, pause, seen });
     }
 
     /// Whether this dispatcher must not take the instance. A parked instance may be taken
@@ -166,10 +172,10 @@ impl Parked {
         self.unstarted(instance).is_some()
     }
 
-    /// Whether this message may be the start that the instance lacks: it was enqueued after
-    /// the messages that were read.
-    pub(super) fn may_be_start(&self, instance: &str, enqueued_at: Stamp) -> bool {
-        self.unstarted(instance).is_some_and(|parked| enqueued_at > parked.last_seen)
+    /// Whether this message, with its enqueue time and id, may be the start that the instance
+    /// lacks: it is not among the messages that were read.
+    pub(super) fn may_be_start(&self, instance: &str, message: &(Stamp, String)) -> bool {
+        self.unstarted(instance).is_some_and(|parked| !parked.seen.contains(message))
     }
 
     /// Unparks an instance that was parked without a start: the message that arrived may be
@@ -210,7 +216,7 @@ impl Parked {
                 self.groups.remove(oldest);
             }
             let (instances, order) = (HashMap::new(), BTreeSet::new());
-            self.groups.push(Group { reason, instances, order, last_parked_at: now });
+            self.groups.push(Group { reason, instances, order, last_parked_at: now, last_looked_at: None });
             self.groups.len() - 1
         });
         &mut self.groups[index]
@@ -227,10 +233,11 @@ impl Group {
     }
 
     /// The instance that may be looked at now: the one whose pause ended first. `None` if no
-    /// pause has ended, or an instance was parked for this reason within [`LOOK_INTERVAL`].
+    /// pause has ended, or an instance was looked at for this reason within [`LOOK_INTERVAL`].
     fn next_to_look_at(&self, now: Instant) -> Option<&str> {
         let (until, instance) = self.order.first()?;
-        (*until <= now && self.last_parked_at + LOOK_INTERVAL <= now).then_some(instance)
+        let is_too_soon = self.last_looked_at.is_some_and(|looked_at| looked_at + LOOK_INTERVAL > now);
+        (*until <= now && !is_too_soon).then_some(instance)
     }
 
     fn remove(&mut self, instance: &str) {

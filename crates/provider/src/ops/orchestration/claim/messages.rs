@@ -29,9 +29,10 @@ const MESSAGES_BYTES_MAX: u64 = 32 * 1024 * 1024;
 const STATE_AND_MESSAGES: &str = "SELECT TOP 65 * FROM c WHERE c.enq >= 0 AND (c.id = 'i' OR \
     (c.type = 'orch_queue' AND c.visibleAt <= @now)) ORDER BY c.enq";
 
-/// The visible messages that start the instance, or that may start it because their text
-/// is stored in parts.
-const STARTS: &str = "SELECT TOP 64 * FROM c WHERE c.type = 'orch_queue' AND c.visibleAt <= @now AND \
+/// The messages that start the instance, or that may start it because their text is stored in
+/// parts. Also those that are not visible yet: a process that cannot run the orchestration gives
+/// its start back with a delay.
+const STARTS: &str = "SELECT TOP 64 * FROM c WHERE c.type = 'orch_queue' AND \
     (NOT IS_STRING(c.item) OR STARTSWITH(c.item, '{\"StartOrchestration\"')) ORDER BY c.enq";
 
 /// The state and the visible messages of an instance, as they were read.
@@ -183,20 +184,21 @@ fn is_answer(item: &WorkItem) -> bool {
     )
 }
 
-/// Finds the start of an instance if more messages were enqueued before the start than one
-/// turn takes. Without the start, no turn could ever consume these messages. Returns one
-/// message, or none if no start is among the rows of [`STARTS`]. Adds to `etags`.
+/// Finds the start of an instance if the start is not among the messages that were read: more
+/// messages were enqueued before it than one turn takes, or it is not visible yet. Without the
+/// start, no turn could ever consume these messages. Returns the start that is visible first, or
+/// none if no start is among the rows of [`STARTS`]. Adds to `etags`.
 pub(super) async fn find_start(
     store: &Store,
     instance: &str,
-    now: Stamp,
     etags: &mut HashMap<String, Etag>,
 ) -> Result<Vec<(Message, WorkItem)>, Failure> {
-    let query = Query::new(STARTS).with_parameter("@now", now.0).in_partition(instance);
+    let query = Query::new(STARTS).in_partition(instance);
     let rows: Vec<Value> = store.rows(query).await?;
     etags.extend(rows.iter().filter_map(|row| Some((row["id"].as_str()?.to_owned(), etag_of(row)?))));
     let messages = rows.into_iter().filter_map(|row| serde_json::from_value(row).ok()).collect();
     let items = decode_items(store, instance, messages).await?.messages;
     let is_start = |(_, item): &(Message, WorkItem)| matches!(item, WorkItem::StartOrchestration { .. });
-    Ok(items.into_iter().find(is_start).into_iter().collect())
+    let starts = items.into_iter().filter(is_start);
+    Ok(starts.min_by_key(|(message, _)| message.visible_at).into_iter().collect())
 }

@@ -1,6 +1,8 @@
 //! The operations of a commit in the instance's own partition. A batch and a transaction have the
 //! same operations in the same order, but only a batch has outboxes.
 
+use std::ops::Range;
+
 use perihelion_client::{Batch, Container, DistributedWriteTransaction, Error, Etag, Patch};
 use serde::Serialize;
 
@@ -83,19 +85,45 @@ impl Operations<'_> {
         }
     }
 
+    /// The number of operations so far.
+    fn len(&self) -> usize {
+        match self {
+            Operations::Batch(batch) => batch.len(),
+            Operations::Transaction { transaction, .. } => transaction.len(),
+        }
+    }
+
     fn has_outboxes(&self) -> bool {
         matches!(self, Operations::Batch(_))
     }
 }
 
+/// The indices of the operations that may find that another writer has deleted their document,
+/// although the turn can be planned again.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ReplannedOperations {
+    /// The operations on staged documents. The reconciler may have deleted these documents.
+    pub(super) staged: Range<usize>,
+    /// The operations on the document of a past execution, which may be pruned, and on bundles,
+    /// which may be unpacked.
+    pub(super) edited: Range<usize>,
+}
+
+impl ReplannedOperations {
+    pub(super) fn contains(&self, index: usize) -> bool {
+        self.staged.contains(&index) || self.edited.contains(&index)
+    }
+}
+
 /// Adds the operations of a commit. The parent module relies on the positions of the first
-/// operations: the state, then the activities, then the garbage record of the staging.
+/// operations: the state, then the activities.
 pub(super) fn add_operations(
     operations: &mut Operations<'_>,
     plan: &TurnPlan,
     activities: &[Activity],
     preconditions: CommitPreconditions<'_>,
-) -> Result<(), Error> {
+) -> Result<ReplannedOperations, Error> {
+    let mut replanned = ReplannedOperations::default();
     match preconditions.etag {
         Some(etag) => operations.replace_if_match(STATE_ID, &plan.state, etag)?,
         None => operations.create(&plan.state)?,
@@ -104,12 +132,17 @@ pub(super) fn add_operations(
         operations.create(activity)?;
     }
     match preconditions.staged {
-        Some(staged) => publish_staged(operations, plan, staged)?,
+        Some(staged) => {
+            let first = operations.len();
+            publish_staged(operations, plan, staged)?;
+            replanned.staged = first..operations.len();
+        }
         None => create_unstaged(operations, plan)?,
     }
     for message in &plan.messages {
         operations.create(message)?;
     }
+    let first_edited = operations.len();
     match &plan.past {
         Some(PastWrite { document, etag: Some(etag) }) => {
             operations.replace_if_match(&document.id, document, etag)?;
@@ -121,6 +154,7 @@ pub(super) fn add_operations(
         let skip = Patch::new().set("/skip", &bundle.value.skip)?;
         operations.patch_if_match(&bundle.value.id, &skip, &bundle.etag)?;
     }
+    replanned.edited = first_edited..operations.len();
     for cancelled in &plan.cancelled {
         operations.upsert(cancelled)?;
     }
@@ -130,7 +164,7 @@ pub(super) fn add_operations(
     if let Some(garbage) = &plan.garbage {
         operations.create(garbage)?;
     }
-    Ok(())
+    Ok(replanned)
 }
 
 /// Creates the chunks, parts, bundles and outboxes of a turn that stages none of them.

@@ -11,7 +11,7 @@ use perihelion_client::{
 };
 use tokio::time::Instant;
 
-use super::operations::{Operations, add_operations};
+use super::operations::{Operations, ReplannedOperations, add_operations};
 use super::{CommitOutcome, CommitPreconditions, judge_refusal, timeout, written_etags};
 use crate::failure::{Failure, is_access_refused};
 use crate::ops::orchestration::direct_dispatch::DirectDispatch;
@@ -70,8 +70,8 @@ pub(crate) async fn commit(
         .with_timeout(timeout(until))
         .with_throttle_retries_max(THROTTLE_RETRIES_MAX);
     let mut transaction = store.client.write_transaction().with_options(options);
-    let own_operations = match add_all(&mut transaction, store, plan, dispatch, preconditions) {
-        Ok(own_operations) => own_operations,
+    let (own_operations, replanned) = match add_all(&mut transaction, store, plan, dispatch, preconditions) {
+        Ok(added) => added,
         Err(error) => return Ok(TransactionOutcome::OnlyAsBatch(Obstacle::TooLarge(error))),
     };
     match transaction.commit().await {
@@ -79,30 +79,31 @@ pub(crate) async fn commit(
             let etag_of = |index: usize| results.results().get(index)?.etag().cloned();
             Ok(TransactionOutcome::Decided(CommitOutcome::Committed(written_etags(plan, etag_of))))
         }
-        Err(TransactionError::Aborted(aborted)) => judge_abort(plan, preconditions, &aborted, own_operations),
+        Err(TransactionError::Aborted(aborted)) => judge_abort(&replanned, &aborted, own_operations),
         Err(TransactionError::OutcomeUnknown(unknown)) => Err(unknown.error().clone().into()),
         Err(TransactionError::Failed(error)) => judge_failure(error),
     }
 }
 
-/// Adds all operations, and returns the number of those in the instance's own partition. The
-/// creates of messages to other instances follow them.
+/// Adds all operations. Returns the number of those in the instance's own partition, and the
+/// operations after whose refusal the turn is planned again. The creates of messages to other
+/// instances follow the operations in the own partition.
 fn add_all(
     transaction: &mut DistributedWriteTransaction,
     store: &Store,
     plan: &TurnPlan,
     dispatch: &DirectDispatch<'_>,
     preconditions: CommitPreconditions<'_>,
-) -> Result<usize, Error> {
+) -> Result<(usize, ReplannedOperations), Error> {
     let activities = dispatch.with_lease_ends(&plan.activities);
     let (container, instance) = (&store.container, plan.state.instance_id.as_str());
     let mut operations = Operations::Transaction { transaction, container, instance };
-    add_operations(&mut operations, plan, &activities, preconditions)?;
+    let replanned = add_operations(&mut operations, plan, &activities, preconditions)?;
     let own_operations = transaction.len();
     for message in plan.outboxes.iter().flat_map(|outbox| &outbox.messages) {
         transaction.create(container, message.instance_id.as_str(), message)?;
     }
-    Ok(own_operations)
+    Ok((own_operations, replanned))
 }
 
 /// Judges an aborted transaction, which has written nothing. If the state has changed, the commit
@@ -112,8 +113,7 @@ fn add_all(
 /// exists already counts as delivered, and a message that its partition refuses does not block its
 /// sender.
 fn judge_abort(
-    plan: &TurnPlan,
-    preconditions: CommitPreconditions<'_>,
+    replanned: &ReplannedOperations,
     aborted: &AbortedTransaction,
     own_operations: usize,
 ) -> Result<TransactionOutcome, Failure> {
@@ -122,7 +122,7 @@ fn judge_abort(
         return Err(Failure::Contended(format!("the transaction of a turn was aborted: {error}")));
     }
     let is_own = error.operation_index().is_some_and(|index| index < own_operations);
-    if is_own && matches!(judge_refusal(plan, preconditions, error.clone()), Ok(CommitOutcome::Stale)) {
+    if is_own && matches!(judge_refusal(replanned, error.clone()), Ok(CommitOutcome::Stale)) {
         return Ok(TransactionOutcome::Decided(CommitOutcome::Stale));
     }
     Ok(TransactionOutcome::OnlyAsBatch(Obstacle::Refused(error)))

@@ -86,15 +86,17 @@ fn an_unstarted_instance_waits_for_its_next_message_and_an_idle_one_is_forgotten
     let at = Instant::now();
     hints.add_due("a", stamp(1));
     hints.take(stamp(2), dispatcher(&any_dispatcher));
-    hints.park_unstarted("a", stamp(1), stamp(2), at);
+    let seen = |id: &str| SeenMessages::new([id], Stamp::default());
+    hints.park_unstarted("a", seen("1"), stamp(2), at);
     assert!(hints.take(stamp(3), dispatcher(&any_dispatcher)).is_none());
-    assert!(hints.is_known("a", stamp(1), stamp(3)) && !hints.is_known("a", stamp(3), stamp(3)));
+    let polled = |id: &str| (stamp(1), id.to_owned());
+    assert!(hints.is_known("a", &polled("1"), stamp(3)) && !hints.is_known("a", &polled("2"), stamp(3)));
     assert!(hints.leave_out_of_poll(stamp(3), 9, true).is_empty(), "a poll may find its start");
     hints.add_due("a", stamp(3));
     assert!(hints.take(stamp(3), dispatcher(&any_dispatcher)).is_some());
     // The start arrives while the messages before it are read.
     hints.add_due("a", stamp(4));
-    hints.park_unstarted("a", stamp(3), stamp(4), at);
+    hints.park_unstarted("a", seen("2"), stamp(4), at);
     assert!(hints.take(stamp(4), dispatcher(&any_dispatcher)).is_some());
     hints.record_idle("a");
     assert!(hints.instances.is_empty() && hints.order.is_empty() && hints.parked_order.is_empty());
@@ -143,7 +145,8 @@ fn an_instance_parked_by_one_dispatcher_is_open_to_others() {
     hints.park("a", dispatcher(&old));
     hints.add_due("a", stamp(2));
     assert!(hints.take(stamp(3), dispatcher(&old)).is_none() && hints.next_due(dispatcher(&old)).is_none());
-    assert!(hints.is_known("a", stamp(9), stamp(3)), "a poll finds nothing new");
+    let polled = (stamp(9), "m:1".to_owned());
+    assert!(hints.is_known("a", &polled, stamp(3)), "a poll finds nothing new");
     assert_eq!(hints.next_due(dispatcher(&any_dispatcher)), Some(stamp(1)));
     assert!(hints.take(stamp(3), dispatcher(&any_dispatcher)).is_some());
     hints.record_commit("a");
@@ -273,18 +276,18 @@ fn among_too_many_hints_the_latest_is_forgotten_and_new_work_is_added() {
 fn messages_without_a_start_make_room_for_new_work() {
     let mut hints = InstanceHints::default();
     let any_dispatcher = Capability::of(None);
+    // One time for all, because no pause may end during the test.
+    let any_dispatcher = dispatcher(&any_dispatcher);
     for number in 0..INSTANCES_MAX {
         let instance = format!("unstarted-{number}");
         hints.add_due(&instance, stamp(1));
-        let taken = hints.take(stamp(2), dispatcher(&any_dispatcher)).unwrap();
+        let taken = hints.take(stamp(2), any_dispatcher).unwrap();
         assert_eq!(taken.instance, instance);
-        hints.park_unstarted(&instance, stamp(1), stamp(2), Instant::now());
+        let seen = SeenMessages::new(["1"], Stamp::default());
+        hints.park_unstarted(&instance, seen, stamp(2), any_dispatcher.now);
     }
     hints.add_due("now", stamp(3));
-    assert_eq!(
-        hints.take(stamp(4), dispatcher(&any_dispatcher)).map(|taken| taken.instance).as_deref(),
-        Some("now")
-    );
+    assert_eq!(hints.take(stamp(4), any_dispatcher).map(|taken| taken.instance).as_deref(), Some("now"));
     assert_eq!(hints.instances.len(), INSTANCES_MAX);
 }
 
@@ -321,7 +324,8 @@ fn abandoned_work_is_left_to_others_for_a_while() {
     hints.take(stamp(2), any_dispatcher).unwrap();
     hints.record_lock("a", stamp(50), BTreeMap::new());
     hints.record_abandon("a", Some(stamp(100)), stamp(3), Some(stamp(500)));
-    assert!(hints.is_known("a", stamp(1), stamp(300)), "a poll that finds it does not take it");
+    let polled = (stamp(1), "m:1".to_owned());
+    assert!(hints.is_known("a", &polled, stamp(300)), "a poll that finds it does not take it");
     assert!(hints.take(stamp(499), any_dispatcher).is_none());
     assert_eq!(hints.take(stamp(500), any_dispatcher).unwrap().instance, "a");
 }

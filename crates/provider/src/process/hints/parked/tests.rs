@@ -18,7 +18,7 @@ fn a_parked_instance_is_looked_at_less_and_less_often() {
             parked.park("a", dispatcher(second));
         }
     }
-    assert_eq!(looks, [0, 10, 20, 40, 80, 140, 200, 260]);
+    assert_eq!(looks, [0, 5, 15, 35, 75, 135, 195, 255]);
     parked.remove("a");
     assert!(!parked.is_parked("a", dispatcher(300)) && !parked.contains("a"));
 }
@@ -66,15 +66,30 @@ fn an_unstarted_instance_is_parked_for_all_until_its_next_message() {
     let at = Instant::now();
     let (old, new) = (capability("old"), capability("new"));
     let mut parked = Parked::default();
-    parked.park_unstarted("a", Stamp(5), at);
+    let message = |enqueued_at, id: &str| (Stamp(enqueued_at), id.to_owned());
+    parked.park_unstarted("a", SeenMessages::new(["seen"], Stamp(2)), at);
     for capability in [&old, &new] {
         assert!(parked.is_parked("a", Dispatcher { capability, now: at }));
         assert!(!parked.may_any_be_taken(Dispatcher { capability, now: at }));
     }
-    assert!(!parked.may_be_start("a", Stamp(5)) && parked.may_be_start("a", Stamp(6)));
+    assert!(!parked.may_be_start("a", &message(5, "seen")) && !parked.may_be_start("a", &message(2, "many")));
+    assert!(parked.may_be_start("a", &message(6, "new")));
+    assert!(parked.may_be_start("a", &message(4, "delayed")), "its sender's clock may be behind");
     parked.message_arrived("a");
-    assert!(!parked.contains("a") && !parked.may_be_start("a", Stamp(6)));
+    assert!(!parked.contains("a") && !parked.may_be_start("a", &message(6, "new")));
     parked.park("a", Dispatcher { capability: &old, now: at });
     parked.message_arrived("a");
     assert!(parked.contains("a"), "a message does not change the version that the instance needs");
+}
+
+#[test]
+fn instances_that_are_parked_all_the_time_do_not_delay_looks_at_others() {
+    let (old, begun) = (capability("old"), Instant::now());
+    let dispatcher = |seconds| Dispatcher { capability: &old, now: begun + Duration::from_secs(seconds) };
+    let mut parked = Parked::default();
+    parked.park("first", dispatcher(0));
+    for second in 1..=6 {
+        parked.park(&second.to_string(), dispatcher(second));
+    }
+    assert!(!parked.is_parked("first", dispatcher(6)));
 }
