@@ -4,8 +4,7 @@
 import assert from "node:assert/strict";
 
 import { area, check } from "../../javascript/lib/harness.mjs";
-import { start } from "../lib/program.mjs";
-import { hostile, visit, world } from "../lib/world.mjs";
+import { guarded, hostile, visit, world } from "../lib/world.mjs";
 
 area("hostile");
 
@@ -37,30 +36,23 @@ check("a page of another site cannot put the dashboard into a frame", async () =
 });
 
 check("beyond loopback a token is needed, and no request has it in its address", async () => {
-  const args = ["dashboard", "--address", "0.0.0.0:0", "--endpoint", world.endpoint, "--read-only"];
-  const program = await start(world.binary, args, "Sign in");
-  try {
-    const link = program.output.match(/Sign in\s+(\S+)/)[1];
-    const [url, token] = link.split("#");
-    const context = await world.browser.newContext();
-    const page = await context.newPage();
-    const answer = await page.goto(url);
-    assert.equal(answer.status(), 401);
-    await page.fill("input[type=password]", "wrong");
-    await page.click("button");
-    await page.waitForSelector("[role=alert]");
-    const addresses = [];
-    page.on("request", (request) => addresses.push(request.url()));
-    await page.goto("about:blank");
-    await page.goto(link);
-    await page.waitForSelector("h1:has-text('Workflows')");
-    assert.ok(!page.url().includes(token));
-    assert.ok(addresses.every((address) => !address.split("#")[0].includes(token)), "the token is in no address");
-    await page.waitForSelector("text=read-only");
-    await page.goto(`${url}workflow?id=order-1`);
-    assert.equal(await page.locator("form[method=post]:not([action='/logout'])").count(), 0);
-    await context.close();
-  } finally {
-    await program.stop();
-  }
+  const { link, url, token } = await guarded();
+  const context = await world.browser.newContext();
+  const page = await context.newPage();
+  const answer = await page.goto(url);
+  assert.equal(answer.status(), 401);
+  await page.fill("input[type=password]", "wrong");
+  await page.click("button");
+  await page.waitForSelector("[role=alert]");
+  const addresses = [];
+  page.on("request", (request) => addresses.push(request.url()));
+  await page.goto("about:blank");
+  await page.goto(link);
+  await page.waitForSelector("h1:has-text('Workflows')");
+  assert.ok(!page.url().includes(token));
+  assert.ok(addresses.every((address) => !address.split("#")[0].includes(token)), "the token is in no address");
+  await page.waitForSelector("text=read-only");
+  await page.goto(`${url}workflow?id=order-1`);
+  assert.equal(await page.locator("form[method=post]:not([action='/logout'])").count(), 0);
+  await context.close();
 });

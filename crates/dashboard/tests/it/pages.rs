@@ -40,7 +40,11 @@ async fn the_files_are_served_and_missing_pages_are_reported() {
     assert_eq!(browser.get("/assets/dashboard.css").await.header("content-type"), "text/css; charset=utf-8");
     browser.get("/assets/dashboard.js").await.has(&["EventSource"]);
     assert_eq!(browser.get("/assets/../Cargo.toml").await.status, 404);
-    assert_eq!(browser.get("/nowhere").await.status, 404);
+    let nowhere = browser.get("/nowhere").await;
+    assert_eq!(nowhere.status, 404);
+    nowhere.has(&["<title>Not found", "There is no page /nowhere.", "href=\"/workflows\""]);
+    let events = browser.with("accept", "text/event-stream").get("/nowhere").await;
+    assert_eq!((events.status, events.text.as_str()), (404, "Not Found"));
     let missing = browser.get("/workflow?id=nobody").await;
     assert_eq!(missing.status, 404);
     missing.has(&["There is no workflow &quot;nobody&quot;"]);
