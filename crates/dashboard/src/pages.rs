@@ -8,6 +8,7 @@ mod charts;
 mod container;
 mod data;
 mod item;
+mod locks;
 mod parts;
 mod queues;
 mod sessions;
@@ -36,6 +37,7 @@ pub(crate) const PAGES: &[&Page] = &[
     &charts::PAGE,
     &data::PAGE,
     &workflow::PAGE,
+    &locks::PAGE,
     &container::PAGE,
     &item::PAGE,
 ];

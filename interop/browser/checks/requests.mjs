@@ -20,6 +20,7 @@ const REQUESTS_MAX = [
   ["/bulk", 0],
   ["/queues", 4],
   ["/workers", 1],
+  ["/locks", 2],
   ["/sessions", 1],
   ["/charts", 1],
   ["/data", 2],

@@ -21,6 +21,7 @@ export const SCREENS = [
   ["bulk", "/bulk?filter=status%3Dfailed"],
   ["queues", "/queues"],
   ["workers", "/workers"],
+  ["what workers hold", "/locks"],
   ["sessions", "/sessions"],
   ["charts", "/charts"],
   ["data", "/data"],

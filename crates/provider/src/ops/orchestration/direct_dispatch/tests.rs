@@ -30,7 +30,7 @@ async fn a_worker_whose_promised_activity_is_gone_can_be_promised_another() {
     let worker = hints.with(|hints| hints.add_waiting_worker(&TagFilter::default(), lease));
     assert_eq!(hints.with(|hints| hints.promise(&activity)), Some((worker, lease)));
     assert_eq!(hints.with(|hints| hints.promise(&activity)), None, "the worker has a promise");
-    let promises = vec![Some(Promise { worker, lease, nonce: nonce() })];
+    let promises = vec![Some(Promise { worker, lease, nonce: lock_nonce("process", 0) })];
     DirectDispatch::new(core, promises).hand_over(vec![activity.clone()], Vec::new()).await;
     assert_eq!(hints.with(|hints| hints.promise(&activity)), Some((worker, lease)));
 }
