@@ -10,7 +10,28 @@ area("hostile");
 
 const hostileWorkflow = `/workflow?id=${encodeURIComponent(hostile.id)}`;
 
-for (const path of ["/workflows?filter=id%3Dhostile-*", hostileWorkflow, `${hostileWorkflow}&zoom=16`, "/attention", "/workflows?filter=status%3Dpending"]) {
+// The exit code of `workflow wait` for a workflow that failed.
+const FAILED = 7;
+
+// Starts a workflow that fails and one that no worker runs, both with hostile texts. Those of the first
+// checks may be gone: Attention shows the newest failures only, and a workflow that no worker runs fails
+// after some minutes.
+async function startHostile() {
+  const failing = `${hostile.id}-again`;
+  await world.cli("workflow", "start", "Order", "--id", failing, "--input", hostile.text);
+  await world.cli("workflow", "start", `no-such-${hostile.text}`, "--id", `waiting-again-${hostile.text}`);
+  await assert.rejects(world.cli("workflow", "wait", failing, "--timeout", "10s"), { code: FAILED });
+}
+
+check("a workflow with hostile texts fails, and another one is not run", startHostile);
+
+for (const path of [
+  "/workflows?filter=id%3Dhostile-*",
+  hostileWorkflow,
+  `${hostileWorkflow}&zoom=16`,
+  "/attention",
+  "/workflows?filter=status%3Dpending",
+]) {
   check(`no text becomes markup on ${path.slice(0, 40)}`, async () => {
     await visit(path, async (page) => {
       await page.waitForTimeout(300);

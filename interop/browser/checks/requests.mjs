@@ -46,18 +46,33 @@ area("requests");
 // What opening the container takes, once: the account, the container, its partitions and its layout.
 const OPENING_MAX = 6;
 
-check(`the first page opens the container with at most ${OPENING_MAX} requests more`, async () => {
+// Without the script a page is not watched, so that it is made once.
+const PLAIN = { javaScriptEnabled: false };
+
+// The page that is opened first. It is none of the pages below: a page that was just made is not made
+// again.
+const FIRST_PAGE = "/workflows?filter=id%3Dnobody";
+const FIRST_PAGE_MAX = 3;
+
+// The requests of the first page. They are counted once, by the check that comes first.
+let opening;
+
+async function opened() {
   const { url, endpoint } = await quiet();
-  const show = () => visit("/workers", async () => {}, { url, javaScriptEnabled: false });
-  const requests = await countRequests(endpoint, show);
-  assert.ok(requests <= OPENING_MAX + 1, `${requests} requests`);
+  const show = () => visit(FIRST_PAGE, async () => {}, { url, ...PLAIN });
+  opening ??= countRequests(endpoint, show);
+  return { url, endpoint, requests: await opening };
+}
+
+check(`the first page opens the container with at most ${OPENING_MAX} requests more`, async () => {
+  const { requests } = await opened();
+  assert.ok(requests <= OPENING_MAX + FIRST_PAGE_MAX, `${requests} requests`);
 });
 
-// Without the script a page is not watched, so that it is made once.
 for (const [path, requestsMax] of REQUESTS_MAX) {
   check(`${path} sends at most ${requestsMax} requests`, async () => {
-    const { url, endpoint } = await quiet();
-    const show = () => visit(path, async () => {}, { url, javaScriptEnabled: false });
+    const { url, endpoint } = await opened();
+    const show = () => visit(path, async () => {}, { url, ...PLAIN });
     const requests = await countRequests(endpoint, show);
     assert.ok(requests <= requestsMax, `${requests} requests`);
   });
@@ -65,7 +80,7 @@ for (const [path, requestsMax] of REQUESTS_MAX) {
 
 for (const [name, path, act, has, requestsMax] of ANSWERS) {
   check(`${name} sends at most ${requestsMax} requests`, async () => {
-    const { url, endpoint } = await quiet();
+    const { url, endpoint } = await opened();
     const send = async (page) => {
       const requests = await countRequests(endpoint, async () => {
         await act(page);
@@ -73,6 +88,6 @@ for (const [name, path, act, has, requestsMax] of ANSWERS) {
       });
       assert.ok(requests <= requestsMax, `${requests} requests`);
     };
-    await visit(path, send, { url, javaScriptEnabled: false });
+    await visit(path, send, { url, ...PLAIN });
   });
 }
