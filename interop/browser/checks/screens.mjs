@@ -201,9 +201,19 @@ check("dark mode has a dark background", async () => {
   });
 });
 
-check("charts have requests, workflows and the hottest partitions", async () => {
+check("charts have their figures, and the page has the hottest partitions", async () => {
   await visit("/charts", async (page) => {
-    assert.equal(await page.locator("svg.chart").count(), 4);
+    const titles = await page.locator(".panel-title").allTextContents();
+    for (const title of ["Request units", "Latency, 99th percentile", "Background", "Work", "Duration, median"]) {
+      assert.ok(titles.includes(title), `${title} is missing in ${titles}`);
+    }
+    assert.equal(await page.locator("svg.chart[role=img][aria-label]").count(), titles.length);
+    assert.match(await page.textContent("#requests .facts"), /Idle cost.*Background[\d.]+ RU\/s, [\d,]+ RU per hour/);
+    await page.click("#requests details.figures summary");
+    const cells = await page.locator("#requests details.figures tbody tr").first().locator("td").allTextContents();
+    assert.ok(cells.slice(0, 2).every((cell) => Number(cell) > 0), String(cells));
+    assert.equal(cells.length, 7);
+    await assertAccessible(page);
     assert.match(await page.textContent("main"), /Hottest partitions/);
     await page.click("table:has-text('Hottest partitions') a >> nth=0");
     await page.waitForSelector("text=Timeline");
