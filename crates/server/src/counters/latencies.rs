@@ -32,7 +32,7 @@ impl Latencies {
 fn upper_bound(micros: u64) -> u64 {
     let shift = (u64::BITS - micros.leading_zeros()).saturating_sub(BITS);
     // The longest durations have no larger bound.
-    (micros >> shift).saturating_add(1).checked_mul(1 << shift).unwrap_or(u64::MAX)
+    (micros >> shift).saturating_add(1).saturating_mul(1 << shift)
 }
 
 #[cfg(test)]
