@@ -15,11 +15,13 @@
 mod direct;
 mod exchange;
 mod hybrid;
+mod merge_steps;
 mod merged;
 mod metrics;
 mod page;
 mod plan;
 mod received;
+mod refusal;
 mod route;
 mod statement;
 mod streams;
@@ -27,8 +29,10 @@ mod streams;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+pub use merge_steps::merge_steps;
 pub use metrics::{CompositeIndexUtilization, IndexMetrics, QueryMetrics, SingleIndexUtilization};
 pub use page::Page;
+pub use refusal::query_messages;
 pub use statement::Query;
 pub use streams::{Pages, Rows};
 

@@ -124,8 +124,7 @@ impl Dashboard {
                 Some(token)
             }
         };
-        let samples = Arc::<Samples>::default();
-        let sampling = options.counters.clone().map(|read| samples.collect(read));
+        let counters = options.counters.clone();
         let jobs = Arc::<Jobs>::default();
         let names = (options.database, options.container);
         let app = Arc::new(App {
@@ -135,8 +134,12 @@ impl Dashboard {
             hub: Arc::default(),
             notices: Default::default(),
             jobs: Arc::clone(&jobs),
-            samples,
+            samples: Arc::<Samples>::default(),
             details: Default::default(),
+        });
+        let sampling = counters.map(|read| {
+            let read_from = Arc::clone(&app);
+            app.samples.collect(read, move || read_from.source.background_charge())
         });
         let listener = Listener::serve(socket, move |request| site::answer(Arc::clone(&app), request));
         Ok(Dashboard { listener: listener.map_err(failed)?, made_token, sampling, jobs })

@@ -8,6 +8,7 @@ mod charts;
 mod container;
 mod data;
 mod item;
+mod locks;
 mod parts;
 mod queues;
 mod sessions;
@@ -36,9 +37,20 @@ pub(crate) const PAGES: &[&Page] = &[
     &charts::PAGE,
     &data::PAGE,
     &workflow::PAGE,
+    &locks::PAGE,
     &container::PAGE,
     &item::PAGE,
 ];
+
+/// The frame of the answer to an address that no page has. It is in no section of the navigation.
+pub(crate) const MISSING: Page = Page {
+    path: "",
+    name: "Not found",
+    section: "",
+    interval: None,
+    view: |_, _| Box::pin(async { Err(Failure::not_found("There is no such page.")) }),
+    act: None,
+};
 
 /// The shortest pause between two looks of most live pages. Most looks of an idle account cost 3 to
 /// 8 request units; a page that costs more is looked at less often (see `live`).

@@ -2,7 +2,7 @@
 //! counters are in the server's memory and cost no request units. Without them, as on Azure, the page
 //! of charts shows only the workflows that ended and the cost of this dashboard's own requests.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +25,13 @@ pub(crate) struct Sample {
     pub(crate) requests: u64,
     pub(crate) request_units: f64,
     pub(crate) throttles: u64,
+    /// The request units of requests to one partition key; `None` if the server does not count them.
+    pub(crate) one_key_units: Option<f64>,
+    /// The request units that this dashboard has used for lists, queues and the like.
+    pub(crate) own_units: f64,
+    /// The numbers of requests by the upper bound of their duration, in microseconds; empty if the
+    /// server does not count them.
+    pub(crate) latencies: BTreeMap<u64, u64>,
     /// Requests and request units by operation.
     pub(crate) operations: Vec<(String, u64, f64)>,
     /// The partition keys that have used the most request units.
@@ -48,13 +55,18 @@ pub(crate) struct HotPartition {
 pub(crate) struct Samples(Mutex<VecDeque<Sample>>);
 
 impl Samples {
-    /// Reads the counters again and again. The task ends when it is aborted.
-    pub(crate) fn collect(self: &Arc<Self>, read: ReadCounters) -> JoinHandle<()> {
+    /// Reads the counters again and again, and with them the request units of this dashboard. The task
+    /// ends when it is aborted.
+    pub(crate) fn collect(
+        self: &Arc<Self>,
+        read: ReadCounters,
+        own_units: impl Fn() -> f64 + Send + 'static,
+    ) -> JoinHandle<()> {
         let samples = Arc::clone(self);
         tokio::spawn(async move {
             loop {
                 if let Some(sample) = read().await.ok().and_then(|json| sample(&json, now_ms())) {
-                    samples.add(sample);
+                    samples.add(Sample { own_units: own_units(), ..sample });
                 }
                 tokio::time::sleep(INTERVAL).await;
             }
@@ -87,6 +99,9 @@ fn sample(json: &Value, at_ms: u64) -> Option<Sample> {
         requests: json["requests"].as_u64()?,
         request_units: json["requestUnits"].as_f64()?,
         throttles: operations.values().map(throttled).sum(),
+        one_key_units: json["onePartitionKey"]["requestUnits"].as_f64(),
+        own_units: 0.0,
+        latencies: json["latencies"].as_array().into_iter().flatten().filter_map(bound_and_count).collect(),
         operations: operations
             .iter()
             .map(|(name, operation)| {
@@ -99,6 +114,10 @@ fn sample(json: &Value, at_ms: u64) -> Option<Sample> {
             .collect(),
         hottest: json["hottestPartitions"].as_array().into_iter().flatten().map(hot_partition).collect(),
     })
+}
+
+fn bound_and_count(pair: &Value) -> Option<(u64, u64)> {
+    Some((pair[0].as_u64()?, pair[1].as_u64()?))
 }
 
 fn hot_partition(json: &Value) -> HotPartition {
@@ -122,6 +141,24 @@ pub(crate) fn rates(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> Vec<Opti
     samples.windows(2).map(rate).collect()
 }
 
+/// A percentile of the durations of the requests between each sample and the next, in milliseconds. It
+/// is at most a quarter too high, as the bounds of the server are. `None` without requests.
+pub(crate) fn latencies(samples: &[Sample], percent: u64) -> Vec<Option<f64>> {
+    samples.windows(2).map(|pair| percentile(&pair[0].latencies, &pair[1].latencies, percent)).collect()
+}
+
+fn percentile(before: &BTreeMap<u64, u64>, after: &BTreeMap<u64, u64>, percent: u64) -> Option<f64> {
+    let new = |bound: &u64, count: &u64| count.saturating_sub(before.get(bound).copied().unwrap_or(0));
+    let total: u64 = after.iter().map(|(bound, count)| new(bound, count)).sum();
+    let rank = (total * percent).div_ceil(100);
+    let mut seen = 0;
+    let bound = after.iter().find(|(bound, count)| {
+        seen += new(bound, count);
+        total > 0 && seen >= rank
+    });
+    bound.map(|(bound, _)| *bound as f64 / 1000.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,9 +176,25 @@ mod tests {
         let requests = rates(&samples, |sample| sample.requests as f64);
         assert_eq!(requests, [Some(4.0), None], "no time passed between the last two");
         assert_eq!(sample(&serde_json::json!({"requests": "many"}), 0), None);
+        assert_eq!(samples[0].one_key_units, None, "an earlier server does not count them");
         let kept = Samples::default();
         samples.into_iter().for_each(|sample| kept.add(sample));
         kept.add(Sample::default());
         assert_eq!(kept.all().len(), 1, "the counters were set to zero");
+    }
+
+    #[test]
+    fn latencies_are_those_of_the_requests_between_two_samples() {
+        let report = |pairs: &[(u64, u64)]| {
+            let json = serde_json::json!({"requests": 1, "requestUnits": 1.0, "operations": {},
+                "onePartitionKey": {"requests": 1, "requestUnits": 0.5}, "latencies": pairs});
+            sample(&json, 0).unwrap()
+        };
+        let samples =
+            [report(&[(4000, 7)]), report(&[(1000, 98), (4000, 7), (9000, 2)]), report(&[(1000, 98)])];
+        assert_eq!(samples[0].one_key_units, Some(0.5));
+        assert_eq!(latencies(&samples, 50), [Some(1.0), None], "no request came between the last two");
+        assert_eq!(latencies(&samples, 99), [Some(9.0), None]);
+        assert_eq!(latencies(&samples, 98), [Some(1.0), None]);
     }
 }

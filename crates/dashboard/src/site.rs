@@ -17,6 +17,7 @@ use crate::http::{Answer, Body, FORM_BYTES_MAX, Parameters, Request};
 use crate::live::{Hub, Look, Made};
 use crate::notices::Notice;
 use crate::pages::{self, Outcome, Page, View};
+use crate::text::cut;
 use crate::{assets, frame, metrics};
 
 /// The addresses of texts for programs. Without a session they are refused, and the answer is not the
@@ -25,6 +26,9 @@ const FILES: [&str; 2] = ["/history.json", "/metrics"];
 
 /// The largest login form: two tokens. Everybody who can connect to the dashboard may send it.
 const LOGIN_BYTES_MAX: usize = 4 * 1024;
+
+/// The most characters of an unknown address that its page repeats.
+const PATH_CHARS_MAX: usize = 80;
 
 /// How long a page, or a form that only reads, may take. A filter that matches little makes the
 /// account read all workflows. The error about an unreachable account comes earlier, after 20 seconds.
@@ -102,7 +106,11 @@ async fn get(app: Arc<App>, request: Request) -> Result<Answer, StatusCode> {
     let page = match request.path.as_str() {
         "/metrics" => return Ok(Answer::metrics(metrics::text(&app))),
         "/login" => return Ok(Answer::redirect(&Link::to("/workflows"))),
-        path => pages::find(path).ok_or(StatusCode::NOT_FOUND)?,
+        path => match pages::find(path) {
+            Some(page) => page,
+            None if request.wants_events() => return Err(StatusCode::NOT_FOUND),
+            None => return Ok(failed(&app, &pages::MISSING, &no_such_page(path), false)),
+        },
     };
     match request.wants_events() {
         true => watch(app, page, request),
@@ -140,6 +148,11 @@ async fn show(app: Arc<App>, page: &'static Page, request: Request) -> Answer {
         }
         Err(failure) => failed(&app, page, &failure, true),
     }
+}
+
+fn no_such_page(path: &str) -> Failure {
+    Failure::not_found(format!("There is no page {}.", cut(path, PATH_CHARS_MAX)))
+        .advise("The navigation above has all pages.")
 }
 
 /// The answer for a page that could not be made. A live page still asks for newer versions.

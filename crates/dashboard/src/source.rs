@@ -22,6 +22,10 @@ use crate::failure::{Failure, first_line};
 pub type ReadCounters =
     Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<serde_json::Value, String>> + Send>> + Send + Sync>;
 
+/// The methods of the provider by which pages read of many workflows, or of workers.
+const MANY_WORKFLOWS: [&str; 8] =
+    ["list", "count", "queues", "overdue", "workers", "locks", "sessions", "tree"];
+
 /// The places that pages read from.
 pub(crate) struct Source {
     pub(crate) client: Client,
@@ -57,6 +61,12 @@ impl Source {
     /// of request units that all pages have used between the calls.
     pub(crate) fn request_units_so_far(&self) -> f64 {
         self.provider.made().map_or(0.0, |provider| provider.metrics().request_units)
+    }
+
+    /// The request units that the provider has used so far for reads that are not about one workflow.
+    pub(crate) fn background_charge(&self) -> f64 {
+        let metrics = self.provider.made().map(|provider| provider.metrics()).unwrap_or_default();
+        MANY_WORKFLOWS.iter().filter_map(|name| metrics.methods.get(*name)).map(|it| it.request_units).sum()
     }
 
     /// The metrics of the provider in the text format of Prometheus; empty until it is open.

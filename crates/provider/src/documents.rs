@@ -11,6 +11,7 @@ mod cost;
 pub(crate) mod dedup;
 mod document_type;
 pub(crate) mod heartbeat;
+pub(crate) mod lock_nonce;
 pub(crate) mod lock_token;
 pub(crate) mod manifest;
 mod parts;

@@ -85,8 +85,8 @@ pub use options::config::{CommitTier, CosmosDBProviderConfig, OutboxFaultInjecto
 pub use options::cross_instance::CrossInstance;
 pub use options::filter::FilterError;
 pub use options::inspection::{
-    InstanceCounts, OverdueInfo, OverdueWork, QueueInfo, QueueKind, SessionInfo, TreeInstance, TurnCost,
-    WorkerInfo, WorkflowCost, WorkflowTree,
+    InstanceCounts, LockInfo, LockOptions, LockPage, OverdueInfo, OverdueWork, QueueInfo, QueueKind,
+    SessionInfo, TreeInstance, TurnCost, WorkerInfo, WorkflowCost, WorkflowTree,
 };
 pub use options::listing::{ListOptions, ListOrder, ListPage, ListedInstance};
 pub use options::retention::RetentionOptions;

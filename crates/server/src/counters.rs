@@ -1,17 +1,20 @@
-//! `Counters`: requests and request units by region and operation, and by physical partition, for
-//! the management interface. Without that interface nothing is counted.
+//! `Counters`: requests and request units by region and operation, and by physical partition, and how
+//! long requests took, for the management interface. Without that interface nothing is counted.
 
 mod hottest;
+mod latencies;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use perihelion_engine::RangeId;
 use perihelion_model::json::{Number, Object, Value, object};
 
 use self::hottest::Hottest;
 pub(crate) use self::hottest::Partition;
+use self::latencies::Latencies;
 use crate::operation::Operation;
 use crate::regions::RegionNames;
 
@@ -26,6 +29,9 @@ pub(crate) struct Counters {
     /// By the region's index and the operation.
     counters: Mutex<BTreeMap<(usize, Operation), Counter>>,
     hottest: Mutex<Hottest>,
+    /// Requests that are about one partition key.
+    one_key: Mutex<Counter>,
+    latencies: Mutex<Latencies>,
     ranges: Mutex<BTreeMap<RangeName, Counter>>,
     connections: AtomicUsize,
 }
@@ -53,6 +59,8 @@ impl Counters {
             is_enabled,
             counters: Mutex::default(),
             hottest: Mutex::default(),
+            one_key: Mutex::default(),
+            latencies: Mutex::default(),
             ranges: Mutex::default(),
             connections: AtomicUsize::new(0),
         }
@@ -98,8 +106,15 @@ impl Counters {
         Snapshot { operations: lock(&self.counters).clone(), ranges: ranges.clone() }
     }
 
-    /// Counts a request for the report of the hottest partitions. `partition` is `None` if the
-    /// request is not about one partition key.
+    /// Counts how long a request took.
+    pub(crate) fn count_latency(&self, took: Duration) {
+        if self.is_enabled {
+            lock(&self.latencies).count(took);
+        }
+    }
+
+    /// Counts a request for the reports of requests to one partition key, and of the hottest
+    /// partitions. `partition` is `None` if the request is not about one partition key.
     pub(crate) fn count_partition(
         &self,
         partition: impl FnOnce() -> Option<Partition>,
@@ -109,12 +124,15 @@ impl Counters {
         if self.is_enabled
             && let Some(partition) = partition()
         {
+            lock(&self.one_key).count(status, charge);
             lock(&self.hottest).count(partition, status, charge);
         }
     }
 
     pub(crate) fn clear(&self) {
         *lock(&self.hottest) = Hottest::default();
+        *lock(&self.one_key) = Counter::default();
+        *lock(&self.latencies) = Latencies::default();
         lock(&self.counters).clear();
         lock(&self.ranges).clear();
     }
@@ -136,8 +154,11 @@ impl Counters {
             }
             report.set("regions", Value::Object(by_region));
         }
-        let hottest = self.hottest.lock().unwrap_or_else(PoisonError::into_inner).report();
-        report.set("hottestPartitions", hottest);
+        let one_key = lock(&self.one_key);
+        let sums = [("requests", one_key.requests.into()), ("requestUnits", units(one_key.request_units))];
+        report.set("onePartitionKey", object(sums));
+        report.set("latencies", lock(&self.latencies).report());
+        report.set("hottestPartitions", lock(&self.hottest).report());
         Value::Object(report)
     }
 }
@@ -168,11 +189,13 @@ impl Counter {
     }
 }
 
+/// Request units in a report, with two decimals.
+fn units(charge: f64) -> Value {
+    Value::Number(Number::from_f64((charge * 100.0).round() / 100.0).unwrap_or(Number::Int(0)))
+}
+
 /// The requests and request units of all operations together and of each operation.
 fn summary<'a>(counters: impl Iterator<Item = (&'a Operation, &'a Counter)>) -> Object {
-    let units = |charge: f64| {
-        Value::Number(Number::from_f64((charge * 100.0).round() / 100.0).unwrap_or(Number::Int(0)))
-    };
     let (mut sum, mut operations) = (Counter::default(), Object::new());
     for (operation, counter) in counters {
         sum.add(counter);
@@ -196,6 +219,8 @@ fn summary<'a>(counters: impl Iterator<Item = (&'a Operation, &'a Counter)>) -> 
 
 #[cfg(test)]
 mod tests {
+    use perihelion_model::json::{Style, to_text};
+
     use super::*;
 
     /// Every series costs memory in the monitoring system.
@@ -211,6 +236,22 @@ mod tests {
         assert_eq!(snapshot.ranges.len(), RANGES_MAX);
         assert_eq!(snapshot.ranges[&range_name(0)].statuses[&429], 1);
         assert_eq!(snapshot.operations[&(0, Operation::ReadItem)].requests, RANGES_MAX as u64 + 11);
+    }
+
+    #[test]
+    fn requests_to_one_partition_key_and_latencies_are_counted_until_they_are_cleared() {
+        let counters = Counters::new(true);
+        let partition = || Partition { database: "d".into(), container: "c".into(), key: "[1]".into() };
+        counters.count_partition(|| Some(partition()), 200, 2.5);
+        counters.count_partition(|| None, 200, 10.0);
+        counters.count_latency(Duration::from_micros(3));
+        let report = |counters: &Counters| {
+            let report = counters.report(&RegionNames::default());
+            ["onePartitionKey", "latencies"].map(|name| to_text(report.get(name).unwrap(), Style::Point))
+        };
+        assert_eq!(report(&counters), [r#"{"requests":1,"requestUnits":2.5}"#, "[[4,1]]"]);
+        counters.clear();
+        assert_eq!(report(&counters), [r#"{"requests":0,"requestUnits":0}"#, "[]"]);
     }
 
     /// Story of a bug: a test suite created a container for each test. After a thousand containers,

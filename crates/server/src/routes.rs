@@ -32,6 +32,7 @@ use http::{Method, Request, Response};
 use perihelion_engine::{Container, Engine, Refusal};
 use perihelion_wire::path::{self, BadPath, Resource};
 use perihelion_wire::{headers, status};
+use tokio::time::Instant;
 
 use crate::activity_id::ActivityIds;
 use crate::addresses::Addresses;
@@ -186,7 +187,7 @@ impl RegionService {
     /// Serves an authenticated request, with the faults that rules inject. While the request waits,
     /// its permission may end, so the permission is checked again.
     async fn run(&self, call: &Call, access: &Access, activity_id: &str) -> Result<Response<Bytes>, Hangup> {
-        let operation = operation_of(call);
+        let (operation, begun) = (operation_of(call), Instant::now());
         self.account.pause.wait_while_paused().await;
         let fault = self.account.faults.pick(operation, &call.resource, self.region, || {
             addressed_ranges::with_ancestors(&self.engine.catalog(), call, operation)
@@ -195,7 +196,7 @@ impl RegionService {
             fault.delay().await;
             if let Some(outcome) = fault.instead_of_serving() {
                 return outcome.map(|refusal| {
-                    self.count(call, operation, refusal.status, refusal.charge);
+                    self.count(call, operation, refusal.status, refusal.charge, begun);
                     self.refuse_call(call, &refusal, activity_id)
                 });
             }
@@ -211,7 +212,7 @@ impl RegionService {
             Ok(answer) => (answer.status, answer.charge.unwrap_or(0.0)),
             Err(refusal) => (refusal.status, refusal.charge),
         };
-        self.count(call, operation, status, charge);
+        self.count(call, operation, status, charge, begun);
         if let Some(outcome) = fault.as_ref().and_then(Fault::after_serving) {
             return outcome.map(|refusal| self.refuse_call(call, &refusal, activity_id));
         }
@@ -226,9 +227,10 @@ impl RegionService {
         })
     }
 
-    /// Counts a request by region and operation. A request to a single physical partition or a single
+    /// Counts a request by region and operation, and how long it took, with the delays of faults. A request to a single physical partition or a single
     /// partition key is also counted for that partition or key.
-    fn count(&self, call: &Call, operation: Operation, status: u16, charge: f64) {
+    fn count(&self, call: &Call, operation: Operation, status: u16, charge: f64, begun: Instant) {
+        self.account.counters.count_latency(begun.elapsed());
         self.account.counters.count((self.region, operation), status, charge, || {
             let (database, name) = call.resource.container()?;
             let catalog = self.engine.catalog();

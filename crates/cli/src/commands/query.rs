@@ -7,7 +7,7 @@ mod grid;
 use std::time::Instant;
 
 use clap::Args;
-use perihelion_client::{Container, Error, IndexMetrics, Query, QueryMetrics};
+use perihelion_client::{Container, Error, IndexMetrics, Query, QueryMetrics, query_messages};
 use perihelion_model::json::Value;
 
 use super::item::KeyArgs;
@@ -150,14 +150,11 @@ fn print_rows(form: Form, answer: &Answer) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Why the service refuses a query, in the service's words. The service sends a list of errors as
-/// JSON, followed by details of the request.
+/// Why the service refuses a query, in the service's words.
 fn refusal(error: &Error) -> String {
-    let text = error.message().lines().next().unwrap_or_default();
-    let json =
-        text.strip_prefix("Message: ").and_then(|json| serde_json::from_str::<serde_json::Value>(json).ok());
-    let errors = json.as_ref().and_then(|json| json["errors"].as_array());
-    let messages = errors.into_iter().flatten().filter_map(|error| error["message"].as_str());
-    let messages: Vec<&str> = messages.collect();
-    if messages.is_empty() { text.to_owned() } else { messages.join(" ") }
+    let messages = query_messages(error);
+    match messages.is_empty() {
+        true => error.message().lines().next().unwrap_or_default().to_owned(),
+        false => messages.join(" "),
+    }
 }

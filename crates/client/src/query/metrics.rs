@@ -198,6 +198,17 @@ impl IndexMetrics {
         serde_json::from_slice(decoded.as_deref().unwrap_or(value)).ok()
     }
 
+    /// The paths of the indexes that were used, single ones first. The paths of a composite index are
+    /// one text.
+    pub fn used(&self) -> Vec<String> {
+        specs(&self.utilized_single_indexes, &self.utilized_composite_indexes)
+    }
+
+    /// The paths of the indexes that would have helped, as [`used`](Self::used) has them.
+    pub fn missing(&self) -> Vec<String> {
+        specs(&self.potential_single_indexes, &self.potential_composite_indexes)
+    }
+
     /// Adds the indexes of another response that are not listed yet.
     pub fn merge(&mut self, other: IndexMetrics) {
         add_new(&mut self.utilized_single_indexes, other.utilized_single_indexes);
@@ -205,6 +216,11 @@ impl IndexMetrics {
         add_new(&mut self.utilized_composite_indexes, other.utilized_composite_indexes);
         add_new(&mut self.potential_composite_indexes, other.potential_composite_indexes);
     }
+}
+
+fn specs(single: &[SingleIndexUtilization], composite: &[CompositeIndexUtilization]) -> Vec<String> {
+    let single = single.iter().map(|index| index.index_spec.clone());
+    single.chain(composite.iter().map(|index| index.index_specs.join(", "))).collect()
 }
 
 fn add_new<T: PartialEq>(list: &mut Vec<T>, others: Vec<T>) {
@@ -221,6 +237,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn indexes_are_named_by_their_paths_single_ones_first() {
+        let metrics: IndexMetrics = serde_json::from_value(json!({
+            "UtilizedSingleIndexes": [{"IndexSpec": "/total/?"}],
+            "UtilizedCompositeIndexes": [{"IndexSpecs": ["/a ASC", "/b DESC"]}],
+            "PotentialSingleIndexes": [{"IndexSpec": "/c/?"}],
+        }))
+        .unwrap();
+        assert_eq!(metrics.used(), ["/total/?", "/a ASC, /b DESC"]);
+        assert_eq!(metrics.missing(), ["/c/?"]);
+    }
 
     #[test]
     fn query_metrics_are_parsed_and_added() {

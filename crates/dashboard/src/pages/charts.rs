@@ -1,12 +1,16 @@
-//! Charts: requests, request units, throttled requests, and workflows that end, with their latency.
-//! Requests come from the server's counters, if it has them; workflows are read while the page is
-//! watched.
+//! Charts: requests, request units, throttled requests, latencies, what work and background cost, and
+//! workflows that end, with their latency. Requests come from the server's counters, if it has them;
+//! workflows are read while the page is watched.
 
 mod ended;
+mod figures;
+mod split;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::figures::{Column, figures};
+use self::split::Split;
 use super::parts::{self, number, row, section, table, text};
 use super::{Page, View};
 use crate::app::App;
@@ -14,7 +18,7 @@ use crate::draw::chart::Chart;
 use crate::failure::Failure;
 use crate::html::{Html, list, tag};
 use crate::http::Parameters;
-use crate::samples::{self, Sample, rates};
+use crate::samples::{Sample, latencies, rates};
 use crate::text::{cut, grouped};
 
 pub(super) const PAGE: Page = Page {
@@ -26,6 +30,9 @@ pub(super) const PAGE: Page = Page {
     view: |app, query| Box::pin(view(app, query)),
     act: None,
 };
+
+/// The rows of the table of figures: two minutes.
+const FIGURES_MAX: usize = 24;
 
 async fn view(app: Arc<App>, _query: Parameters) -> Result<View, Failure> {
     let workflows = match app.source.provider().await {
@@ -57,22 +64,33 @@ fn account(app: &App, samples: &[Sample]) -> Html {
     let requests = rates(samples, |sample| sample.requests as f64);
     let units = rates(samples, |sample| sample.request_units);
     let throttles = rates(samples, |sample| sample.throttles as f64);
+    let (median, slow) = (latencies(samples, 50), latencies(samples, 99));
+    let split = Split::of(app, samples);
     let short = |value: f64| format!("{value:.1}");
+    let fine = |value: f64| format!("{value:.2}");
     let charts = [
         Chart { title: "Requests", unit: "/s", values: &requests, format: short },
         Chart { title: "Request units", unit: "RU/s", values: &units, format: short },
         Chart { title: "Throttled (429)", unit: "/s", values: &throttles, format: short },
+        Chart { title: "Latency, median", unit: "ms", values: &median, format: fine },
+        Chart { title: "Latency, 99th percentile", unit: "ms", values: &slow, format: fine },
+        Chart { title: "Background", unit: "RU/s", values: &split.background, format: short },
+        Chart { title: "Work", unit: "RU/s", values: &split.work, format: short },
     ];
-    let lowest = units.iter().copied().flatten().fold(f64::INFINITY, f64::min);
-    let idle = lowest.is_finite().then(|| {
-        parts::note(format!(
-            "Idle cost: the quietest {} seconds used {lowest:.2} RU/s.",
-            samples::INTERVAL.as_secs()
-        ))
+    let heads = ["Requests/s", "RU/s", "429/s", "Median ms", "99th ms", "Background RU/s", "Work RU/s"];
+    let columns = charts.iter().zip(heads).map(|(chart, head)| Column {
+        head,
+        values: chart.values,
+        format: chart.format,
     });
+    let ends: Vec<u64> = samples.iter().skip(1).map(|sample| sample.at_ms).collect();
     Html::default()
         .add(tag("div").class("panels").add(list(charts.iter().map(Chart::draw))))
-        .add(idle)
+        .add(figures("The newest figures", &ends, &columns.collect::<Vec<_>>(), FIGURES_MAX))
+        .add(parts::note(
+            "Latencies are those that the server measures, without the network. They may be up to a quarter too high.",
+        ))
+        .add(split.facts())
         .add(operations(last))
         .add(hottest(app, last))
 }
@@ -127,7 +145,12 @@ fn hottest(app: &App, sample: &Sample) -> Option<Html> {
     Some(Html::default().add(tag("h3").add("Hottest partitions")).add(table))
 }
 
-/// The requests of this dashboard's own provider, by method.
+fn milliseconds(duration: Duration) -> String {
+    format!("{:.1} ms", duration.as_secs_f64() * 1000.0)
+}
+
+/// The requests of this dashboard's own provider, by method. Its percentiles are upper bounds, at most
+/// twice the real ones.
 async fn own(app: &App) -> Html {
     let Ok(provider) = app.source.provider().await else {
         return parts::note("Nothing: the container of workflows was not opened yet.");
@@ -140,11 +163,12 @@ async fn own(app: &App) -> Html {
             number(grouped(method.requests)),
             number(format!("{:.1}", method.request_units)),
             number(grouped(method.throttles)),
-            number(format!("{:.1} ms", method.latency.mean().as_secs_f64() * 1000.0)),
+            number(milliseconds(method.latency.quantile(0.5))),
+            number(milliseconds(method.latency.quantile(0.99))),
         ])
         .done()
     });
-    let heads = ["Read", "#Calls", "#Requests", "#RU", "#Throttled", "#Mean time"];
+    let heads = ["Read", "#Calls", "#Requests", "#RU", "#Throttled", "#Median", "#99th percentile"];
     let total = format!("{:.1} RU in {} requests so far.", metrics.request_units, grouped(metrics.requests));
     table("Requests of this dashboard", &heads, rows.collect()).add(parts::note(text(total)))
 }

@@ -1,14 +1,16 @@
-//! The processes that serve the container, by their heartbeats.
+//! The processes that serve the container, by their heartbeats. What each of them holds is a page of
+//! its own (`locks`), because it needs further queries.
 
 use std::sync::Arc;
 
 use duroxide_cdb::WorkerInfo;
 
+use super::locks::worker_link;
 use super::parts::{self, ago, nothing, number, row, table, text};
 use super::{LIVE, Page, View};
 use crate::app::App;
 use crate::failure::Failure;
-use crate::html::{Html, tag};
+use crate::html::{Html, Link, tag};
 use crate::http::Parameters;
 use crate::text::now_ms;
 
@@ -27,7 +29,8 @@ const HEADS: [&str; 9] =
 async fn view(app: Arc<App>, _query: Parameters) -> Result<View, Failure> {
     let workers = app.source.provider().await?.workers().await?;
     let now_ms = now_ms();
-    let heading = parts::heading("Workers", Html::default());
+    let locks = tag("a").class("button").href(&Link::to("/locks")).add("What workers hold");
+    let heading = parts::heading("Workers", locks);
     let html = match workers.is_empty() {
         true => {
             heading.add(parts::note("No process serves this container now, so no workflow makes progress."))
@@ -36,8 +39,8 @@ async fn view(app: Arc<App>, _query: Parameters) -> Result<View, Failure> {
             let rows = workers.iter().map(|worker| worker_row(worker, now_ms)).collect();
             heading.add(table("Workers", &HEADS, rows)).add(parts::note(
                 "Activities: * means all activities, - means activities without a tag. Slices are the parts of the \
-                 container that a worker polls; for shared slices it asks other workers to help. A lock does not \
-                 name its worker, so this page cannot show which locks a worker holds.",
+                 container that a worker polls; for shared slices it asks other workers to help. The id of a worker \
+                 leads to what it holds.",
             ))
         }
     };
@@ -52,7 +55,7 @@ fn worker_row(worker: &WorkerInfo, now_ms: u64) -> Html {
     };
     let tags = worker.activity_tags.join(", ");
     row(vec![
-        tag("span").class("id").add(worker.id.as_str()).done(),
+        worker_link(&worker.id),
         state,
         ago(worker.seen_at_ms.min(now_ms), now_ms),
         if worker.is_busy { badge("badge running", "Busy") } else { text("idle") },

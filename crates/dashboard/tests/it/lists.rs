@@ -50,7 +50,9 @@ async fn a_page_sends_few_requests_whatever_the_number_of_workflows() {
     browser.get("/workflows").await;
     for count in [0, 1000] {
         shop.copy("hello-1", count).await;
-        for path in ["/workflows", "/workflow?id=hello-1", "/attention", "/queues", "/workers", "/charts"] {
+        for path in
+            ["/workflows", "/workflow?id=hello-1", "/attention", "/queues", "/workers", "/locks", "/charts"]
+        {
             shop.server.reset_counters().await;
             browser.get(path).await;
             let requests = shop.server.counters().await["requests"].as_u64().expect("a number");

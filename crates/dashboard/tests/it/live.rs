@@ -98,6 +98,7 @@ async fn watching_a_page_costs_little() {
         "/attention",
         "/queues",
         "/workers",
+        "/locks",
         "/sessions",
         "/charts",
     ];

@@ -1,6 +1,8 @@
 //! Every page is made, with the headers that every answer has.
 
-use crate::shop::Shop;
+use perihelion_testkit::wait::wait_until;
+
+use crate::shop::{LIMIT, Shop};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_page_is_shown_with_safe_headers() {
@@ -15,6 +17,7 @@ async fn every_page_is_shown_with_safe_headers() {
         "/bulk",
         "/queues",
         "/workers",
+        "/locks",
         "/sessions",
         "/charts",
         "/data",
@@ -40,7 +43,11 @@ async fn the_files_are_served_and_missing_pages_are_reported() {
     assert_eq!(browser.get("/assets/dashboard.css").await.header("content-type"), "text/css; charset=utf-8");
     browser.get("/assets/dashboard.js").await.has(&["EventSource"]);
     assert_eq!(browser.get("/assets/../Cargo.toml").await.status, 404);
-    assert_eq!(browser.get("/nowhere").await.status, 404);
+    let nowhere = browser.get("/nowhere").await;
+    assert_eq!(nowhere.status, 404);
+    nowhere.has(&["<title>Not found", "There is no page /nowhere.", "href=\"/workflows\""]);
+    let events = browser.with("accept", "text/event-stream").get("/nowhere").await;
+    assert_eq!((events.status, events.text.as_str()), (404, "Not Found"));
     let missing = browser.get("/workflow?id=nobody").await;
     assert_eq!(missing.status, 404);
     missing.has(&["There is no workflow &quot;nobody&quot;"]);
@@ -88,6 +95,30 @@ async fn the_page_of_a_workflow_has_all_its_sections() {
     let metrics = browser.get("/metrics").await;
     assert!(metrics.header("content-type").starts_with("text/plain; version=0.0.4"));
     metrics.has(&["\nperihelion_dashboard_viewers 0\n", "\nduroxide_cdb_request_units_total{"]);
+    shop.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_has_a_page_of_what_it_holds() {
+    let shop = Shop::open().await;
+    let browser = shop.browser();
+    browser.get("/locks").await.has(&["No activity is locked.", "No lock of a turn was written"]);
+    shop.start("slow-1", "slow", "Ada").await;
+    wait_until("the activity is locked", LIMIT, async || {
+        browser.get("/locks").await.text.contains("href=\"/workflow?id=slow-1\"")
+    })
+    .await;
+    wait_until("the worker has a heartbeat", LIMIT, async || {
+        browser.get("/workers").await.text.contains("Alive")
+    })
+    .await;
+    let workers = browser.get("/workers").await;
+    let own = workers.attribute("href=\"/locks?worker=", "href").expect("a link to what the worker holds");
+    let held = browser.get(&own).await;
+    held.has(&["What ", " holds</h1>", "href=\"/workflow?id=slow-1\"", ">pause<", "Held since", "Lock ends"]);
+    assert!(!held.text.contains("not named"), "the lock names its worker");
+    browser.get("/locks?worker=nobody").await.has(&["No activity is locked."]);
+    assert_eq!(browser.get("/locks?after=nonsense").await.status, 502);
     shop.close().await;
 }
 

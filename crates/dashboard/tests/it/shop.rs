@@ -101,13 +101,24 @@ impl Shop {
 fn activities() -> ActivityRegistry {
     let greet = |_: ActivityContext, name: String| async move { Ok(format!("Hello, {name}!")) };
     let refuse = |_: ActivityContext, why: String| async move { Err::<String, String>(why) };
-    ActivityRegistry::builder().register("greet", greet).register("refuse", refuse).build()
+    let pause = |_: ActivityContext, _: String| async move {
+        std::future::pending::<()>().await;
+        Ok(String::new())
+    };
+    ActivityRegistry::builder()
+        .register("greet", greet)
+        .register("refuse", refuse)
+        .register("pause", pause)
+        .build()
 }
 
 fn orchestrations() -> OrchestrationRegistry {
     OrchestrationRegistry::builder()
         .register("hello", |context: OrchestrationContext, name: String| async move {
             context.schedule_activity("greet", name).await
+        })
+        .register("slow", |context: OrchestrationContext, name: String| async move {
+            context.schedule_activity("pause", name).await
         })
         .register("fail", |context: OrchestrationContext, why: String| async move {
             context.schedule_activity("refuse", why).await

@@ -1,4 +1,4 @@
-//! The methods of a provider for tools: counts, queues, workers, costs, sessions and trees. Every
+//! The methods of a provider for tools: counts, queues, workers, locks, costs, sessions and trees. Every
 //! method only reads, and sends a bounded number of requests, however large the container is.
 
 use std::time::Duration;
@@ -7,10 +7,11 @@ use duroxide::providers::ProviderError;
 use perihelion_client::Client;
 
 use crate::api::provider::CosmosDBProvider;
-use crate::ops::admin::{census, cost, examine, overdue, queues, sessions, tree, workers};
+use crate::ops::admin::{census, cost, examine, locks, overdue, queues, sessions, tree, workers};
 use crate::options::check::Check;
 use crate::options::inspection::{
-    InstanceCounts, OverdueWork, QueueInfo, SessionInfo, WorkerInfo, WorkflowCost, WorkflowTree,
+    InstanceCounts, LockOptions, LockPage, OverdueWork, QueueInfo, SessionInfo, WorkerInfo, WorkflowCost,
+    WorkflowTree,
 };
 use crate::options::listing::ListOptions;
 
@@ -70,10 +71,20 @@ impl CosmosDBProvider {
         self.core.metrics.call("overdue", overdue::run(&self.core.store, &self.core.clock, age)).await
     }
 
-    /// The processes that serve the container, by their heartbeats: at most 2,000. The result does not
-    /// say which activities and turns a process holds, because locks do not name their process.
+    /// The processes that serve the container, by their heartbeats: at most 2,000.
+    /// [`locks`](Self::locks) has the work that they hold.
     pub async fn workers(&self) -> Result<Vec<WorkerInfo>, ProviderError> {
         self.core.metrics.call("workers", workers::run(&self.core.store)).await
+    }
+
+    /// The work that processes have locked: a page of activities, and with the first page the turns
+    /// whose lock was written in the last minute, at most 100 of them. One query of each physical
+    /// partition for the activities and one for the turns.
+    ///
+    /// Most turns are locked in the memory of their process only, and are not found. Locks of processes
+    /// of earlier builds do not name their process.
+    pub async fn locks(&self, options: &LockOptions) -> Result<LockPage, ProviderError> {
+        self.core.metrics.call("locks", locks::run(&self.core.store, &self.core.clock, options)).await
     }
 
     /// The activity sessions of the container, at most 1,000 of each physical partition.

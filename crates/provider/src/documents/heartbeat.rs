@@ -14,6 +14,9 @@ use super::{DocumentType, is_false};
 /// its key is a hash. That is harmless: the ids of heartbeats and sessions differ.
 pub(crate) const HEARTBEATS_KEY: u64 = 2;
 
+/// How the id of a heartbeat begins. The id of its process follows.
+pub(crate) const HEARTBEAT_PREFIX: &str = "n:";
+
 /// The work that a process fetches.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Roles {

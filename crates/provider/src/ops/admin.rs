@@ -1,5 +1,5 @@
 //! Management: lists, counts and deletes instances, prunes their past executions, shows
-//! queues, workers and sessions, and examines an account and a container.
+//! queues, workers, locks and sessions, and examines an account and a container.
 //!
 //! `page` and `census` implement `CosmosDBProvider::list` and `CosmosDBProvider::count`. `list` and
 //! `count` implement methods of duroxide's `ProviderAdmin`.
@@ -10,6 +10,7 @@ pub(crate) mod count;
 pub(crate) mod delete;
 pub(crate) mod examine;
 pub(crate) mod list;
+pub(crate) mod locks;
 pub(crate) mod overdue;
 pub(crate) mod page;
 pub(crate) mod pending;

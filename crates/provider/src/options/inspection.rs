@@ -1,4 +1,4 @@
-//! The results of the methods for tools: counts, queues, workers, costs, sessions and trees. Times
+//! The results of the methods for tools: counts, queues, workers, locks, costs, sessions and trees. Times
 //! are milliseconds since 1970.
 
 use std::collections::BTreeMap;
@@ -113,6 +113,67 @@ pub struct WorkerInfo {
     pub shared_slices: usize,
     /// The newest layout version that it can read.
     pub readable_version: u32,
+}
+
+/// Which locks to read, and which page of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockOptions {
+    /// Only locks of the process with this id: [`WorkerInfo::id`].
+    pub worker: Option<String>,
+    /// The page that follows the page with this continuation; `None` for the first page.
+    pub continuation: Option<String>,
+}
+
+impl LockOptions {
+    /// The first page of the locks of all processes.
+    pub fn new() -> Self {
+        LockOptions::default()
+    }
+
+    /// Only locks of the process with this id.
+    pub fn with_worker(mut self, worker: impl Into<String>) -> Self {
+        self.worker = Some(worker.into());
+        self
+    }
+
+    /// The page that follows the page with this continuation. The worker must be the same.
+    pub fn with_continuation(mut self, continuation: impl Into<String>) -> Self {
+        self.continuation = Some(continuation.into());
+        self
+    }
+}
+
+/// Work that processes hold: the result of [`CosmosDBProvider::locks`](crate::CosmosDBProvider::locks).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LockPage {
+    /// Activities, at most 100. An activity that stays locked is on exactly one page.
+    pub activities: Vec<LockInfo>,
+    /// Turns of workflows. Only the first page has them.
+    pub turns: Vec<LockInfo>,
+    /// Names the next page of activities; `None` after the last one.
+    pub continuation: Option<String>,
+}
+
+/// An activity or a turn that a process holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LockInfo {
+    /// The instance.
+    pub instance_id: String,
+    /// The activity or the orchestration; `None` if it is not known.
+    pub name: Option<String>,
+    /// The tag of an activity.
+    pub tag: Option<String>,
+    /// The process that took the lock: [`WorkerInfo::id`]. `None` if the lock does not name it.
+    pub worker: Option<String>,
+    /// When the process took the lock; `None` if the lock does not say so.
+    pub taken_at_ms: Option<u64>,
+    /// When the lock ends, unless it is renewed.
+    pub until_ms: u64,
+    /// How often the work was taken so far.
+    pub attempts: u32,
 }
 
 /// What a workflow has cost, as far as it is known: the result of

@@ -28,7 +28,7 @@ pub(crate) use requests::OwnRequests;
 use view::Own;
 pub(crate) use view::{Rank, View};
 
-use crate::documents::heartbeat::{Heartbeat, Member, Roles};
+use crate::documents::heartbeat::{HEARTBEAT_PREFIX, Heartbeat, Member, Roles};
 use crate::documents::lock_token::nonce;
 use crate::documents::stamp::Stamp;
 use crate::process::interest::Interest;
@@ -101,7 +101,7 @@ pub(crate) fn slices_by_process(space: &KeySpace, members: &[Member]) -> BTreeMa
 impl Default for Membership {
     fn default() -> Self {
         Membership {
-            own_id: format!("n:{}", nonce()),
+            own_id: format!("{HEARTBEAT_PREFIX}{}", nonce()),
             fetched_roles: Mutex::default(),
             fetching_begins: Arc::default(),
             view: Mutex::default(),
@@ -115,6 +115,11 @@ impl Default for Membership {
 }
 
 impl Membership {
+    /// The id of this process, by which tools know it.
+    pub(crate) fn process_id(&self) -> &str {
+        self.own_id.trim_start_matches(HEARTBEAT_PREFIX)
+    }
+
     /// Since when this process owns the slice of an instance; `None` if another process owns
     /// it, it is shared, this process does not fetch instances, or nothing is known yet. As far as
     /// this process knows, no other process owned the slice after that time.

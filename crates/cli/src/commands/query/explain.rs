@@ -1,7 +1,7 @@
 //! `perihelion query --explain`: shows what the service did for a query, that is the plan, the
 //! documents, the indexes and the charge.
 
-use perihelion_client::{Container, IndexMetrics, Query, QueryMetrics};
+use perihelion_client::{Container, IndexMetrics, Query, QueryMetrics, merge_steps};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -79,40 +79,14 @@ fn lines(plan: Option<&Value>, answer: &Answer) -> Vec<(&'static str, String)> {
             if text.is_empty() { "the query as it is".to_owned() } else { text.replace('\n', " ") },
         ));
     }
-    let IndexMetrics { utilized_single_indexes, potential_single_indexes, .. } = &answer.index_metrics;
-    lines.extend(utilized_single_indexes.iter().map(|index| ("index used", index.index_spec.clone())));
-    lines.extend(
-        answer
-            .index_metrics
-            .utilized_composite_indexes
-            .iter()
-            .map(|it| ("index used", it.index_specs.join(", "))),
-    );
-    lines.extend(potential_single_indexes.iter().map(|index| ("index missing", index.index_spec.clone())));
-    lines.extend(
-        answer
-            .index_metrics
-            .potential_composite_indexes
-            .iter()
-            .map(|it| ("index missing", it.index_specs.join(", "))),
-    );
+    lines.extend(answer.index_metrics.used().into_iter().map(|index| ("index used", index)));
+    lines.extend(answer.index_metrics.missing().into_iter().map(|index| ("index missing", index)));
     lines
 }
 
-/// The steps by which the client merges the rows of the partitions, from the service's plan.
+/// The steps by which the client merges the rows of the partitions, in words.
 fn merged(plan: Option<&Value>) -> String {
     let Some(plan) = plan else { return "no plan: the service refuses one for this query".to_owned() };
-    let info = &plan["queryInfo"];
-    let has = |name: &str| info[name].as_array().is_some_and(|list| !list.is_empty());
-    let steps = [
-        (info["distinctType"].as_str().is_some_and(|kind| kind != "None"), "DISTINCT"),
-        (has("groupByExpressions"), "GROUP BY"),
-        (has("aggregates"), "aggregates"),
-        (has("orderBy"), "ORDER BY"),
-        (info["top"].is_number(), "TOP"),
-        (info["offset"].is_number() || info["limit"].is_number(), "OFFSET LIMIT"),
-        (plan["hybridSearchQueryInfo"].is_object(), "ORDER BY RANK"),
-    ];
-    let steps: Vec<&str> = steps.iter().filter(|(is_needed, _)| *is_needed).map(|(_, name)| *name).collect();
+    let steps = merge_steps(plan);
     if steps.is_empty() { "nothing".to_owned() } else { steps.join(", ") }
 }

@@ -20,7 +20,7 @@ Examples:
   SLICES      how many slices of the container it polls
   SHARED      for how many slices it asks the others to help
 
-Locks do not name their process, so what a process holds is not shown.";
+`perihelion dashboard` shows on its page Workers what each process holds.";
 
 /// Show the processes that serve a container
 #[derive(Clone, Debug, Args)]

@@ -3,6 +3,7 @@
 
 use duroxide_cdb::{CosmosDBProvider, ListOptions, ListOrder, ListedInstance};
 
+use super::figures::{Column, figures};
 use crate::draw::chart::Chart;
 use crate::failure::Failure;
 use crate::html::{Html, list, tag};
@@ -35,8 +36,20 @@ pub(super) async fn section(provider: &CosmosDBProvider) -> Result<Html, Failure
         ended.iter().filter_map(|row| Some(row.completed_at?.saturating_sub(row.created_at))).collect();
     latencies.sort_unstable();
     let count = counted(ended.len() as u64, "workflow");
-    let chart =
-        Chart { title: "Ended", unit: "/min", values: &minutes, format: |value| format!("{value:.0}") };
+    let [median, slow] = [50, 99].map(|percent| latency_by_minute(&ended, percent, now_ms, known_from));
+    let in_words = |ms: f64| duration(ms as u64);
+    let charts = [
+        Chart { title: "Ended", unit: "/min", values: &minutes, format: |value| format!("{value:.0}") },
+        Chart { title: "Duration, median", unit: "", values: &median, format: in_words },
+        Chart { title: "Duration, 99th percentile", unit: "", values: &slow, format: in_words },
+    ];
+    let columns = charts.iter().zip(["Ended", "Median", "99th percentile"]).map(|(chart, head)| Column {
+        head,
+        values: chart.values,
+        format: chart.format,
+    });
+    let ends: Vec<u64> = minutes_of(now_ms).map(|(_, end)| end).collect();
+    let figures = figures("Workflows by minute", &ends, &columns.collect::<Vec<_>>(), MINUTES as usize);
     let failed = ended.iter().filter(|row| row.status == "Failed").count();
     let facts = parts::facts(vec![
         ("Latency, median", parts::text(quantile(&latencies, 50))),
@@ -48,29 +61,56 @@ pub(super) async fn section(provider: &CosmosDBProvider) -> Result<Html, Failure
         true => format!("Of the newest {count}. Earlier ones are not read."),
         false => format!("Of {count} that ended in the last {MINUTES} minutes."),
     };
-    let panels = tag("div").class("panels").add(list([chart.draw()]));
-    let html = Html::default().add(panels).add(facts).add(parts::note(note));
+    let panels = tag("div").class("panels").add(list(charts.iter().map(Chart::draw)));
+    let html = Html::default().add(panels).add(figures).add(facts).add(parts::note(note));
     Ok(parts::section("ended", "Workflows", html).done())
+}
+
+/// The begin and the end of each minute, oldest first.
+fn minutes_of(now_ms: u64) -> impl Iterator<Item = (u64, u64)> {
+    (0..MINUTES).rev().map(move |ago| {
+        let end = now_ms.saturating_sub(ago * 60_000);
+        (end.saturating_sub(60_000), end)
+    })
+}
+
+/// How long the workflows that ended within a time took, shortest first.
+fn durations(ended: &[&ListedInstance], (begin, end): (u64, u64)) -> Vec<u64> {
+    let took = |row: &&ListedInstance| {
+        let at = row.completed_at.filter(|at| *at > begin && *at <= end)?;
+        Some(at.saturating_sub(row.created_at))
+    };
+    let mut durations: Vec<u64> = ended.iter().filter_map(took).collect();
+    durations.sort_unstable();
+    durations
 }
 
 /// How many ended in each minute, oldest first. `None` for minutes that were not read whole.
 fn per_minute(ended: &[&ListedInstance], now_ms: u64, known_from_ms: u64) -> Vec<Option<f64>> {
-    (0..MINUTES)
-        .rev()
-        .map(|ago| {
-            let end = now_ms.saturating_sub(ago * 60_000);
-            let begin = end.saturating_sub(60_000);
-            let is_within =
-                |row: &&&ListedInstance| row.completed_at.is_some_and(|at| at > begin && at <= end);
-            (begin >= known_from_ms).then(|| ended.iter().filter(is_within).count() as f64)
-        })
+    minutes_of(now_ms)
+        .map(|minute| (minute.0 >= known_from_ms).then(|| durations(ended, minute).len() as f64))
         .collect()
+}
+
+/// A percentile of how long the workflows took that ended in each minute, in milliseconds, oldest first.
+/// `None` for minutes that were not read whole, and for those in which none ended.
+fn latency_by_minute(
+    ended: &[&ListedInstance],
+    percent: usize,
+    now_ms: u64,
+    known_from_ms: u64,
+) -> Vec<Option<f64>> {
+    let of = |minute: (u64, u64)| percentile(&durations(ended, minute), percent).map(|ms| ms as f64);
+    minutes_of(now_ms).map(|minute| of(minute).filter(|_| minute.0 >= known_from_ms)).collect()
 }
 
 /// A percentile of sorted durations, in words.
 fn quantile(sorted: &[u64], percent: usize) -> String {
-    let index = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
-    sorted.get(index).map_or_else(|| "–".to_owned(), |ms| duration(*ms))
+    percentile(sorted, percent).map_or_else(|| "–".to_owned(), duration)
+}
+
+fn percentile(sorted: &[u64], percent: usize) -> Option<u64> {
+    sorted.get((sorted.len() * percent).div_ceil(100).saturating_sub(1)).copied()
 }
 
 #[cfg(test)]
@@ -90,6 +130,10 @@ mod tests {
         let minutes = per_minute(&rows, now, now - 150_000);
         assert_eq!(minutes.len(), 30);
         assert_eq!(minutes[27..], [None, Some(2.0), Some(2.0)]);
+        assert_eq!(
+            latency_by_minute(&rows, 50, now, now - 150_000)[27..],
+            [None, Some(5_910_000.0), Some(5_999_999.0)]
+        );
         assert_eq!([quantile(&[], 50), quantile(&[10, 20, 30, 40], 50)], ["–", "20ms"]);
     }
 }

@@ -1,6 +1,6 @@
 //! The explanation of a query: the plan, the documents, the indexes and the charge.
 
-use perihelion_client::{Container, IndexMetrics, Query};
+use perihelion_client::{Container, Query, merge_steps};
 use serde_json::Value;
 
 use super::query::Answer;
@@ -10,6 +10,9 @@ use crate::text::{counted, cut};
 
 /// The longest text of a plan that is shown.
 const PLAN_CHARS_MAX: usize = 4_000;
+
+/// The most characters of a list of indexes.
+const INDEXES_CHARS_MAX: usize = 500;
 
 pub(super) async fn section(container: &Container, query: Query, answer: &Answer) -> Html {
     // A query that has a result may have no plan: the service refuses a plan for some queries.
@@ -29,8 +32,8 @@ pub(super) async fn section(container: &Container, query: Query, answer: &Answer
         ("Index hits", text(format!("{:.0} %", metrics.index_hit_ratio() * 100.0))),
         ("Service time", text(format!("{milliseconds:.2} ms"))),
         ("Merged in the client", text(merged(plan.as_ref()))),
-        ("Indexes used", indexes(&answer.index_metrics, true)),
-        ("Indexes missing", indexes(&answer.index_metrics, false)),
+        ("Indexes used", indexes(&answer.index_metrics.used())),
+        ("Indexes missing", indexes(&answer.index_metrics.missing())),
     ]);
     let rewritten = plan.as_ref().and_then(|plan| plan["queryInfo"]["rewrittenQuery"].as_str());
     let rewritten = rewritten.filter(|text| !text.is_empty()).map(|text| {
@@ -43,33 +46,16 @@ pub(super) async fn section(container: &Container, query: Query, answer: &Answer
     parts::section("explain", "What the service did", Html::default().add(facts).add(rewritten)).done()
 }
 
-fn indexes(metrics: &IndexMetrics, is_used: bool) -> Html {
-    let (single, composite) = match is_used {
-        true => (&metrics.utilized_single_indexes, &metrics.utilized_composite_indexes),
-        false => (&metrics.potential_single_indexes, &metrics.potential_composite_indexes),
-    };
-    let mut specs: Vec<String> = single.iter().map(|index| index.index_spec.clone()).collect();
-    specs.extend(composite.iter().map(|index| index.index_specs.join(", ")));
+fn indexes(specs: &[String]) -> Html {
     match specs.is_empty() {
         true => parts::nothing(),
-        false => tag("code").add(cut(&specs.join("  "), 500)).done(),
+        false => tag("code").add(cut(&specs.join("  "), INDEXES_CHARS_MAX)).done(),
     }
 }
 
-/// The steps in which the client merges the rows of the partitions, by the service's plan.
+/// The steps in which the client merges the rows of the partitions, in words.
 fn merged(plan: Option<&Value>) -> String {
     let Some(plan) = plan else { return "no plan: the service refuses one for this query".to_owned() };
-    let info = &plan["queryInfo"];
-    let has = |name: &str| info[name].as_array().is_some_and(|list| !list.is_empty());
-    let steps = [
-        (info["distinctType"].as_str().is_some_and(|kind| kind != "None"), "DISTINCT"),
-        (has("groupByExpressions"), "GROUP BY"),
-        (has("aggregates"), "aggregates"),
-        (has("orderBy"), "ORDER BY"),
-        (info["top"].is_number(), "TOP"),
-        (info["offset"].is_number() || info["limit"].is_number(), "OFFSET LIMIT"),
-        (plan["hybridSearchQueryInfo"].is_object(), "ORDER BY RANK"),
-    ];
-    let steps: Vec<&str> = steps.iter().filter(|(is_there, _)| *is_there).map(|(_, name)| *name).collect();
+    let steps = merge_steps(plan);
     if steps.is_empty() { "nothing".to_owned() } else { steps.join(", ") }
 }

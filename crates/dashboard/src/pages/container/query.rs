@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use perihelion_client::{Container, Error, IndexMetrics, PartitionKey, Query, QueryMetrics};
+use perihelion_client::{Container, Error, IndexMetrics, PartitionKey, Query, QueryMetrics, query_messages};
 use perihelion_model::json::{Style, Value, to_text};
 
 use crate::failure::Failure;
@@ -88,15 +88,9 @@ pub(super) async fn run(container: &Container, form: &Parameters) -> Result<Answ
     Ok(answer)
 }
 
-/// The failure of a query that the service refused, in the service's words. The service sends a list
-/// of errors as JSON, followed by details of the request.
+/// The failure of a query that the service refused, in the service's words.
 fn refused(error: &Error) -> Failure {
-    let text = error.message().lines().next().unwrap_or_default();
-    let json =
-        text.strip_prefix("Message: ").and_then(|json| serde_json::from_str::<serde_json::Value>(json).ok());
-    let errors = json.as_ref().and_then(|json| json["errors"].as_array());
-    let messages: Vec<&str> =
-        errors.into_iter().flatten().filter_map(|error| error["message"].as_str()).collect();
+    let messages = query_messages(error);
     match messages.is_empty() {
         true if error.is_timeout() => {
             Failure::account(format!("The query has found nothing within {} seconds.", TIME_MAX.as_secs()))

@@ -11,7 +11,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::documents::heartbeat::Tags;
-use crate::documents::lock_token::{LockKind, LockToken, nonce};
+use crate::documents::lock_nonce::lock_nonce;
+use crate::documents::lock_token::{LockKind, LockToken};
 use crate::documents::stamp::{Stamp, deadline_ms};
 use crate::documents::text::Text;
 use crate::documents::{Activity, Versioned};
@@ -304,7 +305,7 @@ async fn lock_activity(
         (Some(_), None) => return Ok(None),
         (None, _) => None,
     };
-    let nonce = nonce();
+    let nonce = lock_nonce(core.membership.process_id(), core.clock.now_ms());
     activity.attempt_count = activity.attempt_count.saturating_add(1);
     let expired_nonce = activity.lock_nonce.replace(nonce.clone());
     // The lease begins now, not when the fetch began.

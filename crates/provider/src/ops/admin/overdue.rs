@@ -24,7 +24,7 @@ const ROWS_MAX: usize = 50;
 
 /// How much of a work item is read, in characters. Its kind and name come before its input, and
 /// after an instance id of at most 255 characters. An input may have 256 KB.
-const ITEM_CHARACTERS: usize = 2048;
+pub(super) const ITEM_CHARACTERS: usize = 2048;
 
 /// The most partitions that are queried at the same time.
 const PARALLEL_MAX: usize = 8;
@@ -124,7 +124,7 @@ fn info(kind: QueueKind, row: Queued) -> OverdueInfo {
 
 /// The name of the activity or the orchestration, or the kind of the message. `item` is the
 /// beginning of a work item as JSON, so it may end anywhere.
-fn name_of(item: &str) -> Option<String> {
+pub(super) fn name_of(item: &str) -> Option<String> {
     let kind = item.strip_prefix("{\"")?.split('"').next()?;
     match kind {
         "ActivityExecute" => text_member(item, "name"),

@@ -5,7 +5,7 @@
 use perihelion_client::Query;
 use serde_json::Value;
 
-use crate::documents::heartbeat::{HEARTBEATS_KEY, Heartbeat, Member, Tags};
+use crate::documents::heartbeat::{HEARTBEAT_PREFIX, HEARTBEATS_KEY, Heartbeat, Member, Tags};
 use crate::failure::Failure;
 use crate::options::inspection::WorkerInfo;
 use crate::process::membership;
@@ -31,7 +31,7 @@ pub(crate) async fn run(store: &Store) -> Result<Vec<WorkerInfo>, Failure> {
     let mut workers: Vec<WorkerInfo> = heartbeats
         .iter()
         .map(|heartbeat| WorkerInfo {
-            id: heartbeat.process.id.trim_start_matches("n:").to_owned(),
+            id: heartbeat.process.id.trim_start_matches(HEARTBEAT_PREFIX).to_owned(),
             seen_at_ms: heartbeat.written_at_s * 1000,
             is_alive: is_alive(heartbeat),
             runs_orchestrations: heartbeat.process.roles.fetches_orchestrations,

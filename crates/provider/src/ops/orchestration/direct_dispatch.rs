@@ -18,7 +18,7 @@ use perihelion_client::Etag;
 use tokio::time::Instant;
 
 use crate::documents::Activity;
-use crate::documents::lock_token::nonce;
+use crate::documents::lock_nonce::lock_nonce;
 use crate::documents::stamp::{Stamp, deadline_ms};
 use crate::ops::core::Core;
 use crate::options::config::CommitTier;
@@ -59,7 +59,7 @@ impl<'a> DirectDispatch<'a> {
             true => core.hints.activities.with(|hints| {
                 let promise = |activity: &mut Activity| {
                     let (worker, lease) = hints.promise(activity)?;
-                    let nonce = nonce();
+                    let nonce = lock_nonce(core.membership.process_id(), core.clock.now_ms());
                     (activity.lock_nonce, activity.attempt_count) = (Some(nonce.clone()), 1);
                     Some(Promise { worker, lease, nonce })
                 };

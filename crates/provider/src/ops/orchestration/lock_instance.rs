@@ -14,6 +14,7 @@ use duroxide::Event;
 use duroxide::providers::{KvEntry, OrchestrationItem, WorkItem};
 use perihelion_client::Etag;
 
+use crate::documents::lock_nonce::lock_nonce;
 use crate::documents::lock_token::{LockKind, LockToken, nonce};
 use crate::documents::stamp::{Stamp, deadline_ms};
 use crate::documents::{Charge, Lock, Message, STATE_ID, StartedBy, State, Versioned};
@@ -61,7 +62,8 @@ impl LockRequest<'_> {
         core: &Core,
         lock_timeout: Duration,
     ) -> Result<Option<FetchedInstance>, Failure> {
-        let (state, attempt) = self.locked_state(lock_timeout, core.clock.now_ms());
+        let (state, attempt) =
+            self.locked_state(core.membership.process_id(), lock_timeout, core.clock.now_ms());
         let nonce = state.lock.as_ref().map(|lock| lock.nonce.clone()).unwrap_or_default();
         let etag = self.stored_state.as_ref().map(|stored| &stored.etag);
         match core.store.put_state(&state, etag, "/lock/n", nonce.into()).await {
@@ -83,7 +85,8 @@ impl LockRequest<'_> {
 
     /// Keeps the lock in this process only. Needs no request.
     pub(crate) fn lock_in_memory(self, core: &Core, lock_timeout: Duration) -> FetchedInstance {
-        let (state, attempt) = self.locked_state(lock_timeout, core.clock.now_ms());
+        let (state, attempt) =
+            self.locked_state(core.membership.process_id(), lock_timeout, core.clock.now_ms());
         let etag = self.stored_state.as_ref().map(|stored| stored.etag.clone());
         self.into_fetched_instance(core, state, etag, lock_timeout, false, attempt)
     }
@@ -91,7 +94,7 @@ impl LockRequest<'_> {
     /// The state with the lock in it, and the number of this attempt: the largest of the
     /// messages' attempt counts. The attempt count of a message is one more than the largest
     /// count that the message document, an expired lock or this process has for the message.
-    fn locked_state(&self, lock_timeout: Duration, now_ms: u64) -> (State, u32) {
+    fn locked_state(&self, process: &str, lock_timeout: Duration, now_ms: u64) -> (State, u32) {
         let mut state = match &self.stored_state {
             Some(stored) if !stored.value.is_deleted() => stored.value.clone(),
             Some(stored) => State {
@@ -114,7 +117,7 @@ impl LockRequest<'_> {
         // The lease begins now, not when the fetch began.
         let until = deadline_ms(now_ms, lock_timeout);
         let parts = self.messages.iter().filter_map(|(message, _)| message.item.parts().cloned()).collect();
-        state.lock = Some(Lock { nonce: nonce(), until, attempts, parts });
+        state.lock = Some(Lock { nonce: lock_nonce(process, now_ms), until, attempts, parts });
         state.started_by = started_by(&state, &self.messages);
         (state, attempt)
     }

@@ -1,10 +1,11 @@
-//! The methods for tools: counts by status, queues, workers, sessions and trees. Also a provider that
+//! The methods for tools: counts by status, queues, workers, locks, sessions and trees. Also a provider that
 //! is opened for a tool.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use duroxide::providers::{Provider, SessionFetchConfig, TagFilter, WorkItem};
-use duroxide_cdb::{CosmosDBProvider, ListOptions, QueueInfo, QueueKind};
+use duroxide_cdb::{CosmosDBProvider, ListOptions, LockInfo, LockOptions, QueueInfo, QueueKind};
 use perihelion_server::EmbeddedOptions;
 use perihelion_testkit::TestServer;
 
@@ -106,6 +107,68 @@ async fn workers_are_the_processes_that_fetch() {
     assert!(worker.is_alive && worker.runs_orchestrations, "{worker:?}");
     assert_eq!((worker.slices, worker.activity_tags.len()), (4, 0), "it polls every partition");
     assert!(worker.seen_at_ms + 10_000 > now_ms() && !worker.id.contains(':'), "{worker:?}");
+}
+
+/// Activities on which `provider` has the lock, one for each instance.
+async fn lock_activities(provider: &CosmosDBProvider, count: usize) {
+    for number in 0..count {
+        let instance = format!("order-{number}");
+        provider.enqueue_for_orchestrator(start(&instance, None), None).await.unwrap();
+        turn(provider, None, vec![work(&instance, 2)], None).await;
+        provider.fetch_work_item(LOCK, NOW, None, &TagFilter::default()).await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn locks_name_their_process_and_when_it_took_them() {
+    let server = server(4).await;
+    let (one, other) = (provider(&server).await, provider(&server).await);
+    let before = now_ms();
+    lock_activities(&one, 3).await;
+    other.enqueue_for_orchestrator(start("held", None), None).await.unwrap();
+    // The caller fetches by hand, so the lock of the turn is written.
+    other.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+    let tool = provider(&server).await;
+    let page = tool.locks(&LockOptions::new()).await.unwrap();
+    assert_eq!((page.activities.len(), page.turns.len(), page.continuation), (3, 1, None));
+    let worker = |lock: &LockInfo| lock.worker.clone().unwrap();
+    let (activity, turn) = (&page.activities[0], &page.turns[0]);
+    assert!(page.activities.iter().all(|lock| worker(lock) == worker(activity)));
+    assert_ne!(worker(activity), worker(turn));
+    assert_eq!((turn.instance_id.as_str(), turn.attempts), ("held", 1));
+    for lock in [activity, turn] {
+        let taken = lock.taken_at_ms.unwrap();
+        // Clocks agree to about two seconds: see docs/provider.md.
+        assert!(taken + 3000 >= before && taken <= now_ms() + 3000, "{lock:?} {before}");
+        assert!(lock.until_ms > taken && lock.until_ms <= taken + LOCK.as_millis() as u64 + 3000, "{lock:?}");
+    }
+    let of_one = tool.locks(&LockOptions::new().with_worker(worker(activity))).await.unwrap();
+    assert_eq!((of_one.activities.len(), of_one.turns.len()), (3, 0));
+    assert!(of_one.activities.iter().all(|lock| lock.name.is_some()), "{of_one:?}");
+    let of_other = tool.locks(&LockOptions::new().with_worker(worker(turn))).await.unwrap();
+    assert_eq!((of_other.activities.len(), of_other.turns.len()), (0, 1));
+    assert_eq!(tool.locks(&LockOptions::new().with_worker("nobody")).await.unwrap(), Default::default());
+}
+
+#[tokio::test]
+async fn the_pages_of_locks_have_every_activity_once() {
+    let server = server(4).await;
+    let provider = provider(&server).await;
+    lock_activities(&provider, 230).await;
+    let (mut options, mut seen, mut pages) = (LockOptions::new(), BTreeSet::new(), 0);
+    loop {
+        let page = provider.locks(&options).await.unwrap();
+        pages += 1;
+        assert!(page.activities.len() <= 100 && pages < 20, "a page is bounded, and so is their number");
+        for lock in page.activities {
+            assert!(seen.insert(lock.instance_id.clone()), "{lock:?} is on two pages");
+        }
+        match page.continuation {
+            Some(next) => options = LockOptions::new().with_continuation(next),
+            None => break,
+        }
+    }
+    assert_eq!(seen.len(), 230);
 }
 
 #[tokio::test]

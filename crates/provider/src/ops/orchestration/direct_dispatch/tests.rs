@@ -30,7 +30,7 @@ async fn a_promise_ends_when_its_activity_was_completed_before_the_hand_over() {
     let worker = hints.with(|hints| hints.add_waiting_worker(&TagFilter::default(), lease));
     assert_eq!(hints.with(|hints| hints.promise(&activity)), Some((worker, lease)));
     assert_eq!(hints.with(|hints| hints.promise(&activity)), None, "the only worker has a promise already");
-    let promises = vec![Some(Promise { worker, lease, nonce: nonce() })];
+    let promises = vec![Some(Promise { worker, lease, nonce: lock_nonce("process", 0) })];
     DirectDispatch::new(core, promises).hand_over(vec![activity.clone()], Vec::new()).await;
     assert_eq!(hints.with(|hints| hints.promise(&activity)), Some((worker, lease)));
 }

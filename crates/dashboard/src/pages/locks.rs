@@ -1,0 +1,119 @@
+//! What workers hold: activities and turns with a lock, of one worker or of all. The page is read by
+//! queries of its own, so only a person who opens it pays for them. Nothing is shown twice: a page of
+//! activities is a part of the stored order, which a renewal of a lock does not change.
+
+use std::sync::Arc;
+
+use duroxide_cdb::{LockInfo, LockOptions, LockPage};
+
+use super::parts::{self, ago, nothing, number, row, section, table, text, workflow_link};
+use super::{LIVE, Page, View};
+use crate::app::App;
+use crate::failure::Failure;
+use crate::html::{Html, Link, tag};
+use crate::http::Parameters;
+use crate::text::{cut, now_ms};
+
+const PATH: &str = "/locks";
+
+pub(super) const PAGE: Page = Page {
+    path: PATH,
+    name: "Locks",
+    section: "/workers",
+    interval: LIVE,
+    view: |app, query| Box::pin(view(app, query)),
+    act: None,
+};
+
+/// The most characters of the name of an activity or an orchestration, and of the id of a worker.
+const NAME_CHARS_MAX: usize = 80;
+
+/// The most characters of a tag.
+const TAG_CHARS_MAX: usize = 40;
+
+async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
+    let now_ms = now_ms();
+    let worker = query.get("worker");
+    let mut options = LockOptions::new();
+    if !worker.is_empty() {
+        options = options.with_worker(worker);
+    }
+    if query.has("after") {
+        options = options.with_continuation(query.get("after"));
+    }
+    let page = app.source.provider().await?.locks(&options).await.map_err(|error| {
+        Failure::from(error).advise("Begin again with the first page if the address is an old one.")
+    })?;
+    let title = match worker {
+        "" => "What workers hold".to_owned(),
+        worker => format!("What {} holds", cut(worker, NAME_CHARS_MAX)),
+    };
+    let back = tag("a").class("button").href(&Link::to("/workers")).add("Workers");
+    let turns = (!query.has("after")).then(|| turns(&page, now_ms));
+    let html = parts::heading(&title, back)
+        .add(section("activities", "Activities", activities(&page, now_ms)))
+        .add(paging(worker, query.has("after"), page.continuation.as_deref()))
+        .add(turns)
+        .add(parts::note(
+            "A lock says who took it if the worker is of this build or a later one. An activity may also be locked \
+             for a worker that is about to run it.",
+        ));
+    Ok(View { title, html })
+}
+
+/// A link to the locks of a worker.
+pub(super) fn worker_link(worker: &str) -> Html {
+    let link = Link::to(PATH).with("worker", worker);
+    tag("a").class("id").href(&link).add(cut(worker, NAME_CHARS_MAX)).done()
+}
+
+fn activities(page: &LockPage, now_ms: u64) -> Html {
+    match page.activities.is_empty() {
+        true => parts::note("No activity is locked."),
+        false => locks("Locked activities", "Activity", &page.activities, now_ms),
+    }
+}
+
+fn turns(page: &LockPage, now_ms: u64) -> Html {
+    let content = match page.turns.is_empty() {
+        true => parts::note("No lock of a turn was written in the last minute."),
+        false => locks("Locked turns", "Orchestration", &page.turns, now_ms),
+    };
+    let note = parts::note(
+        "A turn takes milliseconds, and most turns are locked in the memory of their worker only. Here are those \
+         whose lock was written in the last minute, at most 100: turns that were taken over, tried again, or take \
+         long.",
+    );
+    section("turns", "Turns", content.add(note)).done()
+}
+
+fn locks(caption: &str, name: &str, locks: &[LockInfo], now_ms: u64) -> Html {
+    let heads = ["Workflow", name, "Worker", "Held since", "Lock ends", "#Attempts"];
+    table(caption, &heads, locks.iter().map(|lock| lock_row(lock, now_ms)).collect())
+}
+
+fn lock_row(lock: &LockInfo, now_ms: u64) -> Html {
+    let tag_text = lock.tag.as_deref().map(|tag| format!(" (tag {})", cut(tag, TAG_CHARS_MAX)));
+    let name = lock.name.as_deref().map_or_else(nothing, |name| text(cut(name, NAME_CHARS_MAX)));
+    row(vec![
+        workflow_link(&lock.instance_id),
+        name.add(tag_text),
+        lock.worker.as_deref().map_or_else(|| text("not named"), worker_link),
+        lock.taken_at_ms.map_or_else(nothing, |taken_at| ago(taken_at.min(now_ms), now_ms)),
+        ago(lock.until_ms, now_ms),
+        number(lock.attempts),
+    ])
+    .done()
+}
+
+fn paging(worker: &str, is_later: bool, continuation: Option<&str>) -> Option<Html> {
+    let first = Link::to(PATH).with("worker", worker);
+    let next = continuation.map(|next| {
+        let link = first.clone().with("after", next);
+        tag("a").class("button").id("next").attr("rel", "next").href(&link).add("Next page")
+    });
+    let first = is_later.then(|| tag("a").class("button").href(&first).add("First page"));
+    (first.is_some() || next.is_some()).then(|| {
+        tag("nav").class("paging").attr("aria-label", "Pages of activities").add(first).add(next).done()
+    })
+}
