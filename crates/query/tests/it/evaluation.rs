@@ -137,7 +137,7 @@ fn in_between_and_like_are_three_valued() {
     check_value("2 NOT IN (1, 3)", "true");
     check_value("undefined IN (1)", "undefined");
     check_value("1 IN (1, undefined)", "true");
-    check_value("2 IN (1, undefined)", "undefined");
+    check_value("2 IN (1, undefined)", "false");
     check_value("{'a': 1} IN ({}, {'a': 1.0})", "true");
     check_value("5 BETWEEN 1 AND 5", "true");
     check_value("6 BETWEEN 1 AND 5", "false");

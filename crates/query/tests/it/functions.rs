@@ -1,6 +1,7 @@
 //! The built-in functions, with tables of small cases.
 
-use crate::support::{NOW_MILLISECONDS, check_value};
+use crate::support::{Failure, NOW_MILLISECONDS, check, check_refused, check_value, run};
+use perihelion_query::EvaluationError;
 
 #[track_caller]
 fn check_table(cases: &[(&str, &str)]) {
@@ -61,7 +62,7 @@ fn text_functions_count_characters() {
         ("TRIM('  a ')", r#""a""#),
         ("TRIM('xxaxx', 'x')", r#""a""#),
         ("REPLACE('aXbX', 'X', '--')", r#""a--b--""#),
-        ("REPLACE('abc', '', 'x')", r#""abc""#),
+        ("REPLACE('abc', '', 'x')", "undefined"),
         ("REPLICATE('ab', 3)", r#""ababab""#),
         ("REPLICATE('ab', 5001)", "undefined"),
         ("REVERSE('abc')", r#""cba""#),
@@ -199,6 +200,106 @@ fn dates_follow_the_calendar() {
         ("DateTimeToTicks('2020-13-01')", "undefined"),
         ("DateTimeToTicks('not a date')", "undefined"),
     ]);
+}
+
+#[test]
+fn the_document_id_is_the_counter_in_the_rid() {
+    // The example of the service's documentation.
+    let product = r#"{"id":"5741047452","_rid":"36ZyAPW+uN8NAAAAAAAAAA=="}"#;
+    check(
+        "SELECT p.id, DOCUMENTID(p) AS documentId FROM p",
+        product,
+        r#"[{"id":"5741047452","documentId":13}]"#,
+    );
+    check(
+        "SELECT VALUE p.id FROM p WHERE DOCUMENTID(p) >= 5 AND DOCUMENTID(p) <= 15",
+        product,
+        r#"["5741047452"]"#,
+    );
+    check("SELECT VALUE p.id FROM p WHERE DOCUMENTID(p) > 15", product, "[]");
+    check_table(&[
+        ("DOCUMENTID({'_rid': '36ZyAPW+uN8='})", "undefined"),
+        ("DOCUMENTID({'_rid': 1})", "undefined"),
+        ("DOCUMENTID({})", "undefined"),
+        ("DOCUMENTID('36ZyAPW+uN8NAAAAAAAAAA==')", "undefined"),
+    ]);
+}
+
+#[test]
+fn an_undefined_value_among_many_counts_only_if_the_others_do_not_decide() {
+    check_table(&[
+        ("ARRAY_CONTAINS_ANY([1, 2, 3, 4], 1, undefined)", "true"),
+        ("ARRAY_CONTAINS_ANY([1, 2, 3, 4], undefined, 1)", "true"),
+        ("ARRAY_CONTAINS_ANY([1, 2, 3, 4], 5, undefined)", "undefined"),
+        ("ARRAY_CONTAINS_ALL([1, 2, 3, 4], 5, undefined)", "false"),
+        ("ARRAY_CONTAINS_ALL([1, 2, 3, 4], undefined, 5)", "false"),
+        ("ARRAY_CONTAINS_ALL([1, 2, 3, 4], 1, undefined)", "undefined"),
+        ("1 IN (1, undefined)", "true"),
+        ("1 NOT IN (2, undefined)", "true"),
+        ("1 IN (2, undefined)", "false"),
+        ("undefined NOT IN (2)", "undefined"),
+    ]);
+}
+
+#[test]
+fn positions_and_counts_must_be_whole_numbers() {
+    check_table(&[
+        ("SUBSTRING('hello', 1.5, 1)", "undefined"),
+        ("SUBSTRING('hello', 1, 1.5)", "undefined"),
+        ("SUBSTRING('hello', 1.0, 1)", r#""e""#),
+        ("LEFT('hello', 1.5)", "undefined"),
+        ("LEFT('hello', 2.0)", r#""he""#),
+        ("LEFT('hello', 1e300)", r#""hello""#),
+        ("RIGHT('hello', 1.5)", "undefined"),
+        ("RIGHT('hello', 1 / 0)", "undefined"),
+        ("ARRAY_SLICE([1, 2, 3], 1.5)", "undefined"),
+        ("ARRAY_SLICE([1, 2, 3], 1, 1.5)", "undefined"),
+        ("ARRAY_SLICE([1, 2, 3], 1.0, 1.0)", "[2]"),
+        ("DateTimeAdd('dd', 1.5, '2020-09-13')", "undefined"),
+        ("DateTimeAdd('dd', 1.0, '2020-09-13')", r#""2020-09-14T00:00:00.0000000Z""#),
+        ("DateTimeBin('2020-09-13', 'dd', 1.5)", "undefined"),
+        // REPLICATE alone drops the fraction.
+        ("REPLICATE('a', 1.5)", r#""a""#),
+    ]);
+}
+
+#[test]
+fn arguments_at_the_edges_have_the_results_of_the_service() {
+    check_table(&[
+        ("SUBSTRING('hello', -2, 3)", r#""""#),
+        ("NumberBin(37.752, -100)", "100"),
+        ("NumberBin(37.752, 0)", "undefined"),
+        ("DateTimeBin('2021-06-28', 'dd', 1, '1600-12-31')", "undefined"),
+        ("DateTimeBin('2021-06-28', 'dd', 1, '1601-01-01')", r#""2021-06-28T00:00:00.0000000Z""#),
+        ("ARRAY_CONTAINS([{'a': {'b': 1, 'c': 2}}], {'a': {'b': 1}}, true)", "false"),
+        ("ARRAY_CONTAINS([{'a': {'b': 1}, 'd': 2}], {'a': {'b': 1}}, true)", "true"),
+        ("LOG(2, 10)", "0.3010299956639812"),
+        ("5 & (1 / 0)", "0"),
+        ("5 | (0 / 0)", "5"),
+    ]);
+}
+
+#[test]
+fn numbers_can_be_hexadecimal_infinite_or_not_a_number() {
+    check_table(&[
+        ("0x10", "16"),
+        ("0xFF + 0Xa", "265"),
+        ("-0x10", "-16"),
+        ("0x7FFFFFFFFFFFFFFF", "9223372036854775807"),
+        ("0x10000000000000000", "1.8446744073709552e+19"),
+        ("ToString(NaN)", r#""NaN""#),
+        ("ToString(Infinity)", r#""Infinity""#),
+        ("ToString(-Infinity)", r#""-Infinity""#),
+        ("StringToNumber(NaN)", "undefined"),
+        ("IS_FINITE_NUMBER(Infinity)", "false"),
+        ("1 < Infinity", "true"),
+    ]);
+    // A source may have the name of a constant.
+    check("SELECT VALUE Infinity.a FROM Infinity", r#"{"a":1}"#, "[1]");
+    check_refused("SELECT VALUE nan", "SC2001 13..16 Identifier 'nan' could not be resolved.");
+    check_refused("SELECT VALUE 0x", "SC1011 13..15 Syntax error, invalid numeric literal token '0x'.");
+    let infinite = run("SELECT VALUE Infinity", "[]", &[]);
+    assert_eq!(infinite, Err(Failure::Evaluation(EvaluationError::NotRepresentable)));
 }
 
 #[test]
