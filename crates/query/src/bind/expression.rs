@@ -234,8 +234,12 @@ impl<'q> Binder<'q> {
     /// Binds RegexMatch. A pattern that our regex engine does not support is refused, because
     /// it would silently match nothing.
     fn regex_match(&mut self, function: Function, arguments: Vec<Node>, span: Span) -> Node {
+        let modifiers = match arguments.get(2) {
+            Some(Node::Constant(Some(Value::String(modifiers)))) => modifiers,
+            _ => "",
+        };
         if let Some(Node::Constant(Some(Value::String(pattern)))) = arguments.get(1)
-            && let Some(error) = crate::regex::unsupported(pattern)
+            && let Some(error) = crate::regex::unsupported(pattern, modifiers)
         {
             self.report("SC2070", error.to_string(), span);
         }

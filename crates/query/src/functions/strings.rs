@@ -221,6 +221,6 @@ fn regex_match(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     context.budget.spend_steps(regex::COMPILE_STEPS)?;
     match regex::compile(pattern, modifiers) {
         Some(compiled) => regex::matches(&compiled, whole, context).map(|found| Some(Value::Bool(found))),
-        None => regex::unsupported(pattern).map_or(Ok(None), Err),
+        None => regex::unsupported(pattern, modifiers).map_or(Ok(None), Err),
     }
 }

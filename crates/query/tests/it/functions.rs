@@ -1,6 +1,6 @@
 //! The built-in functions, with tables of small cases.
 
-use crate::support::{Failure, NOW_MILLISECONDS, check, check_refused, check_value, run};
+use crate::support::{Failure, NOW_MILLISECONDS, check, check_refused, check_value, json, run};
 use perihelion_query::EvaluationError;
 
 #[track_caller]
@@ -75,7 +75,36 @@ fn text_functions_count_characters() {
         ("RegexMatch('ABCD', '^abcd$', 'i')", "true"),
         ("RegexMatch('a', '(')", "undefined"),
         ("RegexMatch('a', 'a', 'q')", "undefined"),
+        // Patterns of PCRE.
+        ("RegexMatch('É', 'é', 'i')", "true"),
+        ("RegexMatch('É', 'é')", "false"),
+        ("RegexMatch('xÀy', '[à-ü]', 'i')", "true"),
+        (r"RegexMatch('abc\n', 'abc$')", "true"),
+        (r"RegexMatch('abc\n', 'abc\\Z')", "true"),
+        (r"RegexMatch('abc\n', 'abc\\z')", "false"),
+        (r"RegexMatch('abc\nd', 'abc$')", "false"),
+        (r"RegexMatch('a.b', '^\\Qa.b\\E$')", "true"),
+        (r"RegexMatch('axb', '^\\Qa.b\\E$')", "false"),
+        (r"RegexMatch('a\tb', 'a\\hb')", "true"),
+        ("RegexMatch('x{abc}', '{abc}')", "true"),
+        ("RegexMatch('a{,3}', 'a{,3}')", "true"),
+        ("RegexMatch('aa', '^a{2}$')", "true"),
+        ("RegexMatch('a-]', '^[]a-]+$')", "true"),
     ]);
+}
+
+#[test]
+fn patterns_that_cannot_be_matched_are_refused() {
+    for pattern in [r"\\p{L}", "a++", "(?R)", r"(a)\\1", "(?=a)"] {
+        let Err(Failure::Invalid(errors)) =
+            run(&format!("SELECT VALUE RegexMatch('a', '{pattern}')"), "[]", &[])
+        else {
+            panic!("{pattern} is not refused");
+        };
+        assert_eq!(errors[0].code, "SC2070", "{pattern}");
+    }
+    let computed = run(r"SELECT VALUE RegexMatch('a', c.p) FROM c", "[]", &[json(r#"{"p":"\\p{L}"}"#)]);
+    assert_eq!(computed, Err(Failure::Evaluation(EvaluationError::UnsupportedPattern(r"\p{L}".to_owned()))));
 }
 
 #[test]
@@ -342,7 +371,6 @@ fn spatial_functions_measure_on_the_ellipsoid() {
 
 #[test]
 fn random_numbers_differ_from_row_to_row() {
-    use crate::support::{json, run};
     let documents: Vec<_> = (0..20).map(|n| json(&n.to_string())).collect();
     let numbers = run("SELECT DISTINCT VALUE RAND() FROM c", "[]", &documents).expect("it runs");
     assert_eq!(numbers.len(), 20);
