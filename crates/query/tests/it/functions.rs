@@ -355,6 +355,10 @@ fn spatial_functions_measure_on_the_ellipsoid() {
         (format!("ST_AREA({SQUARE}) BETWEEN 1.2e12 AND 1.25e12"), "true"),
         (format!("ST_AREA({HOLED}) < ST_AREA({SQUARE})"), "true"),
         (format!("ST_ISVALID({SQUARE})"), "true"),
+        // A polygon around a hole does not lie in the polygon with the hole.
+        (format!("ST_WITHIN({SQUARE}, {HOLED})"), "false"),
+        (format!("ST_WITHIN({HOLED}, {SQUARE})"), "true"),
+        (format!("ST_WITHIN({SQUARE}, {SQUARE})"), "true"),
         (format!("ST_ISVALID({})", point(0.0, 91.0)), "false"),
         (
             format!("ST_ISVALIDDETAILED({})", point(0.0, 91.0)),
@@ -364,6 +368,44 @@ fn spatial_functions_measure_on_the_ellipsoid() {
         ("ST_DISTANCE(42, 1337)".to_owned(), "undefined"),
         ("ST_WITHIN({'type':'Point','coordinates':[[]]}, 1)".to_owned(), "undefined"),
         ("ST_ISVALID({'type':'Polygon','coordinates':[[[0,0],[1,0],[1,1],[0,1]]]})".to_owned(), "false"),
+    ] {
+        check_value(&expression, expect);
+    }
+}
+
+#[test]
+fn a_clockwise_polygon_is_the_earth_outside_of_it() {
+    const SQUARE: &str = "{'type':'Polygon','coordinates':[[[0,0],[10,0],[10,10],[0,10],[0,0]]]}";
+    const INVERSE: &str = "{'type':'Polygon','coordinates':[[[0,0],[0,10],[10,10],[10,0],[0,0]]]}";
+    const SMALL: &str = "{'type':'Polygon','coordinates':[[[4,4],[6,4],[6,6],[4,6],[4,4]]]}";
+    const LARGE: &str = "{'type':'Polygon','coordinates':[[[-9,-9],[20,-9],[20,20],[-9,20],[-9,-9]]]}";
+    let point = |x: f64, y: f64| format!("{{'type':'Point','coordinates':[{x},{y}]}}");
+    for (expression, expect) in [
+        (format!("ST_WITHIN({}, {INVERSE})", point(5.0, 5.0)), "false"),
+        (format!("ST_WITHIN({}, {INVERSE})", point(50.0, 5.0)), "true"),
+        (format!("ST_WITHIN({SMALL}, {INVERSE})"), "false"),
+        (format!("ST_WITHIN({LARGE}, {INVERSE})"), "false"),
+        (format!("ST_WITHIN({INVERSE}, {LARGE})"), "false"),
+        (format!("ST_WITHIN({INVERSE}, {INVERSE})"), "true"),
+        (format!("ST_INTERSECTS({SMALL}, {INVERSE})"), "false"),
+        (format!("ST_INTERSECTS({LARGE}, {INVERSE})"), "true"),
+        (format!("ST_DISTANCE({}, {INVERSE})", point(50.0, 5.0)), "0"),
+        (format!("ST_DISTANCE({}, {INVERSE}) > 500000", point(5.0, 5.0)), "true"),
+        // Together they are the surface of the earth.
+        (format!("ROUND((ST_AREA({SQUARE}) + ST_AREA({INVERSE})) / 1e9)"), "510066"),
+        // The examples of the service's documentation. Its area differs in the sixth digit.
+        (
+            "ST_AREA({'type':'Polygon','coordinates':[[[31.8,-5],[32,-5],[32,-4.7],[31.8,-4.7],[31.8,-5]]]}) \
+             BETWEEN 735960000 AND 735980000"
+                .to_owned(),
+            "true",
+        ),
+        (
+            "ST_ISVALIDDETAILED({'type':'Polygon','coordinates':[[[31.8,-5],[31.8,-4.7],[32,-4.7],[32,-5]]]})"
+                .to_owned(),
+            "{\"valid\":false,\"reason\":\"The Polygon input is not valid because the start and end points of the \
+             ring number 1 are not the same. Each ring of a polygon must have the same start and end points.\"}",
+        ),
     ] {
         check_value(&expression, expect);
     }
