@@ -103,11 +103,20 @@ impl ContainerRid {
     /// document of this container.
     pub fn parse_document(self, text: &str) -> Option<u64> {
         let bytes: [u8; 16] = decode(text)?.try_into().ok()?;
-        let number = u64::from_le_bytes([
-            bytes[8], bytes[9], bytes[10], bytes[11], bytes[12], bytes[13], bytes[14], bytes[15],
-        ]);
-        (bytes[..8] == self.bytes() && number <= DOCUMENT_COUNTER_MAX).then_some(number)
+        document_counter_of(bytes).filter(|_| bytes[..8] == self.bytes())
     }
+}
+
+/// The counter in a document's id, whatever its container is; `None` when it is not the id of a
+/// document.
+pub fn document_counter(rid: &str) -> Option<u64> {
+    document_counter_of(decode(rid)?.try_into().ok()?)
+}
+
+fn document_counter_of(bytes: [u8; 16]) -> Option<u64> {
+    let [.., a, b, c, d, e, f, g, h] = bytes;
+    let number = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+    (number <= DOCUMENT_COUNTER_MAX).then_some(number)
 }
 
 impl UserRid {

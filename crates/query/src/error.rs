@@ -13,7 +13,8 @@ pub enum EvaluationError {
     TooMuchWork,
     /// The statement calls a user-defined function, which this crate cannot run.
     UnknownUdf(String),
-    /// RegexMatch has a pattern with look-around, an atomic group or a back-reference.
+    /// RegexMatch has a pattern with a construct that cannot be matched in linear time or needs the
+    /// tables of Unicode: look-around, a back-reference, `\p{L}`.
     UnsupportedPattern(String),
 }
 
@@ -57,8 +58,9 @@ impl std::fmt::Display for EvaluationError {
             }
             EvaluationError::UnsupportedPattern(pattern) => write!(
                 f,
-                "The pattern '{pattern}' of RegexMatch has look-around, an atomic group or a back-reference, \
-                 which this server does not support."
+                "The pattern '{pattern}' of RegexMatch has a construct that this server does not support: \
+                 look-around, an atomic group, a back-reference, a Unicode property such as \\p{{L}}, or \
+                 another one that COMPAT.md lists."
             ),
         }
     }

@@ -242,6 +242,7 @@ fn between(value: Arg<'_>, low: Arg<'_>, high: Arg<'_>, budget: &Budget) -> Trut
     })
 }
 
+/// Undefined only when the value is. An undefined element of the list equals no value.
 fn is_in_list<'e>(value: Arg<'e>, list: &'e InList, frame: &Frame<'e>, context: &'e Context) -> Truth {
     let Some(value) = value else { return Ok(None) };
     match list {
@@ -254,15 +255,13 @@ fn is_in_list<'e>(value: Arg<'e>, list: &'e InList, frame: &Frame<'e>, context: 
             Ok(Some(found.is_ok()))
         }
         InList::Nodes(nodes) => {
-            let mut has_undefined = false;
             for node in nodes {
                 match evaluate(node, frame, context)? {
                     Some(other) if equal_within(&value, &other, &context.budget)? => return Ok(Some(true)),
-                    Some(_) => {}
-                    None => has_undefined = true,
+                    Some(_) | None => {}
                 }
             }
-            Ok((!has_undefined).then_some(false))
+            Ok(Some(false))
         }
     }
 }

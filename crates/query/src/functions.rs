@@ -168,6 +168,15 @@ fn integer(arguments: &[Arg<'_>], index: usize) -> Option<i64> {
     }
 }
 
+/// The argument at the index as an integer; `None` when it is not a number, or a number with a
+/// fraction, or infinite. A double beyond i64 counts as the nearest i64.
+fn whole_number(arguments: &[Arg<'_>], index: usize) -> Option<i64> {
+    match number(arguments, index)? {
+        Number::Int(whole) => Some(whole),
+        other => Some(other.as_f64()).filter(|double| double.fract() == 0.0).map(|double| double as i64),
+    }
+}
+
 /// The argument at the index as an array; `None` when it is not an array.
 fn array<'a>(arguments: &'a [Arg<'_>], index: usize) -> Option<&'a [Value]> {
     value(arguments, index)?.as_array()

@@ -171,8 +171,16 @@ impl Lexer<'_> {
         keyword(&self.text[start..self.at]).map_or(TokenKind::Identifier, TokenKind::Keyword)
     }
 
-    /// Reads digits, a fraction and an exponent. The sign is an operator.
+    /// Reads digits, a fraction and an exponent, or `0x` and hexadecimal digits. The sign is an
+    /// operator.
     fn number(&mut self) -> TokenKind {
+        if self.peek(0) == b'0' && matches!(self.peek(1), b'x' | b'X') {
+            self.at += 2;
+            while self.peek(0).is_ascii_hexdigit() {
+                self.at += 1;
+            }
+            return TokenKind::Number;
+        }
         self.skip_digits();
         if self.peek(0) == b'.' {
             self.at += 1;

@@ -116,6 +116,8 @@ pub(crate) enum SourceNode {
     Elements(Node),
     /// Each row of a subquery.
     Rows(Box<SelectNode>),
+    /// Each element of each row of a subquery, for the rows that are arrays: `x IN (SELECT …)`.
+    ElementsOfRows(Box<SelectNode>),
 }
 
 /// The groups of a select with GROUP BY or aggregates. Without GROUP BY there are no

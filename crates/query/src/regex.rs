@@ -1,8 +1,10 @@
 //! Compiles and matches the patterns of RegexMatch, with the crate `regex-lite`.
 //!
 //! `regex-lite` matches every pattern in time linear in the length of the text. The
-//! service's engine supports look-around and back-references, `regex-lite` does not:
-//! a statement with such a pattern is refused here ([`unsupported`]).
+//! service's engine is PCRE. [`pattern`] writes a pattern for `regex-lite`. A statement with a
+//! pattern that it cannot write, such as one with look-around, is refused ([`unsupported`]).
+
+mod pattern;
 
 use regex_lite::{Regex, RegexBuilder};
 
@@ -30,7 +32,8 @@ pub(crate) fn compile(pattern: &str, modifiers: &str) -> Option<Regex> {
         return None;
     }
     let has = |modifier: char| modifiers.contains(modifier);
-    RegexBuilder::new(pattern)
+    let translated = pattern::translate(pattern, modifiers).ok()?;
+    RegexBuilder::new(&translated)
         .multi_line(has('m'))
         .dot_matches_new_line(has('s'))
         .case_insensitive(has('i'))
@@ -40,34 +43,12 @@ pub(crate) fn compile(pattern: &str, modifiers: &str) -> Option<Regex> {
         .ok()
 }
 
-/// The error of a pattern with look-around, an atomic group or a back-reference, which
-/// `regex-lite` does not support; `None` for any other pattern.
-pub(crate) fn unsupported(pattern: &str) -> Option<EvaluationError> {
-    let (mut characters, mut is_in_class) = (pattern.chars().peekable(), false);
-    let mut before = [' '; 2];
-    while let Some(character) = characters.next() {
-        let next = characters.peek().copied().unwrap_or(' ');
-        if character == '\\' {
-            if !is_in_class && (('1'..='9').contains(&next) || next == 'k') {
-                return Some(EvaluationError::UnsupportedPattern(pattern.to_owned()));
-            }
-            characters.next();
-            before = [' '; 2];
-            continue;
-        }
-        let is_group = before == ['(', '?'] && !is_in_class;
-        if is_group && (matches!(character, '=' | '!' | '>') || character == '<' && matches!(next, '=' | '!'))
-        {
-            return Some(EvaluationError::UnsupportedPattern(pattern.to_owned()));
-        }
-        match character {
-            '[' => is_in_class = true,
-            ']' => is_in_class = false,
-            _ => {}
-        }
-        before = [before[1], character];
-    }
-    None
+/// The error of a pattern with a construct that cannot be written for `regex-lite`; `None` for any
+/// other pattern.
+pub(crate) fn unsupported(pattern: &str, modifiers: &str) -> Option<EvaluationError> {
+    // A pattern that is too long matches nothing, whatever it has.
+    let is_unsupported = pattern.len() <= LENGTH_MAX && pattern::translate(pattern, modifiers).is_err();
+    is_unsupported.then(|| EvaluationError::UnsupportedPattern(pattern.to_owned()))
 }
 
 pub(crate) fn matches(regex: &Regex, text: &str, context: &Context) -> Evaluated<bool> {
@@ -82,12 +63,12 @@ mod tests {
     #[test]
     fn patterns_that_regex_lite_does_not_support_are_recognized() {
         for pattern in ["a(?=b)", "(?!a)b", "(?<=a)b", "(?<!a)b", r"(a)\1", r"(?<n>a)\k<n>", "(?>a)b"] {
-            assert!(unsupported(pattern).is_some() && compile(pattern, "").is_none(), "{pattern}");
+            assert!(unsupported(pattern, "").is_some() && compile(pattern, "").is_none(), "{pattern}");
         }
         for pattern in
             ["a?b", "(?:a)b", "(?i)a", r"\(?=", "[(?=]", "(?P<n>a)", "(?<n>a)", r"\\1", r"[\d]", "a(b"]
         {
-            assert!(unsupported(pattern).is_none(), "{pattern}");
+            assert!(unsupported(pattern, "").is_none(), "{pattern}");
         }
     }
 }

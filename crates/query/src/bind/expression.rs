@@ -1,6 +1,6 @@
 //! Binding scalar expressions. A method is named after the expression that it binds.
 
-use perihelion_model::json::Value;
+use perihelion_model::json::{Number, Value};
 
 use super::group::{aggregate_call, contains_aggregate, contains_subquery, same_expr};
 use super::select::DOCUMENT_INDEX;
@@ -180,6 +180,10 @@ impl<'q> Binder<'q> {
                 ScopeEntry::Value { .. } | ScopeEntry::Group(_) => {}
             }
         }
+        if let Some(number) = constant_named(name) {
+            self.can_compute_non_finite = true;
+            return Node::Constant(Some(Value::Number(Number::Double(number))));
+        }
         self.report("SC2001", format!("Identifier '{name}' could not be resolved."), span);
         Node::UNDEFINED
     }
@@ -230,8 +234,12 @@ impl<'q> Binder<'q> {
     /// Binds RegexMatch. A pattern that our regex engine does not support is refused, because
     /// it would silently match nothing.
     fn regex_match(&mut self, function: Function, arguments: Vec<Node>, span: Span) -> Node {
+        let modifiers = match arguments.get(2) {
+            Some(Node::Constant(Some(Value::String(modifiers)))) => modifiers,
+            _ => "",
+        };
         if let Some(Node::Constant(Some(Value::String(pattern)))) = arguments.get(1)
-            && let Some(error) = crate::regex::unsupported(pattern)
+            && let Some(error) = crate::regex::unsupported(pattern, modifiers)
         {
             self.report("SC2070", error.to_string(), span);
         }
@@ -291,6 +299,15 @@ impl<'q> Binder<'q> {
 impl ScopeEntry<'_> {
     fn is_named(&self, wanted: &str) -> bool {
         matches!(self, ScopeEntry::Value { name: Some(name), .. } if *name == wanted)
+    }
+}
+
+/// The constant of that name. A source with the same name hides it.
+fn constant_named(name: &str) -> Option<f64> {
+    match name {
+        "NaN" => Some(f64::NAN),
+        "Infinity" => Some(f64::INFINITY),
+        _ => None,
     }
 }
 

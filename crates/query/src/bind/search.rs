@@ -77,7 +77,10 @@ impl<'q> Binder<'q> {
     /// One key of ORDER BY. A distance has no direction in the statement: the most similar row
     /// comes first.
     pub(super) fn order_item(&mut self, item: &'q OrderItem) -> OrderNode {
+        let errors = self.diagnostics.len();
         let node = self.expr(&item.expr);
+        // An expression with an error of its own is a constant too.
+        let is_constant = matches!(node, Node::Constant(_)) && self.diagnostics.len() == errors;
         let (best_first, may_name_direction) = match &node {
             Node::Call(function, arguments) if function.compares_vectors() => {
                 let is_distance = is_call(&item.expr, VECTOR_DISTANCE);
@@ -96,7 +99,7 @@ impl<'q> Binder<'q> {
         // A path to a computed property is bound to its expression.
         let is_path = matches!(item.expr.kind, ExprKind::Member(..) | ExprKind::Index(..));
         let may_be_computed = is_path && !self.computed.is_empty();
-        if !is_sortable(&node) && !may_be_computed {
+        if (is_constant || !is_sortable(&node)) && !may_be_computed {
             let message = "Unsupported ORDER BY clause. ORDER BY item expression could not be mapped to a document path.";
             self.report("SC2206", message, item.expr.span);
         }

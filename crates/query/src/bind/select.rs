@@ -73,12 +73,14 @@ impl<'q> Binder<'q> {
         let mut binds_document = false;
         let node = match source.collection() {
             Collection::Subquery { .. } if reads_container && self.is_staged => {
-                binds_document = true;
-                SourceNode::Value(Node::Path { hops: self.hops(DOCUMENT_INDEX), steps: Vec::new() })
+                binds_document = !iterates;
+                let row = Node::Path { hops: self.hops(DOCUMENT_INDEX), steps: Vec::new() };
+                if iterates { SourceNode::Elements(row) } else { SourceNode::Value(row) }
             }
             Collection::Subquery { select, .. } => {
                 self.refuse_rank(select);
-                SourceNode::Rows(Box::new(self.select(select, reads_container)))
+                let rows = Box::new(self.select(select, reads_container));
+                if iterates { SourceNode::ElementsOfRows(rows) } else { SourceNode::Rows(rows) }
             }
             Collection::Path { root, steps } => {
                 let path = self.collection_path(root, steps, reads_container);

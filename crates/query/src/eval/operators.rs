@@ -124,10 +124,12 @@ fn arithmetic(operator: BinaryOperator, a: Number, b: Number) -> Number {
 }
 
 /// The operand of a bit operator: the low 32 bits of the integral part, signed, as in
-/// JavaScript. Unlike in JavaScript, a double beyond i64 counts as the nearest i64.
+/// JavaScript, and 0 for infinity and NaN. Unlike in JavaScript, a finite double beyond i64 counts
+/// as the nearest i64.
 fn bits(number: Number) -> i32 {
     match number {
         Number::Int(whole) => whole as i32,
+        other if !other.as_f64().is_finite() => 0,
         other => other.as_f64() as i64 as i32,
     }
 }

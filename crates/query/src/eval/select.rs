@@ -108,6 +108,14 @@ fn join(
             let values = values_of(select, frame, context, usize::MAX)?;
             bind_each(&values, context, walk, &mut bind)
         }
+        SourceNode::ElementsOfRows(select) => {
+            let rows = values_of(select, frame, context, usize::MAX)?;
+            let arrays = rows.into_iter().filter_map(|row| match row {
+                Value::Array(items) => Some(items),
+                _ => None,
+            });
+            bind_each(&arrays.flatten().collect::<Vec<_>>(), context, walk, &mut bind)
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use perihelion_model::json::{Object, Value};
 
-use super::{Arg, MANY, Outcome, Signature, array, flag, function, integer, text, value};
+use super::{Arg, MANY, Outcome, Signature, array, flag, function, integer, text, value, whole_number};
 use crate::context::{Budget, Context};
 use crate::error::Evaluated;
 use crate::order::{LINEAR_MEMBERS_MAX, canonical_key, equal_within, get_within, sort_steps};
@@ -44,7 +44,7 @@ fn concat(arguments: &[Arg<'_>], context: &Context) -> Outcome {
 }
 
 /// ARRAY_CONTAINS. The third argument is optional: with `true` an object may have more
-/// members than the wanted object, and so may the objects nested in it.
+/// members than the wanted object. The members themselves must be equal.
 fn contains(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let (Some(items), Some(wanted), Some(is_partial)) =
         (array(arguments, 0), value(arguments, 1), flag(arguments, 2))
@@ -72,8 +72,8 @@ fn has_item(
     Ok(false)
 }
 
-/// Whether the item equals the wanted value, or is an object whose members cover all
-/// members of the wanted object.
+/// Whether the item equals the wanted value, or is an object that has all members of the
+/// wanted object, with equal values.
 fn covers(item: &Value, wanted: &Value, budget: &Budget) -> Evaluated<bool> {
     let (Value::Object(item), Value::Object(wanted)) = (item, wanted) else {
         return equal_within(item, wanted, budget);
@@ -88,32 +88,38 @@ fn covers(item: &Value, wanted: &Value, budget: &Budget) -> Evaluated<bool> {
     for (name, value) in wanted.iter() {
         let member = if is_large { members.get(name).copied() } else { get_within(item, name, budget)? };
         let Some(member) = member else { return Ok(false) };
-        if !covers(member, value, budget)? {
+        if !equal_within(member, value, budget)? {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-/// ARRAY_CONTAINS_ALL (if `needs_all`) and ARRAY_CONTAINS_ANY.
+/// ARRAY_CONTAINS_ALL (if `needs_all`) and ARRAY_CONTAINS_ANY. An undefined value makes the
+/// result undefined, unless another value decides it, as with AND and OR.
 fn contains_many(arguments: &[Arg<'_>], context: &Context, needs_all: bool) -> Outcome {
     let Some(items) = array(arguments, 0) else { return Ok(None) };
-    let wanted: Option<Vec<&Value>> = (1..arguments.len()).map(|index| value(arguments, index)).collect();
-    let Some(wanted) = wanted else { return Ok(None) };
-    for wanted in wanted {
+    let mut has_undefined = false;
+    for index in 1..arguments.len() {
+        let Some(wanted) = value(arguments, index) else {
+            has_undefined = true;
+            continue;
+        };
         let has = has_item(items, |item| equal_within(item, wanted, &context.budget), context)?;
         if has != needs_all {
             return Ok(Some(Value::Bool(has)));
         }
     }
-    Ok(Some(Value::Bool(needs_all)))
+    Ok((!has_undefined).then_some(Value::Bool(needs_all)))
 }
 
 /// ARRAY_SLICE. A negative start counts from the end. Without a third argument the slice
 /// has all further elements.
 fn slice(arguments: &[Arg<'_>], context: &Context) -> Outcome {
-    let (Some(items), Some(start)) = (array(arguments, 0), integer(arguments, 1)) else { return Ok(None) };
-    let count = if arguments.len() > 2 { integer(arguments, 2) } else { Some(i64::MAX) };
+    let (Some(items), Some(start)) = (array(arguments, 0), whole_number(arguments, 1)) else {
+        return Ok(None);
+    };
+    let count = if arguments.len() > 2 { whole_number(arguments, 2) } else { Some(i64::MAX) };
     let Some(count) = count else { return Ok(None) };
     let length = items.len() as i64;
     let start = if start < 0 { length.saturating_add(start).max(0) } else { start.min(length) };

@@ -7,7 +7,7 @@
 use perihelion_model::calendar::{date_of, days_in_month, days_since_1970};
 use perihelion_model::json::Value;
 
-use super::{Arg, Outcome, Signature, function, integer, text};
+use super::{Arg, Outcome, Signature, function, integer, text, whole_number};
 use crate::context::Context;
 
 pub(super) const FUNCTIONS: &[Signature] = &[
@@ -41,6 +41,10 @@ const FRACTION_DIGITS: usize = 7;
 
 /// The first and the last day of the years 1 to 9999, counted from 1970-01-01.
 const DAYS: std::ops::RangeInclusive<i64> = -719_162..=2_932_896;
+
+/// The earliest time from which DateTimeBin counts, by the service's documentation: 1601-01-01,
+/// where the clock of Windows begins.
+const BIN_ORIGIN_MIN: i64 = -134_774 * DAY;
 
 /// A unit of time that the date functions take as an argument.
 #[derive(Clone, Copy)]
@@ -171,7 +175,7 @@ fn digits(field: &str, count: usize) -> Option<i64> {
 
 fn add(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     let (Some(unit), Some(count), Some(start)) =
-        (text(arguments, 0).and_then(unit), integer(arguments, 1), time(arguments, 2))
+        (text(arguments, 0).and_then(unit), whole_number(arguments, 1), time(arguments, 2))
     else {
         return Ok(None);
     };
@@ -250,16 +254,16 @@ fn part(arguments: &[Arg<'_>], _: &Context) -> Outcome {
 
 /// DateTimeBin: the start of the bin that the time falls into. The third argument is the
 /// number of units of a bin, by default one. Bins count from 1970, or from the time in the
-/// fourth argument.
+/// fourth argument, which must not be before 1601.
 fn bin(arguments: &[Arg<'_>], _: &Context) -> Outcome {
-    let size = if arguments.len() > 2 { integer(arguments, 2) } else { Some(1) };
+    let size = if arguments.len() > 2 { whole_number(arguments, 2) } else { Some(1) };
     let origin = if arguments.len() > 3 { time(arguments, 3) } else { Some(0) };
     let (Some(ticks), Some(unit), Some(size), Some(origin)) =
         (time(arguments, 0), text(arguments, 1).and_then(unit), size, origin)
     else {
         return Ok(None);
     };
-    if size <= 0 {
+    if size <= 0 || origin < BIN_ORIGIN_MIN {
         return Ok(None);
     }
     let months_bin = |months_per_unit: i64| {

@@ -98,7 +98,8 @@ fn log(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     if arguments.len() < 2 {
         return of_double(arguments, f64::ln);
     }
-    of_two_doubles(arguments, |x, base| x.ln() / base.ln())
+    // A quotient of logarithms is not exact in the last digit. The service's LOG(x, 10) is.
+    of_two_doubles(arguments, |x, base| if base == 10.0 { x.log10() } else { x.ln() / base.ln() })
 }
 
 fn power(arguments: &[Arg<'_>], _: &Context) -> Outcome {
@@ -129,10 +130,12 @@ fn round(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     }
 }
 
+/// NumberBin: the multiple of the size at or below the number, at or above it for a negative
+/// size. Undefined for the size 0.
 fn number_bin(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     let size = if arguments.len() > 1 { number(arguments, 1) } else { Some(Number::Int(1)) };
     match (number(arguments, 0), size.map(Number::as_f64)) {
-        (Some(x), Some(size)) if size > 0.0 => double((x.as_f64() / size).floor() * size),
+        (Some(x), Some(size)) if size != 0.0 => double((x.as_f64() / size).floor() * size),
         _ => Ok(None),
     }
 }

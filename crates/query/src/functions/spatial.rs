@@ -4,12 +4,15 @@
 //! WGS 84 ellipsoid, and *Geometry* in the units of the plane. The binder appends the kind to
 //! the arguments of every call. In both kinds, longitudes and latitudes count as coordinates of
 //! the plane when the code tests whether shapes meet. For very long edges the result differs
-//! from the service, whose edges are the shortest lines on the ellipsoid. For values that are
+//! from the service, whose edges are the shortest lines on the ellipsoid. A clockwise polygon of the
+//! kind Geography is all of the earth outside of its ring, as in the service. For values that are
 //! not GeoJSON the result is undefined, except in ST_ISVALID and ST_ISVALIDDETAILED.
 
 mod ellipsoid;
 mod geometry;
 mod relations;
+
+use std::borrow::Cow;
 
 use perihelion_model::json::{Value, object};
 
@@ -51,7 +54,7 @@ fn parsed(
     arguments: &[Arg<'_>],
     index: usize,
     context: &Context,
-) -> Evaluated<Option<Result<Geometry, &'static str>>> {
+) -> Evaluated<Option<Result<Geometry, Cow<'static, str>>>> {
     let Some(value) = value(arguments, index) else { return Ok(None) };
     context.budget.spend_steps(values_in(value))?;
     Ok(Some(Geometry::parse(value, kind_of(arguments))))
@@ -107,6 +110,6 @@ fn is_valid(arguments: &[Arg<'_>], context: &Context) -> Outcome {
 fn is_valid_detailed(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     Ok(parsed(arguments, 0, context)?.map(|geometry| match geometry {
         Ok(_) => object([("valid", true.into())]),
-        Err(reason) => object([("valid", false.into()), ("reason", reason.into())]),
+        Err(reason) => object([("valid", false.into()), ("reason", reason.as_ref().into())]),
     }))
 }

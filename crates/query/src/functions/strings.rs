@@ -2,7 +2,7 @@
 
 use perihelion_model::json::Value;
 
-use super::{Arg, MANY, Outcome, Signature, Treatment, array, flag, function, integer, text};
+use super::{Arg, MANY, Outcome, Signature, Treatment, array, flag, function, integer, text, whole_number};
 use crate::context::Context;
 use crate::error::Evaluated;
 use crate::regex;
@@ -92,7 +92,9 @@ fn byte_of(text: &str, character: usize) -> usize {
 }
 
 fn left(arguments: &[Arg<'_>], context: &Context) -> Outcome {
-    let (Some(whole), Some(count)) = (text(arguments, 0), integer(arguments, 1)) else { return Ok(None) };
+    let (Some(whole), Some(count)) = (text(arguments, 0), whole_number(arguments, 1)) else {
+        return Ok(None);
+    };
     spend_scan(whole, context)?;
     let end = byte_of(whole, usize::try_from(count).unwrap_or(0));
     context.budget.spend_bytes(end)?;
@@ -100,7 +102,9 @@ fn left(arguments: &[Arg<'_>], context: &Context) -> Outcome {
 }
 
 fn right(arguments: &[Arg<'_>], context: &Context) -> Outcome {
-    let (Some(whole), Some(count)) = (text(arguments, 0), integer(arguments, 1)) else { return Ok(None) };
+    let (Some(whole), Some(count)) = (text(arguments, 0), whole_number(arguments, 1)) else {
+        return Ok(None);
+    };
     let count = usize::try_from(count).unwrap_or(0);
     spend_scan(whole, context)?;
     let start = byte_of(whole, whole.chars().count().saturating_sub(count));
@@ -144,14 +148,14 @@ fn trim(arguments: &[Arg<'_>], context: &Context, at_start: bool, at_end: bool) 
     string(rest)
 }
 
+/// REPLACE. Undefined when the text to find is empty.
 fn replace(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let (Some(whole), Some(from), Some(to)) = (text(arguments, 0), text(arguments, 1), text(arguments, 2))
     else {
         return Ok(None);
     };
     if from.is_empty() {
-        context.budget.spend_bytes(whole.len())?;
-        return string(whole);
+        return Ok(None);
     }
     spend_scan(whole, context)?;
     let count = whole.matches(from).count();
@@ -159,6 +163,7 @@ fn replace(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     string(whole.replace(from, to))
 }
 
+/// REPLICATE. Other than in the functions on positions, a fraction of the count is dropped.
 fn replicate(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let (Some(part), Some(count)) = (text(arguments, 0), integer(arguments, 1)) else { return Ok(None) };
     let Ok(count) = usize::try_from(count) else { return Ok(None) };
@@ -172,13 +177,13 @@ fn replicate(arguments: &[Arg<'_>], context: &Context) -> Outcome {
 
 fn substring(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let (Some(whole), Some(start), Some(count)) =
-        (text(arguments, 0), integer(arguments, 1), integer(arguments, 2))
+        (text(arguments, 0), whole_number(arguments, 1), whole_number(arguments, 2))
     else {
         return Ok(None);
     };
     spend_scan(whole, context)?;
-    // A negative start counts as zero, and so does a negative length.
-    let from = byte_of(whole, usize::try_from(start).unwrap_or(0));
+    // A negative start gives an empty text, and so does a negative length.
+    let from = byte_of(whole, usize::try_from(start).unwrap_or(usize::MAX));
     let rest = &whole[from..];
     let end = byte_of(rest, usize::try_from(count).unwrap_or(0));
     context.budget.spend_bytes(end)?;
@@ -216,6 +221,6 @@ fn regex_match(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     context.budget.spend_steps(regex::COMPILE_STEPS)?;
     match regex::compile(pattern, modifiers) {
         Some(compiled) => regex::matches(&compiled, whole, context).map(|found| Some(Value::Bool(found))),
-        None => regex::unsupported(pattern).map_or(Ok(None), Err),
+        None => regex::unsupported(pattern, modifiers).map_or(Ok(None), Err),
     }
 }

@@ -12,6 +12,9 @@ impl Parser<'_> {
     pub(super) fn number(&mut self, is_negative: bool) -> Parse<Value> {
         let span = self.advance().span;
         let digits = span.text(self.text);
+        if let Some(digits) = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+            return hexadecimal(digits, is_negative).ok_or_else(|| self.invalid_number(span));
+        }
         if digits.bytes().all(|byte| byte.is_ascii_digit()) {
             let sign = if is_negative { "-" } else { "" };
             if let Ok(whole) = format!("{sign}{digits}").parse::<i64>() {
@@ -42,6 +45,13 @@ impl Parser<'_> {
             Diagnostic::new("SC1012", message, self.text, span)
         })
     }
+}
+
+/// The number of hexadecimal digits; `None` when there are no digits or too many of them.
+fn hexadecimal(digits: &str, is_negative: bool) -> Option<Value> {
+    let magnitude = i128::from_str_radix(digits, 16).ok()?;
+    let number = if is_negative { -magnitude } else { magnitude };
+    Some(Value::Number(i64::try_from(number).map_or(Number::Double(number as f64), Number::Int)))
 }
 
 /// Resolves escapes; `None` when an escape is unknown or incomplete. Half of a surrogate pair

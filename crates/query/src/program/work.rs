@@ -43,7 +43,9 @@ impl Steps {
         let sources = match select.sources.as_slice() {
             [] => true,
             [SourceNode::Value(node)] => self.spend_node(node),
-            [SourceNode::Elements(_) | SourceNode::Rows(_)] | [_, _, ..] => false,
+            [SourceNode::Elements(_) | SourceNode::Rows(_) | SourceNode::ElementsOfRows(_)] | [_, _, ..] => {
+                false
+            }
         };
         let output = match &select.output {
             Output::Value(node) => self.spend_node(node),

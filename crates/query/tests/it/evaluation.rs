@@ -137,7 +137,7 @@ fn in_between_and_like_are_three_valued() {
     check_value("2 NOT IN (1, 3)", "true");
     check_value("undefined IN (1)", "undefined");
     check_value("1 IN (1, undefined)", "true");
-    check_value("2 IN (1, undefined)", "undefined");
+    check_value("2 IN (1, undefined)", "false");
     check_value("{'a': 1} IN ({}, {'a': 1.0})", "true");
     check_value("5 BETWEEN 1 AND 5", "true");
     check_value("6 BETWEEN 1 AND 5", "false");
@@ -260,7 +260,7 @@ fn joins_multiply_rows_and_subqueries_read_the_current_row() {
         "[2]",
     );
     check("SELECT VALUE t FROM c JOIN (SELECT VALUE x FROM x IN c.t WHERE x < 3) AS t", document, "[1,2]");
-    check("SELECT VALUE t.n FROM c JOIN t IN (SELECT k.n FROM k IN c.kids)", document, r#"["a","b","c"]"#);
+    check("SELECT VALUE t.n FROM c JOIN (SELECT k.n FROM k IN c.kids) t", document, r#"["a","b","c"]"#);
     check("SELECT VALUE FIRST(SELECT VALUE x FROM x IN c.t) FROM c", document, "[1]");
     check("SELECT VALUE LAST(SELECT VALUE x FROM x IN c.t) FROM c", document, "[3]");
     check("SELECT VALUE s.m FROM (SELECT c.id AS m FROM c) AS s", document, r#"["f"]"#);
@@ -270,6 +270,39 @@ fn joins_multiply_rows_and_subqueries_read_the_current_row() {
         document,
         r#"[{"k":1,"n":2},{"k":0,"n":1}]"#,
     );
+}
+
+#[test]
+fn in_before_a_subquery_iterates_its_rows_that_are_arrays() {
+    let document = r#"{"id":"f","u":"g","n":8,"t":[1,2,3],"kids":[{"n":"a"},{"n":"b"}]}"#;
+    for (query, expect) in [
+        ("SELECT VALUE m FROM c JOIN m IN (SELECT VALUE [1, 2, 3])", "[1,2,3]"),
+        // Reference data that the statement itself has, as the service's documentation joins it.
+        (
+            "SELECT c.id, m.name FROM c JOIN m IN (SELECT VALUE [{unit: 'g', name: 'gram'}, \
+             {unit: 'kg', name: 'kilogram'}]) WHERE m.unit = c.u",
+            r#"[{"id":"f","name":"gram"}]"#,
+        ),
+        (
+            "SELECT VALUE (SELECT VALUE COUNT(1) FROM a IN (SELECT VALUE [2, 999]) WHERE a > c.n) FROM c",
+            "[1]",
+        ),
+        ("SELECT VALUE (SELECT VALUE MIN(a) FROM a IN (SELECT VALUE [30, c.n])) FROM c", "[8]"),
+        ("SELECT VALUE i FROM c JOIN i IN (SELECT VALUE ARRAY_SLICE(c.t, 1))", "[2,3]"),
+        // Without documents: the subquery runs first.
+        ("SELECT VALUE i FROM i IN (SELECT VALUE [4, 5])", "[4,5]"),
+        (
+            "SELECT VALUE i + j FROM i IN (SELECT VALUE [10, 20]) JOIN j IN (SELECT VALUE [1, 2])",
+            "[11,12,21,22]",
+        ),
+        ("SELECT * FROM i IN (SELECT VALUE [4, 5])", "[4,5]"),
+        ("SELECT VALUE t FROM t IN (SELECT VALUE c.t FROM c)", "[1,2,3]"),
+        // Rows that are not arrays have no elements.
+        ("SELECT VALUE t FROM c JOIN t IN (SELECT k.n FROM k IN c.kids)", "[]"),
+        ("SELECT VALUE i FROM i IN (SELECT VALUE 1)", "[]"),
+    ] {
+        check(query, document, expect);
+    }
 }
 
 #[test]
@@ -286,7 +319,9 @@ fn a_subquery_that_needs_all_documents_runs_first() {
         ),
         ("SELECT VALUE MAX(s.n) FROM (SELECT SUM(c.i) AS n FROM c GROUP BY c.g) s WHERE s.n < 26", "[22]"),
         ("SELECT VALUE x + 1 FROM (SELECT VALUE COUNT(1) FROM c) x", "[13]"),
-        ("SELECT VALUE x FROM x IN (SELECT TOP 2 VALUE c.i FROM c)", "[0,1]"),
+        ("SELECT VALUE x FROM (SELECT TOP 2 VALUE c.i FROM c) x", "[0,1]"),
+        ("SELECT VALUE x FROM x IN (SELECT TOP 2 VALUE c.t FROM c)", "[0,9,1,9]"),
+        ("SELECT VALUE x FROM x IN (SELECT TOP 2 VALUE c.i FROM c)", "[]"),
         ("SELECT VALUE x FROM (SELECT VALUE c.i FROM c OFFSET 9 LIMIT 2) x", "[9,10]"),
         ("SELECT TOP 2 VALUE x FROM (SELECT TOP 3 VALUE c.i FROM c ORDER BY c.i DESC) x", "[11,10]"),
         ("SELECT * FROM (SELECT VALUE c.i FROM c WHERE c.i > 8 ORDER BY c.i DESC)", "[11,10,9]"),

@@ -1,6 +1,7 @@
 //! The built-in functions, with tables of small cases.
 
-use crate::support::{NOW_MILLISECONDS, check_value};
+use crate::support::{Failure, NOW_MILLISECONDS, check, check_refused, check_value, json, run};
+use perihelion_query::EvaluationError;
 
 #[track_caller]
 fn check_table(cases: &[(&str, &str)]) {
@@ -61,7 +62,7 @@ fn text_functions_count_characters() {
         ("TRIM('  a ')", r#""a""#),
         ("TRIM('xxaxx', 'x')", r#""a""#),
         ("REPLACE('aXbX', 'X', '--')", r#""a--b--""#),
-        ("REPLACE('abc', '', 'x')", r#""abc""#),
+        ("REPLACE('abc', '', 'x')", "undefined"),
         ("REPLICATE('ab', 3)", r#""ababab""#),
         ("REPLICATE('ab', 5001)", "undefined"),
         ("REVERSE('abc')", r#""cba""#),
@@ -74,7 +75,36 @@ fn text_functions_count_characters() {
         ("RegexMatch('ABCD', '^abcd$', 'i')", "true"),
         ("RegexMatch('a', '(')", "undefined"),
         ("RegexMatch('a', 'a', 'q')", "undefined"),
+        // Patterns of PCRE.
+        ("RegexMatch('É', 'é', 'i')", "true"),
+        ("RegexMatch('É', 'é')", "false"),
+        ("RegexMatch('xÀy', '[à-ü]', 'i')", "true"),
+        (r"RegexMatch('abc\n', 'abc$')", "true"),
+        (r"RegexMatch('abc\n', 'abc\\Z')", "true"),
+        (r"RegexMatch('abc\n', 'abc\\z')", "false"),
+        (r"RegexMatch('abc\nd', 'abc$')", "false"),
+        (r"RegexMatch('a.b', '^\\Qa.b\\E$')", "true"),
+        (r"RegexMatch('axb', '^\\Qa.b\\E$')", "false"),
+        (r"RegexMatch('a\tb', 'a\\hb')", "true"),
+        ("RegexMatch('x{abc}', '{abc}')", "true"),
+        ("RegexMatch('a{,3}', 'a{,3}')", "true"),
+        ("RegexMatch('aa', '^a{2}$')", "true"),
+        ("RegexMatch('a-]', '^[]a-]+$')", "true"),
     ]);
+}
+
+#[test]
+fn patterns_that_cannot_be_matched_are_refused() {
+    for pattern in [r"\\p{L}", "a++", "(?R)", r"(a)\\1", "(?=a)"] {
+        let Err(Failure::Invalid(errors)) =
+            run(&format!("SELECT VALUE RegexMatch('a', '{pattern}')"), "[]", &[])
+        else {
+            panic!("{pattern} is not refused");
+        };
+        assert_eq!(errors[0].code, "SC2070", "{pattern}");
+    }
+    let computed = run(r"SELECT VALUE RegexMatch('a', c.p) FROM c", "[]", &[json(r#"{"p":"\\p{L}"}"#)]);
+    assert_eq!(computed, Err(Failure::Evaluation(EvaluationError::UnsupportedPattern(r"\p{L}".to_owned()))));
 }
 
 #[test]
@@ -202,6 +232,106 @@ fn dates_follow_the_calendar() {
 }
 
 #[test]
+fn the_document_id_is_the_counter_in_the_rid() {
+    // The example of the service's documentation.
+    let product = r#"{"id":"5741047452","_rid":"36ZyAPW+uN8NAAAAAAAAAA=="}"#;
+    check(
+        "SELECT p.id, DOCUMENTID(p) AS documentId FROM p",
+        product,
+        r#"[{"id":"5741047452","documentId":13}]"#,
+    );
+    check(
+        "SELECT VALUE p.id FROM p WHERE DOCUMENTID(p) >= 5 AND DOCUMENTID(p) <= 15",
+        product,
+        r#"["5741047452"]"#,
+    );
+    check("SELECT VALUE p.id FROM p WHERE DOCUMENTID(p) > 15", product, "[]");
+    check_table(&[
+        ("DOCUMENTID({'_rid': '36ZyAPW+uN8='})", "undefined"),
+        ("DOCUMENTID({'_rid': 1})", "undefined"),
+        ("DOCUMENTID({})", "undefined"),
+        ("DOCUMENTID('36ZyAPW+uN8NAAAAAAAAAA==')", "undefined"),
+    ]);
+}
+
+#[test]
+fn an_undefined_value_among_many_counts_only_if_the_others_do_not_decide() {
+    check_table(&[
+        ("ARRAY_CONTAINS_ANY([1, 2, 3, 4], 1, undefined)", "true"),
+        ("ARRAY_CONTAINS_ANY([1, 2, 3, 4], undefined, 1)", "true"),
+        ("ARRAY_CONTAINS_ANY([1, 2, 3, 4], 5, undefined)", "undefined"),
+        ("ARRAY_CONTAINS_ALL([1, 2, 3, 4], 5, undefined)", "false"),
+        ("ARRAY_CONTAINS_ALL([1, 2, 3, 4], undefined, 5)", "false"),
+        ("ARRAY_CONTAINS_ALL([1, 2, 3, 4], 1, undefined)", "undefined"),
+        ("1 IN (1, undefined)", "true"),
+        ("1 NOT IN (2, undefined)", "true"),
+        ("1 IN (2, undefined)", "false"),
+        ("undefined NOT IN (2)", "undefined"),
+    ]);
+}
+
+#[test]
+fn positions_and_counts_must_be_whole_numbers() {
+    check_table(&[
+        ("SUBSTRING('hello', 1.5, 1)", "undefined"),
+        ("SUBSTRING('hello', 1, 1.5)", "undefined"),
+        ("SUBSTRING('hello', 1.0, 1)", r#""e""#),
+        ("LEFT('hello', 1.5)", "undefined"),
+        ("LEFT('hello', 2.0)", r#""he""#),
+        ("LEFT('hello', 1e300)", r#""hello""#),
+        ("RIGHT('hello', 1.5)", "undefined"),
+        ("RIGHT('hello', 1 / 0)", "undefined"),
+        ("ARRAY_SLICE([1, 2, 3], 1.5)", "undefined"),
+        ("ARRAY_SLICE([1, 2, 3], 1, 1.5)", "undefined"),
+        ("ARRAY_SLICE([1, 2, 3], 1.0, 1.0)", "[2]"),
+        ("DateTimeAdd('dd', 1.5, '2020-09-13')", "undefined"),
+        ("DateTimeAdd('dd', 1.0, '2020-09-13')", r#""2020-09-14T00:00:00.0000000Z""#),
+        ("DateTimeBin('2020-09-13', 'dd', 1.5)", "undefined"),
+        // REPLICATE alone drops the fraction.
+        ("REPLICATE('a', 1.5)", r#""a""#),
+    ]);
+}
+
+#[test]
+fn arguments_at_the_edges_have_the_results_of_the_service() {
+    check_table(&[
+        ("SUBSTRING('hello', -2, 3)", r#""""#),
+        ("NumberBin(37.752, -100)", "100"),
+        ("NumberBin(37.752, 0)", "undefined"),
+        ("DateTimeBin('2021-06-28', 'dd', 1, '1600-12-31')", "undefined"),
+        ("DateTimeBin('2021-06-28', 'dd', 1, '1601-01-01')", r#""2021-06-28T00:00:00.0000000Z""#),
+        ("ARRAY_CONTAINS([{'a': {'b': 1, 'c': 2}}], {'a': {'b': 1}}, true)", "false"),
+        ("ARRAY_CONTAINS([{'a': {'b': 1}, 'd': 2}], {'a': {'b': 1}}, true)", "true"),
+        ("LOG(2, 10)", "0.3010299956639812"),
+        ("5 & (1 / 0)", "0"),
+        ("5 | (0 / 0)", "5"),
+    ]);
+}
+
+#[test]
+fn numbers_can_be_hexadecimal_infinite_or_not_a_number() {
+    check_table(&[
+        ("0x10", "16"),
+        ("0xFF + 0Xa", "265"),
+        ("-0x10", "-16"),
+        ("0x7FFFFFFFFFFFFFFF", "9223372036854775807"),
+        ("0x10000000000000000", "1.8446744073709552e+19"),
+        ("ToString(NaN)", r#""NaN""#),
+        ("ToString(Infinity)", r#""Infinity""#),
+        ("ToString(-Infinity)", r#""-Infinity""#),
+        ("StringToNumber(NaN)", "undefined"),
+        ("IS_FINITE_NUMBER(Infinity)", "false"),
+        ("1 < Infinity", "true"),
+    ]);
+    // A source may have the name of a constant.
+    check("SELECT VALUE Infinity.a FROM Infinity", r#"{"a":1}"#, "[1]");
+    check_refused("SELECT VALUE nan", "SC2001 13..16 Identifier 'nan' could not be resolved.");
+    check_refused("SELECT VALUE 0x", "SC1011 13..15 Syntax error, invalid numeric literal token '0x'.");
+    let infinite = run("SELECT VALUE Infinity", "[]", &[]);
+    assert_eq!(infinite, Err(Failure::Evaluation(EvaluationError::NotRepresentable)));
+}
+
+#[test]
 fn spatial_functions_measure_on_the_ellipsoid() {
     const SQUARE: &str = "{'type':'Polygon','coordinates':[[[0,0],[10,0],[10,10],[0,10],[0,0]]]}";
     const HOLED: &str = "{'type':'Polygon','coordinates':[[[0,0],[10,0],[10,10],[0,10],[0,0]],[[4,4],[4,6],[6,6],[6,4],[4,4]]]}";
@@ -225,6 +355,10 @@ fn spatial_functions_measure_on_the_ellipsoid() {
         (format!("ST_AREA({SQUARE}) BETWEEN 1.2e12 AND 1.25e12"), "true"),
         (format!("ST_AREA({HOLED}) < ST_AREA({SQUARE})"), "true"),
         (format!("ST_ISVALID({SQUARE})"), "true"),
+        // A polygon around a hole does not lie in the polygon with the hole.
+        (format!("ST_WITHIN({SQUARE}, {HOLED})"), "false"),
+        (format!("ST_WITHIN({HOLED}, {SQUARE})"), "true"),
+        (format!("ST_WITHIN({SQUARE}, {SQUARE})"), "true"),
         (format!("ST_ISVALID({})", point(0.0, 91.0)), "false"),
         (
             format!("ST_ISVALIDDETAILED({})", point(0.0, 91.0)),
@@ -240,8 +374,45 @@ fn spatial_functions_measure_on_the_ellipsoid() {
 }
 
 #[test]
+fn a_clockwise_polygon_is_the_earth_outside_of_it() {
+    const SQUARE: &str = "{'type':'Polygon','coordinates':[[[0,0],[10,0],[10,10],[0,10],[0,0]]]}";
+    const INVERSE: &str = "{'type':'Polygon','coordinates':[[[0,0],[0,10],[10,10],[10,0],[0,0]]]}";
+    const SMALL: &str = "{'type':'Polygon','coordinates':[[[4,4],[6,4],[6,6],[4,6],[4,4]]]}";
+    const LARGE: &str = "{'type':'Polygon','coordinates':[[[-9,-9],[20,-9],[20,20],[-9,20],[-9,-9]]]}";
+    let point = |x: f64, y: f64| format!("{{'type':'Point','coordinates':[{x},{y}]}}");
+    for (expression, expect) in [
+        (format!("ST_WITHIN({}, {INVERSE})", point(5.0, 5.0)), "false"),
+        (format!("ST_WITHIN({}, {INVERSE})", point(50.0, 5.0)), "true"),
+        (format!("ST_WITHIN({SMALL}, {INVERSE})"), "false"),
+        (format!("ST_WITHIN({LARGE}, {INVERSE})"), "false"),
+        (format!("ST_WITHIN({INVERSE}, {LARGE})"), "false"),
+        (format!("ST_WITHIN({INVERSE}, {INVERSE})"), "true"),
+        (format!("ST_INTERSECTS({SMALL}, {INVERSE})"), "false"),
+        (format!("ST_INTERSECTS({LARGE}, {INVERSE})"), "true"),
+        (format!("ST_DISTANCE({}, {INVERSE})", point(50.0, 5.0)), "0"),
+        (format!("ST_DISTANCE({}, {INVERSE}) > 500000", point(5.0, 5.0)), "true"),
+        // Together they are the surface of the earth.
+        (format!("ROUND((ST_AREA({SQUARE}) + ST_AREA({INVERSE})) / 1e9)"), "510066"),
+        // The examples of the service's documentation. Its area differs in the tenth digit.
+        (
+            "ST_AREA({'type':'Polygon','coordinates':[[[31.8,-5],[32,-5],[32,-4.7],[31.8,-4.7],[31.8,-5]]]}) \
+             BETWEEN 735970283 AND 735970284"
+                .to_owned(),
+            "true",
+        ),
+        (
+            "ST_ISVALIDDETAILED({'type':'Polygon','coordinates':[[[31.8,-5],[31.8,-4.7],[32,-4.7],[32,-5]]]})"
+                .to_owned(),
+            "{\"valid\":false,\"reason\":\"The Polygon input is not valid because the start and end points of the \
+             ring number 1 are not the same. Each ring of a polygon must have the same start and end points.\"}",
+        ),
+    ] {
+        check_value(&expression, expect);
+    }
+}
+
+#[test]
 fn random_numbers_differ_from_row_to_row() {
-    use crate::support::{json, run};
     let documents: Vec<_> = (0..20).map(|n| json(&n.to_string())).collect();
     let numbers = run("SELECT DISTINCT VALUE RAND() FROM c", "[]", &documents).expect("it runs");
     assert_eq!(numbers.len(), 20);

@@ -159,7 +159,7 @@ fn comparisons_and_lookups_for_every_row_run_out_of_budget() {
         "SetEqual(SetDifference(c.a, []), [1])",
         "LENGTH(c.s) = 0",
         "TRIM(c.s, c.t) != ''",
-        "(SELECT VALUE MIN(y) FROM y IN (SELECT VALUE c.s)) = ''",
+        "(SELECT VALUE MIN(y) FROM y IN (SELECT VALUE [c.s])) = ''",
         "(SELECT VALUE MAX(c.s) FROM y IN c.l) = ''",
         "(SELECT VALUE COUNT(1) FROM y IN c.l GROUP BY c.s) = 0",
     ] {

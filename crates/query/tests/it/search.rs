@@ -3,7 +3,7 @@
 use perihelion_model::json::{Style, Value, to_text};
 use perihelion_query::{DistanceFunction, Parameters, VectorEmbedding, compile, parse, plan};
 
-use crate::support::{ALL_FEATURES, check_all, check_refused, check_value, json, now};
+use crate::support::{ALL_FEATURES, Failure, check_all, check_refused, check_value, json, now, run};
 
 #[test]
 fn vectors_are_compared_by_cosine_dot_product_or_distance() {
@@ -249,6 +249,16 @@ fn order_by_sorts_by_paths_and_not_by_computed_values() {
         "SELECT * FROM c ORDER BY c.a + 1",
         "SC2206 25..32 Unsupported ORDER BY clause. ORDER BY item expression could not be mapped to a document path.",
     );
+    // Constants are refused too, as EF Core's tests of `ORDER BY true` and `ORDER BY 3` show.
+    for constant in ["true", "3", "'a'", "1 + 1", "undefined"] {
+        let query = format!("SELECT * FROM c ORDER BY {constant}");
+        let end = 25 + constant.len();
+        let message =
+            "Unsupported ORDER BY clause. ORDER BY item expression could not be mapped to a document path.";
+        check_refused(&query, &format!("SC2206 25..{end} {message}"));
+    }
+    let parameter = run("SELECT * FROM c ORDER BY @p", r#"[{"name":"@p","value":5}]"#, &[]);
+    assert!(matches!(parameter, Err(Failure::Invalid(errors)) if errors[0].code == "SC2206"));
     check_all(
         "SELECT VALUE c.id FROM c ORDER BY ST_DISTANCE(c.p, {'type':'Point','coordinates':[0,0]})",
         r#"[{"id":1,"p":{"type":"Point","coordinates":[2,0]}},{"id":2,"p":{"type":"Point","coordinates":[1,0]}}]"#,

@@ -150,6 +150,7 @@ pub(super) fn statement(random: &mut Random) -> Statement {
         top: random.one_in(10).then(|| random.index(8)),
         projection: Projection::Star,
         has_join,
+        is_join_of_subquery: has_join && random.one_in(3),
         filter: (!random.one_in(3)).then(|| condition(random, has_join, 2)),
         group: Vec::new(),
         order: Vec::new(),

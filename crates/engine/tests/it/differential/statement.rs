@@ -58,6 +58,8 @@ pub(super) struct Statement {
     pub(super) projection: Projection,
     /// Whether `JOIN t IN c.tags` multiplies the rows.
     pub(super) has_join: bool,
+    /// Whether the JOIN is written `JOIN t IN (SELECT VALUE c.tags)`, which means the same.
+    pub(super) is_join_of_subquery: bool,
     pub(super) filter: Option<Expr>,
     pub(super) group: Vec<Expr>,
     /// The keys, each with `true` if it is descending.
@@ -103,7 +105,11 @@ impl Statement {
                 text.push_str(&items.join(", "));
             }
         }
-        text.push_str(if self.has_join { " FROM c JOIN t IN c.tags" } else { " FROM c" });
+        text.push_str(match (self.has_join, self.is_join_of_subquery) {
+            (false, _) => " FROM c",
+            (true, false) => " FROM c JOIN t IN c.tags",
+            (true, true) => " FROM c JOIN t IN (SELECT VALUE c.tags)",
+        });
         if let Some(filter) = &self.filter {
             text.push_str(&format!(" WHERE {}", print(filter)));
         }
@@ -142,6 +148,7 @@ impl Statement {
             }
         };
         add(&|statement| statement.stage = None);
+        add(&|statement| statement.is_join_of_subquery = false);
         add(&|statement| statement.filter = None);
         add(&|statement| statement.window = None);
         add(&|statement| statement.top = None);

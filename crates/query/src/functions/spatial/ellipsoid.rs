@@ -10,6 +10,9 @@ const FLATTENING: f64 = 1.0 / 298.257_223_563;
 /// The radius of the sphere with the same surface, in metres.
 const AUTHALIC_RADIUS: f64 = 6_371_007.180_918;
 
+/// The surface of the earth in square metres.
+pub(super) const SURFACE: f64 = 4.0 * std::f64::consts::PI * AUTHALIC_RADIUS * AUTHALIC_RADIUS;
+
 /// After this many rounds of the formula the points count as opposite. Other points need fewer
 /// than ten rounds.
 const ROUNDS_MAX: usize = 30;

@@ -1,5 +1,7 @@
 //! Geometries and their GeoJSON form.
 
+use std::borrow::Cow;
+
 use perihelion_model::json::Value;
 
 /// A position: longitude and latitude in degrees, or x and y.
@@ -27,20 +29,23 @@ pub(super) enum Geometry {
 #[derive(Debug)]
 pub(super) struct Polygon {
     pub(super) rings: Vec<Vec<Position>>,
+    /// Whether the polygon is all of the earth outside of its outer ring: the region is to the
+    /// left of the ring, and this ring is clockwise. The plane has no such polygons.
+    pub(super) is_inverted: bool,
 }
 
 /// Why a value is not valid.
-type Reason = &'static str;
+type Reason = Cow<'static, str>;
 
-const NOT_GEOJSON: Reason = "The value is not a GeoJSON Point, LineString, Polygon or MultiPolygon.";
+const NOT_GEOJSON: Reason =
+    Cow::Borrowed("The value is not a GeoJSON Point, LineString, Polygon or MultiPolygon.");
 const NOT_POSITION: Reason =
-    "Coordinates must be arrays, and a position must be an array of at least two numbers.";
-const LATITUDE: Reason = "Latitude values must be between -90 and 90 degrees.";
-const LONGITUDE: Reason = "Longitude values must be between -180 and 180 degrees.";
-const SHORT_LINE: Reason = "A LineString must have at least two positions.";
-const SHORT_RING: Reason = "A ring of a Polygon must have at least four positions.";
-const OPEN_RING: Reason = "The first and the last position of a ring must be the same.";
-const NO_RING: Reason = "A Polygon must have a ring.";
+    Cow::Borrowed("Coordinates must be arrays, and a position must be an array of at least two numbers.");
+const LATITUDE: Reason = Cow::Borrowed("Latitude values must be between -90 and 90 degrees.");
+const LONGITUDE: Reason = Cow::Borrowed("Longitude values must be between -180 and 180 degrees.");
+const SHORT_LINE: Reason = Cow::Borrowed("A LineString must have at least two positions.");
+const SHORT_RING: Reason = Cow::Borrowed("A ring of a Polygon must have at least four positions.");
+const NO_RING: Reason = Cow::Borrowed("A Polygon must have a ring.");
 
 impl Geometry {
     /// Parses a GeoJSON value, or says why it is not valid.
@@ -115,17 +120,30 @@ fn positions(value: &Value, kind: Kind) -> Result<Vec<Position>, Reason> {
 }
 
 fn polygon(value: &Value, kind: Kind) -> Result<Polygon, Reason> {
-    let rings = items(value)?.iter().map(|ring| ring_of(ring, kind)).collect::<Result<Vec<_>, _>>()?;
-    if rings.is_empty() { Err(NO_RING) } else { Ok(Polygon { rings }) }
+    let rings = items(value)?.iter().zip(1..).map(|(ring, number)| ring_of(ring, number, kind));
+    let rings = rings.collect::<Result<Vec<_>, _>>()?;
+    let Some(outer) = rings.first() else { return Err(NO_RING) };
+    let is_inverted = kind == Kind::Geographic && doubled_area(outer) < 0.0;
+    Ok(Polygon { rings, is_inverted })
 }
 
-fn ring_of(value: &Value, kind: Kind) -> Result<Vec<Position>, Reason> {
+/// Twice the area of a ring on the plane; negative when the ring is clockwise.
+pub(super) fn doubled_area(ring: &[Position]) -> f64 {
+    ring.iter().zip(ring.iter().skip(1)).map(|(a, b)| a.0 * b.1 - b.0 * a.1).sum()
+}
+
+/// The ring with that number; the outer ring has number 1.
+fn ring_of(value: &Value, number: usize, kind: Kind) -> Result<Vec<Position>, Reason> {
     let ring = positions(value, kind)?;
     if ring.len() < 4 {
         return Err(SHORT_RING);
     }
     if ring.first() != ring.last() {
-        return Err(OPEN_RING);
+        // The words of the service.
+        return Err(Cow::Owned(format!(
+            "The Polygon input is not valid because the start and end points of the ring number {number} are not \
+             the same. Each ring of a polygon must have the same start and end points."
+        )));
     }
     Ok(ring)
 }

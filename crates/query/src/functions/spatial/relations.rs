@@ -1,7 +1,7 @@
 //! Relations of two geometries (distance, overlap, containment), and areas.
 
 use super::ellipsoid;
-use super::geometry::{Geometry, Kind, Polygon, Position};
+use super::geometry::{Geometry, Kind, Polygon, Position, doubled_area};
 
 /// The shortest distance; 0 when the geometries meet.
 pub(super) fn distance(a: &Geometry, b: &Geometry, kind: Kind) -> f64 {
@@ -79,7 +79,9 @@ pub(super) fn within(a: &Geometry, b: &Geometry) -> bool {
             let outline = b.edges();
             let crosses =
                 |edge: &(Position, Position)| outline.iter().any(|other| edges_cross(*edge, *other));
-            edges.iter().all(|edge| inside(edge.0) && inside(edge.1)) && !edges.iter().any(crosses)
+            edges.iter().all(|edge| inside(edge.0) && inside(edge.1))
+                && !edges.iter().any(crosses)
+                && !outline.iter().any(|edge| encloses(a, edge.0))
         }
         Geometry::Point(_) | Geometry::Line(_) => {
             let outline = b.edges();
@@ -89,14 +91,25 @@ pub(super) fn within(a: &Geometry, b: &Geometry) -> bool {
     }
 }
 
+/// Whether a position is inside a polygon of the geometry, and not on its outline.
+fn encloses(geometry: &Geometry, point: Position) -> bool {
+    let Geometry::Polygons(polygons) = geometry else { return false };
+    polygons.iter().any(|polygon| !polygon.has_on_outline(point) && polygon.contains(point))
+}
+
 impl Polygon {
     /// Whether a position is inside the polygon, and not in a hole. Positions on the outline
     /// count as inside.
     fn contains(&self, point: Position) -> bool {
-        if self.rings.iter().any(|ring| is_on(ring, point)) {
+        if self.has_on_outline(point) {
             return true;
         }
-        self.rings.iter().filter(|ring| is_inside(ring, point)).count() % 2 == 1
+        let rings = self.rings.iter().filter(|ring| is_inside(ring, point)).count();
+        (rings % 2 == 1) != self.is_inverted
+    }
+
+    fn has_on_outline(&self, point: Position) -> bool {
+        self.rings.iter().any(|ring| is_on(ring, point))
     }
 }
 
@@ -140,13 +153,14 @@ pub(super) fn area(geometry: &Geometry, kind: Kind) -> f64 {
     let Geometry::Polygons(polygons) = geometry else { return 0.0 };
     let of_ring = |ring: &Vec<Position>| match kind {
         Kind::Geographic => ellipsoid::area(ring),
-        Kind::Planar => {
-            let doubled: f64 = ring.iter().zip(ring.iter().skip(1)).map(|(a, b)| a.0 * b.1 - b.0 * a.1).sum();
-            doubled.abs() / 2.0
-        }
+        Kind::Planar => doubled_area(ring).abs() / 2.0,
     };
     let of_polygon = |polygon: &Polygon| match polygon.rings.split_first() {
-        Some((outer, holes)) => (of_ring(outer) - holes.iter().map(of_ring).sum::<f64>()).max(0.0),
+        Some((outer, holes)) => {
+            let outer =
+                if polygon.is_inverted { ellipsoid::SURFACE - of_ring(outer) } else { of_ring(outer) };
+            (outer - holes.iter().map(of_ring).sum::<f64>()).max(0.0)
+        }
         None => 0.0,
     };
     polygons.iter().map(of_polygon).sum()
