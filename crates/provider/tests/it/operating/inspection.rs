@@ -115,7 +115,7 @@ async fn lock_activities(provider: &CosmosDBProvider, count: usize) {
         let instance = format!("order-{number}");
         provider.enqueue_for_orchestrator(start(&instance, None), None).await.unwrap();
         turn(provider, None, vec![work(&instance, 2)], None).await;
-        provider.fetch_work_item(LOCK, NOW, None, &TagFilter::default()).await.unwrap().unwrap();
+        provider.fetch_work_item(LOCK, POLL_ONCE, None, &TagFilter::default()).await.unwrap().unwrap();
     }
 }
 
@@ -127,7 +127,7 @@ async fn locks_name_their_process_and_when_it_took_them() {
     lock_activities(&one, 3).await;
     other.enqueue_for_orchestrator(start("held", None), None).await.unwrap();
     // The caller fetches by hand, so the lock of the turn is written.
-    other.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+    other.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().unwrap();
     let tool = provider(&server).await;
     let page = tool.locks(&LockOptions::new()).await.unwrap();
     assert_eq!((page.activities.len(), page.turns.len(), page.continuation), (3, 1, None));
