@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering as AtomicOrdering};
 pub use accumulator::{Accumulator, GroupRows};
 pub use distinct::DistinctValues;
 pub use row_place::RowPlace;
-use shape::{is_representable, order_of, selects_document};
+use shape::{is_representable, order_of, selects_document, sorts_by_elements};
 
 use perihelion_model::json::Value;
 
@@ -193,6 +193,12 @@ impl Program {
     /// The keys of ORDER BY.
     pub fn order(&self) -> &[OrderKey] {
         &self.order
+    }
+
+    /// Whether the order depends on an element of an array in FROM: `JOIN t IN c.tags ORDER BY t.x`.
+    /// No index has this order, and the service refuses it.
+    pub fn sorts_by_elements(&self) -> bool {
+        self.inner.is_none() && sorts_by_elements(&self.select)
     }
 
     /// The directions of [`Program::order`], for [`compare_order`].

@@ -9,7 +9,7 @@ use perihelion_model::json::{Number, Value};
 
 use super::OrderKey;
 use crate::conjunct::path_of;
-use crate::node::{Node, Output, SelectNode, Step};
+use crate::node::{Node, Output, SelectNode, SourceNode, Step};
 
 /// The keys of ORDER BY.
 pub(super) fn order_of(select: &SelectNode, document_hops: Option<usize>) -> Vec<OrderKey> {
@@ -18,6 +18,21 @@ pub(super) fn order_of(select: &SelectNode, document_hops: Option<usize>) -> Vec
         _ => None,
     };
     select.order.iter().map(|key| OrderKey { direction: key.direction, path: path(&key.node) }).collect()
+}
+
+/// Whether a sort key is an element of an array in FROM, or a path into one.
+pub(super) fn sorts_by_elements(select: &SelectNode) -> bool {
+    let is_element = |hops: usize| {
+        let source = select.sources.iter().rev().nth(hops);
+        matches!(source, Some(SourceNode::Elements(_) | SourceNode::ElementsOfRows(_)))
+    };
+    let keys = select.order.iter().filter(|_| select.grouping.is_none());
+    keys.map(|key| &key.node).any(|mut node| {
+        while let Node::Step(base, _) | Node::Index(base, _) = node {
+            node = base;
+        }
+        matches!(node, Node::Path { hops, .. } if is_element(*hops))
+    })
 }
 
 /// Whether each row is the document itself.

@@ -3,8 +3,8 @@
 //! have helped it (`x-ms-cosmos-index-utilization`).
 //!
 //! The engine itself can run every query. ORDER BY of several properties is always refused without
-//! its composite index, because the service refuses it in every container. The other refusals
-//! need `--strict-index`.
+//! its composite index, because the service refuses it in every container, and so is ORDER BY of
+//! the elements of an array, which no index has. The other refusals need `--strict-index`.
 
 use base64::Engine as _;
 use perihelion_engine::{Container, QueryScope, Refusal};
@@ -26,6 +26,10 @@ pub(super) fn check(
     is_strict: bool,
     allows_scan: bool,
 ) -> Result<(), Refusal> {
+    if program.sorts_by_elements() {
+        return Err(Refusal::bad_request("Order-by over correlated collections is not supported.")
+            .with_charge(REFUSAL_CHARGE));
+    }
     let order = order_columns(program);
     if order.len() > 1 && !composites(container).iter().any(|composite| serves_order(composite, &order)) {
         return Err(Refusal::bad_request(

@@ -132,6 +132,34 @@ async fn order_by_of_several_properties_needs_its_composite_index() {
     world.stop().await;
 }
 
+/// The service has no index of the elements of arrays in the order of their values, and refuses to
+/// sort by them.
+#[tokio::test]
+async fn order_by_of_the_elements_of_an_array_is_refused() {
+    let world = World::new(PLAIN_CONTAINER).await;
+    world.create(r#"["a"]"#, r#"{"id":"1","pk":"a","n":1,"tags":[{"x":2},{"x":1}]}"#).await;
+    for refused in [
+        "SELECT VALUE t.x FROM c JOIN t IN c.tags ORDER BY t.x",
+        "SELECT VALUE t.x FROM t IN c.tags ORDER BY t.x",
+        "SELECT VALUE t FROM c JOIN t IN (SELECT VALUE c.tags) ORDER BY t",
+        "SELECT VALUE t.x FROM c JOIN t IN c.tags ORDER BY t[c.name]",
+    ] {
+        let answer = run(&world, refused).await;
+        assert_eq!(answer.status, 400, "{refused}: {}", answer.text());
+        let expected = "Order-by over correlated collections is not supported.";
+        assert!(answer.text().contains(expected), "{refused}: {}", answer.text());
+    }
+    for served in [
+        "SELECT VALUE t.x FROM c JOIN t IN c.tags ORDER BY c.n",
+        "SELECT VALUE AVG(t.x) FROM c JOIN t IN c.tags ORDER BY t.x",
+        "SELECT VALUE ARRAY(SELECT VALUE t.x FROM t IN c.tags ORDER BY t.x) FROM c",
+    ] {
+        let answer = run(&world, served).await;
+        assert_eq!(answer.status, 200, "{served}: {}", answer.text());
+    }
+    world.stop().await;
+}
+
 #[tokio::test]
 async fn a_division_by_zero_has_its_sub_status() {
     let world = World::new(PLAIN_CONTAINER).await;
