@@ -66,9 +66,13 @@ fn a_skewed_clock_is_found_even_if_the_key_is_refused() {
 
 #[test]
 fn a_program_that_is_not_an_account_is_a_problem() {
-    for (status, subject) in [("404 Not Found", "credential"), ("200 OK", "consistency")] {
+    for (status, word) in
+        [("404 Not Found", "not a Cosmos"), ("200 OK", "not a Cosmos"), ("503 Busy", "503, twice")]
+    {
         let output = doctor(&["--endpoint", &endpoint_that_answers(status, 0), "-o", "json"]);
-        assert_eq!(found(&output, subject).0, "problem");
+        let (result, finding) = found(&output, "endpoint");
+        assert_eq!(result, "problem");
+        assert!(finding.contains(word), "{finding}");
         assert_eq!(output.status.code(), Some(1));
     }
 }
