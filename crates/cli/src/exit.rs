@@ -170,6 +170,11 @@ impl Failure {
     }
 
     #[cfg(test)]
+    pub(crate) fn advice(&self) -> Option<&str> {
+        self.advice.as_deref()
+    }
+
+    #[cfg(test)]
     pub(crate) fn code(&self) -> u8 {
         self.code
     }

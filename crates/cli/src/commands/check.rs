@@ -81,3 +81,23 @@ fn describe(directory: &Path, report: &CheckReport) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backup_is_advised_only_for_damaged_data() {
+        for (kind, is_damaged) in [
+            (StoreErrorKind::Damaged, true),
+            (StoreErrorKind::InUse, false),
+            (StoreErrorKind::TooNew, false),
+            (StoreErrorKind::Full, false),
+            (StoreErrorKind::Io, false),
+        ] {
+            let failure = not_checked(&StoreError { kind, message: "cannot open it".to_owned() });
+            assert_eq!(failure.code(), 3, "{kind:?}");
+            assert_eq!(failure.advice().is_some_and(|it| it.contains("backup")), is_damaged, "{kind:?}");
+        }
+    }
+}

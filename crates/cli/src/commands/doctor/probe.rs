@@ -316,4 +316,14 @@ mod tests {
         assert!(judge_clock(now, now + 60).finding.contains("60 s behind"));
         assert!(judge_clock(now + 60, now).finding.contains("60 s ahead of"));
     }
+
+    #[test]
+    fn a_slow_answer_is_a_warning() {
+        let endpoint = Endpoint::parse("http://127.0.0.1:1/").unwrap();
+        for (took, result) in [(SLOW, CheckResult::Ok), (SLOW * 2, CheckResult::Warning)] {
+            let response = http::Response::builder().status(401).body("{}".into()).unwrap();
+            let answer = Answer { response, took, local_seconds: 0 };
+            assert_eq!(reached(&endpoint, &answer).result, result, "{took:?}");
+        }
+    }
 }

@@ -60,10 +60,11 @@ pub(super) struct Selection {
 pub(super) fn parse_filter(text: &str) -> Result<ListOptions, Failure> {
     ListOptions::from_filter(text, now_ms()).map_err(|error| {
         let pointer = format!("{}^", " ".repeat(error.position));
-        Failure::usage(
-            format!("{error}\n  {text}\n  {pointer}"),
-            "`perihelion workflow list --help` shows the filters",
-        )
+        let advice = match text.contains("!=") {
+            true => "a filter says what a workflow has, and cannot say what it has not: there is no !=",
+            false => "`perihelion workflow list --help` shows the filters",
+        };
+        Failure::usage(format!("{error}\n  {text}\n  {pointer}"), advice)
     })
 }
 
