@@ -7,13 +7,14 @@
 //! the file. A token of Entra ID is made for one host only, so the file may ask for one.
 //!
 //! `AccountArgs` and `NameArgs` hold the options of the command line, `resolve` decides which
-//! account they mean, `file` reads the configuration file, `connect` connects, and `raw` sends
-//! single requests.
+//! account they mean, `file` reads the configuration file, `connect` connects, `raw` sends
+//! single requests, and `words` rewrites failures of the driver.
 
 mod connect;
 mod file;
 mod raw;
 mod resolve;
+mod words;
 
 use std::path::PathBuf;
 
@@ -22,6 +23,7 @@ use clap::Args;
 pub(crate) use connect::{Connection, FORBIDDEN_ENTRA, KEYS_ARE_OFF};
 pub(crate) use raw::{RawConnection, RawFailure, RawProof, RawRequest};
 pub(crate) use resolve::{Account, Source};
+pub(crate) use words::{in_own_words, tls_advice};
 
 use self::file::ConfigFile;
 use self::resolve::Surroundings;

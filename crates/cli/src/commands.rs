@@ -27,8 +27,10 @@ mod transaction;
 mod worker;
 mod workflow;
 
+use std::process::ExitCode;
 use std::time::Instant;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 
 use crate::exit::{self, Failure};
@@ -109,4 +111,30 @@ commands! {
     Cert(cert::CertArgs) => cert,
     Completions(completions::CompletionsArgs) => completions,
     Man(man::ManArgs) => man,
+}
+
+impl Cli {
+    /// Parses the command line. Help, and errors of usage, are printed, and the exit code is returned.
+    pub(crate) fn from_command_line() -> Result<Cli, ExitCode> {
+        Cli::try_parse().map_err(|error| {
+            // If the text cannot be written, the exit code is enough.
+            let _ = error.print();
+            if let Some(name) = variable_of(&error, |name| std::env::var(name).ok()) {
+                eprintln!("The value is that of the variable {name}.");
+            }
+            u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
+        })
+    }
+}
+
+/// The variable that gave a wrong value. clap names the option also if the value is from the
+/// environment.
+fn variable_of(error: &clap::Error, variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let text = |kind| match error.get(kind)? {
+        ContextValue::String(text) => Some(text.as_str()),
+        _ => None,
+    };
+    let option = text(ContextKind::InvalidArg)?.strip_prefix("--")?.split(' ').next()?;
+    let name = format!("PERIHELION_{}", option.replace('-', "_").to_ascii_uppercase());
+    (variable(&name)? == text(ContextKind::InvalidValue)?).then_some(name)
 }

@@ -139,8 +139,15 @@ impl Context {
     }
 
     fn opening_failed(&self, error: ProviderError) -> Failure {
-        let missing = self.missing_container();
-        if error.message == missing.0 { missing.into_failure() } else { Failure::provider(error) }
+        let MissingContainer(message) = self.missing_container();
+        match error.message == message {
+            true => Failure::not_found(message).with_advice(&format!(
+                "check --database and --container; `perihelion container list` shows what there is. A worker \
+                 creates it when it starts, as does `perihelion container create {} --workflows`",
+                self.container_name()
+            )),
+            false => Failure::provider(error),
+        }
     }
 
     /// The failure of a request to the container or one of its items. A container that does not

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use duroxide::providers::ProviderError;
@@ -32,14 +33,14 @@ const TIMEOUT: u8 = 8;
 /// The explanation of the exit codes in `--help`.
 pub(crate) const HELP: &str = "\
 Exit codes:
-  0  success; also after SIGTERM and SIGINT
+  0  success; also when SIGTERM or SIGINT ends a server, --watch, feed tail or stress
   1  error while starting or running
   2  wrong usage
   3  the data directory cannot be used: in use, too new, damaged, not accessible
   4  the address cannot be bound: port in use, host unknown, not permitted
   5  the data could not be written while the server ran; what was acknowledged is
      safe. Start it again when the disk is healthy and has room
-  6  what was named does not exist: an instance, an item, a container
+  6  what was named does not exist: an instance, an item, a container, a data directory
   7  the workflow that was waited for failed or was cancelled
   8  the time to wait ran out";
 
@@ -92,16 +93,26 @@ impl Failure {
         Failure { code: RUNTIME, message: message.to_string(), advice: None, is_transient: false }
     }
 
-    /// A data directory that is damaged or cannot be read.
+    /// A data directory that cannot be used.
     pub(crate) fn data(message: impl Display) -> Failure {
-        let advice =
-            "nothing was repaired: restore a backup, or copy what can be read into another directory";
-        Failure {
-            code: DATA_DIRECTORY,
-            message: message.to_string(),
-            advice: Some(advice.to_owned()),
-            is_transient: false,
-        }
+        Failure { code: DATA_DIRECTORY, ..Failure::runtime(message) }
+    }
+
+    /// A data directory that is damaged.
+    pub(crate) fn damaged(message: impl Display) -> Failure {
+        Failure::data(message).with_advice(
+            "nothing was repaired: restore a backup, or copy what can be read into another directory",
+        )
+    }
+
+    /// A data directory that does not exist.
+    pub(crate) fn no_data_directory(path: &Path) -> Failure {
+        Failure::not_found(format!("there is no data directory {}", path.display()))
+    }
+
+    /// An address that cannot be bound.
+    pub(crate) fn address(message: impl Display) -> Failure {
+        Failure { code: ADDRESS, ..Failure::runtime(message) }
     }
 
     /// A running server that can no longer write its data.
@@ -156,6 +167,11 @@ impl Failure {
         let lines: Vec<String> = self.message.lines().map(escaped).collect();
         let advice = self.advice.as_ref().map(|advice| format!("  {}\n", escaped(advice)));
         format!("perihelion: {}\n{}", lines.join("\n"), advice.unwrap_or_default())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn advice(&self) -> Option<&str> {
+        self.advice.as_deref()
     }
 
     #[cfg(test)]

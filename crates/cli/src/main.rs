@@ -25,8 +25,6 @@ mod settings;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::Parser;
-
 use commands::Cli;
 
 /// A server allocates and frees small objects on several threads. In a measurement, a
@@ -36,7 +34,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let started_at = Instant::now();
-    match Cli::parse().run(started_at) {
+    let cli = match Cli::from_command_line() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    match cli.run(started_at) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

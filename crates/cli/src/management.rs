@@ -37,8 +37,7 @@ impl Management {
     /// Sends a request and returns the body of its answer. `path` is the part after
     /// `/_perihelion/`.
     pub(crate) async fn send(&self, method: Method, path: &str, body: String) -> Result<String, Failure> {
-        let path = path.trim_matches('/');
-        let path = format!("/_perihelion/{}", path.strip_prefix("_perihelion/").unwrap_or(path));
+        let path = format!("/_perihelion/{}", name_of(path));
         let request_name = format!("{method} {path} on {}", self.account_name);
         let request = RawRequest::management(method, &path, body);
         let response = self.connection.send(request).await.map_err(|failure| match failure {
@@ -53,4 +52,10 @@ impl Management {
             false => Err(Failure::runtime(format!("{request_name}: {status}: {body}"))),
         }
     }
+}
+
+/// The name of a request: its path without `/_perihelion/`, which people may write or leave out.
+pub(crate) fn name_of(path: &str) -> &str {
+    let path = path.trim_matches('/');
+    path.strip_prefix("_perihelion/").unwrap_or(path)
 }

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 pub use perihelion_engine::CheckReport;
-use perihelion_engine::storage::{DISK_FILE, DiskStore, StoreError};
+use perihelion_engine::storage::{DISK_FILE, DiskStore};
+pub use perihelion_engine::storage::{StoreError, StoreErrorKind};
 
 /// The directories with data in a server's data directory: the directory itself, or, for an account
 /// with several regions, one subdirectory per region.

@@ -7,6 +7,7 @@ use perihelion_client::{Client, Credential, Error, ErrorKind};
 use perihelion_server::{Embedded, EmbeddedOptions};
 
 use super::resolve::{Access, Account, Place, Source};
+use super::words::{in_own_words, tls_advice};
 use crate::entra::Entra;
 use crate::exit::Failure;
 
@@ -49,7 +50,16 @@ impl Account {
             }
             Place::Endpoint { access: Access::None, .. } => return Err(self.no_credential()),
         };
-        let client = connected.map_err(|error| self.connect_failed(&error))?;
+        let client = connected.map_err(|error| match &self.place {
+            Place::ConnectionString(_) if error.kind() == ErrorKind::Input => {
+                let text = error.to_string();
+                Failure::usage(
+                    format!("cannot use the connection string ({}): {}", self.source, first_line(&text)),
+                    "copy it from the portal, or from the banner of `perihelion dev`, and quote it: it has semicolons",
+                )
+            }
+            _ => self.connect_failed(&error),
+        })?;
         Ok(Connection { client, engine: None })
     }
 
@@ -107,13 +117,14 @@ impl Account {
             (_, Some(_)) => "the account answered, but not as expected; try again later",
             (_, None) => "check the endpoint, and that this machine reaches it",
         };
+        let text = error.to_string();
         let message = format!(
             "cannot connect to the account {}{}: {}",
             self.display_name(),
             self.display_source(),
-            first_line(&error.to_string())
+            in_own_words(first_line(&text))
         );
-        Failure::runtime(message).with_advice(advice)
+        Failure::runtime(message).with_advice(tls_advice(&text).as_deref().unwrap_or(advice))
     }
 }
 
@@ -128,7 +139,7 @@ pub(crate) const FORBIDDEN_ENTRA: &str = "give the identity the data role Cosmos
 /// Opens an existing data directory with the engine in this process.
 async fn open_data(path: &Path) -> Result<Connection, Failure> {
     if !path.is_dir() {
-        return Err(Failure::not_found(format!("there is no data directory {}", path.display())));
+        return Err(Failure::no_data_directory(path));
     }
     Connection::in_process(EmbeddedOptions::default().with_data(path)).await
 }

@@ -27,7 +27,7 @@ const FILE_BYTES_MAX: u64 = 64 * 1024;
 /// must not make this program send another file of the user to the endpoint that it names.
 pub(super) const KEY_FILE_OUTSIDE: &str = "key_file must lie in the directory of this file, or below";
 
-const ADVICE: &str = "`perihelion workflow list --help` and docs/cli.md show what the file may have";
+const ADVICE: &str = "docs/cli.md, section \"The account\", shows what the file may have";
 
 /// The contents of the file, with its path.
 #[derive(Debug, Default)]

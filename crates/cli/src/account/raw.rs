@@ -10,6 +10,7 @@ use perihelion_wire::transport::{self, Endpoint, Request, Response, Route, Trans
 use perihelion_wire::{date, headers};
 
 use super::Account;
+use super::words::in_own_words;
 use crate::exit::Failure;
 
 /// How long a request may take: the longest wait that the management interface offers is a minute.
@@ -23,6 +24,7 @@ pub(crate) struct RawConnection {
     pub(crate) endpoint: Endpoint,
     proof: RawProof,
     transport: HttpTransport,
+    timeout: Duration,
 }
 
 /// How requests prove who sends them.
@@ -83,7 +85,12 @@ impl RawConnection {
 
     fn to_endpoint(endpoint: Endpoint, proof: RawProof, options: HttpOptions) -> Result<Self, Failure> {
         let transport = HttpTransport::new(options).map_err(Failure::runtime)?;
-        Ok(RawConnection { endpoint, proof, transport })
+        Ok(RawConnection { endpoint, proof, transport, timeout: TIMEOUT })
+    }
+
+    /// This connection with another time limit for a request.
+    pub(crate) fn with_timeout(self, timeout: Duration) -> Self {
+        RawConnection { timeout, ..self }
     }
 
     /// A connection to the management interface of the server of an account. Without a key, requests
@@ -96,12 +103,12 @@ impl RawConnection {
             ));
         }
         let key = account.endpoint_and_key().and_then(|(_, key)| key).unwrap_or(EMULATOR_KEY);
-        Self::new(account, RawProof::key(Some(key))?, management_options())
+        Self::new(account, RawProof::key(Some(key))?, management_options(key == EMULATOR_KEY))
     }
 
     /// A connection to the management interface of the server at this endpoint.
     pub(crate) fn to_management_of(endpoint: Endpoint, key: MasterKey) -> Result<Self, Failure> {
-        Self::to_endpoint(endpoint, RawProof::Key(key), management_options())
+        Self::to_endpoint(endpoint, RawProof::Key(key), management_options(false))
     }
 
     /// Sends a request. The answer may have any status.
@@ -118,7 +125,7 @@ impl RawConnection {
         };
         map.extend(authorization.map(|value| (headers::AUTHORIZATION, value)));
         map.insert(headers::MS_DATE, HeaderValue::try_from(date).map_err(|_| RawFailure::Path)?);
-        let deadline = (tokio::time::Instant::now() + TIMEOUT).into_std();
+        let deadline = (tokio::time::Instant::now() + self.timeout).into_std();
         let request = Request {
             endpoint: self.endpoint.clone(),
             method,
@@ -133,9 +140,12 @@ impl RawConnection {
 }
 
 /// The options for the management interface. It is mostly on this machine, without TLS or with a
-/// certificate that it signed itself.
-fn management_options() -> HttpOptions {
-    HttpOptions::default().with_allow_cleartext(true).with_accept_unknown_loopback_certificates(true)
+/// certificate that it signed itself. To another machine the rule is that of all commands: only the
+/// emulators' key, which is published, is used without TLS.
+fn management_options(is_emulator_key: bool) -> HttpOptions {
+    HttpOptions::default()
+        .with_allow_cleartext(is_emulator_key)
+        .with_accept_unknown_loopback_certificates(true)
 }
 
 /// Why a request got no answer.
@@ -150,7 +160,7 @@ impl std::fmt::Display for RawFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             RawFailure::Path => f.write_str("the path is not valid in a URL"),
-            RawFailure::NoAnswer(failure) => write!(f, "no answer: {failure}"),
+            RawFailure::NoAnswer(failure) => write!(f, "no answer: {}", in_own_words(&failure.to_string())),
         }
     }
 }

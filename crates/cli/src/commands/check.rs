@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use perihelion_server::check::{CheckReport, check_directory, data_directories};
+use perihelion_server::check::{CheckReport, StoreError, StoreErrorKind, check_directory, data_directories};
 
 use crate::exit::{self, Failure};
+use crate::output::text::counted;
 use crate::process::print;
 
 const DETAILS: &str = "\
@@ -25,6 +26,9 @@ pub(crate) struct CheckArgs {
 }
 
 pub(crate) fn run(args: CheckArgs, _started_at: Instant) -> Result<(), Failure> {
+    if !args.directory.is_dir() {
+        return Err(Failure::no_data_directory(&args.directory));
+    }
     let directories = data_directories(&args.directory);
     if directories.is_empty() {
         let message = format!("{} holds no data of a server", args.directory.display());
@@ -32,13 +36,28 @@ pub(crate) fn run(args: CheckArgs, _started_at: Instant) -> Result<(), Failure> 
     }
     let mut problems = 0;
     for directory in directories {
-        let report = check_directory(&directory).map_err(|error| Failure::data(error.to_string()))?;
+        let report = check_directory(&directory).map_err(|error| not_checked(&error))?;
         print(&describe(&directory, &report))?;
         problems += report.problems;
     }
     match problems {
         0 => Ok(()),
-        count => Err(Failure::data(format!("{count} problems in {}", args.directory.display()))),
+        count => {
+            let problems = counted(count, "problem");
+            Err(Failure::damaged(format!("{problems} in {}", args.directory.display())))
+        }
+    }
+}
+
+/// The failure of a check that could not read the directory to its end. Only damage is a reason to
+/// restore a backup. The message says what to do about everything else.
+fn not_checked(error: &StoreError) -> Failure {
+    match error.kind {
+        StoreErrorKind::Damaged => Failure::damaged(error),
+        StoreErrorKind::InUse | StoreErrorKind::TooNew | StoreErrorKind::Full | StoreErrorKind::Io => {
+            Failure::data(error)
+                .with_advice("the check did not run to its end, and says nothing about the data")
+        }
     }
 }
 
@@ -46,8 +65,11 @@ pub(crate) fn run(args: CheckArgs, _started_at: Instant) -> Result<(), Failure> 
 fn describe(directory: &Path, report: &CheckReport) -> String {
     let CheckReport { containers, documents, bytes, index_entries, problems, descriptions, .. } = report;
     let mut text = format!(
-        "{}: {containers} containers, {documents} documents, {bytes} bytes, {index_entries} index entries\n",
-        directory.display()
+        "{}: {}, {}, {}, {index_entries} index entries\n",
+        directory.display(),
+        counted(*containers, "container"),
+        counted(*documents, "document"),
+        counted(*bytes, "byte"),
     );
     for description in descriptions {
         text.push_str(&format!("  {description}\n"));
@@ -58,4 +80,24 @@ fn describe(directory: &Path, report: &CheckReport) -> String {
         more => text.push_str(&format!("  and {more} more problems\n")),
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backup_is_advised_only_for_damaged_data() {
+        for (kind, is_damaged) in [
+            (StoreErrorKind::Damaged, true),
+            (StoreErrorKind::InUse, false),
+            (StoreErrorKind::TooNew, false),
+            (StoreErrorKind::Full, false),
+            (StoreErrorKind::Io, false),
+        ] {
+            let failure = not_checked(&StoreError { kind, message: "cannot open it".to_owned() });
+            assert_eq!(failure.code(), 3, "{kind:?}");
+            assert_eq!(failure.advice().is_some_and(|it| it.contains("backup")), is_damaged, "{kind:?}");
+        }
+    }
 }

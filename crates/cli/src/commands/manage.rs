@@ -8,18 +8,20 @@ use std::time::Instant;
 use clap::Args;
 use http::Method;
 
+use super::workflow::confirm;
 use crate::account::{self, AccountArgs};
 use crate::exit::{self, Failure};
-use crate::management::Management;
+use crate::management::{self, Management};
 use crate::process::{block_on, print};
 
 const EXAMPLES: &str = "\
 Examples:
   perihelion manage GET counters
   perihelion manage POST faults '{\"operation\":\"create_item\",\"count\":3,\"status\":429}'
-  COSMOS_ENDPOINT=http://db:8081 COSMOS_KEY=... perihelion manage POST reset
+  COSMOS_ENDPOINT=https://db:8081 COSMOS_KEY=... perihelion manage POST reset --yes
 
-Without a key the request is signed with the emulators' well-known key.";
+Without a key the request is signed with the emulators' well-known key. POST reset removes all
+databases of the server, and so asks first.";
 
 /// Send a signed request to the management interface of a server.
 #[derive(Debug, Args)]
@@ -36,7 +38,14 @@ pub(crate) struct ManageArgs {
 
     /// The body, in JSON
     body: Option<String>,
+
+    /// Do not ask before a request that removes data
+    #[arg(long, short)]
+    yes: bool,
 }
+
+/// The request that removes all data of a server.
+const RESET: (Method, &str) = (Method::POST, "reset");
 
 pub(crate) fn run(args: ManageArgs, _started_at: Instant) -> Result<(), Failure> {
     block_on(send_and_print(args))
@@ -48,6 +57,10 @@ async fn send_and_print(args: ManageArgs) -> Result<(), Failure> {
     let method = Method::from_bytes(args.method.to_ascii_uppercase().as_bytes()).map_err(|_| {
         Failure::usage(format!("{:?} is not a method", args.method), "write GET, POST or DELETE")
     })?;
+    let is_reset = (&method, management::name_of(&args.path)) == (&RESET.0, RESET.1);
+    if is_reset && !args.yes {
+        confirm(&format!("remove all databases of {}", account.described()), "add --yes to do it")?;
+    }
     let body = management.send(method, &args.path, args.body.unwrap_or_default()).await?;
     print(&format!("{body}\n"))
 }

@@ -75,6 +75,8 @@ async fn migrate(args: MigrateArgs) -> Result<(), Failure> {
 
 async fn move_instances(client: Client, args: MigrateArgs) -> Result<(), Failure> {
     let (is_dry, target) = (args.dry_run, args.to.clone());
+    // The provider's message about a source that does not exist.
+    let missing = format!("there is no container {}", args.from);
     let mut migration =
         Migration::new(client, args.from, args.to).with_dry_run(is_dry).with_force(args.force);
     for instance in args.leave {
@@ -87,7 +89,10 @@ async fn move_instances(client: Client, args: MigrateArgs) -> Result<(), Failure
             eprintln!("{} instances, {} events", report.instances, report.events);
         }
     };
-    let report = migration.run(progress).await.map_err(Failure::provider)?;
+    let report = migration.run(progress).await.map_err(|error| match error.message == missing {
+        true => Failure::not_found(error.message).with_advice("check --from"),
+        false => Failure::provider(error),
+    })?;
     if !report.failed.is_empty() {
         return Err(cannot_move(&report, is_dry));
     }

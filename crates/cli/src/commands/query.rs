@@ -1,13 +1,15 @@
 //! `perihelion query`: runs an SQL query on a container, and explains it. `explain` shows the plan,
-//! the indexes, the charge and the numbers of rows; `grid` shows documents as a table.
+//! the indexes, the charge and the numbers of rows; `grid` shows documents as a table; `statement` says
+//! what is wrong with a query.
 
 mod explain;
 mod grid;
+mod statement;
 
 use std::time::Instant;
 
 use clap::Args;
-use perihelion_client::{Container, Error, IndexMetrics, Query, QueryMetrics, query_messages};
+use perihelion_client::{Container, IndexMetrics, Query, QueryMetrics};
 use perihelion_model::json::Value;
 
 use super::item::KeyArgs;
@@ -82,13 +84,18 @@ struct Answer {
 
 pub(crate) fn run(args: QueryArgs, _started_at: Instant) -> Result<(), Failure> {
     logs::start(Level::Error);
+    let given: Vec<&str> = args.param.iter().map(|(name, _)| name.as_str()).collect();
+    if let Some(name) = statement::missing_parameter(&args.sql, &given) {
+        let message = format!("the query has the parameter {name}, and no value is given for it");
+        return Err(Failure::usage(message, &format!("add --param {name}=VALUE")));
+    }
     let context = args.common.resolve()?;
     block_on(async {
         context
             .with_container(async |container| {
                 let answer = read(container, &args, &context).await?;
                 match args.explain {
-                    true => explain::print_explained(&context, container, statement(&args)?, &answer).await,
+                    true => explain::print_explained(&context, container, query(&args)?, &answer).await,
                     false => print_rows(context.form, &answer),
                 }
             })
@@ -96,7 +103,7 @@ pub(crate) fn run(args: QueryArgs, _started_at: Instant) -> Result<(), Failure> 
     })
 }
 
-fn statement(args: &QueryArgs) -> Result<Query, Failure> {
+fn query(args: &QueryArgs) -> Result<Query, Failure> {
     let mut query = Query::new(args.sql.as_str());
     for (name, value) in &args.param {
         query = query.with_parameter(name, value.clone());
@@ -110,7 +117,7 @@ fn statement(args: &QueryArgs) -> Result<Query, Failure> {
 /// Reads pages until the limit is reached.
 async fn read(container: &Container, args: &QueryArgs, context: &Context) -> Result<Answer, Failure> {
     let limit = args.limit as usize;
-    let mut query = statement(args)?.with_max_items(args.limit.saturating_add(1).min(PAGE_ROWS_MAX));
+    let mut query = query(args)?.with_max_items(args.limit.saturating_add(1).min(PAGE_ROWS_MAX));
     if args.explain {
         query = query.with_query_metrics().with_index_metrics();
     }
@@ -119,7 +126,7 @@ async fn read(container: &Container, args: &QueryArgs, context: &Context) -> Res
     while answer.rows.len() <= limit {
         let page = feed.next_page().await;
         let page = page.map_err(|error| match error.status().map(|status| status.code) {
-            Some(400) => Failure::usage(refusal(&error), "check the query"),
+            Some(400) => Failure::usage(statement::refusal(&error, &args.sql), "check the query"),
             _ => context.request_failed("the query failed", &error),
         })?;
         let Some(page) = page else { break };
@@ -148,13 +155,4 @@ fn print_rows(form: Form, answer: &Answer) -> Result<(), Failure> {
         .map(|(count, noun)| counted(count as u64, noun));
     eprintln!("{rows}{more}, {:.2} RU, {requests}", answer.charge);
     Ok(())
-}
-
-/// Why the service refuses a query, in the service's words.
-fn refusal(error: &Error) -> String {
-    let messages = query_messages(error);
-    match messages.is_empty() {
-        true => error.message().lines().next().unwrap_or_default().to_owned(),
-        false => messages.join(" "),
-    }
 }

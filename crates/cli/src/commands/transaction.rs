@@ -16,6 +16,7 @@ use crate::args::Level;
 use crate::exit::{self, Failure};
 use crate::logs;
 use crate::output::table::grid;
+use crate::output::text::{counted, escaped};
 use crate::process::{block_on, print};
 
 const EXAMPLES: &str = r#"The file has one JSON object:
@@ -84,7 +85,15 @@ pub(crate) fn run(args: TransactionArgs, _started_at: Instant) -> Result<(), Fai
 async fn run_file(args: RunArgs) -> Result<(), Failure> {
     let file = TransactionFile::read(&args.file)?;
     let account = args.account.resolve()?;
-    account.run(async |client| execute(client, &file, args.token).await).await
+    account
+        .run(async |client| {
+            if !file.is_read() {
+                let operations = counted(file.operations.len() as u64, "operation");
+                eprintln!("{}", escaped(&format!("committing {operations} on {}", account.described())));
+            }
+            execute(client, &file, args.token).await
+        })
+        .await
 }
 
 async fn execute(
@@ -112,6 +121,8 @@ async fn execute(
             });
             Err(Failure::runtime(format!("{}{why}{again}", aborted.error())))
         }
+        Err(TransactionError::Failed(error)) if error.is_not_found() => Err(Failure::not_found(error)
+            .with_advice("check the names of the containers in the file; `perihelion container list` shows what there is")),
         Err(error) => Err(Failure::runtime(error)),
     }
 }
@@ -152,8 +163,8 @@ fn table(file: &TransactionFile, results: &TransactionResults) -> String {
 }
 
 fn summary(head: &str, results: &TransactionResults) -> String {
-    let operations = results.results().len();
+    let operations = counted(results.results().len() as u64, "operation");
     let attempts = results.diagnostics().attempts().count();
     let again = if attempts > 1 { format!(", {attempts} attempts") } else { String::new() };
-    format!("{head}: {operations} operations, {:.2} RU{again}\n", results.charge())
+    format!("{head}: {operations}, {:.2} RU{again}\n", results.charge())
 }

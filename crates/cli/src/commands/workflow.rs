@@ -22,7 +22,7 @@ mod tree;
 mod wait;
 
 pub(super) use input::read_text;
-pub(super) use selection::confirm;
+pub(super) use selection::{YES_OR_DRY_RUN, confirm};
 
 use super::noun::verbs;
 

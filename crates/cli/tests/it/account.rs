@@ -75,7 +75,7 @@ fn a_wrong_key_is_refused_and_never_printed() {
     let string = format!("AccountEndpoint={endpoint};AccountKey={SECRET};");
     check(list(&[]).env("COSMOS_CONNECTION_STRING", &string), 1, "from COSMOS_CONNECTION_STRING");
     let string = format!("AccountKey={SECRET};");
-    check(list(&[]).env("COSMOS_CONNECTION_STRING", &string), 1, "cannot connect to the account");
+    check(list(&[]).env("COSMOS_CONNECTION_STRING", &string), 2, "cannot use the connection string");
     let file = format!("[account]\nkey = \"{SECRET}\"\nendpont = \"x\"\n");
     std::fs::write(scratch.path().join("perihelion.toml"), file).expect("a file");
     check(list(&[]).current_dir(scratch.path()), 2, "line 3");

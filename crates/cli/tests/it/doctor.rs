@@ -30,9 +30,19 @@ fn found(output: &Output, subject: &str) -> (String, String) {
 /// Starts a program that answers every request over HTTP/1.1 with this status, and with a date that
 /// differs by some seconds from this machine's date. Returns its endpoint.
 fn endpoint_that_answers(status: &'static str, skew_seconds: i64) -> String {
+    endpoint_with(skew_seconds, move |_, _| (status, "{}"))
+}
+
+/// Starts a program whose answers, a status and a body, follow from the request and from the number
+/// of requests before it.
+fn endpoint_with(
+    skew_seconds: i64,
+    answer: impl Fn(&str, usize) -> (&'static str, &'static str) + Send + 'static,
+) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
     std::thread::spawn(move || {
+        let mut count = 0;
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
             let mut request = [0; 4096];
@@ -44,7 +54,14 @@ fn endpoint_that_answers(status: &'static str, skew_seconds: i64) -> String {
             }
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs();
             let date = date::format(now.saturating_add_signed(skew_seconds));
-            let _ = write!(stream, "HTTP/1.1 {status}\r\ndate: {date}\r\ncontent-length: 2\r\n\r\n{{}}");
+            let (status, body) = answer(&text(&request[..read]), count);
+            count += 1;
+            let length = body.len();
+            // Each connection has one request, so that the listener sees all of them.
+            let _ = write!(
+                stream,
+                "HTTP/1.1 {status}\r\ndate: {date}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+            );
         }
     });
     endpoint
@@ -66,11 +83,42 @@ fn a_skewed_clock_is_found_even_if_the_key_is_refused() {
 
 #[test]
 fn a_program_that_is_not_an_account_is_a_problem() {
-    for (status, subject) in [("404 Not Found", "credential"), ("200 OK", "consistency")] {
+    for (status, word) in
+        [("404 Not Found", "not a Cosmos"), ("200 OK", "not a Cosmos"), ("503 Busy", "503, twice")]
+    {
         let output = doctor(&["--endpoint", &endpoint_that_answers(status, 0), "-o", "json"]);
-        assert_eq!(found(&output, subject).0, "problem");
+        let (result, finding) = found(&output, "endpoint");
+        assert_eq!(result, "problem");
+        assert!(finding.contains(word), "{finding}");
         assert_eq!(output.status.code(), Some(1));
     }
+}
+
+#[test]
+fn one_answer_of_a_busy_service_is_not_a_problem() {
+    let endpoint = endpoint_with(0, |_, count| match count {
+        0 => ("503 Busy", "{}"),
+        _ => ("403 Forbidden", "{}"),
+    });
+    let output = doctor(&["--endpoint", &endpoint, "-o", "json"]);
+    assert_eq!(found(&output, "endpoint").0, "ok");
+    assert!(found(&output, "credential").1.contains("403"));
+}
+
+/// The part of an account document that `doctor` reads.
+const ACCOUNT: &str = r#"{"userConsistencyPolicy":{"defaultConsistencyLevel":"Session"}}"#;
+
+#[test]
+fn a_server_that_is_not_ready_is_a_problem() {
+    let endpoint = endpoint_with(0, |request, _| match request.starts_with("GET /ready ") {
+        true => ("503 Not Ready", "the disk is full"),
+        false => ("200 OK", ACCOUNT),
+    });
+    let output = doctor(&["--endpoint", &endpoint, "-o", "json"]);
+    let (result, finding) = found(&output, "server");
+    assert_eq!(result, "problem");
+    assert!(finding.contains("the disk is full"), "{finding}");
+    assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod histories;
 mod kills;
 mod metrics;
 mod migrate;
+mod mistakes;
 mod new;
 mod pages;
 mod profiles;

@@ -115,11 +115,14 @@ fn check_accepts_the_data_of_a_server_and_refuses_a_damaged_file() {
     let data = scratch.path().join("data");
     let directory = data.display().to_string();
     let check = || command(&scratch, &["check", &directory]).output().expect("the binary runs");
+    assert_eq!(check().status.code(), Some(6), "there is no directory yet");
+    std::fs::create_dir(&data).expect("a directory");
     assert_eq!(check().status.code(), Some(2), "there is no data yet");
     let server =
         RunningServer::start(&mut command(&scratch, &["server", "--port", "0", "--data", &directory]));
     let output = check();
     assert_eq!(output.status.code(), Some(3), "a server uses it: {}", text(&output.stderr));
+    assert!(!text(&output.stderr).contains("backup"), "nothing is damaged: {}", text(&output.stderr));
     server.signal("TERM");
     assert_eq!(server.wait_for_end().0.code(), Some(0));
     let output = check();

@@ -66,7 +66,9 @@ fn a_file_is_committed_once_and_its_outcome_is_shown() {
     };
     let first = transaction(&endpoint, &transfer(), &[]);
     check(&first, 0, &["patch", "bank/accounts", "ada", "200", "committed: 2 operations"], "token ");
-    let token = text(&first.stderr).trim().trim_start_matches("token ").to_owned();
+    assert!(text(&first.stderr).contains("committing 2 operations on http://127.0.0.1:"));
+    let errors = text(&first.stderr);
+    let token = errors.lines().find_map(|line| line.strip_prefix("token ")).expect("a token").to_owned();
     check(&transaction(&endpoint, &transfer(), &["--token", &token]), 0, &["committed"], &token);
     assert_eq!((balance("ada"), balance("bob")), (4, 16), "the token is applied once");
 

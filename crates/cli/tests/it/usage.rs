@@ -57,4 +57,7 @@ fn an_invalid_variable_is_named() {
     let output = command(&scratch, &["server"]).env("PORT", "http").output().expect("the binary runs");
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("PORT"));
+    let output = command(&scratch, &["dev"]).env("PERIHELION_PORT", "abc").output().expect("the binary runs");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("the variable PERIHELION_PORT"), "{}", text(&output.stderr));
 }

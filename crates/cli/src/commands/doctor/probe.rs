@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use duroxide_cdb::Check;
+use duroxide_cdb::{Check, CheckResult};
 use http::Method;
 use http::header::DATE;
 use perihelion_driver::transport::HttpOptions;
@@ -15,7 +15,9 @@ use perihelion_wire::transport::{Endpoint, FailureKind, Response};
 use serde_json::Value;
 
 use super::identity::Identity;
-use crate::account::{Account, KEYS_ARE_OFF, RawConnection, RawFailure, RawProof, RawRequest};
+use crate::account::{
+    Account, KEYS_ARE_OFF, RawConnection, RawFailure, RawProof, RawRequest, in_own_words, tls_advice,
+};
 use crate::exit::Failure;
 
 /// The largest difference of the clocks that needs no attention. The measured difference includes
@@ -24,6 +26,15 @@ const SKEW_SECONDS_OK: u64 = 30;
 
 /// The service refuses a request whose date differs more than this from its own clock.
 const SKEW_SECONDS_MAX: u64 = 15 * 60;
+
+/// The longest time to wait for an answer. The driver gives up on a request after a few seconds too.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// An answer that takes longer needs attention: the account document is small and in memory.
+const SLOW: Duration = Duration::from_secs(1);
+
+/// The pause before the second request, after an answer such as 429 or 503.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The levels of consistency that a provider can run with.
 const CONSISTENCIES: [&str; 3] = ["Session", "BoundedStaleness", "Strong"];
@@ -51,23 +62,92 @@ pub(super) async fn run(account: &Account, key: Option<&str>) -> Result<Vec<Chec
     };
     let proof = identity.as_ref().map_or_else(|| RawProof::key(key), |identity| Ok(identity.proof()))?;
     let connection = RawConnection::new(account, proof, options)?;
-    let answer = match send(&connection).await {
+    let connection = connection.with_timeout(TIMEOUT);
+    let answer = match send_twice(&connection).await {
         Ok(answer) => answer,
         Err(failure) => return Ok(unreachable(&endpoint, &failure)),
     };
-    let mut checks = vec![
-        Check::ok("endpoint", format!("{endpoint} answers in {:.1} ms", answer.took.as_secs_f64() * 1000.0)),
-        transport_security(&endpoint, is_emulator_key),
-        clock(&answer),
-        match &identity {
-            Some(identity) => identity.judge(&answer.response, SystemTime::now()),
-            None => credential(&answer, key),
-        },
-    ];
+    let reached = reached(&endpoint, &answer);
+    let is_account = reached.result != CheckResult::Problem;
+    let mut checks = vec![reached, transport_security(&endpoint, is_emulator_key), clock(&answer)];
+    if !is_account {
+        return Ok(checks);
+    }
+    checks.push(match &identity {
+        Some(identity) => identity.judge(&answer.response, SystemTime::now()),
+        None => credential(&answer, key),
+    });
     if answer.response.status().is_success() {
         checks.push(consistency(&answer.response));
+        checks.extend(readiness(account, &connection).await);
     }
     Ok(checks)
+}
+
+/// Sends the probe, and once more if the answer is a failure that may pass.
+async fn send_twice(connection: &RawConnection) -> Result<Answer, RawFailure> {
+    let answer = send(connection).await?;
+    match is_passing(answer.response.status().as_u16()) {
+        true => {
+            tokio::time::sleep(PAUSE).await;
+            send(connection).await
+        }
+        false => Ok(answer),
+    }
+}
+
+/// Whether a status says that the service is busy or failing, and nothing about the request.
+fn is_passing(status: u16) -> bool {
+    matches!(status, 408 | 429 | 500..)
+}
+
+/// The check of an endpoint that answers: whether it is an account, and how fast it is.
+fn reached(endpoint: &Endpoint, answer: &Answer) -> Check {
+    let subject = "endpoint";
+    let status = answer.response.status().as_u16();
+    let is_account = || default_consistency(&answer.response).is_some();
+    let answers = format!("{endpoint} answers in {:.1} ms", answer.took.as_secs_f64() * 1000.0);
+    match status {
+        status if is_passing(status) => Check::problem(
+            subject,
+            format!("{endpoint} answers {status}, twice"),
+            "Try again later. If it stays, look at the health of the region, or at the log of the server",
+        ),
+        404 => Check::problem(
+            subject,
+            format!("the program at {endpoint} is not a Cosmos DB account (404)"),
+            "Check the host and the port",
+        ),
+        200 if !is_account() => Check::problem(
+            subject,
+            format!("the program at {endpoint} is not a Cosmos DB account: its answer is another document"),
+            "Check the host and the port",
+        ),
+        _ if answer.took > SLOW => Check::warning(
+            subject,
+            answers,
+            "Run near the account, and check proxies: a step of a workflow takes several requests",
+        ),
+        _ => Check::ok(subject, answers),
+    }
+}
+
+/// A server of ours that cannot write its data says so at `/ready`. `None` if it is ready, or if the
+/// endpoint is another kind of account.
+async fn readiness(account: &Account, connection: &RawConnection) -> Option<Check> {
+    if account.is_azure() {
+        return None;
+    }
+    let request = RawRequest { method: Method::GET, path: "/ready", signed: ("", ""), body: String::new() };
+    let response = connection.send(request).await.ok()?;
+    (response.status().as_u16() == 503).then(|| {
+        let body = String::from_utf8_lossy(response.body()).into_owned();
+        Check::problem(
+            "server",
+            format!("it is not ready (503): {body}"),
+            "Its disk is full or has failed: look at its log, and start it again when the disk has room",
+        )
+    })
 }
 
 async fn send(connection: &RawConnection) -> Result<Answer, RawFailure> {
@@ -95,9 +175,9 @@ fn unreachable(endpoint: &Endpoint, failure: &RawFailure) -> Vec<Check> {
         }
         FailureKind::Tls => {
             let reached = Check::ok("endpoint", format!("{endpoint} is reached"));
-            let advice = "Set SSL_CERT_FILE to the authority that signed the certificate; `perihelion cert ca` \
-                          prints that of our server";
-            return vec![reached, Check::problem("TLS", text, advice)];
+            let advice =
+                tls_advice(&text).unwrap_or_else(|| "check the certificate of the server".to_owned());
+            return vec![reached, Check::problem("TLS", in_own_words(&text), advice)];
         }
         FailureKind::Closed | FailureKind::Protocol => {
             "The program at this endpoint is not a Cosmos DB account. Check the port, and http or https"
@@ -106,7 +186,7 @@ fn unreachable(endpoint: &Endpoint, failure: &RawFailure) -> Vec<Check> {
             "The endpoint takes connections but does not answer. Check proxies, and try again"
         }
     };
-    vec![Check::problem("endpoint", text, advice)]
+    vec![Check::problem("endpoint", in_own_words(&text), advice)]
 }
 
 fn transport_security(endpoint: &Endpoint, is_emulator_key: bool) -> Check {
@@ -189,20 +269,20 @@ fn credential(answer: &Answer, key: Option<&str>) -> Check {
             "the account refuses this key or this machine (403)",
             "Check the clock above, the account's firewall and its private endpoints",
         ),
-        404 => Check::problem(
-            subject,
-            "the server at this endpoint is not a Cosmos DB account (404)",
-            "Check the endpoint",
-        ),
         status => Check::problem(subject, format!("the account answers {status}"), "Try again later"),
     }
 }
 
+/// The default consistency in the document of an account; `None` if the body is not such a document.
+fn default_consistency(response: &Response) -> Option<String> {
+    let document: Value = serde_json::from_slice(response.body()).ok()?;
+    document["userConsistencyPolicy"]["defaultConsistencyLevel"].as_str().map(str::to_owned)
+}
+
 fn consistency(response: &Response) -> Check {
-    let document: Value = serde_json::from_slice(response.body()).unwrap_or_default();
     let subject = "consistency";
-    match document["userConsistencyPolicy"]["defaultConsistencyLevel"].as_str() {
-        Some(level) if CONSISTENCIES.contains(&level) => Check::ok(subject, level),
+    match default_consistency(response) {
+        Some(level) if CONSISTENCIES.contains(&level.as_str()) => Check::ok(subject, level),
         Some(level) => Check::warning(
             subject,
             format!("{level}: a process may read a state that is behind, and then loses its turn"),
@@ -218,8 +298,6 @@ fn consistency(response: &Response) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use duroxide_cdb::CheckResult;
-
     use super::*;
 
     #[test]
@@ -237,5 +315,15 @@ mod tests {
         }
         assert!(judge_clock(now, now + 60).finding.contains("60 s behind"));
         assert!(judge_clock(now + 60, now).finding.contains("60 s ahead of"));
+    }
+
+    #[test]
+    fn a_slow_answer_is_a_warning() {
+        let endpoint = Endpoint::parse("http://127.0.0.1:1/").unwrap();
+        for (took, result) in [(SLOW, CheckResult::Ok), (SLOW * 2, CheckResult::Warning)] {
+            let response = http::Response::builder().status(401).body("{}".into()).unwrap();
+            let answer = Answer { response, took, local_seconds: 0 };
+            assert_eq!(reached(&endpoint, &answer).result, result, "{took:?}");
+        }
     }
 }

@@ -20,6 +20,8 @@ Examples:
   perihelion feed tail --from beginning --until-now -o jsonl > items.jsonl
   perihelion feed tail --from 2026-11-17T04:00Z --pk ada --limit 10
 
+After a failure that may pass, the command prints it and goes on; with --until-now it ends.
+
 A line is the time of the change, the id and the item; with -o json or jsonl it is the item. An
 item that was changed twice appears once, as it is now; deleted items do not appear.";
 
@@ -65,6 +67,9 @@ fn from(text: &str) -> Result<From, String> {
 /// How often the feed is read while there is no change.
 const INTERVAL: Duration = Duration::from_secs(1);
 
+/// The pause after a failure that may pass, as long as that of `--watch`.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
+
 pub(super) async fn run(args: TailArgs, context: &Context) -> Result<(), Failure> {
     context.with_container(async |container| follow(&args, context, container).await).await
 }
@@ -87,7 +92,18 @@ async fn follow(args: &TailArgs, context: &Context, container: &Container) -> Re
             page = next(&mut feed, args.until_now) => page,
             _ = signals.next() => return Ok(()),
         };
-        let page = page.map_err(|error| context.request_failed("cannot read the change feed", &error))?;
+        let failed = |error| context.request_failed("cannot read the change feed", &error);
+        let page = match page {
+            // The feed keeps its place, so nothing is missed.
+            Err(error) if error.is_transient() && !args.until_now => {
+                eprintln!("{}", escaped(failed(error).message()));
+                tokio::select! {
+                    () = tokio::time::sleep(PAUSE_AFTER_FAILURE) => continue,
+                    _ = signals.next() => return Ok(()),
+                }
+            }
+            page => page.map_err(failed)?,
+        };
         let Some(items) = page else { return Ok(()) };
         for item in items.iter().take(usize::try_from(left).unwrap_or(usize::MAX)) {
             print(&line(context.form, item)?)?;

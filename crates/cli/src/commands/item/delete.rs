@@ -5,7 +5,7 @@ use perihelion_client::ItemOptions;
 
 use super::KeyArgs;
 use super::put::{parse_etag, print_written};
-use crate::commands::workflow::confirm;
+use crate::commands::workflow::{YES_OR_DRY_RUN, confirm};
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::output::text::escaped;
@@ -53,7 +53,7 @@ pub(super) async fn run(args: DeleteArgs, context: &Context) -> Result<(), Failu
                 return Ok(());
             }
             if !yes {
-                confirm(&format!("delete the item {id:?} in {}", context.target()))?;
+                confirm(&format!("delete the item {id:?} in {}", context.target()), YES_OR_DRY_RUN)?;
             }
             context.announce(&format!("deleting {id}"));
             let written = container.delete_with(key, &id, &options).await.map_err(failed)?;

@@ -4,13 +4,9 @@
 use perihelion_model::json::{Object, Value};
 
 use crate::output::table;
-use crate::output::text::cut;
 
 /// The most columns. JSON has all members.
 const COLUMNS_MAX: usize = 12;
-
-/// The most characters of a cell.
-const CELL_CHARS_MAX: usize = 40;
 
 /// The members that the service adds to every document.
 const SYSTEM_MEMBERS: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_ts"];
@@ -37,9 +33,9 @@ pub(super) fn render(rows: &[Value]) -> String {
 
 fn cell(value: &Value) -> String {
     match value.as_str() {
-        Some(text) => cut(text, CELL_CHARS_MAX),
+        Some(text) => text.to_owned(),
         // A value that was parsed can always be written as JSON.
-        None => cut(&serde_json::to_string(value).unwrap_or_default(), CELL_CHARS_MAX),
+        None => serde_json::to_string(value).unwrap_or_default(),
     }
 }
 

@@ -16,11 +16,12 @@ Examples:
 
   SEEN        age of the last heartbeat. A process that does nothing writes none
   TURNS       whether the process runs orchestrations
-  ACTIVITIES  the activities that it runs: * all, - those without a tag, and tags
+  ACTIVITIES  the activities that it runs: * all, untagged those without a tag, and tags
   SLICES      how many slices of the container it polls
   SHARED      for how many slices it asks the others to help
 
-`perihelion dashboard` shows on its page Workers what each process holds.";
+`perihelion dashboard` shows on its page Workers what each process holds. A heartbeat does not name
+the orchestrations of its process. In JSON the tag - stands for activities without a tag.";
 
 /// Show the processes that serve a container
 #[derive(Clone, Debug, Args)]
@@ -64,6 +65,12 @@ impl From<WorkerInfo> for Worker {
     }
 }
 
+/// A tag for people. In JSON `-` stands for activities without a tag, which in a table would mean
+/// that there are none.
+fn tag_name(tag: &str) -> &str {
+    if tag == "-" { "untagged" } else { tag }
+}
+
 fn yes_or_no(value: bool) -> String {
     if value { "yes" } else { "no" }.to_owned()
 }
@@ -76,7 +83,7 @@ const COLUMNS: &[Column<Worker>] = &[
     Column::new("TURNS", |row, _| yes_or_no(row.runs_orchestrations)),
     Column::new("ACTIVITIES", |row, _| match row.activity_tags.is_empty() {
         true => "no".to_owned(),
-        false => row.activity_tags.join(","),
+        false => row.activity_tags.iter().map(|tag| tag_name(tag)).collect::<Vec<_>>().join(","),
     }),
     Column::number("SLICES", |row, _| row.slices.to_string()),
     Column::number("SHARED", |row, _| row.shared_slices.to_string()),

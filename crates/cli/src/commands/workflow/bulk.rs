@@ -28,8 +28,9 @@ struct Outcome {
     /// The result in words; `None` if the action failed or was skipped.
     result: Option<String>,
     error: Option<String>,
+    /// Whether the action was run. If it was not, the error begins with what happened instead.
     #[serde(skip)]
-    is_skipped: bool,
+    is_run: bool,
 }
 
 impl Outcome {
@@ -37,20 +38,33 @@ impl Outcome {
     fn text(&self) -> String {
         match (&self.result, &self.error) {
             (Some(result), _) => result.clone(),
-            (None, error) if self.is_skipped => error.clone().unwrap_or_default(),
+            (None, error) if !self.is_run => error.clone().unwrap_or_default(),
             (None, error) => format!("failed: {}", error.as_deref().unwrap_or_default()),
         }
     }
 }
 
-/// Shows what would be done.
-pub(super) fn show_plan(context: &Context, selection: Selection, action: &str) -> Result<(), Failure> {
-    let mut rows = Rows::begin(context.form, &selection.instances)?;
-    for row in selection.instances {
-        let result = Some(format!("would {action}"));
-        rows.print(&Outcome { instance_id: row.instance_id, result, error: None, is_skipped: false })?;
+/// Shows what would be done. `plan` says it for one instance, such as "delete", or says why the
+/// action would fail. Fails if the real command would fail.
+pub(super) async fn show_plan(
+    context: &Context,
+    selection: Selection,
+    plan: impl AsyncFn(&ListedInstance) -> Result<String, String>,
+) -> Result<(), Failure> {
+    let Selection { instances, is_cut, .. } = selection;
+    let mut rows = Rows::begin(context.form, &instances)?;
+    let (total, mut failing) = (instances.len(), 0);
+    for row in instances {
+        let (result, error) = match plan(&row).await {
+            Ok(action) => (Some(format!("would {action}")), None),
+            Err(objection) => (None, Some(format!("would fail: {objection}"))),
+        };
+        failing += usize::from(error.is_some());
+        rows.print(&Outcome { instance_id: row.instance_id, result, error, is_run: false })?;
     }
-    rows.end()
+    rows.end()?;
+    let failures = (failing > 0).then(|| format!("{failing} of {total} would fail"));
+    outcome(failures.into_iter().collect(), total, is_cut)
 }
 
 /// Runs `action` on each instance. After all were tried, fails if the action failed for an
@@ -105,23 +119,23 @@ async fn attempt(
     work: impl Future<Output = Result<String, String>>,
 ) -> Outcome {
     let instance_id = row.instance_id.clone();
-    let failed = |error, is_skipped| Outcome {
+    let failed = |error, is_run| Outcome {
         instance_id: row.instance_id.clone(),
         result: None,
         error: Some(error),
-        is_skipped,
+        is_run,
     };
     let now = match instance::find(&provider, &instance_id).await {
         Ok(now) => now,
-        Err(failure) => return failed(failure.message().to_owned(), false),
+        Err(failure) => return failed(failure.message().to_owned(), true),
     };
     let now = now.as_ref().map(|now| (now.status.as_str(), now.created_at));
     if let Some(change) = change((&row.status, row.created_at), now) {
-        return failed(format!("skipped: {change}"), true);
+        return failed(format!("skipped: {change}"), false);
     }
     match work.await {
-        Ok(result) => Outcome { instance_id, result: Some(result), error: None, is_skipped: false },
-        Err(error) => failed(error, false),
+        Ok(result) => Outcome { instance_id, result: Some(result), error: None, is_run: true },
+        Err(error) => failed(error, true),
     }
 }
 
@@ -153,8 +167,8 @@ struct Counts {
 impl Counts {
     fn add(&mut self, outcome: &Outcome) {
         self.done += 1;
-        self.failed += usize::from(outcome.error.is_some() && !outcome.is_skipped);
-        self.skipped += usize::from(outcome.is_skipped);
+        self.failed += usize::from(outcome.error.is_some() && outcome.is_run);
+        self.skipped += usize::from(!outcome.is_run);
     }
 
     /// Fails if some instances were not changed, because of a failure, a change since the
@@ -168,13 +182,18 @@ impl Counts {
         if skipped > 0 {
             left.push(format!("{skipped} of {total} were skipped"));
         }
-        if is_cut {
-            left.push(format!("there are more than the {total} of --limit"));
-        }
-        match left.is_empty() {
-            true => Ok(()),
-            false => Err(Failure::runtime(left.join("; "))),
-        }
+        outcome(left, total, is_cut)
+    }
+}
+
+/// Fails if `left` says that some instances were not changed, or if --limit cut the selection.
+fn outcome(mut left: Vec<String>, total: usize, is_cut: bool) -> Result<(), Failure> {
+    if is_cut {
+        left.push(format!("there are more than the {total} of --limit"));
+    }
+    match left.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::runtime(left.join("; "))),
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use duroxide::Client;
+use duroxide_cdb::ListedInstance;
 
 use super::selection::{SelectionArgs, workflows};
 use super::{bulk, instance};
@@ -34,18 +35,18 @@ pub(super) async fn run(args: CancelArgs, context: &Context) -> Result<(), Failu
     let reason: Arc<str> = args.reason.into();
     context
         .with_provider(async |provider| {
-            let is_open = |row: &duroxide_cdb::ListedInstance| !instance::is_ended(&row.status);
-            let selection = args.selection.select(provider, is_open).await?;
+            let selection = args.selection.select(provider, |row| objection(row).is_none()).await?;
             let action = format!("cancel {}", workflows(selection.instances.len()));
             args.selection.confirm(&action, context, &selection)?;
             if args.selection.dry_run {
-                return bulk::show_plan(context, selection, "cancel");
+                let plan = async |row: &ListedInstance| objection(row).map_or(Ok("cancel".to_owned()), Err);
+                return bulk::show_plan(context, selection, plan).await;
             }
             bulk::run(context, provider, selection, |provider, row| {
                 let reason = Arc::clone(&reason);
                 async move {
-                    if instance::is_ended(&row.status) {
-                        return Err(format!("it has ended: {}", row.status.to_lowercase()));
+                    if let Some(objection) = objection(&row) {
+                        return Err(objection);
                     }
                     let client = Client::new(Arc::new(provider));
                     let asked = client.cancel_instance(&row.instance_id, &*reason).await;
@@ -55,4 +56,9 @@ pub(super) async fn run(args: CancelArgs, context: &Context) -> Result<(), Failu
             .await
         })
         .await
+}
+
+/// Why a workflow cannot be cancelled; `None` if it can.
+fn objection(row: &ListedInstance) -> Option<String> {
+    instance::is_ended(&row.status).then(|| format!("it has ended: {}", row.status.to_lowercase()))
 }

@@ -38,20 +38,23 @@ pub(super) async fn run(args: DeleteArgs, context: &Context) -> Result<(), Failu
     let DeleteArgs { selection: selection_args, force } = args;
     context
         .with_provider(async |provider| {
-            let may_be_deleted = |row: &ListedInstance| {
-                let is_idle = instance::is_ended(&row.status) || row.status == "Pending";
-                row.parent_instance_id.is_none() && (force || is_idle)
-            };
-            let selection = selection_args.select(provider, may_be_deleted).await?;
-            let action = describe_action(provider, &selection.instances).await;
+            let selection = selection_args.select(provider, |row| objection(row, force).is_none()).await?;
+            let deletable: Vec<&ListedInstance> =
+                selection.instances.iter().filter(|row| objection(row, force).is_none()).collect();
+            let action = describe_action(provider, &deletable).await;
             if selection_args.dry_run {
                 eprintln!("would {action}");
             }
             selection_args.confirm(&action, context, &selection)?;
             if selection_args.dry_run {
-                return bulk::show_plan(context, selection, "delete");
+                let plan =
+                    async |row: &ListedInstance| objection(row, force).map_or(Ok("delete".to_owned()), Err);
+                return bulk::show_plan(context, selection, plan).await;
             }
             bulk::run(context, provider, selection, |provider, row| async move {
+                if let Some(objection) = objection(&row, force) {
+                    return Err(objection);
+                }
                 let deleted =
                     provider.delete(&row.instance_id, force).await.map_err(|error| error.message)?;
                 let instances = counted(deleted.instances_deleted, "workflow");
@@ -62,8 +65,21 @@ pub(super) async fn run(args: DeleteArgs, context: &Context) -> Result<(), Failu
         .await
 }
 
+/// Why a workflow cannot be deleted; `None` if it can. The provider refuses the same workflows, in
+/// the words of its own interface.
+fn objection(row: &ListedInstance, force: bool) -> Option<String> {
+    let is_idle = instance::is_ended(&row.status) || row.status == "Pending";
+    match &row.parent_instance_id {
+        Some(parent) => Some(format!(
+            "it is a child of {parent:?}: delete the workflow that has no parent; its children are deleted with it"
+        )),
+        None if force || is_idle => None,
+        None => Some(format!("it is {}: cancel it first, or add --force", row.status.to_lowercase())),
+    }
+}
+
 /// The action in words, with the number of sub-orchestrations that are deleted too.
-async fn describe_action(provider: &CosmosDBProvider, instances: &[ListedInstance]) -> String {
+async fn describe_action(provider: &CosmosDBProvider, instances: &[&ListedInstance]) -> String {
     let mut descendants = 0;
     let mut is_complete = instances.len() <= TREES_MAX;
     for row in instances.iter().take(TREES_MAX) {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use duroxide::providers::ProviderAdmin;
 use duroxide::{Client, EventKind};
 use duroxide_cdb::CosmosDBProvider;
@@ -12,7 +13,7 @@ use serde::Serialize;
 use super::instance::{self, Instance};
 use crate::context::{Context, WatchArgs, now_ms};
 use crate::exit::Failure;
-use crate::output::text::{age, cut};
+use crate::output::text::{age, counted, cut};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,6 +28,7 @@ The table cuts long values; -o json has them whole.";
 #[command(after_help = EXAMPLES)]
 pub(super) struct DescribeArgs {
     /// The instance
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     instance: String,
 
     #[command(flatten)]
@@ -127,6 +129,10 @@ fn lines(description: &Description) -> Vec<(&'static str, String)> {
     };
     let numbers: Vec<String> = description.executions.iter().map(ToString::to_string).collect();
     let kept = if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") };
+    let input = match instance.status.as_str() {
+        "Pending" => "in the queue, and shown when a worker has taken the workflow".to_owned(),
+        _ => value(&description.input),
+    };
     let mut lines = vec![
         ("instance", instance.instance_id.clone()),
         ("orchestration", format!("{} {}", instance.name, instance.version).trim_end().to_owned()),
@@ -137,9 +143,9 @@ fn lines(description: &Description) -> Vec<(&'static str, String)> {
         ("completed", value(&instance.completed_at)),
         ("parent", value(&instance.parent)),
         ("execution", format!("{} (kept: {kept})", instance.execution)),
-        ("history", format!("{} events, {} bytes", description.events, description.history_bytes)),
+        ("history", format!("{}, {} bytes", counted(description.events, "event"), description.history_bytes)),
         ("cost", cost(&description.cost)),
-        ("input", value(&description.input)),
+        ("input", input),
         ("output", value(&description.output)),
     ];
     for (key, text) in &description.key_values {
@@ -152,6 +158,8 @@ fn lines(description: &Description) -> Vec<(&'static str, String)> {
 fn cost(cost: &Cost) -> String {
     match cost.round_trips {
         0 => "-".to_owned(),
-        requests => format!("{:.2} RU, {requests} requests, without the last turn", cost.request_units),
+        requests => {
+            format!("{:.2} RU, {}, without the last turn", cost.request_units, counted(requests, "request"))
+        }
     }
 }

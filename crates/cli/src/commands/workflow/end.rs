@@ -52,30 +52,64 @@ struct Ended {
     output: Option<String>,
 }
 
-/// Waits until a workflow has ended.
+/// How long a workflow may be pending before the workers are looked at. A worker that has nothing
+/// else to do takes a start within a second.
+const PENDING_MAX: Duration = Duration::from_secs(3);
+
+/// Waits until a workflow has ended. Says once on standard error that no worker is alive, and each
+/// transient failure once until a read succeeds.
 pub(super) async fn wait(
     provider: &CosmosDBProvider,
     id: &str,
     timeout: Duration,
 ) -> Result<ListedInstance, Failure> {
-    let deadline = Instant::now() + timeout;
+    let began = Instant::now();
+    let deadline = began + timeout;
     let mut pause = PAUSE_FIRST;
+    let (mut is_told, mut last_failure) = (false, String::new());
     loop {
-        let state = match read_instance(provider, id).await {
+        let (state, is_pending) = match read_instance(provider, id).await {
             Ok(row) if instance::is_ended(&row.status) => return Ok(row),
-            Ok(row) => format!("is {}", row.status.to_lowercase()),
+            Ok(row) => {
+                last_failure.clear();
+                (format!("is {}", row.status.to_lowercase()), row.status == "Pending")
+            }
             // A transient failure does not mean that the workflow has ended.
-            Err(failure) if failure.is_transient() => format!("cannot be read ({})", failure.message()),
+            Err(failure) if failure.is_transient() => {
+                if last_failure != failure.message() {
+                    eprintln!("{}", escaped(&format!("cannot read {id:?}: {}", failure.message())));
+                    last_failure = failure.message().to_owned();
+                }
+                (format!("cannot be read ({})", failure.message()), false)
+            }
             Err(failure) => return Err(failure),
         };
-        if Instant::now() >= deadline {
+        let now = Instant::now();
+        if now >= deadline {
             let waited = duration(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
-            return Err(Failure::timeout(format!("{id:?} {state} after {waited}"))
-                .with_advice("wait longer with --timeout; the workflow goes on"));
+            let advice = match is_pending && !has_live_worker(provider).await {
+                true => NO_WORKER,
+                false => "wait longer with --timeout; the workflow goes on",
+            };
+            return Err(Failure::timeout(format!("{id:?} {state} after {waited}")).with_advice(advice));
+        }
+        if is_pending && !is_told && now >= began + PENDING_MAX && !has_live_worker(provider).await {
+            eprintln!("{} is pending: {NO_WORKER}", escaped(id));
+            is_told = true;
         }
         tokio::time::sleep_until(deadline.min(Instant::now() + pause)).await;
         pause = (pause * 3 / 2).min(PAUSE_MAX);
     }
+}
+
+const NO_WORKER: &str =
+    "no worker is alive on this container. Start one; until then the workflow stays in the queue";
+
+/// Whether a process is alive that runs orchestrations. `true` if the processes cannot be read,
+/// because then nothing is known about them.
+async fn has_live_worker(provider: &CosmosDBProvider) -> bool {
+    let workers = provider.workers().await;
+    workers.map_or(true, |all| all.iter().any(|worker| worker.is_alive && worker.runs_orchestrations))
 }
 
 /// The instance, with its output if it has ended.

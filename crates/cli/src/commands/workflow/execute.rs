@@ -13,7 +13,7 @@ Examples:
   perihelion workflow execute report --timeout 2h -o json
 
 The output goes to standard output. The exit code is 7 if the workflow fails and 8 if the time
-runs out; the workflow goes on then.";
+runs out; the workflow goes on then, if a worker is alive.";
 
 /// Start a workflow, wait for its end and print its output
 #[derive(Clone, Debug, Args)]
@@ -30,6 +30,7 @@ pub(super) async fn run(args: ExecuteArgs, context: &Context) -> Result<(), Fail
     let input = args.start.read_input()?;
     let ended = context.with_provider(async |provider| {
         let id = start::start(provider, &args.start, input).await?;
+        context.announce(&format!("started {id}"));
         end::wait(provider, &id, args.timeout.timeout).await
     });
     end::print_end(context, ended.await?)

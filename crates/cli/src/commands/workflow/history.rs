@@ -1,8 +1,9 @@
 //! `perihelion workflow history`: the events of one execution of a workflow.
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use duroxide::providers::ProviderAdmin;
-use duroxide::{Event, EventKind};
+use duroxide::{ErrorDetails, Event, EventKind};
 use duroxide_cdb::CosmosDBProvider;
 
 use super::instance;
@@ -24,6 +25,7 @@ The table cuts long values; -o json has the events whole, as duroxide stores the
 #[command(after_help = EXAMPLES)]
 pub(super) struct HistoryArgs {
     /// The instance
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     instance: String,
 
     /// The number of the execution [default: the current one]
@@ -39,8 +41,9 @@ pub(super) struct HistoryArgs {
     last: Option<usize>,
 }
 
-/// The most characters of a value in the table.
-const VALUE_CHARS_MAX: usize = 60;
+/// The most characters of a name in the table, so that the value behind it stays in sight. The table
+/// itself cuts the whole cell.
+const NAME_CHARS_MAX: usize = 60;
 
 const COLUMNS: &[Column<Event>] = &[
     Column::number("EVENT", |event, _| event.event_id.to_string()),
@@ -87,14 +90,53 @@ fn type_of(event: &Event) -> String {
 
 /// The details of an event for a person: its name and its main value.
 fn detail(kind: &EventKind) -> String {
+    if let EventKind::OrchestrationFailed { details }
+    | EventKind::ActivityFailed { details }
+    | EventKind::SubOrchestrationFailed { details } = kind
+    {
+        return failure(details);
+    }
     let json = serde_json::to_value(kind).unwrap_or_default();
     let member = |name: &str| match &json[name] {
         serde_json::Value::Null => None,
-        serde_json::Value::String(text) => Some(cut(text, VALUE_CHARS_MAX)),
+        serde_json::Value::String(text) => Some(text.clone()),
         serde_json::Value::Number(ms) if name == "fire_at_ms" => ms.as_u64().map(time),
-        other => Some(cut(&other.to_string(), VALUE_CHARS_MAX)),
+        other => Some(other.to_string()),
     };
     let names = ["name", "key", "instance"].into_iter().filter_map(member);
-    let values = ["input", "output", "result", "data", "value", "reason", "status", "details", "fire_at_ms"];
+    let names = names.map(|name| cut(&name, NAME_CHARS_MAX));
+    let values = ["input", "output", "result", "data", "value", "reason", "status", "fire_at_ms"];
     names.chain(values.into_iter().filter_map(member)).collect::<Vec<_>>().join(" ")
+}
+
+/// A failure for a person: its category, and its message in the words of duroxide.
+fn failure(details: &ErrorDetails) -> String {
+    let message = details.display_message();
+    let category = details.category();
+    match message.starts_with(category) {
+        true => message,
+        false => format!("{category}: {message}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use duroxide::AppErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn a_failure_is_shown_with_its_message_and_not_as_json() {
+        let message = "card declined ".repeat(10);
+        let details = |kind| ErrorDetails::Application { kind, message: message.clone(), retryable: false };
+        let failed = EventKind::OrchestrationFailed { details: details(AppErrorKind::OrchestrationFailed) };
+        assert_eq!(detail(&failed), format!("application: {message}"));
+        let infrastructure = ErrorDetails::Infrastructure {
+            operation: "ack".to_owned(),
+            message: "no disk".to_owned(),
+            retryable: true,
+        };
+        let failed = EventKind::ActivityFailed { details: infrastructure };
+        assert_eq!(detail(&failed), "infrastructure:ack: no disk");
+    }
 }

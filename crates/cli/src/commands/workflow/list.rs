@@ -55,7 +55,7 @@ pub(super) async fn run(args: ListArgs, context: &Context) -> Result<(), Failure
                     let limit = args.limit as usize;
                     let (rows, is_cut) = selection::read(provider, &options(&args)?, limit, |_| true).await?;
                     if is_cut {
-                        eprintln!("there are more: --limit shows more than {limit}");
+                        eprintln!("there are more than {limit}: --limit N shows up to N");
                     }
                     let rows: Vec<Instance> = rows.into_iter().map(Instance::from).collect();
                     context.form.list(COLUMNS, &rows, now_ms())

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use duroxide::providers::{ProviderAdmin, PruneOptions};
+use duroxide_cdb::{CosmosDBProvider, ListedInstance};
 
 use super::bulk;
 use super::selection::{SelectionArgs, workflows};
@@ -55,7 +56,9 @@ pub(super) async fn run(args: PruneArgs, context: &Context) -> Result<(), Failur
             let action = format!("remove earlier executions of {}", workflows(selection.instances.len()));
             selection_args.confirm(&action, context, &selection)?;
             if selection_args.dry_run {
-                return bulk::show_plan(context, selection, "remove earlier executions");
+                let options = PruneOptions { keep_last, completed_before: before_ms };
+                let plan = async |row: &ListedInstance| plan(provider, row, &options).await;
+                return bulk::show_plan(context, selection, plan).await;
             }
             bulk::run(context, provider, selection, |provider, row| async move {
                 let options = PruneOptions { keep_last, completed_before: before_ms };
@@ -67,4 +70,30 @@ pub(super) async fn run(args: PruneArgs, context: &Context) -> Result<(), Failur
             .await
         })
         .await
+}
+
+/// How many executions would be removed, in words. The rule is that of the provider: the current
+/// execution and those that run stay, and both limits must allow a removal.
+async fn plan(
+    provider: &CosmosDBProvider,
+    row: &ListedInstance,
+    options: &PruneOptions,
+) -> Result<String, String> {
+    let mut past = provider.list_executions(&row.instance_id).await.map_err(|error| error.message)?;
+    past.retain(|execution| *execution != row.execution_id);
+    past.sort_unstable();
+    let kept = options.keep_last.map_or(0, |count| count.saturating_sub(1) as usize);
+    past.truncate(past.len().saturating_sub(kept));
+    let (mut executions, mut events) = (0, 0);
+    for execution in past {
+        let info = provider.get_execution_info(&row.instance_id, execution).await;
+        let info = info.map_err(|error| error.message)?;
+        let is_old =
+            options.completed_before.is_none_or(|before| info.completed_at.is_some_and(|at| at < before));
+        if info.status != "Running" && is_old {
+            executions += 1;
+            events += info.event_count as u64;
+        }
+    }
+    Ok(format!("remove {}, {}", counted(executions, "execution"), counted(events, "event")))
 }

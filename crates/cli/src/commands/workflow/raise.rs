@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use duroxide::Client;
 use duroxide_cdb::CosmosDBProvider;
 use serde::Serialize;
@@ -26,9 +27,11 @@ An event reaches a workflow that waits for it, and is lost otherwise. A message 
 #[command(after_help = EXAMPLES)]
 pub(super) struct RaiseArgs {
     /// The instance
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     instance: String,
 
     /// The name of the event or of the queue
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     event: String,
 
     /// The payload of the event, as the workflow gets it [default: an empty text]

@@ -2,6 +2,7 @@
 //! workflows. duroxide cannot rewind a workflow, so the old one stays as it is.
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use duroxide::EventKind;
 use duroxide::providers::ProviderAdmin;
 use duroxide_cdb::{CosmosDBProvider, ListedInstance};
@@ -34,6 +35,7 @@ pub(super) struct RestartArgs {
 
     /// The id of the new workflow, if only one workflow is restarted
     #[arg(long, value_name = "INSTANCE", conflicts_with = "filter")]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     new_id: Option<String>,
 
     /// Let the workers choose the version, instead of the version of the old workflow
@@ -66,7 +68,8 @@ pub(super) async fn run(args: RestartArgs, context: &Context) -> Result<(), Fail
                 &selection,
             )?;
             if selection_args.dry_run {
-                return bulk::show_plan(context, selection, "restart");
+                let plan = async |row: &ListedInstance| plan(provider, row, new_id.as_deref()).await;
+                return bulk::show_plan(context, selection, plan).await;
             }
             bulk::run(context, provider, selection, |provider, row| {
                 let new_id = new_id.clone();
@@ -98,6 +101,40 @@ fn refuse_objections(instances: &[ListedInstance]) -> Result<(), Failure> {
     }
 }
 
+/// What a restart would do, in words, or why it would fail.
+async fn plan(
+    provider: &CosmosDBProvider,
+    row: &ListedInstance,
+    new_id: Option<&str>,
+) -> Result<String, String> {
+    if row.status == "Pending" {
+        return Err(NOT_BEGUN.to_owned());
+    }
+    let id = id_of_new(row, new_id);
+    Ok(match find_new(provider, &id, new_id.is_some()).await? {
+        true => format!("do nothing: {id} was started before"),
+        false => format!("start {id}"),
+    })
+}
+
+/// The objection to the restart of a pending workflow.
+const NOT_BEGUN: &str = "it has not begun, so its input is not recorded";
+
+/// The id of the new workflow.
+fn id_of_new(row: &ListedInstance, new_id: Option<&str>) -> String {
+    new_id.map_or_else(|| format!("{}-restart-{}", row.instance_id, row.execution_id), str::to_owned)
+}
+
+/// Whether the new workflow was started before. A given id that exists is refused, because it may
+/// be the id of any workflow.
+async fn find_new(provider: &CosmosDBProvider, id: &str, is_given: bool) -> Result<bool, String> {
+    let found = super::instance::find(provider, id).await.map_err(|failure| failure.message().to_owned())?;
+    match found {
+        Some(_) if is_given => Err(format!("{id:?} exists already")),
+        found => Ok(found.is_some()),
+    }
+}
+
 /// Starts the new workflow. Unless its id is given, the id follows from the id and the execution of
 /// the old workflow, so that a repeated command finds the workflow that it started before.
 async fn restart(
@@ -106,20 +143,15 @@ async fn restart(
     new_id: Option<String>,
     uses_newest_version: bool,
 ) -> Result<String, String> {
-    let is_given = new_id.is_some();
-    let id = new_id.unwrap_or_else(|| format!("{}-restart-{}", row.instance_id, row.execution_id));
+    let id = id_of_new(&row, new_id.as_deref());
     let history = provider.read_history(&row.instance_id).await.map_err(|error| error.message)?;
     let started = history.into_iter().find_map(|event| match event.kind {
         EventKind::OrchestrationStarted { name, version, input, .. } => Some((name, version, input)),
         _ => None,
     });
-    let (name, version, input) = started.ok_or("it has not begun, so its input is not recorded")?;
-    let exists =
-        super::instance::find(&provider, &id).await.map_err(|failure| failure.message().to_owned())?;
-    match exists {
-        Some(_) if is_given => return Err(format!("{id:?} exists already")),
-        Some(_) => return Ok(format!("started before: {id}")),
-        None => {}
+    let (name, version, input) = started.ok_or(NOT_BEGUN)?;
+    if find_new(&provider, &id, new_id.is_some()).await? {
+        return Ok(format!("started before: {id}"));
     }
     let version = (!uses_newest_version).then_some(version.as_str());
     let queued = start::enqueue(&provider, &id, &name, version, input).await;

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, IsTerminal, Write};
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use duroxide_cdb::{CosmosDBProvider, ListOptions, ListedInstance};
 
 use super::instance;
@@ -21,6 +22,7 @@ const LIMIT_MAX: u32 = 100_000;
 pub(super) struct SelectionArgs {
     /// The instances
     #[arg(value_name = "INSTANCE", required_unless_present = "filter", conflicts_with = "filter")]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     instances: Vec<String>,
 
     /// All instances that match a filter, such as 'status=failed created>7d'; see
@@ -58,10 +60,11 @@ pub(super) struct Selection {
 pub(super) fn parse_filter(text: &str) -> Result<ListOptions, Failure> {
     ListOptions::from_filter(text, now_ms()).map_err(|error| {
         let pointer = format!("{}^", " ".repeat(error.position));
-        Failure::usage(
-            format!("{error}\n  {text}\n  {pointer}"),
-            "`perihelion workflow list --help` shows the filters",
-        )
+        let advice = match text.contains("!=") {
+            true => "a filter says what a workflow has, and cannot say what it has not: there is no !=",
+            false => "`perihelion workflow list --help` shows the filters",
+        };
+        Failure::usage(format!("{error}\n  {text}\n  {pointer}"), advice)
     })
 }
 
@@ -127,7 +130,7 @@ impl SelectionArgs {
         if self.yes || self.dry_run || instances.is_empty() {
             return Ok(());
         }
-        confirm(&format!("{action} in {}", context.target()))
+        confirm(&format!("{action} in {}", context.target()), YES_OR_DRY_RUN)
     }
 
     /// Whether the instances were named, and not found by a filter.
@@ -148,14 +151,12 @@ pub(super) fn workflows(count: usize) -> String {
     counted(count as u64, "workflow")
 }
 
-/// Asks a person whether to do something.
-pub(crate) fn confirm(action: &str) -> Result<(), Failure> {
-    let unanswered = || {
-        Failure::usage(
-            format!("this would {action}, and nobody can be asked"),
-            "add --yes to do it, or --dry-run to see what it would do",
-        )
-    };
+/// The advice of verbs that have --dry-run too.
+pub(crate) const YES_OR_DRY_RUN: &str = "add --yes to do it, or --dry-run to see what it would do";
+
+/// Asks a person whether to do something. `advice` is for a command that cannot ask.
+pub(crate) fn confirm(action: &str, advice: &str) -> Result<(), Failure> {
+    let unanswered = || Failure::usage(format!("this would {action}, and nobody can be asked"), advice);
     if !std::io::stdin().is_terminal() {
         return Err(unanswered());
     }

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use duroxide::Client;
 use duroxide_cdb::CosmosDBProvider;
 use serde::Serialize;
@@ -30,14 +31,17 @@ then the workflow is pending. The id is printed on standard output.";
 #[command(after_help = EXAMPLES)]
 pub(super) struct StartArgs {
     /// The orchestration, as the workers register it
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     name: String,
 
     /// The id of the workflow [default: the name and a random number]
     #[arg(long, value_name = "INSTANCE")]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     id: Option<String>,
 
     /// The version of the orchestration [default: the newest that the workers have]
     #[arg(long, value_name = "VERSION")]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     version: Option<String>,
 
     #[command(flatten)]
@@ -56,6 +60,7 @@ struct Started<'a> {
 pub(super) async fn run(args: StartArgs, context: &Context) -> Result<(), Failure> {
     let input = args.input.read()?;
     let id = context.with_provider(async |provider| start(provider, &args, input).await).await?;
+    context.announce(&format!("started {id}"));
     let started = Started { instance_id: &id, name: &args.name, version: args.version.as_deref() };
     print(&match context.form {
         Form::Table => format!("{id}\n"),

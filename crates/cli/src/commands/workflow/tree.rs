@@ -1,6 +1,7 @@
 //! `perihelion workflow tree`: a workflow and its sub-orchestrations, indented.
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use serde::Serialize;
 
 use super::instance::{self, Instance};
@@ -21,6 +22,7 @@ At most 1,000 workflows in 32 levels are shown.";
 #[command(after_help = EXAMPLES)]
 pub(super) struct TreeArgs {
     /// The instance at the root
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     instance: String,
 
     #[command(flatten)]

@@ -1,6 +1,7 @@
 //! `perihelion workflow wait`: waits for the end of a workflow and prints its output.
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 
 use super::end::{self, TimeoutArgs};
 use crate::context::Context;
@@ -18,6 +19,7 @@ The exit code is 7 if the workflow failed or was cancelled, and 8 if the time ru
 #[command(after_help = EXAMPLES)]
 pub(super) struct WaitArgs {
     /// The instance
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     instance: String,
 
     #[command(flatten)]

@@ -3,7 +3,7 @@
 use regex_lite::Regex;
 
 /// Patterns and what replaces them, in this order.
-const REPLACED: [(&str, &str); 18] = [
+const REPLACED: [(&str, &str); 19] = [
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "<time>"),
     (r#""(_rid|_self|_etag|_attachments|etag)": ?"([^"\\]|\\.)*""#, r#""$1": "<$1>""#),
     (r#""(_ts|timestamp_ms|historyBytes|requestUnits)": ?[\d.]+"#, r#""$1": "<$1>""#),
@@ -12,6 +12,7 @@ const REPLACED: [(&str, &str); 18] = [
     (r"\d+ bytes", "<n> bytes"),
     (r"\d+\.\d+ (RU|ms)", "<n> $1"),
     (r"<n> RU, \d+ requests", "<n> RU, <n> requests"),
+    (r"<n> RU, 1 request, without", "<n> RU, <n> requests, without"),
     (r#""roundTrips": ?\d+"#, r#""roundTrips": "<roundTrips>""#),
     (r"\bin \d+(ms|s|m|h|d)\b", "in <age>"),
     (r"(^|[ (])\d+(ms|s|m|h|d)( ago|$|  |\))", "$1<age>$3"),
@@ -22,7 +23,7 @@ const REPLACED: [(&str, &str); 18] = [
     (r#""_lsn": ?\d+"#, r#""_lsn": "<_lsn>""#),
     // A process is busy for a while, and says which activities it runs with its second heartbeat.
     (r#""(activityTags|isBusy)":(\[[^\]]*\]|true|false)"#, r#""$1":"<$1>""#),
-    (r"(<age> +yes +)(yes|no)( +yes +)(no|-|\*) ", "$1<busy>$3<tags> "),
+    (r"(<age> +yes +)(yes|no)( +yes +)(no|untagged|\*) ", "$1<busy>$3<tags> "),
 ];
 
 /// Starts of lines whose times are always the same: help, examples, refused arguments, settings.

@@ -1,0 +1,106 @@
+//! What is wrong with a statement: parameters that are not given, and the errors of the service with
+//! their place.
+//!
+//! The service takes a parameter that is not given as undefined, so the query finds nothing and
+//! does not fail. A forgotten `--param` is therefore refused here.
+
+use perihelion_client::Error;
+
+/// The first parameter of the statement that is not in `given`. Texts in quotes and comments have no
+/// parameters.
+pub(super) fn missing_parameter<'a>(sql: &'a str, given: &[&str]) -> Option<&'a str> {
+    let mut rest = sql;
+    while let Some(at) = rest.find(['@', '\'', '"', '-', '/']) {
+        let (token, after) = rest[at..].split_at(1);
+        rest = match token {
+            "@" => {
+                let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+                let end = after.find(|c| !is_part(c)).unwrap_or(after.len());
+                let name = &rest[at..at + 1 + end];
+                if end > 0 && !given.contains(&name) {
+                    return Some(name);
+                }
+                &after[end..]
+            }
+            "-" if after.starts_with('-') => after.find('\n').map_or("", |end| &after[end..]),
+            "/" if after.starts_with('*') => after.find("*/").map_or("", |end| &after[end + 2..]),
+            "-" | "/" => after,
+            quote => after_text(after, quote),
+        };
+    }
+    None
+}
+
+/// The statement after a text in quotes, which begins without its first quote. A backslash escapes
+/// the character after it.
+fn after_text<'a>(text: &'a str, quote: &str) -> &'a str {
+    let mut is_escaped = false;
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            c if quote.starts_with(c) => return &text[at + c.len_utf8()..],
+            _ => {}
+        }
+    }
+    ""
+}
+
+/// Why the service refuses a query, in the service's words, with the place of the first error. The
+/// service sends a list of errors as JSON, followed by details of the request.
+pub(super) fn refusal(error: &Error, sql: &str) -> String {
+    let text = error.message().lines().next().unwrap_or_default();
+    let json =
+        text.strip_prefix("Message: ").and_then(|json| serde_json::from_str::<serde_json::Value>(json).ok());
+    let errors = json.as_ref().and_then(|json| json["errors"].as_array());
+    let messages = errors.into_iter().flatten().filter_map(|error| error["message"].as_str());
+    let messages: Vec<&str> = messages.collect();
+    if messages.is_empty() {
+        return text.to_owned();
+    }
+    let start = errors.and_then(|errors| errors.iter().find_map(|error| error["location"]["start"].as_u64()));
+    let place = start.and_then(|start| pointer(sql, usize::try_from(start).ok()?)).unwrap_or_default();
+    format!("{}{place}", messages.join(" "))
+}
+
+/// The line of the statement that has the character at `start`, and a line that points at it. `None`
+/// if the statement is shorter.
+fn pointer(sql: &str, start: usize) -> Option<String> {
+    let mut line_start = 0;
+    for line in sql.split('\n') {
+        let length = line.chars().count();
+        if start <= line_start + length {
+            return Some(format!("\n  {line}\n  {}^", " ".repeat(start - line_start)));
+        }
+        line_start += length + 1;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_that_is_not_given_is_found() {
+        for (sql, expected) in [
+            ("SELECT * FROM c WHERE c.a = @a AND c.b = @b_2", Some("@b_2")),
+            ("SELECT * FROM c WHERE c.a = @a", None),
+            ("SELECT '@x', \"@y\", 'it\\'s @z' FROM c -- @w\n WHERE c.a=@v", Some("@v")),
+            ("SELECT /* @x */ 1 - 2 / 3 FROM c", None),
+            ("SELECT 'open @x", None),
+            ("SELECT @ FROM c", None),
+            ("SELECT @é", None),
+        ] {
+            assert_eq!(missing_parameter(sql, &["@a"]), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn an_error_points_at_its_place() {
+        assert_eq!(pointer("SELEC 1", 0).as_deref(), Some("\n  SELEC 1\n  ^"));
+        assert_eq!(pointer("SELECT *\nFORM c", 9).as_deref(), Some("\n  FORM c\n  ^"));
+        assert_eq!(pointer("ab", 2).as_deref(), Some("\n  ab\n    ^"));
+        assert_eq!(pointer("ab", 3), None);
+    }
+}
