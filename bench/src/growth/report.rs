@@ -38,6 +38,20 @@ impl Report {
         goals
     }
 
+    /// Writes one line with a figure of each size.
+    fn write_figure(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        name: &str,
+        figure: impl Fn(&Size) -> f64,
+    ) -> fmt::Result {
+        write!(f, "{name:<46}")?;
+        for size in &self.sizes {
+            write!(f, " | {:>18.1}", figure(size))?;
+        }
+        writeln!(f)
+    }
+
     pub fn json(&self) -> Value {
         let sizes: Vec<Value> = self.sizes.iter().map(size_json).collect();
         json!({ "sizes": sizes })
@@ -77,18 +91,9 @@ impl fmt::Display for Report {
             }
             writeln!(f)?;
         }
-        let figures: [(&str, fn(&Size) -> f64); 3] = [
-            ("seconds to load (batches of 100, 4 clients)", |size| size.load_seconds),
-            ("MB resident", |size| size.resident_mb),
-            ("MB on disk", |size| size.disk_mb),
-        ];
-        for (name, figure) in figures {
-            write!(f, "{name:<46}")?;
-            for size in &self.sizes {
-                write!(f, " | {:>18.1}", figure(size))?;
-            }
-            writeln!(f)?;
-        }
+        self.write_figure(f, "seconds to load (batches of 100, 4 clients)", |size| size.load_seconds)?;
+        self.write_figure(f, "MB resident", |size| size.resident_mb)?;
+        self.write_figure(f, "MB on disk", |size| size.disk_mb)?;
         writeln!(f, "\ngoals")?;
         self.goals().iter().try_for_each(|goal| writeln!(f, "  {goal}"))
     }
