@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use crate::source::ReadCounters;
-use crate::text::now_ms;
+use crate::text::{cut, now_ms};
 
 /// The time between two samples.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(5);
@@ -90,29 +90,40 @@ impl Samples {
     }
 }
 
+/// The most buckets of latencies, operations and hot partitions that a sample keeps. Our server reports
+/// fewer; the samples of an hour are kept, and the server of another person may report anything.
+const LATENCIES_MAX: usize = 512;
+const OPERATIONS_MAX: usize = 100;
+const HOTTEST_MAX: usize = 20;
+
+/// The most characters of a name in a sample.
+const TEXT_CHARS_MAX: usize = 1_000;
+
 /// A sample of the server's report.
 fn sample(json: &Value, at_ms: u64) -> Option<Sample> {
     let operations = json["operations"].as_object()?;
     let throttled = |operation: &Value| operation["statuses"]["429"].as_u64().unwrap_or(0);
+    let list = |name: &str| json[name].as_array().into_iter().flatten();
     Some(Sample {
         at_ms,
         requests: json["requests"].as_u64()?,
         request_units: json["requestUnits"].as_f64()?,
-        throttles: operations.values().map(throttled).sum(),
+        throttles: operations.values().map(throttled).fold(0, u64::saturating_add),
         one_key_units: json["onePartitionKey"]["requestUnits"].as_f64(),
         own_units: 0.0,
-        latencies: json["latencies"].as_array().into_iter().flatten().filter_map(bound_and_count).collect(),
+        latencies: list("latencies").take(LATENCIES_MAX).filter_map(bound_and_count).collect(),
         operations: operations
             .iter()
+            .take(OPERATIONS_MAX)
             .map(|(name, operation)| {
                 (
-                    name.clone(),
+                    cut(name, TEXT_CHARS_MAX),
                     operation["requests"].as_u64().unwrap_or(0),
                     operation["requestUnits"].as_f64().unwrap_or(0.0),
                 )
             })
             .collect(),
-        hottest: json["hottestPartitions"].as_array().into_iter().flatten().map(hot_partition).collect(),
+        hottest: list("hottestPartitions").take(HOTTEST_MAX).map(hot_partition).collect(),
     })
 }
 
@@ -121,7 +132,7 @@ fn bound_and_count(pair: &Value) -> Option<(u64, u64)> {
 }
 
 fn hot_partition(json: &Value) -> HotPartition {
-    let text = |name: &str| json[name].as_str().unwrap_or_default().to_owned();
+    let text = |name: &str| cut(json[name].as_str().unwrap_or_default(), TEXT_CHARS_MAX);
     HotPartition {
         database: text("database"),
         container: text("container"),
@@ -149,11 +160,11 @@ pub(crate) fn latencies(samples: &[Sample], percent: u64) -> Vec<Option<f64>> {
 
 fn percentile(before: &BTreeMap<u64, u64>, after: &BTreeMap<u64, u64>, percent: u64) -> Option<f64> {
     let new = |bound: &u64, count: &u64| count.saturating_sub(before.get(bound).copied().unwrap_or(0));
-    let total: u64 = after.iter().map(|(bound, count)| new(bound, count)).sum();
-    let rank = (total * percent).div_ceil(100);
-    let mut seen = 0;
+    let total = after.iter().map(|(bound, count)| new(bound, count)).fold(0, u64::saturating_add);
+    let rank = total.saturating_mul(percent).div_ceil(100);
+    let mut seen = 0_u64;
     let bound = after.iter().find(|(bound, count)| {
-        seen += new(bound, count);
+        seen = seen.saturating_add(new(bound, count));
         total > 0 && seen >= rank
     });
     bound.map(|(bound, _)| *bound as f64 / 1000.0)

@@ -39,7 +39,7 @@ const ENDPOINTS: [(&str, &str); 2] =
 
 /// A part of the host names of accounts of Azure. The names end with the name of the cloud: `com`,
 /// `us` or `cn`.
-const AZURE_HOSTS: &str = ".documents.azure.";
+const AZURE_HOSTS: [&str; 3] = [".documents.azure.com", ".documents.azure.us", ".documents.azure.cn"];
 
 /// The variable that asks for Entra ID.
 const ENTRA: &str = "PERIHELION_ENTRA";
@@ -143,12 +143,20 @@ impl Account {
     /// Whether the endpoint is an account of Azure, by its name.
     pub(crate) fn is_azure(&self) -> bool {
         let endpoint = self.place.endpoint();
-        endpoint.is_some_and(|endpoint| endpoint.host().to_ascii_lowercase().contains(AZURE_HOSTS))
+        let is_of_azure = |host: &str| AZURE_HOSTS.iter().any(|suffix| host.ends_with(suffix));
+        endpoint.is_some_and(|endpoint| is_of_azure(&endpoint.host().to_ascii_lowercase()))
     }
 
     /// Whether requests have a token of Entra ID.
     pub(crate) fn is_entra(&self) -> bool {
         matches!(self.place, Place::Endpoint { access: Access::Entra, .. })
+    }
+
+    /// Whether requests are made with a secret: a token of Entra ID, or a key that is not the
+    /// emulators' well-known key.
+    pub(crate) fn has_secret(&self) -> bool {
+        let key = self.endpoint_and_key().and_then(|(_, key)| key);
+        self.is_entra() || key.is_some_and(|key| key != EMULATOR_KEY)
     }
 
     /// The endpoint, and the key if there is one.

@@ -62,6 +62,8 @@ async fn serve(args: DashboardArgs, account: Account, token: Option<String>) -> 
     let connection = account.connect().await?;
     let mut options = DashboardOptions::new(&account.database, &account.container)
         .with_account(account.display_name())
+        // Otherwise everybody on this machine could use the secret through the dashboard.
+        .with_token_needed(account.has_secret())
         .with_read_only(args.read_only);
     options.token = token;
     options.counters = available_counters(&account).await;

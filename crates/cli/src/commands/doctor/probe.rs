@@ -132,6 +132,9 @@ fn reached(endpoint: &Endpoint, answer: &Answer) -> Check {
     }
 }
 
+/// The most characters of an answer's body that a check shows.
+const BODY_CHARS_MAX: usize = 300;
+
 /// A server of ours that cannot write its data says so at `/ready`. `None` if it is ready, or if the
 /// endpoint is another kind of account.
 async fn readiness(account: &Account, connection: &RawConnection) -> Option<Check> {
@@ -141,7 +144,7 @@ async fn readiness(account: &Account, connection: &RawConnection) -> Option<Chec
     let request = RawRequest { method: Method::GET, path: "/ready", signed: ("", ""), body: String::new() };
     let response = connection.send(request).await.ok()?;
     (response.status().as_u16() == 503).then(|| {
-        let body = String::from_utf8_lossy(response.body()).into_owned();
+        let body: String = String::from_utf8_lossy(response.body()).chars().take(BODY_CHARS_MAX).collect();
         Check::problem(
             "server",
             format!("it is not ready (503): {body}"),
