@@ -126,10 +126,29 @@ fn the_message_about_a_failed_start_names_what_was_asked_for() {
 
 #[test]
 fn the_dashboard_of_any_account_prints_its_address_and_never_a_key() {
+    let (answer, output) = dashboard_of_a_server(&["--address", "0.0.0.0:0"], None);
+    assert!(answer.starts_with("HTTP/1.1 401 "), "beyond loopback a token is needed");
+    assert!(output.contains("Token      ") && output.contains("duroxide/duroxide on "), "{output}");
+    assert!(!output.contains("C2y6yDjf5"), "{output}");
+}
+
+#[test]
+fn a_dashboard_that_acts_with_a_secret_key_needs_a_token_on_loopback_too() {
+    let key = "YSBrZXkgZm9yIHRlc3RzLCBub3QgYSBzZWNyZXQ=";
+    let (answer, output) = dashboard_of_a_server(&["--address", "127.0.0.1:0"], Some(key));
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    assert!(output.contains("Token      ") && !output.contains(key), "{output}");
+}
+
+/// Starts a server and a dashboard for it. Returns the dashboard's answer to a request without a
+/// token, and its output.
+fn dashboard_of_a_server(more: &[&str], key: Option<&str>) -> (String, String) {
     let scratch = ScratchDirectory::new();
-    let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0", "--no-dashboard"]));
+    let mut dev = command(&scratch, &["dev", "--port", "0", "--no-dashboard"]);
+    let server = RunningServer::start(dev.envs(key.map(|key| ("PERIHELION_KEY", key))));
     let endpoint = format!("http://127.0.0.1:{}/", server.port());
-    let mut child = command(&scratch, &["dashboard", "--endpoint", &endpoint, "--address", "0.0.0.0:0"])
+    let mut child = command(&scratch, &[&["dashboard", "--endpoint", &endpoint], more].concat())
+        .envs(key.map(|key| ("COSMOS_KEY", key)))
         .stdout(Stdio::piped())
         .spawn()
         .expect("the binary runs");
@@ -137,11 +156,10 @@ fn the_dashboard_of_any_account_prints_its_address_and_never_a_key() {
     let output: Vec<String> = lines.by_ref().take(4).map(|line| line.expect("a line")).collect();
     let output = output.join("\n");
     let address = address(&output).expect("an address").replace("localhost", "127.0.0.1");
-    assert!(page(&address).starts_with("HTTP/1.1 401 "), "beyond loopback a token is needed");
-    assert!(output.contains("Token      ") && output.contains("duroxide/duroxide on "), "{output}");
-    assert!(!output.contains("C2y6yDjf5"), "{output}");
+    let answer = page(&address);
     child.kill().expect("it runs");
     child.wait().expect("it ends");
+    (answer, output)
 }
 
 #[test]
