@@ -17,8 +17,9 @@ use crate::refusal::Refusal;
 use crate::state::{ContainerState, RangeState};
 use crate::transaction::Transaction;
 
-/// Whether the catalogs of two regions have the same databases, offers and
-/// containers. Indexes are not compared.
+/// Whether the catalogs of two regions have the same databases, offers and containers, and will give
+/// the next ones the same numbers. A container that was created and deleted since the last copy
+/// changes only the next number. Indexes are not compared.
 pub(crate) fn is_same_catalog(ours: &Catalog, theirs: &Catalog) -> bool {
     let databases = |catalog: &Catalog| -> Vec<(u32, String)> {
         catalog.databases.values().map(|database| (database.rid.0, database.etag.clone())).collect()
@@ -26,9 +27,13 @@ pub(crate) fn is_same_catalog(ours: &Catalog, theirs: &Catalog) -> bool {
     let offers = |catalog: &Catalog| -> Vec<(u32, String)> {
         catalog.offers.values().map(|offer| (offer.number, offer.etag.clone())).collect()
     };
+    let next_numbers = |catalog: &Catalog| {
+        let AccountCounters { database_next, container_next, offer_next, user_next, .. } = catalog.account;
+        (database_next, container_next, offer_next, user_next)
+    };
     databases(ours) == databases(theirs)
         && offers(ours) == offers(theirs)
-        && ours.account.user_next == theirs.account.user_next
+        && next_numbers(ours) == next_numbers(theirs)
         && ours.containers().count() == theirs.containers().count()
         && ours.containers().zip(theirs.containers()).all(|(ours, theirs)| is_same_version(ours, theirs))
 }

@@ -466,6 +466,20 @@ async fn writes_of_a_container_that_is_not_copied_yet_wait_for_the_copy() {
     assert!(regions.replicate(0, 1, u64::MAX).await);
 }
 
+/// Story of a bug: the copy compared the lists of containers only, found them equal, and left the number
+/// of the next container as it was. All writes to the other region then waited for ever.
+#[tokio::test]
+async fn writes_of_a_container_that_was_deleted_before_it_was_copied_hold_up_no_others() {
+    let regions = Regions::new(2, DEFINITION).await;
+    let short_lived = container(&regions.engines[0], "short-lived").await;
+    fill(&regions.engines[0], &short_lived, 2, 1).await;
+    regions.engines[0].delete_container(&short_lived, None).await.unwrap();
+    regions.upsert(0, "a", "1", 1).await.unwrap();
+    regions.copy_catalog().await;
+    assert!(regions.replicate(0, 1, u64::MAX).await);
+    regions.assert_same_documents("after the copy");
+}
+
 #[tokio::test]
 async fn writes_of_a_range_that_is_not_copied_yet_wait_for_the_copy() {
     let regions = Regions::new(2, DEFINITION).await;

@@ -6,8 +6,10 @@
 
 use std::collections::HashSet;
 
+use serde_json::Value;
+
 use super::{Deleted, Evidence};
-use crate::stored::{DELETION, GARBAGE_TYPE, INCARNATION, STAGED_UNDER, STATE_ID};
+use crate::stored::{DELETION, GARBAGE_STAGING, GARBAGE_TYPE, INCARNATION, STAGED_UNDER, STATE_ID};
 use crate::write_log::LoggedWrite;
 
 /// Checks all instances that were deleted.
@@ -19,14 +21,22 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
         .filter(|document| document["id"] == STATE_ID && document["type"] == "history")
         .filter_map(|document| document["instanceId"].as_str())
         .collect();
+    let staged: HashSet<(&Value, &Value)> = evidence
+        .documents
+        .iter()
+        .filter(|document| document["type"] == GARBAGE_TYPE && document[GARBAGE_STAGING].is_string())
+        .map(|document| (&document["instanceId"], &document[GARBAGE_STAGING]))
+        .collect();
     for document in &evidence.documents {
         let name = document["instanceId"].as_str().unwrap_or_default();
         let document_type = document["type"].as_str().unwrap_or_default();
         if document_type == "deletion" || !document[DELETION].is_null() {
             problems.push(format!("a deletion is left under way: {document_type} of {name}"));
         }
-        // Tombstones stay for a week. A garbage record and the documents that it lists stay for a day.
-        let is_kept = matches!(document_type, "deleted" | GARBAGE_TYPE) || !document[STAGED_UNDER].is_null();
+        // Tombstones stay for a week, and the fence of a staging for an hour. A garbage record and the
+        // documents of its staging stay for a day.
+        let is_staged = staged.contains(&(&document["instanceId"], &document[STAGED_UNDER]));
+        let is_kept = matches!(document_type, "deleted" | "fence" | GARBAGE_TYPE) || is_staged;
         let is_gone = |deleted: &Deleted| {
             is_in_tree(name, &deleted.instance) && !deleted.started_again.iter().any(|again| again == name)
         };

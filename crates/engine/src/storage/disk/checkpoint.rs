@@ -124,7 +124,12 @@ impl Checkpointer {
                     ThreadState::Running => {}
                     ThreadState::WaitsForRoom => retries.send(()).map_err(|_| thread_died())?,
                 }
-                let report = reports.recv().map_err(|_| thread_died())?;
+                let mut report = reports.recv().map_err(|_| thread_died())?;
+                if *state == ThreadState::Running && matches!(report, Report::WaitsForRoom) {
+                    // The report may be old, and there may be room now.
+                    retries.send(()).map_err(|_| thread_died())?;
+                    report = reports.recv().map_err(|_| thread_died())?;
+                }
                 *state = report.state_after();
                 match report {
                     Report::Done(outcome) => outcome,

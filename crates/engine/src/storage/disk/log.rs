@@ -76,9 +76,7 @@ impl Log {
                 *slot = Some(LogFile { file, len });
             }
         }
-        let log = Log { directory, files, limits, current: 0, position: 0, writes: 0, has_refused: false };
-        log.remove_room_file()?;
-        Ok(log)
+        Ok(Log { directory, files, limits, current: 0, position: 0, writes: 0, has_refused: false })
     }
 
     /// Whether a record with this many bytes and writes may be appended to the current file.
@@ -100,10 +98,13 @@ impl Log {
     /// operating system writes its blocks. It is not certain that the room is still there later.
     pub(super) fn check_room(&self, bytes: u64) -> Result<(), Failure> {
         let outcome = self.write_room_file(bytes);
-        let removed = self.remove_room_file();
+        // A file that cannot be removed now is removed after the next check, or at the next start.
+        let _ = remove_room_file(&*self.directory);
         match outcome {
             Err(error) if is_full(&error) => Err(Failure::full(&error)),
-            outcome => Ok(outcome.and(removed)?),
+            // Without a file, as when the process has too many open files, the room is not known. The
+            // commit then goes on.
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 
@@ -117,11 +118,6 @@ impl Log {
             written += len;
         }
         Ok(())
-    }
-
-    fn remove_room_file(&self) -> io::Result<()> {
-        let exists = self.directory.open(ROOM_FILE_NAME)?.is_some();
-        if exists { self.directory.remove(ROOM_FILE_NAME) } else { Ok(()) }
     }
 
     /// Appends a record and returns when it is durable.
@@ -233,6 +229,12 @@ pub(super) struct Replay {
     pub(super) sequence: u64,
     /// The writes of the commits, oldest first.
     pub(super) entries: Vec<LoggedWrite>,
+}
+
+/// Removes the file of a check for room, if there is one.
+pub(super) fn remove_room_file(directory: &dyn Directory) -> io::Result<()> {
+    let exists = directory.open(ROOM_FILE_NAME)?.is_some();
+    if exists { directory.remove(ROOM_FILE_NAME) } else { Ok(()) }
 }
 
 /// Reads the commits of the log that the data file does not cover. `covered` is the

@@ -156,6 +156,8 @@ fn accept(
         Some(instance) => log::read(directory, instance, covered)?,
         None => refuse_log(directory)?,
     };
+    // A process that ended during a check may have left the file. The log needs its room.
+    log::remove_room_file(directory)?;
     deferred.apply()?;
     Ok(Accepted { database: DataFile(Some(database)), instance, covered, is_current, replay })
 }

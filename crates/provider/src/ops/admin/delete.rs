@@ -324,7 +324,7 @@ async fn write_tombstone(
         break (Versioned { value, etag }, count_deleted(before, &heads));
     };
     add_counts(result, &counts);
-    purge::run(core, &tombstone).await
+    purge::run(core, &tombstone).await.map(drop)
 }
 
 /// The tombstone of an instance. It keeps the incarnation, the commit number and the dedup

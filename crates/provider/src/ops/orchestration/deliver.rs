@@ -41,8 +41,9 @@ pub(crate) async fn deliver_after_commit(core: &Core, outboxes: Vec<Outbox>, is_
     let Some(shared) = core.this.upgrade().filter(|_| !outboxes.is_empty()) else { return };
     // Boxed, so that the future of an ack without such messages is small.
     let deliver_all = Box::pin(async move {
+        let mut delivery = Delivery::new(RETRY_FOR);
         for outbox in outboxes {
-            deliver_first_time(&shared, outbox, is_answered).await;
+            deliver_first_time(&shared, &mut delivery, outbox, is_answered).await;
         }
     });
     core.background.run_after(ACK_WAIT, metrics::for_current_call(deliver_all)).await;
@@ -50,7 +51,7 @@ pub(crate) async fn deliver_after_commit(core: &Core, outboxes: Vec<Outbox>, is_
 
 /// Delivers an outbox for the first time. The delivered outbox is deleted in the background. If
 /// the delivery or the deletion fails, the reconciler repeats it.
-async fn deliver_first_time(core: &Core, outbox: Outbox, is_answered: bool) {
+async fn deliver_first_time(core: &Core, delivery: &mut Delivery, outbox: Outbox, is_answered: bool) {
     let (instance, id) = (outbox.instance_id.clone(), outbox.id.clone());
     if core.should_delivery_fail() {
         tracing::warn!(instance, id, "a test makes this delivery fail");
@@ -58,7 +59,6 @@ async fn deliver_first_time(core: &Core, outbox: Outbox, is_answered: bool) {
         return;
     }
     let garbage = outbox_garbage(&outbox, core.clock.stamp());
-    let mut delivery = Delivery::new(RETRY_FOR);
     if let Err(failure) = delivery.send_all(core, outbox, is_answered).await {
         tracing::warn!(instance, id, ?failure, "messages wait for the reconciler");
         core.repair_signal.record_unfinished_work();

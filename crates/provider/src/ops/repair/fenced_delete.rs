@@ -64,6 +64,12 @@ pub(crate) fn fewer(count: usize) -> usize {
     (count / 2).max(1)
 }
 
+/// The number of documents of the next batch, after a batch that has deleted its documents. At most
+/// `count` of them were allowed.
+pub(crate) fn more(count: usize) -> usize {
+    (count * 2).min(DOCUMENTS_MAX)
+}
+
 /// Deletes documents that still have the etags with which they were read: the etags are the fences.
 /// Returns whether none of the documents is left. A document that was changed is not deleted.
 pub(crate) async fn delete_unchanged(

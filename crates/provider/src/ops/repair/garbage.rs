@@ -122,7 +122,7 @@ pub(crate) async fn collect(store: &Store, garbage: &Garbage) -> Result<(), Fail
             FencedOutcome::Applied(_) if is_last => return Ok(()),
             FencedOutcome::Applied(_) => {
                 ids.drain(..count);
-                batch_documents_max = (batch_documents_max * 2).min(fenced_delete::DOCUMENTS_MAX);
+                batch_documents_max = fenced_delete::more(batch_documents_max);
             }
             FencedOutcome::FenceLost => return Ok(()),
             // It was deleted by an earlier collection that ended before it was done.

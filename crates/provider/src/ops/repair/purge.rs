@@ -29,6 +29,9 @@ use crate::timing::TOMBSTONE_TTL;
 /// complete activities of the instance.
 const ROUNDS_MAX: usize = 64;
 
+/// The ids of parts of messages begin with this.
+const MESSAGE_PART_PREFIX: &str = "p:";
+
 /// The members of a document that a deletion and its purge need.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct DocumentHead {
@@ -85,7 +88,7 @@ pub(crate) async fn document_heads(store: &Store, instance: &str) -> Result<Vec<
 /// use again. So each batch is fenced by the etag of the tombstone and gives the tombstone a new etag.
 /// If the tombstone was changed, another process purges the instance or has purged it, and this call
 /// ends.
-pub(crate) async fn run(core: &Core, tombstone: &Versioned<State>) -> Result<(), Failure> {
+pub(crate) async fn run(core: &Core, tombstone: &Versioned<State>) -> Result<PurgeEnd, Failure> {
     let mut purge = Purge {
         core,
         tombstone: tombstone.clone(),
@@ -93,15 +96,24 @@ pub(crate) async fn run(core: &Core, tombstone: &Versioned<State>) -> Result<(),
         batch_documents_max: fenced_delete::DOCUMENTS_MAX,
     };
     for _ in 0..ROUNDS_MAX {
-        if purge.run_round().await?.is_break() {
+        if let ControlFlow::Break(end) = purge.run_round().await? {
             core.costs.forget(&tombstone.value.instance_id);
-            return Ok(());
+            return Ok(end);
         }
     }
     Err(Failure::Contended(format!(
         "cannot purge {}: other processes keep changing its documents. The reconciler tries again",
         tombstone.value.instance_id
     )))
+}
+
+/// How a purge ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PurgeEnd {
+    /// The instance is purged.
+    Done,
+    /// Another process has changed the tombstone: it purges the instance, or has purged it.
+    TakenOver,
 }
 
 /// The purge of one instance by this process.
@@ -119,9 +131,9 @@ struct Purge<'a> {
 /// Whether a batch of the purge has deleted its documents.
 enum BatchDeleted {
     Yes,
-    /// One of them did not exist.
-    NoneMissingOne,
-    /// Another process has changed the tombstone.
+    /// No: the one at this position did not exist.
+    NoneMissing(usize),
+    /// No: another process has changed the tombstone.
     NoneTombstoneChanged,
 }
 
@@ -129,34 +141,53 @@ impl Purge<'_> {
     /// Reads what is left of the instance, and deletes it. The purge is done when one batch could delete
     /// everything that was read. Otherwise another round follows, because other processes may have
     /// created documents since the read: a prune, for example, replaces an execution by a garbage record.
-    async fn run_round(&mut self) -> Result<ControlFlow<()>, Failure> {
+    ///
+    /// A document that another process has deleted since the read is left out, and the round goes on
+    /// with the others. So each batch makes the list shorter.
+    async fn run_round(&mut self) -> Result<ControlFlow<PurgeEnd>, Failure> {
         let heads = document_heads(&self.core.store, &self.tombstone.value.instance_id).await?;
         if heads.iter().any(|head| head.document_type == Some(DocumentType::Outbox)) {
             return self.deliver_outboxes(&heads).await;
         }
         let mut ids = ids_to_delete(&self.tombstone.value, heads);
         ids.retain(|id| !self.missing.contains(id));
-        if ids.len() <= self.batch_documents_max {
-            return self.finish(&ids).await;
-        }
-        for ids in ids.chunks(self.batch_documents_max) {
-            match self.delete(ids).await? {
-                BatchDeleted::Yes => {}
-                BatchDeleted::NoneMissingOne => break,
-                BatchDeleted::NoneTombstoneChanged => return Ok(ControlFlow::Break(())),
+        let mut has_deleted = false;
+        loop {
+            let is_all = !has_deleted && ids.len() <= self.batch_documents_max;
+            let count = ids.len().min(self.batch_documents_max);
+            let deleted = match is_all {
+                true => self.finish(&ids).await?,
+                false if count == 0 => return Ok(ControlFlow::Continue(())),
+                false => self.delete(&ids[..count]).await?,
+            };
+            match deleted {
+                BatchDeleted::Yes if is_all => return Ok(ControlFlow::Break(PurgeEnd::Done)),
+                BatchDeleted::Yes => {
+                    ids.drain(..count);
+                    has_deleted = true;
+                    self.batch_documents_max = fenced_delete::more(self.batch_documents_max);
+                }
+                BatchDeleted::NoneMissing(position) => {
+                    self.missing.insert(ids.remove(position));
+                    self.batch_documents_max = fenced_delete::fewer(self.batch_documents_max);
+                }
+                BatchDeleted::NoneTombstoneChanged => {
+                    return Ok(ControlFlow::Break(PurgeEnd::TakenOver));
+                }
             }
         }
-        Ok(ControlFlow::Continue(()))
     }
 
     /// Delivers the outboxes among `heads`. The tombstone is looked at after the heads were read: if it
     /// is still there, the outboxes are those of the deleted instance.
-    async fn deliver_outboxes(&self, heads: &[DocumentHead]) -> Result<ControlFlow<()>, Failure> {
+    async fn deliver_outboxes(&self, heads: &[DocumentHead]) -> Result<ControlFlow<PurgeEnd>, Failure> {
         let Purge { core, tombstone: Versioned { value: state, etag }, .. } = self;
         let instance = state.instance_id.as_str();
         match core.store.state_if_changed(instance, etag).await? {
             StateChange::Unchanged => {}
-            StateChange::Changed(_) | StateChange::NoDocument => return Ok(ControlFlow::Break(())),
+            StateChange::Changed(_) | StateChange::NoDocument => {
+                return Ok(ControlFlow::Break(PurgeEnd::TakenOver));
+            }
         }
         let deleted_together = delete::deleted_together(&core.store, state).await?;
         for outbox in heads.iter().filter(|head| head.document_type == Some(DocumentType::Outbox)) {
@@ -177,10 +208,7 @@ impl Purge<'_> {
             FencedOutcome::Applied(etag) => etag,
             // Perhaps an attempt whose answer was lost has changed the tombstone.
             FencedOutcome::FenceLost => None,
-            FencedOutcome::Missing(position) => {
-                self.record_missing(&ids[position]);
-                return Ok(BatchDeleted::NoneMissingOne);
-            }
+            FencedOutcome::Missing(position) => return Ok(BatchDeleted::NoneMissing(position)),
         };
         let etag = match etag {
             Some(etag) => etag,
@@ -196,7 +224,7 @@ impl Purge<'_> {
     }
 
     /// Deletes the last documents, and writes the tombstone of an instance that is purged.
-    async fn finish(&mut self, ids: &[String]) -> Result<ControlFlow<()>, Failure> {
+    async fn finish(&self, ids: &[String]) -> Result<BatchDeleted, Failure> {
         let (store, ttl) = (&self.core.store, Some(TOMBSTONE_TTL.as_secs() as u32));
         let Versioned { value: state, etag } = &self.tombstone;
         let done = State {
@@ -216,27 +244,21 @@ impl Purge<'_> {
                 if let Some(etag) = etag {
                     store.cache_tombstone(&Versioned { value: done, etag });
                 }
-                Ok(ControlFlow::Break(()))
+                Ok(BatchDeleted::Yes)
             }
             // If this process has changed the tombstone itself, in an attempt whose answer was lost,
             // the purge is done, too.
-            FencedOutcome::FenceLost => Ok(ControlFlow::Break(())),
-            FencedOutcome::Missing(position) => {
-                self.record_missing(&ids[position]);
-                Ok(ControlFlow::Continue(()))
-            }
+            FencedOutcome::FenceLost => Ok(BatchDeleted::NoneTombstoneChanged),
+            FencedOutcome::Missing(position) => Ok(BatchDeleted::NoneMissing(position)),
         }
-    }
-
-    fn record_missing(&mut self, id: &str) {
-        self.missing.insert(id.to_owned());
-        self.batch_documents_max = fenced_delete::fewer(self.batch_documents_max);
     }
 }
 
-/// The ids of the documents that a purge deletes. There are no outboxes among the heads.
+/// The ids of the documents that a purge deletes, each once. There are no outboxes among the heads.
 fn ids_to_delete(tombstone: &State, heads: Vec<DocumentHead>) -> Vec<String> {
     let listed: HashSet<&String> = tombstone.purge.iter().flatten().collect();
+    let message_parts: HashSet<String> =
+        heads.iter().map(|head| &head.id).filter(|id| id.starts_with(MESSAGE_PART_PREFIX)).cloned().collect();
     let mut to_delete = Vec::new();
     for head in heads {
         use DocumentType::*;
@@ -244,11 +266,14 @@ fn ids_to_delete(tombstone: &State, heads: Vec<DocumentHead>) -> Vec<String> {
             Some(Message | Activity) => {
                 let is_of_old_incarnation = head.incarnation.as_ref() == Some(&tombstone.incarnation);
                 if is_of_old_incarnation || listed.contains(&head.id) {
-                    to_delete.extend(head.parts().iter().flat_map(PartsRef::ids));
+                    let parts = head.parts();
+                    let parts = parts.iter().flat_map(PartsRef::ids);
+                    // All other parts are deleted because of their own heads.
+                    to_delete.extend(parts.filter(|id| message_parts.contains(id)));
                     to_delete.push(head.id);
                 }
             }
-            Some(Part) if head.id.starts_with("p:") => {}
+            Some(Part) if head.id.starts_with(MESSAGE_PART_PREFIX) => {}
             Some(Garbage) if head.staging.is_some() => {}
             // The message that was staged with it may be for the new incarnation.
             Some(StagingFence) => {}

@@ -353,7 +353,7 @@ async fn finish_document(core: &Core, row: Value, delivery: &mut Delivery) -> Re
         Bundle => unpack::run(core, &text("instanceId"), &text("id")).await,
         History => Box::pin(retain::delete_expired_tree(core, &decode_row::<State>(row)?)).await,
         Garbage => garbage::collect_due(&core.store, decode_row::<documents::Garbage>(row)?).await,
-        Deleted => purge::run(core, &decode_row::<State>(row)?).await,
+        Deleted => purge::run(core, &decode_row::<State>(row)?).await.map(drop),
         Deletion => delete::advance_deletion(core, decode_row::<documents::Deletion>(row)?).await,
         // The query leaves out staged documents. The other types have no `madeAt`.
         Execution | Message | Activity | Cancelled | Staged | Part | StagingFence | Session | Heartbeat

@@ -344,6 +344,26 @@ async fn a_garbage_record_that_arrives_after_its_commit_deletes_nothing() {
     assert_eq!(rows(&other, "a", "SELECT VALUE c.id FROM c WHERE c.type = 'litter'").await.len(), 0);
 }
 
+/// Story of a bug: the purge listed the parts of pending activities twice. The second delete of a part
+/// found no document, so both were left out, and the parts stayed for ever.
+#[tokio::test]
+async fn a_deletion_removes_the_parts_of_pending_activities() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let (token, _) = fetch_instance(&provider).await;
+    let activities = (3..6).map(|id| activity_item("a", id, "w".repeat(700_000))).collect();
+    ack(&provider, &token, vec![event("a", 1, String::new())], activities, vec![]).await.unwrap();
+    provider.core.background.wait_until_idle().await;
+    assert!(rows(&provider, "a", "SELECT VALUE c.id FROM c WHERE c.type = 'part'").await.len() >= 3);
+
+    let admin = provider.as_management_capability().expect("a management interface");
+    admin.delete_instance("a", true).await.unwrap();
+    provider.core.background.wait_until_idle().await;
+    let left = "SELECT VALUE c.id FROM c WHERE c.id != 'i' AND c.type != 'fence'";
+    assert_eq!(rows(&provider, "a", left).await, Vec::<Value>::new());
+}
+
 /// The answer to an enqueue is lost, and hundreds of other messages are consumed before the
 /// enqueue is repeated. The event is delivered once, even if the instance is deleted and
 /// started again before the enqueue is repeated.
