@@ -143,7 +143,8 @@ impl Purge<'_> {
     /// created documents since the read: a prune, for example, replaces an execution by a garbage record.
     ///
     /// A document that another process has deleted since the read is left out, and the round goes on
-    /// with the others. So each batch makes the list shorter.
+    /// with the others. So each batch makes the list shorter. That process may have created another
+    /// document instead, so a further round follows.
     async fn run_round(&mut self) -> Result<ControlFlow<PurgeEnd>, Failure> {
         let heads = document_heads(&self.core.store, &self.tombstone.value.instance_id).await?;
         if heads.iter().any(|head| head.document_type == Some(DocumentType::Outbox)) {
@@ -151,9 +152,9 @@ impl Purge<'_> {
         }
         let mut ids = ids_to_delete(&self.tombstone.value, heads);
         ids.retain(|id| !self.missing.contains(id));
-        let mut has_deleted = false;
+        let mut is_read_again = false;
         loop {
-            let is_all = !has_deleted && ids.len() <= self.batch_documents_max;
+            let is_all = !is_read_again && ids.len() <= self.batch_documents_max;
             let count = ids.len().min(self.batch_documents_max);
             let deleted = match is_all {
                 true => self.finish(&ids).await?,
@@ -164,11 +165,12 @@ impl Purge<'_> {
                 BatchDeleted::Yes if is_all => return Ok(ControlFlow::Break(PurgeEnd::Done)),
                 BatchDeleted::Yes => {
                     ids.drain(..count);
-                    has_deleted = true;
+                    is_read_again = true;
                     self.batch_documents_max = fenced_delete::more(self.batch_documents_max);
                 }
                 BatchDeleted::NoneMissing(position) => {
                     self.missing.insert(ids.remove(position));
+                    is_read_again = true;
                     self.batch_documents_max = fenced_delete::fewer(self.batch_documents_max);
                 }
                 BatchDeleted::NoneTombstoneChanged => {
