@@ -34,6 +34,10 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(200);
 /// How long the cleanup may take with retention, which tries a tree again after ten minutes.
 pub const SETTLED_WITH_RETENTION_WITHIN: Duration = Duration::from_secs(800);
 
+/// The time between the cleanup and the idle time. After work, a process polls often at first, and then
+/// less and less.
+const POLLS_SLOW_DOWN_WITHIN: Duration = Duration::from_secs(10);
+
 /// The time at the end in which processes have nothing to do.
 pub const IDLE_TIME: Duration = Duration::from_secs(10);
 
@@ -169,7 +173,7 @@ async fn collect(user: &User, has_retention: bool, found: &mut Evidence) {
         tokio::time::sleep(CLEANUP_POLL_INTERVAL).await;
     };
     found.histories = read_histories(user).await;
-    tokio::time::sleep(IDLE_TIME).await;
+    tokio::time::sleep(POLLS_SLOW_DOWN_WITHIN + IDLE_TIME).await;
     found.is_finished = true;
 }
 
