@@ -16,6 +16,9 @@ pub const COMPLETION_PREFIX: &str = "c:";
 /// with this.
 pub const BUNDLE_PREFIX: &str = "w:";
 
+/// The member of an activity with the incarnation of the instance that scheduled it.
+pub const INCARNATION_OF_ACTIVITY: &str = "inc";
+
 /// The type of the document of a queued activity.
 pub const ACTIVITY_TYPE: &str = "worker_queue";
 

@@ -7,13 +7,15 @@
 //! - An activity is not run more often than it was locked.
 //! - Only the holder of the lock completes an activity.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::Evidence;
-use crate::stored::{ACTIVITY_PREFIX, ACTIVITY_TYPE, COMPLETED_BY, COMPLETION_PREFIX};
+use crate::stored::{
+    ACTIVITY_PREFIX, ACTIVITY_TYPE, COMPLETED_BY, COMPLETION_PREFIX, INCARNATION_OF_ACTIVITY,
+};
 use crate::virtual_clock::VIRTUAL_EPOCH_MS;
 use crate::write_log::{LoggedWrite, WriteKind};
 
@@ -38,11 +40,18 @@ struct Lock {
 pub fn check(evidence: &Evidence) -> Vec<String> {
     let (mut locks, mut problems) = (HashMap::<(&str, &str), Lock>::new(), Vec::new());
     let mut locked = BTreeMap::<String, usize>::new();
+    let mut incarnations = HashMap::<(&str, &str), HashSet<&str>>::new();
     for (index, write) in evidence.writes.iter().enumerate() {
         if !write.id.starts_with(ACTIVITY_PREFIX) {
             continue;
         }
         let key = (write.partition.as_str(), write.id.as_str());
+        if let Some(incarnation) = write.body[INCARNATION_OF_ACTIVITY].as_str() {
+            incarnations.entry(key).or_default().insert(incarnation);
+        }
+        // The activities of an instance that was started again have the names of those before. So a
+        // run may be one of the instance before, whose activity was deleted while it waited to run.
+        let is_name_used_again = incarnations.get(&key).is_some_and(|found| found.len() > 1);
         let Some(lock) = lock_of(write) else {
             let before = locks.remove(&key).map(|lock| lock.nonce);
             if let Some(by) = completed_by(&evidence.writes[index..])
@@ -59,6 +68,7 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
             && is_new
             && before.until_ms > now_ms + CLOCK_ERROR_MAX_MS
             && !is_unused(evidence, write, before)
+            && !(is_name_used_again && before.holder == write.sender)
         {
             problems.push(format!(
                 "{} took {} of {} at {} ms, but {} held its lock for another {} ms",
