@@ -1,6 +1,7 @@
 //! Measures our durable server with more and more documents in one container. A query that an
 //! index answers should take the same time with a million documents as with ten thousand, and
-//! memory should not follow the data. There is no peer: each size is compared with the smallest.
+//! the server's memory should not grow with the data. The benchmark has no peer: each size is compared
+//! with the smallest size.
 
 mod report;
 mod shapes;

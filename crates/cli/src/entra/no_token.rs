@@ -1,9 +1,9 @@
-//! `NoToken`: why there is no token, and what to try. The text is one line, because the messages of
+//! `NoToken`: the error of a credential that has no token. Its text is one line, because the messages of
 //! commands show the first line of an error.
 
 use super::Origin;
 
-/// Why there is no token.
+/// The error of a credential that has no token, with its reason and an advice.
 #[derive(Debug)]
 pub(crate) struct NoToken {
     why: String,

@@ -174,7 +174,7 @@ async fn mark_instance(
         let found = core.store.state(instance).await?;
         check_status(found.as_ref(), instance, force)?;
         if let Some(tombstone) = found.as_ref().filter(|found| found.value.purge.is_some()) {
-            let _ = purge::run(core, tombstone).await?;
+            purge::run(core, tombstone).await?;
             continue;
         }
         let (mut next, etag) = match found {
