@@ -128,7 +128,7 @@ pub use properties::{
 };
 pub use query::{
     CompositeIndexUtilization, IndexMetrics, Page, Pages, Query, QueryFeed, QueryMetrics, Rows,
-    SingleIndexUtilization, merge_steps, query_messages,
+    SingleIndexUtilization, merge_steps, query_error_start, query_messages,
 };
 pub use read_many::ManyItems;
 pub use response::{Item, Receipt, Written};

@@ -32,7 +32,7 @@ use tokio::time::Instant;
 pub use merge_steps::merge_steps;
 pub use metrics::{CompositeIndexUtilization, IndexMetrics, QueryMetrics, SingleIndexUtilization};
 pub use page::Page;
-pub use refusal::query_messages;
+pub use refusal::{query_error_start, query_messages};
 pub use statement::Query;
 pub use streams::{Pages, Rows};
 

@@ -1,6 +1,8 @@
 //! Why the service refused a query, in the service's words. Tools show this to the person who wrote the
 //! query.
 
+use serde_json::Value;
+
 use crate::Error;
 
 /// The messages about a query that the service refused, such as `Syntax error, incorrect syntax near
@@ -11,15 +13,20 @@ pub fn query_messages(error: &Error) -> Vec<String> {
     messages(error.message())
 }
 
+/// The position in the query of the first error that the service found, in characters. `None` if the
+/// service names no position.
+pub fn query_error_start(error: &Error) -> Option<u64> {
+    errors(error.message()).iter().find_map(|error| error["location"]["start"].as_u64())
+}
+
 fn messages(text: &str) -> Vec<String> {
+    errors(text).iter().filter_map(|error| error["message"].as_str().map(ToOwned::to_owned)).collect()
+}
+
+fn errors(text: &str) -> Vec<Value> {
     let json = text.lines().next().and_then(|line| line.strip_prefix("Message: "));
-    let json = json.and_then(|json| serde_json::from_str::<serde_json::Value>(json).ok());
-    let errors = json.as_ref().and_then(|json| json["errors"].as_array());
-    errors
-        .into_iter()
-        .flatten()
-        .filter_map(|error| error["message"].as_str().map(ToOwned::to_owned))
-        .collect()
+    let json = json.and_then(|json| serde_json::from_str::<Value>(json).ok());
+    json.and_then(|json| json["errors"].as_array().cloned()).unwrap_or_default()
 }
 
 #[cfg(test)]

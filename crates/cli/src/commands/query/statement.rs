@@ -4,7 +4,7 @@
 //! The service takes a parameter that is not given as undefined, so the query finds nothing and
 //! does not fail. A forgotten `--param` is therefore refused here.
 
-use perihelion_client::Error;
+use perihelion_client::{Error, query_error_start, query_messages};
 
 /// The first parameter of the statement that is not in `given`. Texts in quotes and comments have no
 /// parameters.
@@ -46,19 +46,13 @@ fn after_text<'a>(text: &'a str, quote: &str) -> &'a str {
     ""
 }
 
-/// Why the service refuses a query, in the service's words, with the place of the first error. The
-/// service sends a list of errors as JSON, followed by details of the request.
+/// Why the service refuses a query, in the service's words, with the place of the first error.
 pub(super) fn refusal(error: &Error, sql: &str) -> String {
-    let text = error.message().lines().next().unwrap_or_default();
-    let json =
-        text.strip_prefix("Message: ").and_then(|json| serde_json::from_str::<serde_json::Value>(json).ok());
-    let errors = json.as_ref().and_then(|json| json["errors"].as_array());
-    let messages = errors.into_iter().flatten().filter_map(|error| error["message"].as_str());
-    let messages: Vec<&str> = messages.collect();
+    let messages = query_messages(error);
     if messages.is_empty() {
-        return text.to_owned();
+        return error.message().lines().next().unwrap_or_default().to_owned();
     }
-    let start = errors.and_then(|errors| errors.iter().find_map(|error| error["location"]["start"].as_u64()));
+    let start = query_error_start(error);
     let place = start.and_then(|start| pointer(sql, usize::try_from(start).ok()?)).unwrap_or_default();
     format!("{}{place}", messages.join(" "))
 }
