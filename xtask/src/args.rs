@@ -20,7 +20,7 @@ test    runs every part, or those named, installs what they need, and ends with 
               being changed
 
   house       module cycles, module arrows in ARCHITECTURE.md, paths out of the
-              checkout, mod.rs
+              checkout, mod.rs, file sizes
   fmt         formatting: the workspace, bench, interop and compat
   clippy      lints without warnings: the workspace and bench
   unit        unit and integration tests (cargo-nextest when installed)

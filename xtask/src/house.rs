@@ -1,7 +1,7 @@
-//! The `house` part: four rules for the repository's files, checked by reading the files.
+//! The `house` part: five rules for the repository's files, checked by reading the files.
 //! Modules do not use each other in a circle. ARCHITECTURE.md shows which module uses which
 //! (the *arrows*). No file names a file outside the checkout. A module is `x.rs` beside `x/`,
-//! never `x/mod.rs`.
+//! never `x/mod.rs`. No file is larger than [`FILE_SIZE_MAX`].
 
 mod architecture;
 mod outside;
@@ -17,6 +17,11 @@ use crate::outcome::StepOutcome;
 /// The page that shows the arrows.
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 
+/// The size limit of a tracked file, in bytes. The largest file, recorded cases of the service,
+/// has half of it. A larger file is usually a build product or a store, added by accident, which
+/// would stay in the history for good.
+const FILE_SIZE_MAX: u64 = 512 * 1024;
+
 /// One violation of a rule: the file or directory, and what is wrong with it.
 #[derive(Debug, PartialEq)]
 struct Problem {
@@ -27,7 +32,7 @@ struct Problem {
 /// Runs every check and prints every problem. A check counts as one passed check, or as one
 /// failed check for each of its problems.
 pub(crate) fn run(checkout: &Checkout) -> Vec<StepOutcome> {
-    eprintln!("\n=== house: module arrows, paths out of the checkout, mod.rs");
+    eprintln!("\n=== house: module arrows, paths out of the checkout, mod.rs, file sizes");
     let root = checkout.path("");
     let tracked = match checkout.tracked_files() {
         Ok(tracked) => tracked,
@@ -38,6 +43,7 @@ pub(crate) fn run(checkout: &Checkout) -> Vec<StepOutcome> {
         ("module arrows in ARCHITECTURE.md", check_arrows(&root)),
         ("paths out of the checkout", outside::check(&root, &tracked)),
         ("mod.rs", check_module_files(&tracked)),
+        ("file sizes", check_file_sizes(&root, &tracked)),
     ];
     checks.into_iter().map(|(name, problems)| print_and_count(name, problems)).collect()
 }
@@ -96,6 +102,19 @@ fn check_module_files(tracked: &[PathBuf]) -> Vec<Problem> {
     mod_files.map(|file| Problem { path: file.display().to_string(), text: text.to_owned() }).collect()
 }
 
+fn check_file_sizes(root: &Path, tracked: &[PathBuf]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for file in tracked {
+        // A tracked file that was deleted but not committed has no size.
+        let Ok(metadata) = std::fs::symlink_metadata(root.join(file)) else { continue };
+        if metadata.len() > FILE_SIZE_MAX {
+            let text = format!("has {} bytes, more than {FILE_SIZE_MAX}", metadata.len());
+            problems.push(Problem { path: file.display().to_string(), text });
+        }
+    }
+    problems
+}
+
 fn relative_path(root: &Path, path: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).display().to_string()
 }
@@ -151,6 +170,17 @@ mod tests {
         let problems = check_module_files(&tracked);
         assert_eq!(problems.len(), 1);
         assert_eq!(problems[0].path, "crates/x/src/a/mod.rs");
+    }
+
+    #[test]
+    fn a_file_above_the_size_limit_is_a_problem() {
+        let limit = usize::try_from(FILE_SIZE_MAX).unwrap();
+        let (largest, too_large) = ("x".repeat(limit), "x".repeat(limit + 1));
+        let tree = workspace(&[("largest", &largest), ("too-large", &too_large)]);
+        let tracked = ["largest", "too-large", "deleted"].map(PathBuf::from);
+        let problems = check_file_sizes(tree.root(), &tracked);
+        assert_eq!(problems.len(), 1);
+        assert_eq!(problems[0].path, "too-large");
     }
 
     #[test]
