@@ -159,6 +159,7 @@ impl Operation {
     /// name, and the punctuation of a member.
     fn added_bytes_max(&self) -> usize {
         let value = match &self.verb {
+            // In the style in which point reads return documents.
             Verb::Add(value) | Verb::Set(value) | Verb::Replace(value) => to_text(value, Style::Point).len(),
             Verb::Remove => return 0,
             Verb::Increment(_) => NUMBER_BYTES_MAX,

@@ -1,13 +1,13 @@
 //! Tables of texts, without lines and colours. There are two spaces between columns, and a column is
-//! as wide as its widest cell. No library is used, because the code is short and escapes foreign
-//! texts.
+//! as wide as its widest cell. No library for tables is used, because the code is short and escapes
+//! foreign texts.
 
 use unicode_width::UnicodeWidthStr;
 
 use super::text::{cut, escaped};
 
 /// The most characters of a cell and of a heading in a table with columns. A longer text would push
-/// the other columns out of sight. JSON has the whole text.
+/// the other columns out of sight. The output as JSON (`-o json`) has the whole text.
 const CELL_CHARS_MAX: usize = 240;
 
 /// The most characters of a text in a list of names with their texts ([`pairs`]).

@@ -40,7 +40,8 @@ fn open(disk: &SimDisk) -> Engine {
 #[tokio::test]
 async fn a_full_disk_refuses_writes_and_takes_them_again_when_it_has_room() {
     for room in [0, 300, 700, 2000, 5000, 20_000] {
-        let disk = SimDisk::new(room as u64);
+        let seed = room as u64;
+        let disk = SimDisk::new(seed);
         let engine = open(&disk);
         engine.create_database(object(r#"{"id":"d"}"#), None).await.unwrap();
         let created = container(&engine, "c").await;
@@ -81,12 +82,13 @@ async fn a_full_disk_refuses_writes_and_takes_them_again_when_it_has_room() {
     }
 }
 
-/// Story of a bug: when both files of the log had all their blocks, a full disk was noticed only by
-/// the next checkpoint. The store was closed for good, and the server ended.
+/// Story of a bug: a log whose two files had reached their full size needed no more room, so only
+/// the next checkpoint noticed a full disk. The store was closed for good, and the server ended.
 #[tokio::test]
 async fn a_full_disk_in_a_checkpoint_refuses_writes_until_there_is_room() {
     for room in [0, 512, 5_000, 50_000, 150_000] {
-        let disk = SimDisk::new(room as u64);
+        let seed = room as u64;
+        let disk = SimDisk::new(seed);
         let engine = open(&disk);
         engine.create_database(object(r#"{"id":"d"}"#), None).await.unwrap();
         let created = container(&engine, "c").await;
@@ -194,7 +196,8 @@ fn the_number_of_a_refused_commit_is_not_in_the_log_twice() {
 /// that copies on write, there may be no room to erase the refused commit at once.
 fn check_refused_commits(is_copy_on_write: bool) {
     let mut switches = 0;
-    // On a disk that copies on write, the records before the file grows take room, too.
+    // On a disk that copies on write, each record needs room, even those written before the file
+    // grows.
     let least_room = if is_copy_on_write { 1 << 20 } else { 0 };
     for room in (0..16).map(|step| least_room + step * 64 * 1024) {
         let disk = SimDisk::new(room as u64).copying_on_write(is_copy_on_write);

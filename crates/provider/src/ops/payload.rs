@@ -1,8 +1,9 @@
 //! Large texts, which are stored in several documents (*parts*): joins the parts of a text,
 //! and stages the text of a message if it is larger than [`ITEM_BYTES_MAX`].
 //!
-//! Invariant: one batch creates a message with staged parts and deletes the garbage record
-//! of the staging (see `stage`). If a repeated attempt does not find the record, an earlier
+//! Before parts are staged, a *garbage record* is created: it lets the reconciler delete the
+//! parts if nothing ever refers to them (see `stage`). Invariant: one batch creates the message
+//! and deletes this record. If a repeated attempt does not find the record, an earlier
 //! attempt was applied, even if the message has been consumed since.
 
 use perihelion_client::{Batch, Etag, Patch};
@@ -141,12 +142,11 @@ pub(crate) async fn create_message(store: &Store, prepared: &PreparedMessage) ->
     }
 }
 
-/// Deletes the staged parts of a message that was created before, together with the garbage record.
-/// One batch deletes all of them. If the parts were deleted before the record, a late attempt of the
-/// staging could create a part again before the record is deleted, and nothing would delete that
-/// part. If the batch
-/// fails, or there are too many parts for it, the reconciler finds the record and deletes the parts
-/// when no late attempt can arrive any more.
+/// Deletes the staged parts of a message that was created before, and the garbage record, in one
+/// batch. With two steps, a late attempt of the staging could create a part again after the parts
+/// are deleted and before the record is, and nothing would delete that part. If the batch fails, or
+/// there are too many parts for it, the reconciler finds the record and deletes the parts when no
+/// late attempt can arrive any more.
 async fn discard_staged(store: &Store, message: &Message, staged: &Staged) {
     let instance = message.instance_id.as_str();
     let parts: Vec<String> = message.item.parts().into_iter().flat_map(PartsRef::ids).collect();

@@ -96,15 +96,15 @@ async fn populate(endpoint: &str) -> Arc<Runtime> {
     worker
 }
 
-/// Waits for the heartbeat that says that the worker takes turns. The first heartbeat has only the
+/// Waits for the heartbeat that says that the worker runs turns of orchestrations. The first heartbeat has only the
 /// work that was fetched before it, which may be activities alone. The next follows a second later.
 async fn settle_worker(provider: &CosmosDBProvider) {
-    let takes_turns = async || {
+    let runs_orchestrations = async || {
         let workers = provider.workers().await.expect("the workers");
         workers.iter().any(|worker| worker.runs_orchestrations)
     };
     let settled = async {
-        while !takes_turns().await {
+        while !runs_orchestrations().await {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };

@@ -34,7 +34,7 @@ pub(super) fn show(app: &App, number: u64) -> Result<Html, Failure> {
             ("Selected", text(grouped(progress.selected as u64))),
             ("Done", text(grouped(progress.done as u64))),
             ("Failed or skipped", text(grouped(progress.failed as u64))),
-            ("Left out", text(grouped(progress.left_out as u64))),
+            ("Action not possible", text(grouped(progress.left_out as u64))),
             ("Time", text(duration(progress.ended_ms.unwrap_or_else(now_ms).saturating_sub(job.begun_ms)))),
         ]))
         .add(progress.is_cut.then(|| {
@@ -102,6 +102,7 @@ pub(super) fn list_of_jobs(jobs: &Arc<Jobs>) -> Option<Html> {
     });
     let table = parts::table(
         "Bulk actions of this run",
+        // The mark `#` aligns a column of numbers to the right.
         &["Action", "What", "Filter", "State", "#Done"],
         rows.collect(),
     );

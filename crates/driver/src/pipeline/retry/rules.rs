@@ -4,11 +4,11 @@
 //!
 //! | an attempt ends with | the operation | bounds |
 //! |---|---|---|
-//! | 429 (not 429/3092) | retries in the same region after the wait that the service asks for, within the attempt (`throttle`) | 18 retries, 270 s; metadata 9, 30 s; in each attempt |
+//! | 429 (not 429/3092) | waits as long as the service asks for and sends the request again to the same region. These retries are made inside of an attempt (`throttle`) | for each attempt 18 retries and 270 s; for metadata 9 and 30 s |
 //! | 429/3092, 410 | goes to the next region, at once until every region was tried, then after a wait; with one region, waits and retries there | 3 failovers |
 //! | 503, 408, other 5xx | goes to the next region, at once until every region was tried, then after a wait; with one region, waits and retries there; a write only if it may be repeated | 3 failovers |
 //! | 403/3, 403/1008 | reads the account again (at most every 5 s) and goes to the next region | 10 retries, 5 s of waiting |
-//! | 403/3 to a read that only the write region may answer, where partitions fail over one by one | reads the account again and asks each other region, at once, whether it takes the writes of the partition; if none does, goes on as after any other 403/3 | one retry per other region, then 10 retries, 5 s of waiting |
+//! | 403/3 to a read that only the write region may answer, where partitions fail over one by one | first reads the account again and asks all other regions for the partition's write region, without a wait; then goes on as after any other 403/3 | one retry per other region, then 10 retries, 5 s of waiting |
 //! | 404/1002 | goes to the write region; where all regions take writes, to the next one; then waits for replication, 100 ms doubling | 5 retries; where all regions take writes, as many as there are regions, if that is more |
 //! | 449 | retries in the same region after the wait that the service asks for, or else 10 ms doubling to 1 s | 30 retries, 30 s |
 //! | 410/1002, 410/1007, 410/1008 | reads the container's ranges again and retries in the same region | 8 retries |
@@ -196,9 +196,9 @@ const OWNER_NOT_FOUND_POLICY: RetryPolicy = RetryPolicy { retries_max: 1, ..RERO
 /// one write region, the effects of writes also need confirmation: the other regions refuse
 /// writes, so avoiding the only write region would help no operation. There is one
 /// exception: where partitions fail over one by one, the failure of a partition needs no
-/// confirmation if the write may have been applied. The service may have moved the
-/// partition's writes to another region, and a write that must not be repeated cannot ask
-/// that region.
+/// confirmation if the write may have been applied. Its writes may now go to another region,
+/// and only a retry in that region could confirm it; a write that may have been applied must
+/// not be sent again.
 pub(super) fn rule_for(finding: Finding, profile: OperationProfile, regions: Regions) -> Rule {
     let write = WriteKind::of(profile, regions);
     match finding {
@@ -247,7 +247,8 @@ struct WriteKind {
     has_one_region: bool,
     /// The account has one write region, and the partition may fail over alone. If the partition
     /// has not moved, the other regions refuse the write, and the write region is asked after them.
-    /// So trying the other regions first costs little, even if it was not necessary.
+    /// So a write that could not reach the write region may try the other regions first: if that
+    /// was not necessary, it costs little.
     partition_may_move: bool,
     /// Every region takes writes of documents, but this is a write of metadata, which only the
     /// hub takes.

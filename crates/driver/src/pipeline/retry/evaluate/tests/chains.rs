@@ -3,7 +3,8 @@
 
 use super::*;
 
-/// Each line has the ending of all attempts, the kind of operation, whether one region
+/// Each line has the ending of all attempts (a status and sub-status, or whether the request
+/// was sent and what failed, see [`EndingText`]), the kind of operation, whether one region
 /// or all take writes, and the number of regions; then the waits between the attempts
 /// in milliseconds; then the last verdict.
 const CHAINS: &str = "
@@ -46,7 +47,7 @@ const CHAINS: &str = "
     404/0           delete         one 1 |                           | Abort
 ";
 
-/// The most attempts that an operation can make: the first, 3 failovers, 1 retry of an
+/// The most attempts that an operation can make in three regions or fewer: the first, 3 failovers, 1 retry of an
 /// unsent request, 5 session retries, 10 after 403, 30 after 449, 8 with new metadata.
 const ATTEMPTS_MAX: usize = 1 + 3 + 1 + 5 + 10 + 30 + 8;
 
@@ -151,8 +152,8 @@ fn any_sequence_of_attempts_ends() {
 }
 
 #[test]
-fn a_chain_that_spends_every_budget_ends() {
-    // Every answer for which there is budget left, with the longest waits.
+fn a_chain_of_every_kind_of_failure_ends() {
+    // Many failures of each kind, each within its budget, with the longest waits.
     let rounds =
         [("449/0", 30), ("410/1002", 8), ("403/3", 3), ("404/1002", 5), ("no-closed", 1), ("503/0", 4)];
     let endings: Vec<_> = rounds
