@@ -8,6 +8,7 @@ use std::time::Duration;
 use duroxide::runtime::OrchestrationStatus;
 
 use crate::process::User;
+use crate::virtual_clock;
 use crate::workflows::{
     CROWD_LANE_COUNT, CROWD_LANE_STEPS, FAN_WIDTH, LARGE_INPUT_BYTES, LARGE_INPUT_COUNT, READY,
     WIDE_FAN_WIDTH,
@@ -15,6 +16,12 @@ use crate::workflows::{
 
 /// The time between two checks of a user that waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(400);
+
+/// How long the provider itself tries to start an instance. A start that fails sooner must not.
+const PROVIDER_TRIES_FOR: Duration = Duration::from_secs(20);
+
+/// The most calls that start one instance. No outage of a run lasts as long as three calls.
+const START_CALLS_MAX: usize = 3;
 
 /// How a workflow must end.
 #[derive(Debug, Clone, PartialEq)]
@@ -98,10 +105,24 @@ fn completes(instance: impl Into<String>, output: impl Into<String>) -> (String,
     (instance.into(), Ending::Output(output.into()))
 }
 
-/// Starts an instance with its name as input.
-async fn start(user: &User, instance: &str, orchestration: &str) -> Result<(), String> {
+/// Starts an instance with its name as input. A start may be repeated: an instance that exists ignores
+/// it. So the user calls again when an outage has lasted longer than the provider tries.
+pub async fn start(user: &User, instance: &str, orchestration: &str) -> Result<(), String> {
+    for _ in 1..START_CALLS_MAX {
+        let called_at = virtual_clock::elapsed();
+        match user.client.start_orchestration(instance, orchestration, instance).await {
+            Ok(()) => return Ok(()),
+            Err(error) if error.is_retryable() && waited_for_outage(called_at) => {}
+            Err(error) => return Err(format!("start of {instance}: {error}")),
+        }
+    }
     let started = user.client.start_orchestration(instance, orchestration, instance).await;
     started.map_err(|error| format!("start of {instance}: {error}"))
+}
+
+/// Whether a call that began at this time has taken as long as the provider tries.
+fn waited_for_outage(called_at: Duration) -> bool {
+    virtual_clock::elapsed().saturating_sub(called_at) >= PROVIDER_TRIES_FOR
 }
 
 /// Waits until the custom status of an instance says that it is ready for its user.

@@ -70,8 +70,7 @@ impl Storm {
         let mut instances = Vec::new();
         for (number, orchestration) in self.orchestrations.iter().enumerate() {
             let instance = format!("{name}victim{number}");
-            let started = user.client.start_orchestration(&instance, *orchestration, &instance).await;
-            started.map_err(|error| format!("start of {instance}: {error}"))?;
+            scenarios::start(user, &instance, orchestration).await?;
             instances.push(instance);
         }
         tokio::time::sleep(self.deleted_after).await;

@@ -10,6 +10,7 @@
 //! | `exact_time` | answers, kills and restarts come at their exact moments |
 //! | `scale` | small cells of the measurements at scale |
 //! | `remote_events` | one process writes to an instance while another is busy with it |
+//! | `outages` | outages that last longer than the provider tries |
 
 // `libc_shim` has the numbers of the system calls of these platforms only.
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -19,6 +20,7 @@ mod exact_time;
 #[path = "../../src/libc_shim.rs"]
 mod libc_shim;
 mod operations;
+mod outages;
 mod random;
 mod remote_events;
 mod scale;

@@ -1,0 +1,63 @@
+//! Outages that last longer than the provider tries. The call of a user then fails, and the user
+//! does not know whether it was applied.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use perihelion_simulation::activity_log::ActivityLog;
+use perihelion_simulation::process::{Handoff, Settings, User, worker_program};
+use perihelion_simulation::process_run::Role;
+use perihelion_simulation::scenarios::{self, Endings};
+use perihelion_simulation::virtual_clock;
+use perihelion_simulation::weather::{Episode, Scope, Trouble, Weather};
+use perihelion_simulation::world::{self, Program};
+
+/// When every request begins to get 503. The container is open by then.
+const OUTAGE_FROM: Duration = Duration::from_secs(5);
+
+/// The outage lasts longer than the 20 seconds of one call, and ends within the second call.
+const OUTAGE_UNTIL: Duration = Duration::from_secs(35);
+
+/// The limit of a run's virtual time.
+const TIME_LIMIT: Duration = Duration::from_secs(120);
+
+/// The user's program: starts a workflow in the outage, and waits for its end. `endings` gets how it
+/// must have ended.
+fn user_program(endings: &Handoff<(Duration, Endings)>) -> Program {
+    let endings = endings.clone();
+    Arc::new(move |connection| {
+        let endings = endings.clone();
+        Box::pin(async move {
+            let user = User::open(connection).await;
+            tokio::time::sleep(OUTAGE_FROM.saturating_sub(virtual_clock::elapsed())).await;
+            let scenario = scenarios::by_name("chain");
+            let expected = (scenario.run)(&user, "chain".to_owned()).await.expect("a started workflow");
+            let started_at = virtual_clock::elapsed();
+            scenarios::wait_until_ended(&user, &expected).await;
+            endings.put((started_at, expected));
+        })
+    })
+}
+
+#[test]
+fn a_start_that_failed_in_a_long_outage_may_be_repeated() {
+    let (activity_log, endings) = (ActivityLog::default(), Handoff::empty());
+    world::simulate(7, 1, |world| {
+        let worker = worker_program(Settings::default(), activity_log.clone(), &Handoff::empty());
+        world.add_host(Role::Worker, 0, Duration::ZERO, worker);
+        world.add_host(Role::User, 0, Duration::ZERO, user_program(&endings));
+        let outage =
+            Episode { trouble: Trouble::Outage, scope: Scope::All, from: OUTAGE_FROM, until: OUTAGE_UNTIL };
+        world.network().set_weather(Weather { episodes: vec![outage], ..Weather::default() });
+        world.run(TIME_LIMIT, |_| endings.has_value());
+    });
+    let (started_at, expected) = endings.take().expect("the workflow ends");
+    assert!(started_at >= OUTAGE_UNTIL, "the outage did not reach the start: {started_at:?}");
+    assert_eq!(expected.len(), 1);
+    let runs = BTreeMap::from([("chain/1", 1), ("chain/2", 1)]);
+    assert_eq!(
+        activity_log.runs(),
+        runs.into_iter().map(|(input, count)| (input.to_owned(), count)).collect()
+    );
+}
