@@ -42,7 +42,8 @@ pub(crate) const PAGES: &[&Page] = &[
     &item::PAGE,
 ];
 
-/// The frame of the answer to an address that no page has. It is in no section of the navigation.
+/// The page "Not found", shown for an address that no other page has. It is in no section of the
+/// navigation.
 pub(crate) const MISSING: Page = Page {
     path: "",
     name: "Not found",
@@ -52,8 +53,8 @@ pub(crate) const MISSING: Page = Page {
     act: None,
 };
 
-/// The shortest pause between two looks of most live pages. Most looks of an idle account cost 3 to
-/// 8 request units; a page that costs more is looked at less often (see `live`).
+/// The shortest time between two refreshes of a live page, for most pages. On an idle account most
+/// refreshes cost 3 to 8 request units; a page that costs more is refreshed less often (see `live`).
 const LIVE: Option<Duration> = Some(Duration::from_secs(2));
 
 /// A page.

@@ -13,6 +13,7 @@
 //! whenever the types differ. Also, users of the service filter by `c.x <> null`
 //! (azure-sdk-for-net issue 38590), which would otherwise match no document.
 
+// Comparisons that spend steps of a query's budget.
 mod charged;
 
 use std::cmp::Ordering;

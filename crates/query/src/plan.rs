@@ -54,7 +54,8 @@ pub struct QueryPlan {
     has_select_value: bool,
     /// Whether the partitions sort by a distance or a score.
     sorts_by_score: bool,
-    /// The name of the count of distinct rows, empty for VALUE; see [`distinct_count`].
+    /// The alias of the count of distinct rows (see [`distinct_count`]). `Some("")` for VALUE, `None`
+    /// for a statement without such a count.
     distinct_count_alias: Option<String>,
     /// The plan of a statement with ORDER BY RANK, in place of everything above.
     hybrid: Option<HybridPlan>,

@@ -1,6 +1,6 @@
 //! Tests of `--entra`: where tokens come from, what the server says to them, and that neither tokens
-//! nor secrets are printed. The server has a key of its own and accepts any token (`--auth any`), so
-//! a command without a token fails.
+//! nor secrets are printed. The server has a key that the commands do not know, so a command without
+//! a token fails. It accepts any token (`--auth any`).
 
 mod token_service;
 
@@ -100,8 +100,8 @@ fn an_application_gets_its_token_with_a_client_secret() {
     assert!(request.ends_with(form), "{request}");
 }
 
-/// The authority gets the client secret, so its certificate must be trusted also on this machine. Our
-/// own server stands in for it, and refuses the request.
+/// The authority gets the client secret, so its certificate must be trusted. There is no exception for
+/// an authority on this machine. Our own server stands in for the authority, and refuses the request.
 #[test]
 fn an_authority_with_an_untrusted_certificate_gets_no_secret() {
     let world = World::start("any");

@@ -78,9 +78,9 @@ pub struct TopologyOptions {
     /// How long a region whose endpoint failed is avoided before it is probed (default
     /// 60 s).
     pub unavailable_for: Duration,
-    /// Whether the driver follows the partitions of an account that fail over one by one
-    /// (default yes). Only accounts with one write region have such partitions, if their
-    /// account document says so.
+    /// Whether the driver supports failover of single partitions: it finds the region that takes
+    /// the writes of a partition which has moved alone (default yes). The service offers this to
+    /// some accounts with one write region; the account document says so.
     pub partition_failover: bool,
     /// After this time, one write of a partition that has failed over is sent to the account's
     /// write region, to find out whether that region takes the partition's writes again (default
@@ -178,8 +178,8 @@ impl DriverOptions {
         }
     }
 
-    /// The options as the driver uses them. The environment sets options that are not set, bad
-    /// values are refused, and the times of circuit breakers and topology are cut to
+    /// The options as the driver uses them. The environment sets options that are not set (one
+    /// variable, for circuit breakers, wins over the application), bad values are refused, and the times of circuit breakers and topology are cut to
     /// [`check::TIME_MAX`].
     pub(crate) fn resolved(self, environment: &Environment) -> Result<Self, Error> {
         // The application's options are checked before they are combined with the environment's.

@@ -21,8 +21,8 @@ use crate::routing::circuit_breaker::{BreakerKey, Partition};
 use crate::routing::resolve::Route;
 
 /// The least time between two reads of the account for transactions that wait for a new write
-/// region. Their waits are longer, so the account is read after each wait, once for all
-/// transactions that wait at the time.
+/// region. Each of them waits longer than this between its attempts, so it reads the account again
+/// before each attempt. Of several transactions that wait at the same time, only one reads it.
 const TRANSACTION_REFRESH_PAUSE: Duration = Duration::from_millis(100);
 
 /// An attempt that was evaluated: its operation, and where it was sent.

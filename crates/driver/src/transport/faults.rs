@@ -34,7 +34,7 @@ impl HttpOptions {
 }
 
 impl FaultSource {
-    /// The fault for a request on this HTTP/2 connection.
+    /// The fault for a request on the HTTP/2 connection with the number `shard`.
     pub(super) fn pick_http2(&self, endpoint: &Endpoint, parts: &RequestParts, shard: u64) -> Option<Fault> {
         let injector = self.0.as_ref().filter(|injector| injector.has_rules())?;
         injector.pick(&outgoing_request(endpoint, parts, Protocol::Http2, Some(shard)))

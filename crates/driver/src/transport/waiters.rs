@@ -1,6 +1,6 @@
 //! The queue of requests that wait for a stream or for a connection, in the order in which
-//! they came. A request leaves the queue when it gets a [`Grant`], or when it is dropped,
-//! such as at its deadline.
+//! they came. A request leaves the queue when it gets a [`Grant`]. The entry of a request that was
+//! dropped, such as at its deadline, is skipped by the next grant.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use super::shard::Reservation;
 pub(super) enum Grant {
     /// A stream of an HTTP/2 connection.
     Stream(Reservation),
-    /// The endpoint speaks HTTP/1.1, so the request takes a connection of that pool.
+    /// The endpoint speaks HTTP/1.1, so the request takes a connection of the pool for HTTP/1.1.
     Http1,
     /// No connection could be opened.
     Failed(Failure),

@@ -24,7 +24,8 @@ use crate::world::World;
 /// How long a call takes.
 const CALL: Duration = Duration::from_millis(10);
 
-/// Longer than a call, so that an answer of this endpoint comes during a later call.
+/// How long the slow endpoint takes to answer: longer than a call, so that the answer comes during a
+/// later call.
 const SLOW_ANSWER: Duration = Duration::from_millis(50);
 
 /// The time between two calls. It is so long that every task is late when a call begins.

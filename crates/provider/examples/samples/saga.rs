@@ -27,14 +27,14 @@ type Bookings = Arc<Mutex<BTreeSet<String>>>;
 
 pub(crate) async fn run(store: Arc<dyn Provider>) -> Result<(), Box<dyn Error>> {
     let bookings = Bookings::default();
-    let (booked_now, still_booked) = (Arc::clone(&bookings), Arc::clone(&bookings));
+    let (bookings_to_add, bookings_to_remove) = (Arc::clone(&bookings), Arc::clone(&bookings));
     let activities = ActivityRegistry::builder()
         .register("book", move |_: ActivityContext, what: String| {
-            let bookings = Arc::clone(&booked_now);
+            let bookings = Arc::clone(&bookings_to_add);
             async move { book(&bookings, what) }
         })
         .register("cancel", move |_: ActivityContext, what: String| {
-            let bookings = Arc::clone(&still_booked);
+            let bookings = Arc::clone(&bookings_to_remove);
             async move { cancel(&bookings, &what) }
         })
         .build();
@@ -47,7 +47,7 @@ pub(crate) async fn run(store: Arc<dyn Provider>) -> Result<(), Box<dyn Error>> 
     println!("{output}");
     assert_eq!(output, "Ada has a flight, a hotel and a car");
 
-    // All cars but one are taken.
+    // There was one car left, and Ada has it.
     client.start_orchestration("trip-2", "trip", "Grace").await?;
     let failed = client.wait_for_orchestration_typed::<String>("trip-2", TIME_LIMIT).await?;
     println!("{failed:?}");

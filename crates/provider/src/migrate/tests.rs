@@ -1,5 +1,5 @@
-//! Tests of the conversion of single instances, and of the names of containers. Tests of
-//! whole containers are in `tests/it`.
+//! Tests of the conversion of single instances of the published crate, and of the names of
+//! containers. Tests of whole containers are in `tests/it`.
 
 use std::time::Duration;
 

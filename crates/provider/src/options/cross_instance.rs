@@ -7,7 +7,7 @@ use std::str::FromStr;
 /// sub-orchestrations, detached starts and events.
 ///
 /// All three settings are equally safe, and providers with different settings may share a
-/// container: the stored documents are the same.
+/// container: each reads the documents that the others write.
 ///
 /// | | requests for a turn with messages to other instances |
 /// |---|---|
@@ -15,7 +15,8 @@ use std::str::FromStr;
 /// | `Transaction` | the commit |
 ///
 /// A transaction holds 100 operations and 2 MiB. A turn with more, with messages of more than
-/// 256 KiB, or with staged documents uses the outbox whatever the setting is.
+/// 256 KiB, or so large that its commit needs several requests, uses the outbox whatever the
+/// setting is.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), duroxide::providers::ProviderError> {

@@ -46,7 +46,7 @@ pub(crate) struct LockedInstance {
     pub(crate) charge_in_messages: Charge,
     /// When the lock expires.
     pub(crate) until: Instant,
-    /// An ack that takes long renews the lock itself, for this time.
+    /// How long the lock is taken for. An ack that takes long renews it for the same time.
     pub(crate) lease: Duration,
     /// Whether the instance may have more messages than one turn takes.
     pub(crate) has_more_messages: bool,
@@ -58,7 +58,7 @@ pub(crate) struct LockedActivity {
     pub(crate) activity: Versioned<Activity>,
     /// When the lock expires.
     pub(crate) until: Instant,
-    /// An ack that takes long renews the lock itself, for this time.
+    /// How long the lock is taken for. An ack that takes long renews it for the same time.
     pub(crate) lease: Duration,
     /// The worker that has the activity, if it is expected to fetch again.
     pub(crate) worker: Option<Worker>,

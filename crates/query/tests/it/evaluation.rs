@@ -273,11 +273,11 @@ fn joins_multiply_rows_and_subqueries_read_the_current_row() {
 }
 
 #[test]
-fn in_before_a_subquery_iterates_its_rows_that_are_arrays() {
+fn in_with_a_subquery_iterates_the_elements_of_its_rows() {
     let document = r#"{"id":"f","u":"g","n":8,"t":[1,2,3],"kids":[{"n":"a"},{"n":"b"}]}"#;
     for (query, expect) in [
         ("SELECT VALUE m FROM c JOIN m IN (SELECT VALUE [1, 2, 3])", "[1,2,3]"),
-        // Reference data that the statement itself has, as the service's documentation joins it.
+        // A join with data that stands in the statement, an example of the service's documentation.
         (
             "SELECT c.id, m.name FROM c JOIN m IN (SELECT VALUE [{unit: 'g', name: 'gram'}, \
              {unit: 'kg', name: 'kilogram'}]) WHERE m.unit = c.u",

@@ -73,7 +73,7 @@ pub(super) fn is_rid_path(service: &RegionService, call: &Call) -> bool {
 }
 
 /// The id of the document that a path addresses. A path of `_rid`s has the document's
-/// `_rid`, but the engine knows ids only. In a path of names the text is an id, even if it
+/// `_rid`; the operations of the engine take an id, so it is looked up first. In a path of names the text is an id, even if it
 /// is also the `_rid` of a document.
 fn resolve_id(
     service: &RegionService,

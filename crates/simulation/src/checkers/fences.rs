@@ -1,8 +1,13 @@
 //! Fences: no process overwrites a version of a document that it has not read. This checker looks
-//! at the documents that several processes write. Every write to them must be conditional (an
-//! etag, a predicate, or a create), or in one atomic batch with a conditional write or a read of a garbage record, or in the
-//! short list `UNCONDITIONAL` with its reason. And the commits of an instance follow one another:
-//! the number of a commit is one higher than that of the commit before.
+//! at the documents that several processes write. Each write to them must be one of these:
+//!
+//! - conditional: with an etag or a predicate, or a create
+//! - in an atomic batch that also has a conditional write, or that reads a garbage record: the batch
+//!   is refused if the record was deleted
+//! - in the short list `UNCONDITIONAL`, with its reason
+//!
+//! And the commits of an instance follow one another: the number of a commit is one higher than that
+//! of the commit before.
 
 use std::collections::HashMap;
 
@@ -29,9 +34,9 @@ const UNCONDITIONAL: &[(WriteKind, &str, &str)] = &[
 pub fn check(evidence: &Evidence) -> Vec<String> {
     let mut problems = Vec::new();
     for write in &evidence.writes {
-        let is_fenced = write.is_conditional || write.kind == WriteKind::Create || write.is_fenced;
         // The state needs a condition of its own, also in a batch.
         let has_own_condition = write.is_conditional || write.kind == WriteKind::Create;
+        let is_fenced = has_own_condition || write.is_fenced;
         if (write.id == STATE_ID && !has_own_condition) || (!is_fenced && !is_listed(write)) {
             problems.push(format!(
                 "{} at {} ms: {:?} of {} in {} without a condition",

@@ -54,7 +54,8 @@ struct Case {
     /// Decides all random choices except those of the fault plan.
     seed: u64,
     plan: FaultPlan,
-    /// The most runs of an activity beyond its schedules, not counting one for each kill.
+    /// An activity may run once for each time it was scheduled, once more for each kill, and so
+    /// many times more.
     extra_runs_max: u32,
     /// The run is stopped when there were more kills than this.
     kills_max: u32,

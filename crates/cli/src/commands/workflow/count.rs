@@ -29,7 +29,7 @@ pub(super) struct CountArgs {
     watch: WatchArgs,
 }
 
-/// The number of workflows with a status, as JSON shows it.
+/// A row of the table: the number of workflows with a status.
 #[derive(Debug, Serialize)]
 struct StatusCount {
     status: String,

@@ -1,4 +1,4 @@
-//! Opens the shards of an endpoint in background tasks.
+//! Opens the shards (HTTP/2 connections) of an endpoint in background tasks.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};

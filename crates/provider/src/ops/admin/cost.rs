@@ -1,5 +1,5 @@
-//! The cost of a workflow: the total and the turns of the state, and the turns that moved to
-//! the chunks of its history.
+//! The cost of a workflow. The state document has the total and the charges of the last turns; the
+//! charges of earlier turns are in the chunks of the history.
 
 use perihelion_client::Query;
 use serde::Deserialize;

@@ -57,8 +57,8 @@ pub(super) async fn page(
     Ok(ListPage { instances, continuation })
 }
 
-/// Whether a row meets the filters that the query does not have, because the members are in the
-/// text of the message.
+/// Whether a row meets the filters that the query cannot have: a query does not see the name and the
+/// version, because they are within the text of the message.
 fn is_selected(options: &ListOptions, row: &ListedInstance) -> bool {
     options.name.as_ref().is_none_or(|name| *name == row.name)
         && options.name_prefix.as_ref().is_none_or(|prefix| row.name.starts_with(prefix.as_str()))

@@ -71,7 +71,9 @@ async fn a_deletion_by_a_transaction_interrupted_at_any_request_is_all_or_nothin
     }
 }
 
-/// The counts of a deletion in two phases and of one by a transaction are the same.
+/// A deletion in two phases first writes a mark into each instance, and one instance, the
+/// coordinator, stores how far the deletion has come. A transaction needs neither. Both report the
+/// same counts.
 #[tokio::test]
 async fn a_deletion_by_a_transaction_needs_no_coordinator_and_no_marks() {
     let mut results = Vec::new();
@@ -116,8 +118,8 @@ async fn the_outcome_of_a_deletion_whose_answer_was_lost_is_found_out() {
     assert_tree_deleted(&reconciling_provider(&world).await, "lost answer").await;
 }
 
-/// The start of an instance that has not begun may be in a place that was read too early. Marks
-/// make sure that it is found.
+/// The start of an instance that has not begun may be delivered to a place that the deletion has
+/// already read. A transaction would miss it. Marks keep the start from being delivered unseen.
 #[tokio::test]
 async fn an_instance_without_state_and_start_is_deleted_in_two_phases() {
     let world = World::open().await;

@@ -224,11 +224,11 @@ async fn watch(
         assert!(Instant::now() < deadline, "{watch:?}");
         let due = Instant::now() + POLL_INTERVAL;
         tokio::time::sleep_until(due).await;
-        let sent = Instant::now();
         let completed = completed_jobs(&container).await;
         let now = Instant::now();
         let started = started.lock().unwrap().clone();
-        let new_completions = watch.record_poll(started, completed, now, (now - sent) + (sent - due));
+        let late_by = now - due;
+        let new_completions = watch.record_poll(started, completed, now, late_by);
         if new_completions > 0 {
             permits.add_permits(new_completions);
             deadline = now + PROGRESS_TIMEOUT;
