@@ -63,8 +63,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// Why no write can succeed any more. A checkpoint of the store may have failed without a
-    /// commit.
+    /// Why no write can succeed any more: a commit failed, or the store has closed itself, for example
+    /// after a checkpoint that failed.
     fn failure(&self) -> Option<String> {
         self.failure.get().cloned().or_else(|| self.store.failure())
     }

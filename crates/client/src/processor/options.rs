@@ -33,8 +33,8 @@ pub struct ProcessorOptions {
     /// together are lower than the number of leases, for example after a split, the rest of the
     /// container is not processed until an instance has room.
     pub leases_max: usize,
-    /// How often the handler gets a page, and then each of its documents alone, before a
-    /// document counts as poison (default 3).
+    /// The number of attempts at a page (default 3). When all have failed, each document of the page
+    /// is given to the handler alone, with the same number of attempts, and then counts as poison.
     pub attempts_max: u32,
     /// The wait before the handler gets a page or a document again (default 1 s).
     pub retry_wait: Duration,
@@ -81,7 +81,7 @@ impl ProcessorOptions {
         self
     }
 
-    /// Begins at a time when the processor has no leases yet.
+    /// Where a processor without leases begins: with the changes after this time.
     pub fn from_time(mut self, time: SystemTime) -> Self {
         self.start = ChangeFeedOptions::from_time(time);
         self

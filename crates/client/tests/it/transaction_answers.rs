@@ -92,7 +92,8 @@ async fn an_abort_that_may_be_repeated_gets_a_new_token_and_a_retriable_answer_d
     assert_eq!(tokens_of(&account, vec![busy, committed()]).await, 1);
 }
 
-/// A process that replays its first token comes to the token that its predecessor committed.
+/// After an abort the client goes on with a new token. The new token follows from the aborted one, so a
+/// restarted process that replays the first token finds the token that was committed before.
 #[tokio::test(start_paused = true)]
 async fn the_token_after_an_aborted_token_is_always_the_same() {
     let account = ScriptedAccount::one_region().await;

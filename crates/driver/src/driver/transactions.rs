@@ -269,8 +269,8 @@ fn describe_failure(error: Error) -> Error {
         status::TRANSACTION_TOKEN_MISSING => "the service did not get the idempotency token",
         status::TRANSACTION_ACCOUNT_NAME_INVALID => "the service does not find an account by this endpoint",
         _ if status.code == status::TRANSACTION_ABORTED.code => {
-            "the service has aborted the transaction under this token, but an earlier run may have committed it \
-             under the next token"
+            "the service has aborted the transaction under this token, but an earlier run may have \
+             committed it under the next token, with which a client tries again after an abort"
         }
         status::TRANSACTION_INVALID_OPERATION if error.is_ambiguous() => {
             "the idempotency token was used for other operations, or the service refuses an operation. So it is \

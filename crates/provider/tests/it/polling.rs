@@ -100,7 +100,8 @@ async fn a_thousand_instances_without_a_start_cost_an_idle_process_little() {
 }
 
 /// A process reads the rows of parked instances again every half minute, which takes several polls.
-/// The starts come one second later in each half minute.
+/// The new work of each round comes 31 seconds after that of the round before, so that it meets the
+/// half minute at different moments.
 #[tokio::test(start_paused = true)]
 async fn new_work_does_not_wait_until_parked_instances_are_read_again() {
     let account = Account::open(AccountKind::Embedded).await;
@@ -177,8 +178,7 @@ async fn activities_that_another_process_has_taken_are_not_tried_one_by_one() {
 }
 
 /// When its workers have as many sessions as allowed, duroxide fetches without sessions
-/// and with a timeout of 30 seconds. A worker keeps its session after it abandoned an
-/// activity. The fetch must return early, so that duroxide notices when a session ends.
+/// and with a timeout of 30 seconds. The fetch must return early, so that duroxide notices when a session ends.
 #[tokio::test(start_paused = true)]
 async fn a_worker_at_its_limit_of_sessions_waits_a_second_and_no_longer() {
     let account = Account::open(AccountKind::Embedded).await;

@@ -57,8 +57,8 @@ impl Accumulator<'_> {
 #[derive(Debug)]
 pub struct GroupRows {
     /// The position and the row of each group. If `is_whole`, the rows are in the order in which
-    /// the groups appeared; else they are in no particular order. The order of the positions is
-    /// another one: windows follow each other by it.
+    /// the groups appeared; else they are in no particular order. A window has the groups whose
+    /// positions are next in the order of their bytes; the window after it goes on there.
     pub rows: Vec<(Vec<u8>, Row)>,
     /// Whether no group comes after the window.
     pub is_whole: bool,

@@ -47,8 +47,8 @@ fn verify(certificates: &Certificates, name: &str, now: SystemTime) -> Result<()
     verifier.verify_server_cert(&der(&certificates.leaf.certificate), &[], &name, &[], now).map(|_| ())
 }
 
-/// Story of a weakness: users trust the CA, and a thief of its key could sign certificates of every
-/// site.
+/// Story of a weakness: users trust the CA, and it could sign certificates of every site. So a thief of
+/// its key could pose as any site to them.
 #[test]
 fn a_ca_signs_only_the_names_of_its_server_and_private_names() {
     let (scratch, now) = (Scratch::new("constraints"), SystemTime::now());

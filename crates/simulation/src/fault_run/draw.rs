@@ -72,7 +72,7 @@ pub struct Draw {
     /// The delay between two regions; `None` if the account has one region.
     pub replication_delay: Option<Duration>,
     pub workers: Vec<WorkerSettings>,
-    /// How the user deletes trees: in two phases, or by transactions.
+    /// How the user deletes an instance with all its children: in two phases, or by a transaction.
     pub user: CrossInstance,
     /// How far each worker's clock is ahead at first, in milliseconds.
     pub clock_skew_ms: Vec<i64>,
@@ -87,6 +87,7 @@ pub struct Draw {
     pub faults_until: Duration,
     /// Each scenario with the time of its beginning.
     pub scenarios: Vec<(Scenario, Duration)>,
+    /// Storms of deletions.
     pub storms: Vec<Storm>,
     /// Draws what episodes do to single requests.
     pub rng: fastrand::Rng,

@@ -1,5 +1,6 @@
-//! Injected answers with results: what a client gets from a service whose transactions compete,
-//! and the mode `FastResponse`. Our server gives neither unless a fault rule asks for it.
+//! Injected answers with results: what a client gets from a service whose transactions compete, and from
+//! one that answers in the mode `FastResponse`, when a transaction is sure to commit and before it is
+//! committed. Our server gives neither unless a fault rule asks for it.
 
 use perihelion_model::json::Value;
 
@@ -15,7 +16,7 @@ async fn an_injected_answer_has_a_result_for_each_operation() {
     let world = world().await;
     let writes = [create("c", "a", "1"), create("other", "b", "1")];
     let reads = [read_item("c", "a", "1"), read_item("other", "b", "1")];
-    for (status, sub, is_repeated) in [
+    for (status, sub, is_retriable_answer) in [
         (449, 0, true),
         (449, 5352, true),
         (429, 3200, true),
@@ -24,11 +25,11 @@ async fn an_injected_answer_has_a_result_for_each_operation() {
         (409, 0, false),
     ] {
         let rule = format!(
-            r#"{{"operation":"transaction","status":{status},"subStatus":{sub},"isRetriable":{is_repeated},"count":2}}"#
+            r#"{{"operation":"transaction","status":{status},"subStatus":{sub},"isRetriable":{is_retriable_answer},"count":2}}"#
         );
         add_fault(&world, &rule).await;
         let answer = world.send(write(1, &writes)).await;
-        assert_eq!((envelope(&answer), is_retriable(&answer)), ((status, sub), Some(is_repeated)));
+        assert_eq!((envelope(&answer), is_retriable(&answer)), ((status, sub), Some(is_retriable_answer)));
         assert_eq!(statuses(&answer), [(i64::from(status), i64::from(sub)), (453, 5415)]);
         assert_eq!(answer.header("x-ms-cosmos-idempotency-token"), Some(token(1).as_str()));
         let answer = world.send(read(&reads)).await;
@@ -61,7 +62,7 @@ async fn an_injected_abort_uses_up_its_token() {
     assert_eq!((envelope(&again), &again.body), ((452, 5421), &aborted.body));
     assert_eq!(n_of(&world, "c", "a", "1").await, None);
     assert_eq!(world.send(write(2, &writes)).await.status, 200);
-    // An abort of a read is only an answer.
+    // Nothing is recorded for an aborted read.
     add_fault(
         &world,
         r#"{"operation":"transaction","status":452,"isRetriable":false,"operationStatus":409,"count":1}"#,
