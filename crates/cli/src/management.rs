@@ -3,7 +3,7 @@
 //! The interface answers unsigned requests only from the machine on which the server runs. A
 //! signed request works from everywhere, also through the published port of a container.
 
-use http::Method;
+use http::{Method, StatusCode};
 use perihelion_wire::signature::MasterKey;
 use perihelion_wire::transport::Endpoint;
 
@@ -44,12 +44,19 @@ impl Management {
             RawFailure::Path => {
                 Failure::usage(format!("{path:?} is not a path"), "write it like regions/offline")
             }
-            RawFailure::NoAnswer(_) => Failure::runtime(format!("{request_name}: {failure}")),
+            RawFailure::NoAnswer(_) => Failure::runtime(format!("{request_name}: {failure}"))
+                .with_advice("check the endpoint, and that the server runs"),
         })?;
         let (status, body) = (response.status(), String::from_utf8_lossy(response.body()));
-        match status.is_success() {
-            true => Ok(body.into_owned()),
-            false => Err(Failure::runtime(format!("{request_name}: {status}: {body}"))),
+        let message = || format!("{request_name}: {status}: {body}");
+        match status {
+            _ if status.is_success() => Ok(body.into_owned()),
+            StatusCode::UNAUTHORIZED => Err(Failure::runtime(message())
+                .with_advice("check the key, and that this machine's clock is right")),
+            StatusCode::NOT_FOUND => Err(Failure::not_found(message()).with_advice(
+                "check the path; `perihelion server` has these requests only with --management",
+            )),
+            _ => Err(Failure::runtime(message())),
         }
     }
 }

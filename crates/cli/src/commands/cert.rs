@@ -5,6 +5,7 @@
 //! Without a data directory, it shows the CA in the user's cache. If that CA is missing, the
 //! command creates it, so that a user can trust the CA before the first start.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
@@ -66,9 +67,11 @@ fn ca_path(data: Option<&Path>) -> Result<PathBuf, Failure> {
 
 fn read_ca(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path).map_err(|error| {
-        let path = path.display();
-        Failure::runtime(format!(
-            "{path}: {error} (the server creates the CA when it starts with this data directory)"
-        ))
+        let message = format!("cannot read the CA certificate {}: {error}", path.display());
+        match error.kind() {
+            ErrorKind::NotFound => Failure::not_found(message)
+                .with_advice("check --data; the server creates the CA when it starts with that directory"),
+            _ => Failure::runtime(message),
+        }
     })
 }

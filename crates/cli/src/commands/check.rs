@@ -5,9 +5,11 @@ use std::time::Instant;
 
 use clap::Args;
 use perihelion_server::check::{CheckReport, StoreError, StoreErrorKind, check_directory, data_directories};
+use serde::Serialize;
 
 use crate::exit::{self, Failure};
 use crate::output::text::counted;
+use crate::output::{Form, OutputArgs, line, pretty};
 use crate::process::print;
 
 const DETAILS: &str = "\
@@ -23,6 +25,23 @@ pub(crate) struct CheckArgs {
     /// The data directory of a server
     #[arg(value_name = "DIR", env = "PERIHELION_DATA", hide_env_values = true)]
     directory: PathBuf,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// The report about one directory as JSON. A server with several regions has one for each.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Checked {
+    directory: String,
+    containers: u64,
+    documents: u64,
+    bytes: u64,
+    index_entries: u64,
+    problems: u64,
+    /// The first problems, each as a sentence.
+    descriptions: Vec<String>,
 }
 
 pub(crate) fn run(args: CheckArgs, _started_at: Instant) -> Result<(), Failure> {
@@ -34,17 +53,38 @@ pub(crate) fn run(args: CheckArgs, _started_at: Instant) -> Result<(), Failure> 
         let message = format!("{} holds no data of a server", args.directory.display());
         return Err(Failure::usage(message, "name the directory that was given to --data"));
     }
-    let mut problems = 0;
+    let (mut problems, mut checked) = (0, Vec::new());
     for directory in directories {
         let report = check_directory(&directory).map_err(|error| not_checked(&error))?;
-        print(&describe(&directory, &report))?;
         problems += report.problems;
+        match args.output.output {
+            Form::Table => print(&describe(&directory, &report))?,
+            Form::Jsonl => print(&line(&Checked::new(&directory, &report))?)?,
+            Form::Json => checked.push(Checked::new(&directory, &report)),
+        }
+    }
+    if args.output.output == Form::Json {
+        print(&pretty(&checked)?)?;
     }
     match problems {
         0 => Ok(()),
         count => {
             let problems = counted(count, "problem");
             Err(Failure::damaged(format!("{problems} in {}", args.directory.display())))
+        }
+    }
+}
+
+impl Checked {
+    fn new(directory: &Path, report: &CheckReport) -> Checked {
+        Checked {
+            directory: directory.display().to_string(),
+            containers: report.containers,
+            documents: report.documents,
+            bytes: report.bytes,
+            index_entries: report.index_entries,
+            problems: report.problems,
+            descriptions: report.descriptions.clone(),
         }
     }
 }

@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use duroxide_cdb::{ContainerName, Migration, MigrationReport};
 use perihelion_client::Client;
+use serde::Serialize;
 
 use crate::account::{self, AccountArgs};
 use crate::args::Level;
 use crate::exit::{self, Failure};
 use crate::logs;
+use crate::output::{Form, OutputArgs};
 use crate::process::{block_on, print};
 
 const EXAMPLES: &str = "\
@@ -39,6 +41,9 @@ pub(crate) struct MigrateArgs {
     to: ContainerName,
 
     #[command(flatten)]
+    output: OutputArgs,
+
+    #[command(flatten)]
     account: AccountArgs,
 
     /// Read and check everything, write nothing
@@ -54,6 +59,31 @@ pub(crate) struct MigrateArgs {
     /// Do not move this instance; may be repeated
     #[arg(long, value_name = "INSTANCE")]
     leave: Vec<String>,
+}
+
+/// The result as JSON. It is printed also if some instances cannot be moved.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Moved<'a> {
+    target: String,
+    is_dry_run: bool,
+    /// Whether an earlier run had moved everything. The counts are zero then.
+    was_done: bool,
+    instances: usize,
+    events: usize,
+    messages: usize,
+    activities: usize,
+    /// The instances that --leave names.
+    left: &'a [String],
+    failed: Vec<NotMoved<'a>>,
+}
+
+/// An instance that cannot be moved.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NotMoved<'a> {
+    instance_id: &'a str,
+    reason: &'a str,
 }
 
 /// How often progress is written.
@@ -74,7 +104,7 @@ async fn migrate(args: MigrateArgs) -> Result<(), Failure> {
 }
 
 async fn move_instances(client: Client, args: MigrateArgs) -> Result<(), Failure> {
-    let (is_dry, target) = (args.dry_run, args.to.clone());
+    let (is_dry, form, target) = (args.dry_run, args.output.output, args.to.to_string());
     // The provider's message about a source that does not exist.
     let missing = format!("there is no container {}", args.from);
     let mut migration =
@@ -93,8 +123,14 @@ async fn move_instances(client: Client, args: MigrateArgs) -> Result<(), Failure
         true => Failure::not_found(error.message).with_advice("check --from"),
         false => Failure::provider(error),
     })?;
+    if form != Form::Table {
+        print(&form.single(&Moved::new(&report, is_dry, target.clone()), &[])?)?;
+    }
     if !report.failed.is_empty() {
         return Err(cannot_move(&report, is_dry));
+    }
+    if form != Form::Table {
+        return Ok(());
     }
     let result = match (report.was_done, is_dry) {
         (true, _) => format!("nothing to do: an earlier run has filled {target}\n"),
@@ -102,6 +138,23 @@ async fn move_instances(client: Client, args: MigrateArgs) -> Result<(), Failure
         (false, false) => format!("moved {}; from now on use {target} in your programs\n", summary(&report)),
     };
     print(&result)
+}
+
+impl<'a> Moved<'a> {
+    fn new(report: &'a MigrationReport, is_dry_run: bool, target: String) -> Moved<'a> {
+        let failed = report.failed.iter().map(|(instance_id, reason)| NotMoved { instance_id, reason });
+        Moved {
+            target,
+            is_dry_run,
+            was_done: report.was_done,
+            instances: report.instances,
+            events: report.events,
+            messages: report.messages,
+            activities: report.activities,
+            left: &report.skipped,
+            failed: failed.collect(),
+        }
+    }
 }
 
 fn summary(report: &MigrationReport) -> String {

@@ -1,8 +1,10 @@
 //! `perihelion transaction run`: commits a distributed transaction that a file describes, or
 //! reads its documents from one snapshot, and prints a table of the operations and their
-//! outcome. `file` parses the description.
+//! outcome. `file` parses the description,
+//! `outcome` is the result as JSON.
 
 mod file;
+mod outcome;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -11,12 +13,14 @@ use clap::{Args, Subcommand};
 use perihelion_client::{Client, IdempotencyToken, TransactionError, TransactionResult, TransactionResults};
 
 use self::file::{FileOperation, TransactionFile, TransactionToRun};
+use self::outcome::Outcome;
 use crate::account::{self, AccountArgs};
 use crate::args::Level;
 use crate::exit::{self, Failure};
 use crate::logs;
 use crate::output::table::grid;
 use crate::output::text::{counted, escaped};
+use crate::output::{Form, OutputArgs};
 use crate::process::{block_on, print};
 
 const EXAMPLES: &str = r#"The file has one JSON object:
@@ -59,13 +63,16 @@ enum TransactionCommand {
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}\n\n{}", account::HELP, exit::HELP))]
 struct RunArgs {
-    /// The file with the operations
+    /// The file with the operations; - is standard input
     #[arg(value_name = "FILE.json")]
     file: PathBuf,
 
     /// The idempotency token of an earlier run of the same file, to find out its outcome
     #[arg(long, value_name = "UUID", value_parser = parse_token)]
     token: Option<IdempotencyToken>,
+
+    #[command(flatten)]
+    output: OutputArgs,
 
     #[command(flatten)]
     account: AccountArgs,
@@ -91,7 +98,7 @@ async fn run_file(args: RunArgs) -> Result<(), Failure> {
                 let operations = counted(file.operations.len() as u64, "operation");
                 eprintln!("{}", escaped(&format!("committing {operations} on {}", account.described())));
             }
-            execute(client, &file, args.token).await
+            execute(client, &file, args.token, args.output.output).await
         })
         .await
 }
@@ -100,6 +107,7 @@ async fn execute(
     client: &Client,
     file: &TransactionFile,
     token: Option<IdempotencyToken>,
+    form: Form,
 ) -> Result<(), Failure> {
     let result = match build(client, file, token)? {
         TransactionToRun::Write(transaction) => {
@@ -111,10 +119,16 @@ async fn execute(
     match result {
         Ok(results) => {
             let head = if file.is_read() { "read" } else { "committed" };
-            print(&format!("{}{}", table(file, &results), summary(head, &results)))
+            print(&match form {
+                Form::Table => format!("{}{}", table(file, &results), summary(head, &results)),
+                Form::Json | Form::Jsonl => form.single(&Outcome::success(file, &results), &[])?,
+            })
         }
         Err(TransactionError::Aborted(aborted)) => {
-            print(&table(file, aborted.results()))?;
+            print(&match form {
+                Form::Table => table(file, aborted.results()),
+                Form::Json | Form::Jsonl => form.single(&Outcome::abort(file, &aborted), &[])?,
+            })?;
             let why = aborted.diagnostic().map_or_else(String::new, |text| format!("\n{text}"));
             let again = aborted.next_token().map_or_else(String::new, |token| {
                 format!("\nIt may succeed later: run the same file with --token {token}")

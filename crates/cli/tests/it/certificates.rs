@@ -71,7 +71,7 @@ fn a_data_directory_has_a_ca_of_its_own() {
     let scratch = ScratchDirectory::new();
     let data = scratch.path().join("data").display().to_string();
     let output = command(&scratch, &["cert", "ca", "--data", &data]).output().expect("the binary runs");
-    assert_eq!(output.status.code(), Some(1), "no server has started there yet");
+    assert_eq!(output.status.code(), Some(6), "no server has started there yet");
     assert!(!scratch.path().join("data").exists());
     let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0", "--data", &data]));
     let ca = stdout_of(&scratch, &["cert", "ca", "--data", &data]);

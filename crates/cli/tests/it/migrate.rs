@@ -28,7 +28,8 @@ fn check(output: &Output, code: i32, stdout_part: &str, stderr_part: &str) {
     assert!(err.contains(stderr_part), "{err}");
 }
 
-async fn create_published_container(endpoint: &str) {
+/// Creates `shop/old` as the published crate has written it.
+pub(crate) async fn create_published_container(endpoint: &str) {
     let mut container: Value = serde_json::from_str(PUBLISHED_CONTAINER).expect("JSON");
     let Value::Array(documents) = container["documents"].take() else { panic!("no documents") };
     let client = Client::with_credential(endpoint, Credential::emulator()).await.expect("an account");

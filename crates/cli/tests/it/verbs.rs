@@ -1,9 +1,11 @@
 //! Tests every verb as an operator runs it, against a real server over a socket: its table and
 //! JSON, its help, and its errors for a wrong endpoint, a wrong key, and an instance, item or
-//! container that does not exist.
+//! container that does not exist. Which of these a command must have follows from its help, and
+//! `EXEMPTIONS` has the reasons of those that cannot have one.
 //!
 //! A file of `tests/verbs` is a transcript: commands after `$ `, each with its output. A line
-//! of standard error begins with `! `, and `= 6` is an exit code other than 0. The commands of a
+//! of standard error begins with `! `, and `= 6` is an exit code other than 0. A command that runs
+//! until Ctrl-C ends with `^C` and the beginning of the line after which it is interrupted. The commands of a
 //! file run in order in a `World` of their own. Times, ages, charges and random ids are replaced,
 //! and gaps between columns count as two spaces: widths have tests of their own.
 //! A new verb needs one file there. The blocks of `docs/cli.md` are checked the same way.
@@ -42,7 +44,7 @@ fn files() -> Vec<PathBuf> {
 fn check(path: &Path) -> Option<String> {
     let writes_files = std::env::var_os("PERIHELION_BLESS").is_some();
     let written = std::fs::read_to_string(path).expect("a transcript");
-    let world = World::start();
+    let world = World::of(&written);
     let found = Transcript::parse(&written, path.extension().is_some_and(|it| it == "md")).run(&world);
     if found == written {
         return None;
@@ -92,59 +94,120 @@ fn subcommands(arguments: &[&str]) -> Vec<String> {
     names.filter(|name| !name.is_empty() && *name != "help").map(str::to_owned).collect()
 }
 
-/// Commands with tests of another form.
-const TESTED_ELSEWHERE: [&str; 12] = [
-    "demo",
-    "dev",
-    "server",
-    "dashboard",
-    "migrate",
-    "stress",
-    "transaction run",
-    "manage",
-    "check",
-    "cert ca",
-    "cert path",
-    "man",
+/// A part of a transcript.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Help,
+    /// A run that succeeds, with its table or text.
+    Success,
+    Json,
+    WrongEndpoint,
+    WrongKey,
+    /// A thing that does not exist: exit code 6.
+    MissingThing,
+}
+
+/// Parts that a command cannot have, with the reason.
+const EXEMPTIONS: [(&str, Part, &str); 11] = [
+    ("cert path", Part::MissingThing, "says where the CA will be, before a server has created it"),
+    ("completions", Part::MissingThing, "names nothing"),
+    ("completions", Part::Success, "a script of thousands of lines, which `help` tests"),
+    ("dashboard", Part::Json, "its result is a page in a browser"),
+    ("demo", Part::MissingThing, "creates what it uses"),
+    ("dev", Part::MissingThing, "creates its data directory"),
+    ("man", Part::MissingThing, "creates its directory"),
+    ("manage", Part::Json, "prints the JSON of the server as it is"),
+    ("metrics", Part::Json, "prints the text format of Prometheus"),
+    ("server", Part::MissingThing, "creates its data directory"),
+    ("container create", Part::MissingThing, "creates what it names"),
 ];
 
-/// The command whose result is a text in the format of Prometheus.
-const PLAIN_TEXT: &str = "metrics";
+/// A transcript, as the rules see it.
+struct Written {
+    verb: String,
+    /// The command lines of the verb, each with its exit code.
+    commands: Vec<(String, i32)>,
+    help: String,
+}
 
-/// Commands that do not connect to an account.
-const WITHOUT_ACCOUNT: [&str; 2] = ["completions", "new"];
+impl Written {
+    fn read(verb: &str) -> Written {
+        let path = directory().join(format!("{}.txt", verb.replace(' ', "-")));
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|_| panic!("{} is missing", path.display()));
+        let mut commands: Vec<(String, i32)> = Vec::new();
+        let mut is_own = false;
+        let mut help = String::new();
+        let own = format!("perihelion {verb}");
+        for line in text.lines() {
+            if let Some(command) = line.strip_prefix("$ ") {
+                // Variables may precede the program.
+                let program = command.find("perihelion ").map_or("", |at| &command[at..]);
+                is_own = program == own || program.starts_with(&format!("{own} "));
+                if is_own {
+                    commands.push((command.to_owned(), 0));
+                }
+            } else if let (true, Some(code), Some(last)) =
+                (is_own, line.strip_prefix("= "), commands.last_mut())
+            {
+                last.1 = code.parse().expect("an exit code");
+            } else if is_own && commands.last().is_some_and(|(command, _)| command.ends_with("--help")) {
+                help.push_str(line);
+                help.push('\n');
+            }
+        }
+        Written { verb: verb.to_owned(), commands, help }
+    }
+
+    fn has(&self, part: Part) -> bool {
+        let any = |matches: &dyn Fn(&str, i32) -> bool| {
+            self.commands.iter().any(|(command, code)| matches(command, *code))
+        };
+        let is_plain = |command: &str| !command.contains("--help") && !command.contains("-o json");
+        match part {
+            Part::Help => !self.help.is_empty(),
+            // Exit codes 1 and 7 are also those of a result: a problem was found, a workflow failed.
+            Part::Success => any(&|command, code| is_plain(command) && code == 0),
+            Part::Json => any(&|command, code| command.contains("-o json") && code == 0),
+            Part::WrongEndpoint => {
+                any(&|command, code| command.starts_with("COSMOS_ENDPOINT=http://127.0.0.1:1 ") && code == 1)
+            }
+            Part::WrongKey => any(&|command, code| command.starts_with("COSMOS_KEY=") && code == 1),
+            Part::MissingThing => any(&|_, code| code == 6),
+        }
+    }
+
+    /// Whether a command with this help must have the part.
+    fn needs(&self, part: Part) -> bool {
+        let connects = self.help.contains("--endpoint <URL>");
+        match part {
+            Part::Help | Part::Success | Part::MissingThing => true,
+            Part::Json => connects || self.help.contains("--output <FORM>"),
+            Part::WrongEndpoint | Part::WrongKey => connects,
+        }
+    }
+}
 
 #[test]
-fn every_verb_has_a_transcript_with_its_help_and_its_errors() {
+fn every_verb_has_a_transcript_with_its_help_its_forms_and_its_errors() {
     let mut verbs = BTreeSet::new();
     for noun in subcommands(&[]) {
         let own = subcommands(&[&noun]);
         verbs.extend(own.iter().map(|verb| format!("{noun} {verb}")));
         verbs.extend(own.is_empty().then(|| noun.clone()));
     }
-    assert!(verbs.len() > 30, "{verbs:?}");
-    for verb in verbs.iter().filter(|verb| !TESTED_ELSEWHERE.contains(&verb.as_str())) {
-        let path = directory().join(format!("{}.txt", verb.replace(' ', "-")));
-        let transcript =
-            std::fs::read_to_string(&path).unwrap_or_else(|_| panic!("{} is missing", path.display()));
-        let has = |prefix: &str, words: &str| {
-            transcript.lines().any(|line| {
-                line.strip_prefix("$ ").is_some_and(|line| line.starts_with(prefix) && line.contains(words))
-            })
-        };
-        assert!(has(&format!("perihelion {verb}"), "--help"), "{verb} has no help");
-        if WITHOUT_ACCOUNT.contains(&verb.as_str()) {
-            continue;
+    assert!(verbs.len() > 40, "{verbs:?}");
+    let parts =
+        [Part::Help, Part::Success, Part::Json, Part::WrongEndpoint, Part::WrongKey, Part::MissingThing];
+    for written in verbs.iter().map(|verb| Written::read(verb)) {
+        for part in parts {
+            let verb = &written.verb;
+            let is_exempt = EXEMPTIONS.iter().any(|(name, of, _)| name == verb && *of == part);
+            let is_needed = written.needs(part) && !is_exempt;
+            assert!(!is_needed || written.has(part), "the transcript of `{verb}` has no {part:?}");
+            assert!(!is_exempt || !written.has(part), "`{verb}` needs no exemption: it has {part:?}");
         }
-        let shown = transcript.lines().filter(|line| line.starts_with(&format!("$ perihelion {verb}")));
-        let (json, others): (Vec<&str>, Vec<&str>) = shown.partition(|line| line.contains("-o json"));
-        assert!(others.iter().any(|line| !line.contains("--help")), "{verb} has no table");
-        assert!(!json.is_empty() || verb == PLAIN_TEXT, "{verb} has no JSON");
-        assert!(has("COSMOS_ENDPOINT=http://127.0.0.1:1 ", verb), "{verb} has no wrong endpoint");
-        assert!(has("COSMOS_KEY=", verb), "{verb} has no wrong key");
-        assert!(
-            transcript.contains("\n= 6\n") || verb == "container create",
-            "{verb} has no example with exit code 6"
-        );
+    }
+    for (verb, _, reason) in EXEMPTIONS {
+        assert!(verbs.contains(verb), "`{verb}` is exempt ({reason}), and there is no such command");
     }
 }

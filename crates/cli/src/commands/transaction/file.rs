@@ -10,10 +10,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::commands::item::steps::{self, PatchStep};
+use crate::commands::workflow::read_text;
 use crate::exit::Failure;
-
-/// The most bytes of a file. A transaction has at most 2 MiB; the rest is room for white space.
-const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// The contents of the file.
 #[derive(Debug, Deserialize)]
@@ -77,11 +75,7 @@ impl TransactionFile {
                 "perihelion transaction run --help shows the form of the file",
             )
         };
-        let length = std::fs::metadata(path).map_err(|error| fail(&error))?.len();
-        if length > FILE_BYTES_MAX {
-            return Err(fail(&format!("it has {length} bytes; at most {FILE_BYTES_MAX} are allowed")));
-        }
-        let text = std::fs::read_to_string(path).map_err(|error| fail(&error))?;
+        let text = read_text(path)?;
         serde_json::from_str(&text).map_err(|error| fail(&error))
     }
 

@@ -3,12 +3,12 @@
 use regex_lite::Regex;
 
 /// Patterns and what replaces them, in this order.
-const REPLACED: [(&str, &str); 19] = [
+const REPLACED: [(&str, &str); 32] = [
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "<time>"),
-    (r#""(_rid|_self|_etag|_attachments|etag)": ?"([^"\\]|\\.)*""#, r#""$1": "<$1>""#),
+    (r#""(_rid|_self|_etag|_attachments|etag|token)": ?"([^"\\]|\\.)*""#, r#""$1": "<$1>""#),
     (r#""(_ts|timestamp_ms|historyBytes|requestUnits)": ?[\d.]+"#, r#""$1": "<$1>""#),
     (r#""duroxide_version": ?"[^"]*""#, r#""duroxide_version": "<version>""#),
-    (r#""(serviceMs|readBytes|returnedBytes)": ?[\d.]+"#, r#""$1": "<$1>""#),
+    (r#""(serviceMs|readBytes|returnedBytes|bytes)": ?[\d.]+"#, r#""$1": "<$1>""#),
     (r"\d+ bytes", "<n> bytes"),
     (r"\d+\.\d+ (RU|ms)", "<n> $1"),
     (r"<n> RU, \d+ requests", "<n> RU, <n> requests"),
@@ -21,6 +21,25 @@ const REPLACED: [(&str, &str); 19] = [
     (r#""[0-9a-f-]{20,}""#, "<etag>"),
     (r"127\.0\.0\.1:\d{2,5}", "127.0.0.1:<port>"),
     (r#""_lsn": ?\d+"#, r#""_lsn": "<_lsn>""#),
+    (r"ready in \d+ ms", "ready in <n> ms"),
+    (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "<uuid>"),
+    // The program's log has microseconds.
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", "<time>"),
+    // The demonstration kills a process in the middle of its work.
+    (r"^worker \d+ (started|killed)", "worker <process> $1"),
+    (r"once, after [\d.]+ s:", "once, after <n> s:"),
+    (r"in the middle of order \d+ \([^)]*\); \d+ of", "in the middle of order <n> (<step>); <n> of"),
+    (r"^ *\d+ steps; \d+ more were", "  <n> steps; <n> more were"),
+    (r"[\d.]+ round trips and <n> RU per", "<n> round trips and <n> RU per"),
+    // What a stress run measures.
+    (
+        r#""(seconds|(orchestrations|activities)PerSecond|(p50|p95|p99|max)Ms|\w+PerOrchestration|statusRequests|statusRequestUnits|conflicts|throttled|retries)": [\d.]+"#,
+        r#""$1": "<$1>""#,
+    ),
+    (r#""requests": \d{2,}"#, r#""requests": "<requests>""#),
+    (r"another [\d.]+ requests", "another <n> requests"),
+    (r"[\d.]+ s, (\d+ of \d+ completed, \d+ failed), .*", "<n> s, $1, <measured>"),
+    (r"^( *1/1  +\d+  +\d+  ).*", "$1<measured>"),
     // A process is busy for a while, and says which activities it runs with its second heartbeat.
     (r#""(activityTags|isBusy)":(\[[^\]]*\]|true|false)"#, r#""$1":"<$1>""#),
     (r"(<age> +yes +)(yes|no)( +yes +)(no|untagged|\*) ", "$1<busy>$3<tags> "),
@@ -36,6 +55,9 @@ pub(super) fn normal(text: &str) -> String {
         .iter()
         .map(|(pattern, with)| (Regex::new(&format!("(?m){pattern}")).expect("a pattern"), *with))
         .collect();
+    // Certificates differ in their length too.
+    let certificate = Regex::new("(?s)(-----BEGIN CERTIFICATE-----\n).*?(-----END)").expect("a pattern");
+    let text = certificate.replace_all(text, "$1<certificate>\n$2");
     let mut found = String::new();
     for line in text.lines() {
         let mut line = line.to_owned();

@@ -1,12 +1,13 @@
 //! `Transcript`: the commands of a file, with their output.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
-use std::process::{Output, Stdio};
+use std::io::{BufRead, BufReader, Write as _};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::channel;
 
 use super::normal::normal;
 use super::world::World;
-use crate::program::{command, text};
+use crate::program::{TIMEOUT, command, text};
 
 /// A file: its lines that are kept, and its commands.
 pub(super) struct Transcript {
@@ -52,7 +53,8 @@ impl Transcript {
             match part {
                 Part::Kept(line) => found.push_str(&format!("{line}\n")),
                 Part::Command(command_text) => {
-                    found.push_str(&shown(command_text, &execute(command_text, world), self.is_page));
+                    let output = execute(command_text, world);
+                    found.push_str(&shown(command_text, &output, world, self.is_page));
                 }
             }
         }
@@ -60,12 +62,17 @@ impl Transcript {
     }
 }
 
-/// Runs a command line: variables, the program, its arguments, and perhaps `<<< text`.
+/// Runs a command line: variables, the program and its arguments. After them may be `<<< text`, for
+/// standard input, or `^C text`: as soon as a line of standard output begins with the text, the
+/// program gets the signal of Ctrl-C.
 fn execute(command_text: &str, world: &World) -> Output {
     let words = words(command_text);
-    let (line, input) = match words.iter().position(|word| word == "<<<") {
-        Some(at) => (&words[..at], words.get(at + 1).cloned()),
-        None => (words.as_slice(), None),
+    let end = words.iter().position(|word| word == "<<<" || word == "^C").unwrap_or(words.len());
+    let (line, rest) = words.split_at(end);
+    let (input, last_line) = match rest {
+        [mark, text] if mark == "^C" => (None, Some(text)),
+        [_, text] => (Some(text.as_str()), None),
+        _ => (None, None),
     };
     let variables: Vec<(&str, &str)> = line.iter().map_while(|word| word.split_once('=')).collect();
     assert_eq!(line.get(variables.len()).map(String::as_str), Some("perihelion"), "{command_text}");
@@ -77,15 +84,49 @@ fn execute(command_text: &str, world: &World) -> Output {
     let mut stdin = child.stdin.take().expect("a pipe");
     stdin.write_all(input.unwrap_or_default().as_bytes()).expect("the program reads");
     drop(stdin);
-    child.wait_with_output().expect("the program ends")
+    match last_line {
+        None => child.wait_with_output().expect("the program ends"),
+        Some(last_line) => interrupt_after(child, last_line),
+    }
+}
+
+/// Waits for a line of standard output that begins with this text, and interrupts the program. A
+/// program that prints no such line is killed.
+fn interrupt_after(mut child: Child, last_line: &str) -> Output {
+    let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+    let (send, lines) = channel();
+    let reader = std::thread::spawn(move || {
+        for line in stdout.split(b'\n').map_while(Result::ok) {
+            // The receiver ends with the last line that is waited for. The rest is read to its end,
+            // so that the program is not held up by a full pipe.
+            let _ = send.send(line);
+        }
+    });
+    let mut found = Vec::new();
+    let mut is_found = false;
+    while !is_found && let Ok(line) = lines.recv_timeout(TIMEOUT) {
+        is_found = line.starts_with(last_line.as_bytes());
+        found.extend_from_slice(&line);
+        found.push(b'\n');
+    }
+    let signal = if is_found { "INT" } else { "KILL" };
+    let id = child.id().to_string();
+    let sent = Command::new("kill").args(["-s", signal, &id]).status().expect("kill runs");
+    let mut output = child.wait_with_output().expect("the program ends");
+    reader.join().expect("no panic");
+    assert!(is_found && sent.success(), "no line {last_line:?}: {}{}", text(&found), text(&output.stderr));
+    output.stdout = found;
+    output
 }
 
 /// A command and its output, in the form of the file.
-fn shown(command_text: &str, output: &Output, is_page: bool) -> String {
+fn shown(command_text: &str, output: &Output, world: &World, is_page: bool) -> String {
     let mut found = format!("$ {command_text}\n");
-    let stdout = normal(&text(&output.stdout));
+    let scratch = world.scratch.path().display().to_string();
+    let read = |bytes: &[u8]| normal(&text(bytes).replace(&scratch, "<scratch>"));
+    let stdout = read(&output.stdout);
     found.push_str(&if is_page { aligned(&stdout) } else { stdout });
-    for line in normal(&text(&output.stderr)).lines() {
+    for line in read(&output.stderr).lines() {
         writeln!(found, "{}", format!("! {line}").trim_end()).expect("a string");
     }
     match output.status.code() {

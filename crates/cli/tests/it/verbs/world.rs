@@ -17,7 +17,11 @@ use perihelion_client::{ContainerProperties, Credential};
 use perihelion_testkit::ScratchDirectory;
 use serde_json::json;
 
+use crate::migrate::create_published_container;
 use crate::program::{RunningServer, TIMEOUT, command};
+
+/// The line of a transcript whose world has a container of the published crate.
+const PUBLISHED: &str = "# with shop/old, a container of the published crate\n";
 
 pub(crate) struct World {
     pub(crate) scratch: ScratchDirectory,
@@ -27,6 +31,15 @@ pub(crate) struct World {
 }
 
 impl World {
+    /// The world of a transcript with this text.
+    pub(crate) fn of(transcript: &str) -> World {
+        let world = World::start();
+        if transcript.contains(PUBLISHED) {
+            world.threads.block_on(create_published_container(&world.endpoint()));
+        }
+        world
+    }
+
     pub(crate) fn start() -> World {
         let scratch = ScratchDirectory::new();
         let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
