@@ -9,7 +9,8 @@
 //!    Azure CLI (`az login`).
 //!
 //! An identity that the environment names is used alone. If it gets no token, no other identity is
-//! tried, because the command would then run as somebody else.
+//! tried, because the command would then run as somebody else. For the same reason a search is made
+//! once: where it found the first token, all later tokens come from.
 //!
 //! What always holds: every wait is bounded, and no token, client secret or identity header is in an
 //! error, a log, a `Debug` text or a URL. A token is made for the host of the account, so another
@@ -24,6 +25,7 @@ mod no_token;
 mod send;
 mod token_answer;
 
+use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use http::HeaderValue;
@@ -43,6 +45,9 @@ use crate::secret::Secret;
 #[derive(Debug)]
 pub(crate) struct Entra {
     environment: Environment,
+    azure_cli: AzureCli,
+    /// Where the search found the first token. Later tokens come from there alone.
+    found: OnceLock<SearchedOrigin>,
 }
 
 /// A token and the place that it came from.
@@ -50,6 +55,13 @@ pub(crate) struct Entra {
 pub(crate) struct Granted {
     pub(crate) token: AccessToken,
     pub(crate) origin: Origin,
+}
+
+/// The places that a search asks, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SearchedOrigin {
+    Imds,
+    AzureCli,
 }
 
 /// The place that a token comes from.
@@ -80,7 +92,11 @@ impl Entra {
     /// The identity of this process's environment.
     pub(crate) fn of_process() -> Entra {
         let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
-        Entra { environment: Environment::read(&variable) }
+        Entra::new(Environment::read(&variable), AzureCli::default())
+    }
+
+    fn new(environment: Environment, azure_cli: AzureCli) -> Entra {
+        Entra { environment, azure_cli, found: OnceLock::new() }
     }
 
     /// Asks for a token for the scope.
@@ -89,25 +105,76 @@ impl Entra {
         let (origin, token) = match self.environment.plan()? {
             Plan::ClientGrant(grant) => (grant.origin(), grant.token(scope, now).await?),
             Plan::IdentityEndpoint(endpoint) => (Origin::IdentityEndpoint, endpoint.token(scope, now).await?),
-            Plan::Search(imds) => self.search(imds, scope, now).await?,
+            Plan::Search(imds) => self.searched(&imds, scope, now).await?,
         };
         Ok(Granted { token, origin })
+    }
+
+    /// The token of the virtual machine or of the Azure CLI. The first of them that gives a token is
+    /// the only one that is asked from then on.
+    async fn searched(
+        &self,
+        imds: &Imds,
+        scope: &str,
+        now: SystemTime,
+    ) -> Result<(Origin, AccessToken), NoToken> {
+        if let Some(found) = self.found.get() {
+            return self.ask_again(*found, imds, scope, now).await;
+        }
+        let (searched, token) = self.search(imds, scope, now).await?;
+        // Two searches may run at the same time, for two scopes. The first that ends decides.
+        let found = *self.found.get_or_init(|| searched);
+        match found == searched {
+            true => Ok((found.into(), token)),
+            false => self.ask_again(found, imds, scope, now).await,
+        }
     }
 
     /// Asks the virtual machine, and if it has no identity, the Azure CLI.
     async fn search(
         &self,
-        imds: Imds,
+        imds: &Imds,
+        scope: &str,
+        now: SystemTime,
+    ) -> Result<(SearchedOrigin, AccessToken), NoToken> {
+        match imds.token(scope, now).await? {
+            Ok(token) => Ok((SearchedOrigin::Imds, token)),
+            Err(why_no_identity) => {
+                let token = self.ask_azure_cli(scope, now).await;
+                let token = token.map_err(|failure| failure.after(Origin::Imds, &why_no_identity))?;
+                Ok((SearchedOrigin::AzureCli, token))
+            }
+        }
+    }
+
+    /// Asks the place that gave the first token.
+    async fn ask_again(
+        &self,
+        found: SearchedOrigin,
+        imds: &Imds,
         scope: &str,
         now: SystemTime,
     ) -> Result<(Origin, AccessToken), NoToken> {
-        match imds.token(scope, now).await? {
-            Ok(token) => Ok((Origin::Imds, token)),
-            Err(why_no_identity) => {
-                let token = AzureCli::default().token(scope, self.environment.tenant(), now).await;
-                let token = token.map_err(|failure| failure.after(Origin::Imds, &why_no_identity))?;
-                Ok((Origin::AzureCli, token))
-            }
+        let token = match found {
+            SearchedOrigin::AzureCli => self.ask_azure_cli(scope, now).await?,
+            SearchedOrigin::Imds => imds.token(scope, now).await?.map_err(|why| {
+                let why = format!("{why}; the first token came from there, and no other identity is tried");
+                NoToken::new(Origin::Imds, why, "Try again, or start the command again")
+            })?,
+        };
+        Ok((found.into(), token))
+    }
+
+    async fn ask_azure_cli(&self, scope: &str, now: SystemTime) -> Result<AccessToken, NoToken> {
+        self.azure_cli.token(scope, self.environment.tenant(), now).await
+    }
+}
+
+impl From<SearchedOrigin> for Origin {
+    fn from(searched: SearchedOrigin) -> Origin {
+        match searched {
+            SearchedOrigin::Imds => Origin::Imds,
+            SearchedOrigin::AzureCli => Origin::AzureCli,
         }
     }
 }

@@ -50,6 +50,12 @@ impl Default for AzureCli {
 }
 
 impl AzureCli {
+    /// Another program, in place of the one in PATH.
+    #[cfg(all(test, unix))]
+    pub(super) fn at(program: &std::path::Path) -> AzureCli {
+        AzureCli { program: program.into(), ..AzureCli::default() }
+    }
+
     pub(super) async fn token(
         &self,
         scope: &str,

@@ -78,7 +78,9 @@ impl Imds {
     }
 
     /// A token, or the reason why this machine has no identity. Machines outside Azure have no such
-    /// service: nothing answers, or another service that knows no such path.
+    /// service: nothing answers, or another service that knows no such path. The service answers 400
+    /// if it does not have an identity. If AZURE_CLIENT_ID names that identity, this is a failure,
+    /// because another identity would make the command act as somebody else.
     pub(super) async fn token(
         &self,
         scope: &str,
@@ -101,8 +103,14 @@ impl Imds {
             Err(why) => return Ok(Err(why)),
         };
         let is_absent = answer.status.is_client_error() && answer.status != StatusCode::TOO_MANY_REQUESTS;
+        let is_named = self.client.is_some() && answer.status == StatusCode::BAD_REQUEST;
         match token_answer::read(&answer, now, &[]) {
             Ok(token) => Ok(Ok(token)),
+            Err(why) if is_named => {
+                let advice = "Check AZURE_CLIENT_ID, which names an identity that this machine does not \
+                              have, or unset it";
+                Err(NoToken::new(Origin::Imds, why, advice))
+            }
             Err(why) if is_absent => Ok(Err(why)),
             Err(why) => Err(failed(why)),
         }

@@ -1,4 +1,5 @@
-//! Tests of the plan: which identity the environment means, and that no secret is shown.
+//! Tests of the plan: which identity the environment means, that no secret is shown, and that later
+//! tokens come from where the first came from.
 
 use super::*;
 
@@ -6,7 +7,7 @@ use super::*;
 fn planned(variables: &[(&str, &str)]) -> String {
     let find =
         |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-    let entra = Entra { environment: Environment::read(&find) };
+    let entra = Entra::new(Environment::read(&find), AzureCli::default());
     let plan = entra.environment.plan();
     assert!(!format!("{entra:?} {plan:?}").contains("s3cret"), "{entra:?}");
     match plan {
@@ -76,4 +77,97 @@ fn the_scope_is_that_of_the_account() {
     let endpoint = Endpoint::parse("https://shop.documents.azure.com:443/").unwrap();
     assert_eq!(scope_of(&endpoint), "https://shop.documents.azure.com/.default");
     assert_eq!(resource_of(&scope_of(&endpoint)), "https://shop.documents.azure.com");
+}
+
+#[cfg(unix)]
+mod search {
+    //! A metadata service over a socket, and a program `az`.
+
+    use std::collections::VecDeque;
+    use std::os::unix::fs::PermissionsExt;
+
+    use perihelion_testkit::ScratchDirectory;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const TOKEN: &str = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n\
+                         {\"access_token\":\"t\",\"expires_in\":\"3600\"}";
+    const NOT_FOUND: &str = "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    const NO_IDENTITY: &str = "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    /// The connection is closed without an answer.
+    const NO_ANSWER: &str = "";
+
+    /// A metadata service that gives these answers, and then closes its port.
+    async fn start_imds(answers: &[&'static str]) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let mut answers: VecDeque<&str> = answers.iter().copied().collect();
+        tokio::spawn(async move {
+            while let Some(answer) = answers.pop_front() {
+                let Ok((mut stream, _)) = listener.accept().await else { return };
+                let mut request = Vec::new();
+                while !request.ends_with(b"\r\n\r\n") {
+                    match stream.read_u8().await {
+                        Ok(byte) => request.push(byte),
+                        Err(_) => break,
+                    }
+                }
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        url
+    }
+
+    /// The identity of a machine with this metadata service, and with a user of `az`.
+    async fn entra(directory: &ScratchDirectory, answers: &[&'static str]) -> Entra {
+        let program = directory.path().join("az");
+        std::fs::write(&program, "#!/bin/sh\necho '{\"accessToken\":\"t\",\"expires_on\":4102444800}'\n")
+            .expect("a script");
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("a program");
+        let imds = start_imds(answers).await;
+        let variable = |name: &str| (name == "AZURE_POD_IDENTITY_AUTHORITY_HOST").then(|| imds.clone());
+        Entra::new(Environment::read(&variable), AzureCli::at(&program))
+    }
+
+    async fn origin(entra: &Entra) -> Result<Origin, String> {
+        let granted = entra.grant("https://shop.example/.default").await;
+        granted.map(|granted| granted.origin).map_err(|failure| failure.to_string())
+    }
+
+    /// Story of a bug: the metadata service of a virtual machine did not answer a refresh, and a
+    /// dashboard went on as the user of `az login`.
+    #[tokio::test]
+    async fn who_began_as_the_machine_does_not_go_on_as_the_user_of_az() {
+        let directory = ScratchDirectory::new();
+        for later in [NO_ANSWER, NOT_FOUND, NO_IDENTITY] {
+            let entra = entra(&directory, &[TOKEN, later, TOKEN]).await;
+            assert_eq!(origin(&entra).await, Ok(Origin::Imds));
+            let failure = origin(&entra).await.expect_err("no token");
+            assert!(failure.contains("the first token came from there"), "{failure}");
+            assert_eq!(origin(&entra).await, Ok(Origin::Imds), "the next refresh asks the machine again");
+        }
+    }
+
+    #[tokio::test]
+    async fn who_began_as_the_user_of_az_does_not_go_on_as_the_machine() {
+        let directory = ScratchDirectory::new();
+        for first in [NO_ANSWER, NOT_FOUND, NO_IDENTITY] {
+            let entra = entra(&directory, &[first, TOKEN]).await;
+            assert_eq!(origin(&entra).await, Ok(Origin::AzureCli));
+            assert_eq!(origin(&entra).await, Ok(Origin::AzureCli));
+        }
+    }
+
+    /// A search that fails decides nothing: the machine may have an identity a moment later.
+    #[tokio::test]
+    async fn a_search_without_a_token_is_made_again() {
+        let directory = ScratchDirectory::new();
+        let entra = entra(&directory, &[NOT_FOUND, TOKEN]).await;
+        let program = directory.path().join("az");
+        std::fs::remove_file(&program).expect("the program");
+        assert!(origin(&entra).await.is_err());
+        assert_eq!(origin(&entra).await, Ok(Origin::Imds));
+    }
 }

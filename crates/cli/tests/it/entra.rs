@@ -184,6 +184,28 @@ fn the_azure_cli_is_asked_if_the_machine_has_no_identity() {
     world.list(&[("PATH", &path), NO_IMDS], 1, "the answer is not the JSON of a token");
 }
 
+/// Story of a bug: the virtual machine did not have the identity that AZURE_CLIENT_ID names, and the
+/// command ran as the user of `az login`.
+#[cfg(unix)]
+#[test]
+fn an_identity_that_the_machine_does_not_have_is_not_replaced_by_the_user_of_az() {
+    let world = World::start("any");
+    let bin = ScratchDirectory::new();
+    let path = bin.path().display().to_string();
+    let token = format!(r#"{{"accessToken":"{TOKEN}","expires_on":4102444800}}"#);
+    write_az(bin.path(), &format!("echo x > {path}/asked\necho '{token}'"));
+    let body = r#"{"error":"invalid_request","error_description":"Identity not found"}"#;
+    let machine = TokenService::start("400 Bad Request", body);
+    let variables = [("PATH", path.as_str()), ("AZURE_POD_IDENTITY_AUTHORITY_HOST", machine.url())];
+    let refused = "managed identity (169.254.169.254): refused (400): invalid_request: Identity not found. \
+                   Check AZURE_CLIENT_ID";
+    world.list(&[&variables[..], &[CLIENT]].concat(), 1, refused);
+    assert!(!bin.path().join("asked").exists(), "az was asked");
+    // Without a name, the answer says that the machine has no identity at all.
+    world.list(&variables, 0, "");
+    assert!(bin.path().join("asked").exists(), "az was not asked");
+}
+
 /// Another identity would make the command act as somebody else.
 #[cfg(unix)]
 #[test]
