@@ -4,7 +4,7 @@
 //!
 //! The user may not have written the file, because a cloned repository can bring one. So a key of
 //! the environment is never used for an account that the file names, and some commands do not read
-//! the file. A token of Entra ID is made for one host only, so the file may ask for one.
+//! the file. Nor does the file decide that a command acts with the user's identity of Entra ID.
 //!
 //! `AccountArgs` and `NameArgs` hold the options of the command line, `resolve` decides which
 //! account they mean, `file` reads the configuration file, `connect` connects, `raw` sends

@@ -4,7 +4,7 @@
 //! ```toml
 //! [account]
 //! endpoint = "https://shop.documents.azure.com/"   # or connection_string, or data
-//! key_file = "secrets/shop.key"                    # in the directory of this file, or below; or entra = true
+//! key_file = "secrets/shop.key"                    # in the directory of this file, or below; or entra = true (see docs/cli.md)
 //! database = "shop"
 //! container = "workflows"
 //! ```

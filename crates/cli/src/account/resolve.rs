@@ -9,9 +9,9 @@
 //! to any host. Variables that name two accounts are refused, because it is not known which account
 //! is meant. The names of the database and of the container are looked for separately.
 //!
-//! Entra ID is used if an option, the environment or the file asks for it, in place of every key
-//! but one that was args. A token is made for the host of the account and is of no use elsewhere,
-//! so an account that the file names may get one.
+//! Entra ID is used if an option or the environment asks for it, in place of every key but one that
+//! was typed. The file can only say that its account needs Entra ID. Otherwise a file that came with
+//! a cloned repository could make a command act as the user on an account that somebody else chose.
 
 use std::path::{Path, PathBuf};
 
@@ -117,7 +117,7 @@ impl Account {
             *access = match (given_key, is_entra) {
                 (Some(key), _) => Access::Key(key),
                 (None, true) => Access::Entra,
-                (None, false) => found_access(&source, url, access, &variable),
+                (None, false) => found_access(&source, url, access, &variable)?,
             };
         }
         let database = names.database.clone().or_else(|| variable("COSMOS_DATABASE"));
@@ -365,22 +365,28 @@ fn check_credential(
 }
 
 /// What a place that named an endpoint gives, or else the key of the environment or the well-known
-/// key.
+/// key. Entra ID, for which only a file can have asked here, is refused.
 fn found_access(
     source: &Source,
     url: &str,
     given: &Access,
     variable: &impl Fn(&str) -> Option<String>,
-) -> Access {
+) -> Result<Access, Failure> {
     let may_use_environment = !matches!(source, Source::File(_));
     let in_environment = || ENDPOINTS.iter().find_map(|(_, key)| variable(key));
     match given {
-        Access::Key(_) | Access::Entra => given.clone(),
-        Access::None => may_use_environment
-            .then(in_environment)
-            .flatten()
-            .or_else(|| well_known_key(url))
-            .map_or(Access::None, |key| Access::Key(Secret::new(key))),
+        Access::Key(_) => Ok(given.clone()),
+        Access::Entra => {
+            let account = Endpoint::parse(url).map_or_else(|_| "its account".to_owned(), |it| it.to_string());
+            Err(Failure::usage(
+                format!("{account} ({source}) needs Entra ID, and a file cannot decide to use your identity"),
+                &format!("if you trust the file, give --entra or set {ENTRA}=1; else give --endpoint"),
+            ))
+        }
+        Access::None => {
+            let key = may_use_environment.then(in_environment).flatten().or_else(|| well_known_key(url));
+            Ok(key.map_or(Access::None, |key| Access::Key(Secret::new(key))))
+        }
     }
 }
 

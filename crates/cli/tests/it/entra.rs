@@ -297,7 +297,7 @@ fn a_container_is_shown_without_the_throughput_that_entra_may_not_read() {
 }
 
 #[test]
-fn the_variable_and_the_file_ask_for_entra_too() {
+fn the_variable_asks_for_entra_and_a_file_alone_does_not() {
     let (world, authority) = (World::start("any"), TokenService::start("200 OK", &token_json()));
     let identity =
         [TENANT, CLIENT, ("AZURE_CLIENT_SECRET", SECRET), ("AZURE_AUTHORITY_HOST", authority.url())];
@@ -308,9 +308,13 @@ fn the_variable_and_the_file_ask_for_entra_too() {
     };
     check(list().env("COSMOS_ENDPOINT", &world.endpoint), 1, "check the key");
     check(list().env("COSMOS_ENDPOINT", &world.endpoint).env("PERIHELION_ENTRA", "1"), 0, "");
+    assert!(authority.new_requests() > 0);
     let file = format!("[account]\nendpoint = \"{}\"\nentra = true\n", world.endpoint);
     std::fs::write(world.scratch.path().join("perihelion.toml"), file).expect("a file");
-    check(&mut list(), 0, "");
+    check(&mut list(), 2, "needs Entra ID, and a file cannot decide to use your identity");
+    assert_eq!(authority.new_requests(), 0, "a token was asked for before the user asked for Entra ID");
+    check(list().env("PERIHELION_ENTRA", "1"), 0, "");
+    check(list().arg("--entra"), 0, "");
     check(
         &mut world.command(&["manage", "GET", "counters"], &identity),
         2,

@@ -239,7 +239,13 @@ fn entra_is_used_in_place_of_every_key_but_one_that_was_typed() {
         check(&[], variables, None, " key=- ");
     }
     let file = "endpoint = \"https://file/\"\nentra = true";
-    check(&[], &[], Some(file), "https://file (from /srv/x/perihelion.toml) key=entra ");
+    check(&["--entra", ""], &[], Some(file), "https://file (from /srv/x/perihelion.toml) key=entra ");
+    check(
+        &[],
+        &[("PERIHELION_ENTRA", "1")],
+        Some(file),
+        "https://file (from /srv/x/perihelion.toml) key=entra ",
+    );
     check(&["--key", "a2V5"], &[], Some(file), " key=a2V5 ");
     // The server of `perihelion dev` and a data directory are used as without the variable.
     let variable = &[("PERIHELION_ENTRA", "1")];
@@ -265,4 +271,17 @@ fn entra_without_an_endpoint_or_beside_a_key_is_refused() {
     refused(&[], &[], Some("data = \"d\"\nentra = true"), "entra = true, and no endpoint");
     let both = "endpoint = \"https://a/\"\nkey = \"c2VjcmV0\"\nentra = true";
     refused(&[], &[], Some(both), "has a key, and entra = true");
+}
+
+/// Story of a bug: `perihelion.toml` of a cloned repository, with `entra = true`, made a command act
+/// with the user's identity on the account of that file.
+#[test]
+fn a_file_alone_does_not_switch_entra_on() {
+    let file = Some("endpoint = \"https://file/\"\nentra = true");
+    for variables in [&[][..], &[("PERIHELION_ENTRA", "0")], KEYS_IN_ENVIRONMENT] {
+        let text = resolved(&Case { options: &[], variables, file, expected: "" });
+        let expected = "https://file (from /srv/x/perihelion.toml) needs Entra ID";
+        assert!(text.starts_with("Failure { code: 2") && text.contains(expected), "{text}");
+        assert!(text.contains("give --entra or set PERIHELION_ENTRA=1"), "{text}");
+    }
 }

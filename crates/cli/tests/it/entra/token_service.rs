@@ -24,10 +24,11 @@ impl TokenService {
             for stream in listener.incoming() {
                 let Ok(mut stream) = stream else { return };
                 let request = read_request(&mut stream);
-                let _ = stream.write_all(answer.as_bytes());
+                // The request is kept before it is answered, so that it is known when the client ends.
                 if send.send(request).is_err() {
                     return;
                 }
+                let _ = stream.write_all(answer.as_bytes());
             }
         });
         TokenService { url, requests }
@@ -41,6 +42,11 @@ impl TokenService {
     /// The next request: its head and its body.
     pub(crate) fn request(&self) -> String {
         self.requests.recv_timeout(TIMEOUT).expect("the service was asked")
+    }
+
+    /// How many requests arrived since this was asked last.
+    pub(crate) fn new_requests(&self) -> usize {
+        self.requests.try_iter().count()
     }
 }
 
