@@ -12,9 +12,9 @@ use std::time::Duration;
 use perihelion_server::AuthMode;
 
 use crate::settings::{Mode, Settings};
+use crate::sign_in::SignIn;
 
 /// The facts of a started server that the banner shows.
-#[derive(Debug)]
 pub(crate) struct StartedServer<'a> {
     pub(crate) address: SocketAddr,
     /// With several regions, the name and the address of each region; else empty.
@@ -23,8 +23,8 @@ pub(crate) struct StartedServer<'a> {
     pub(crate) ca_path: Option<&'a Path>,
     /// The address of the dashboard, if it runs.
     pub(crate) dashboard: Option<SocketAddr>,
-    /// The token that people sign in to the dashboard with, if it needs one.
-    pub(crate) dashboard_token: Option<&'a str>,
+    /// How people sign in to the dashboard, if it needs a token.
+    pub(crate) sign_in: Option<&'a SignIn>,
     /// The time from the start of the program until the server was ready.
     pub(crate) start_time: Duration,
 }
@@ -52,9 +52,7 @@ pub(crate) fn banner(settings: &Settings, server: &StartedServer<'_>) -> String 
     ];
     if let Some(address) = server.dashboard {
         lines.push(("Dashboard", format!("http://{address}/")));
-        // The token is behind a #, so that no server or proxy sees it.
-        let link = server.dashboard_token.map(|token| ("Sign in", format!("http://{address}/#{token}")));
-        lines.extend(link);
+        lines.extend(server.sign_in.map(|sign_in| ("Sign in", sign_in.to_string())));
     }
     for (name, address) in &server.regions {
         lines.push(("Region", format!("{name}: http://{}/", self::authority(&options.host, *address))));
@@ -114,8 +112,8 @@ mod tests {
         let regions = vec![("East US".to_owned(), SocketAddr::from(([0, 0, 0, 0], 4713)))];
         let (ca_path, start_time) = (Some(Path::new("/ca.pem")), Duration::from_millis(12));
         let dashboard = Some(SocketAddr::from(([127, 0, 0, 1], 8082)));
-        let dashboard_token = None;
-        let server = StartedServer { address, regions, ca_path, dashboard, dashboard_token, start_time };
+        let sign_in = None;
+        let server = StartedServer { address, regions, ca_path, dashboard, sign_in, start_time };
         banner(&settings, &server)
     }
 

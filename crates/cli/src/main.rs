@@ -21,6 +21,7 @@ mod process;
 mod progress;
 mod secret;
 mod settings;
+mod sign_in;
 
 use std::process::ExitCode;
 use std::time::Instant;

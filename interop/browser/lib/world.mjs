@@ -56,7 +56,8 @@ export async function guarded() {
 async function startGuarded() {
   const args = ["dashboard", "--address", "0.0.0.0:0", "--endpoint", world.endpoint, "--read-only"];
   const program = await start(world.binary, args, "Sign in");
-  const link = program.output.match(/Sign in\s+(\S+)/)[1];
+  const file = program.output.match(/Sign in\s+the link is in the file (.+)/)[1];
+  const link = (await readFile(file, "utf8")).trim();
   const [url, token] = link.split("#");
   return { program, link, url, token };
 }

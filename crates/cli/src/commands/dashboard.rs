@@ -16,6 +16,7 @@ use crate::management::Management;
 use crate::output::text::escaped;
 use crate::process::{Signals, block_on, print};
 use crate::secret::{FILE_BYTES_MAX, Secret};
+use crate::sign_in::SignIn;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,8 +24,9 @@ Examples:
   perihelion dashboard --endpoint https://shop.documents.azure.com --key-file key --read-only
   perihelion dashboard --address 0.0.0.0:8082             others may sign in with the token
 
-If the address is not loopback, everybody signs in with a token. The token is random and printed
-once, unless --token-file names a file with a token of at least 16 characters. The dashboard itself
+If the address is not loopback, everybody signs in with a token. The token is random, unless
+--token-file names a file with a token of at least 16 characters. A terminal shows a link with the
+random token; otherwise the link is in a file that the output names. The dashboard itself
 speaks HTTP: put a proxy with TLS before it if the network is not yours.";
 
 /// Open a dashboard of workflows and data in the browser
@@ -72,9 +74,12 @@ async fn serve(args: DashboardArgs, account: Account, token: Option<String>) -> 
         None => bind_first_free(IpAddr::from(Ipv4Addr::LOCALHOST)).await?,
     };
     let dashboard = Dashboard::start(socket, connection.client.clone(), options).map_err(Failure::runtime)?;
-    print(&open_instructions(&dashboard, &account))?;
+    let host = authority(dashboard.address());
+    let link = dashboard.made_token().map(|token| format!("http://{host}/#{token}"));
+    let sign_in = link.map(|link| SignIn::new(link, false)).transpose()?;
+    print(&open_instructions(&host, &account, sign_in.as_ref()))?;
     signals.next().await;
-    drop(dashboard);
+    drop((dashboard, sign_in));
     connection.close().await;
     Ok(())
 }
@@ -86,18 +91,20 @@ async fn available_counters(account: &Account) -> Option<perihelion_dashboard::R
     read().await.is_ok().then_some(read)
 }
 
-/// The text that tells a person how to open the dashboard. The token is behind a #, so that no
-/// server or proxy sees it.
-fn open_instructions(dashboard: &Dashboard, account: &Account) -> String {
-    let address = dashboard.address();
-    let host = match address.ip().is_unspecified() {
+/// Host and port as a browser on this machine writes them.
+fn authority(address: SocketAddr) -> String {
+    match address.ip().is_unspecified() {
         true => format!("localhost:{}", address.port()),
         false => address.to_string(),
-    };
+    }
+}
+
+/// The text that tells a person how to open the dashboard.
+fn open_instructions(host: &str, account: &Account, sign_in: Option<&SignIn>) -> String {
     let workflows = format!("{}/{} on {}", account.database, account.container, account.described());
     let mut text = format!("Dashboard  http://{host}/\nWorkflows  {}\n", escaped(&workflows));
-    if let Some(token) = dashboard.made_token() {
-        text.push_str(&format!("Token      {token}\nSign in    http://{host}/#{token}\n"));
+    if let Some(sign_in) = sign_in {
+        text.push_str(&format!("Sign in    {sign_in}\n"));
     }
     text
 }

@@ -20,8 +20,8 @@ Examples:
 
 The banner on standard output ends with the line \"Started\" once the server
 answers. Logs go to standard error. The dashboard listens on 127.0.0.1, on port 8082 or
-the next free one. If the server has a key of its own, the dashboard needs a token, and the
-banner has a link with it.";
+the next free one. If the server has a key of its own, the dashboard needs a token. A
+terminal shows a link with it; otherwise the link is in a file that the banner names.";
 
 /// Start a server for development: in memory unless told otherwise, with the
 /// management interface.

@@ -48,7 +48,7 @@ async fn run(settings: &Settings, extras: Extras, started_at: Instant) -> Result
         regions: server.region_addrs(),
         ca_path: server.ca_path(),
         dashboard: beside.dashboard.as_ref().map(Dashboard::address),
-        dashboard_token: beside.dashboard.as_ref().and_then(Dashboard::made_token),
+        sign_in: beside.sign_in.as_ref(),
         start_time,
     };
     // A failure is ignored: the server works even if its output cannot be written.

@@ -24,7 +24,7 @@ second signal ends it at once.
 
 With --explorer the dashboard listens on 127.0.0.1, on port 8082 or the next free one, and
 /_explorer of the server leads there. If the server has a key of its own, the dashboard
-needs a token, and the banner has a link with it.";
+needs a token, and the banner names a file that has a link with it.";
 
 /// The variable of `--explorer`.
 const EXPLORER: &str = "PERIHELION_EXPLORER";

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use perihelion_testkit::ScratchDirectory;
@@ -41,9 +42,54 @@ fn a_server_with_a_key_of_its_own_has_a_dashboard_with_a_token() {
     let banner = server.banner();
     let dashboard = address(&banner).expect("an address");
     assert!(page(&dashboard).starts_with("HTTP/1.1 401 "), "the dashboard needs a token");
-    let link = banner.lines().find(|line| line.trim_start().starts_with("Sign in ")).expect("a link");
-    let token = link.split(&format!("http://{dashboard}/#")).nth(1).expect("a token");
+    let file = sign_in_file(&banner, &dashboard);
+    server.signal("TERM");
+    assert!(server.wait_for_end().0.success());
+    assert!(!file.exists(), "the file of a server that has ended has a token");
+}
+
+/// The file that the output names, after a check that it has the link, that only its owner can read
+/// it, and that the output itself has no token.
+fn sign_in_file(output: &str, dashboard: &str) -> PathBuf {
+    let line = output.lines().find_map(|line| line.trim_start().strip_prefix("Sign in ")).expect("a line");
+    let file = PathBuf::from(line.trim_start().strip_prefix("the link is in the file ").expect("a file"));
+    let link = std::fs::read_to_string(&file).expect("the file");
+    let token = link.trim_end().split_once(&format!("http://{dashboard}/#")).expect("a link").1;
     assert_eq!(token.len(), 64, "{link}");
+    assert!(!output.contains(token), "{output}");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = std::fs::metadata(&file).expect("the file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    file
+}
+
+/// Story of a bug: the link with the token was in the log of `server --explorer`, which more people
+/// can read than may use the account.
+#[test]
+fn the_links_of_two_servers_are_in_two_files_and_not_in_their_logs() {
+    let scratch = ScratchDirectory::new();
+    let key = ("PERIHELION_KEY", "YSBrZXkgZm9yIHRlc3RzLCBub3QgYSBzZWNyZXQ=");
+    let start = || {
+        let mut server = command(&scratch, &["server", "--port", "0", "--explorer"]);
+        RunningServer::start(server.envs([key]))
+    };
+    let servers = [start(), start()];
+    let files = servers.each_ref().map(|server| {
+        let dashboard = address(&server.banner()).expect("an address");
+        sign_in_file(&server.banner(), &dashboard)
+    });
+    assert_ne!(files[0], files[1]);
+    for (server, file) in servers.into_iter().zip(files) {
+        let token = std::fs::read_to_string(&file).expect("the file");
+        let token = token.trim_end().rsplit_once('#').expect("a token").1;
+        server.signal("TERM");
+        let (status, log) = server.wait_for_end();
+        assert!(status.success() && !log.contains(token), "{log}");
+        assert!(!file.exists(), "{}", file.display());
+    }
 }
 
 #[test]
@@ -104,7 +150,7 @@ fn a_server_with_a_key_of_its_own_has_an_explorer_with_a_token() {
         RunningServer::start(server.env("PERIHELION_KEY", "YSBrZXkgZm9yIHRlc3RzLCBub3QgYSBzZWNyZXQ="));
     let dashboard = address(&server.banner()).expect("an address");
     assert!(page(&dashboard).starts_with("HTTP/1.1 401 "), "the dashboard needs a token");
-    assert!(server.banner().contains(&format!("Sign in     http://{dashboard}/#")), "{}", server.banner());
+    sign_in_file(&server.banner(), &dashboard);
 }
 
 #[test]
@@ -128,7 +174,7 @@ fn the_message_about_a_failed_start_names_what_was_asked_for() {
 fn the_dashboard_of_any_account_prints_its_address_and_never_a_key() {
     let (answer, output) = dashboard_of_a_server(&["--address", "0.0.0.0:0"], None);
     assert!(answer.starts_with("HTTP/1.1 401 "), "beyond loopback a token is needed");
-    assert!(output.contains("Token      ") && output.contains("duroxide/duroxide on "), "{output}");
+    assert!(output.contains("Sign in    ") && output.contains("duroxide/duroxide on "), "{output}");
     assert!(!output.contains("C2y6yDjf5"), "{output}");
 }
 
@@ -137,7 +183,11 @@ fn a_dashboard_that_acts_with_a_secret_key_needs_a_token_on_loopback_too() {
     let key = "YSBrZXkgZm9yIHRlc3RzLCBub3QgYSBzZWNyZXQ=";
     let (answer, output) = dashboard_of_a_server(&["--address", "127.0.0.1:0"], Some(key));
     assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
-    assert!(output.contains("Token      ") && !output.contains(key), "{output}");
+    assert!(output.contains("Sign in    ") && !output.contains(key), "{output}");
+    assert!(
+        !output.contains('#'),
+        "the token is in the output of a program that is not a terminal: {output}"
+    );
 }
 
 /// Starts a server and a dashboard for it. Returns the dashboard's answer to a request without a
@@ -153,7 +203,7 @@ fn dashboard_of_a_server(more: &[&str], key: Option<&str>) -> (String, String) {
         .spawn()
         .expect("the binary runs");
     let mut lines = BufReader::new(child.stdout.take().expect("standard output is piped")).lines();
-    let output: Vec<String> = lines.by_ref().take(4).map(|line| line.expect("a line")).collect();
+    let output: Vec<String> = lines.by_ref().take(3).map(|line| line.expect("a line")).collect();
     let output = output.join("\n");
     let address = address(&output).expect("an address").replace("localhost", "127.0.0.1");
     let answer = page(&address);

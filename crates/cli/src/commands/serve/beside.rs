@@ -15,7 +15,8 @@ use crate::commands::demo::Traffic;
 use crate::dashboard::{bind_first_free, counters};
 use crate::exit::Failure;
 use crate::management::Management;
-use crate::settings::Settings;
+use crate::settings::{Mode, Settings};
+use crate::sign_in::SignIn;
 
 /// The database and the container that the provider uses by default.
 const WORKFLOWS: &str = "duroxide";
@@ -24,6 +25,8 @@ const WORKFLOWS: &str = "duroxide";
 #[derive(Default)]
 pub(super) struct Beside {
     pub(super) dashboard: Option<Dashboard>,
+    /// How people sign in to the dashboard, if it needs a token.
+    pub(super) sign_in: Option<SignIn>,
     demo: Option<Traffic>,
 }
 
@@ -44,7 +47,8 @@ impl Beside {
         };
         if extras.dashboard {
             match dashboard(&url, settings, client.clone()).await {
-                Ok(dashboard) => {
+                Ok((dashboard, sign_in)) => {
+                    beside.sign_in = sign_in;
                     server.set_explorer(format!("http://{}/", dashboard.address()));
                     beside.dashboard = Some(dashboard);
                 }
@@ -86,7 +90,11 @@ async fn connect(url: &str, key: &str) -> Result<Client, Failure> {
 /// Starts the dashboard, which acts with the key of the server. If that key is a secret, the
 /// dashboard asks people to sign in. Otherwise everybody on this machine could use the key through
 /// the dashboard.
-async fn dashboard(url: &str, settings: &Settings, client: Client) -> Result<Dashboard, Failure> {
+async fn dashboard(
+    url: &str,
+    settings: &Settings,
+    client: Client,
+) -> Result<(Dashboard, Option<SignIn>), Failure> {
     let key = &settings.options.keys.primary;
     let mut options = DashboardOptions::new(WORKFLOWS, WORKFLOWS)
         .with_account(url.trim_end_matches('/'))
@@ -98,7 +106,11 @@ async fn dashboard(url: &str, settings: &Settings, client: Client) -> Result<Das
         options = options.with_counters(counters(management));
     }
     let socket = bind_first_free(IpAddr::from(Ipv4Addr::LOCALHOST)).await?;
-    Dashboard::start(socket, client, options).map_err(Failure::runtime)
+    let dashboard = Dashboard::start(socket, client, options).map_err(Failure::runtime)?;
+    let link = dashboard.made_token().map(|token| format!("http://{}/#{token}", dashboard.address()));
+    let is_log = settings.mode == Mode::Server;
+    let sign_in = link.map(|link| SignIn::new(link, is_log)).transpose()?;
+    Ok((dashboard, sign_in))
 }
 
 /// The address by which this process reaches its own listener.

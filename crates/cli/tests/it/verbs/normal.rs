@@ -3,7 +3,7 @@
 use regex_lite::Regex;
 
 /// Patterns and what replaces them, in this order.
-const REPLACED: [(&str, &str); 32] = [
+const REPLACED: [(&str, &str); 33] = [
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "<time>"),
     (r#""(_rid|_self|_etag|_attachments|etag|token)": ?"([^"\\]|\\.)*""#, r#""$1": "<$1>""#),
     (r#""(_ts|timestamp_ms|historyBytes|requestUnits)": ?[\d.]+"#, r#""$1": "<$1>""#),
@@ -31,6 +31,7 @@ const REPLACED: [(&str, &str); 32] = [
     (r"in the middle of order \d+ \([^)]*\); \d+ of", "in the middle of order <n> (<step>); <n> of"),
     (r"^ *\d+ steps; \d+ more were", "  <n> steps; <n> more were"),
     (r"[\d.]+ round trips and <n> RU per", "<n> round trips and <n> RU per"),
+    (r"perihelion-sign-in-\d+", "perihelion-sign-in-<process>"),
     // What a stress run measures.
     (
         r#""(seconds|(orchestrations|activities)PerSecond|(p50|p95|p99|max)Ms|\w+PerOrchestration|statusRequests|statusRequestUnits|conflicts|throttled|retries)": [\d.]+"#,
