@@ -8,6 +8,10 @@
 //! declared or queried. Index entries are in the same store as the documents and change
 //! in the same commit, so a snapshot is always consistent.
 //!
+//! A key holds only the beginning of a long string (`encoding`). So documents with different strings
+//! can have equal keys. A query evaluates its conditions on each document that an index selects, and
+//! sorts such documents by the whole strings.
+//!
 //! A query uses only an index that is ready. While an index is not ready, writes maintain
 //! it, and maintenance adds the entries of older documents. Both may write the same entry.
 //!
@@ -23,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use perihelion_model::json::{Value, object};
 
-pub(crate) use self::encoding::{encode, encode_whole, type_byte};
+pub(crate) use self::encoding::{cut_order, encode, encode_cut, encode_whole, type_byte};
 use crate::keys::{self, ContainerNumber, LogicalPartition, SegmentId};
 
 /// One index of a container.
@@ -135,7 +139,7 @@ impl IndexDefinition {
     ) -> Vec<u8> {
         let mut key = self.group_prefix(container, group);
         for column in &self.shape.columns {
-            encode(&mut key, find_value(&column.path).as_deref(), column.is_descending);
+            encode_cut(&mut key, find_value(&column.path).as_deref(), column.is_descending);
         }
         key.extend_from_slice(&rid.to_be_bytes());
         key

@@ -3,10 +3,13 @@
 //! The account's record says the layout; a record without a layout has layout 1. In layout 1 the
 //! name of a logical partition was the hash of its key, so two keys with the same hash had one
 //! partition. In layout 2 the name is the key itself (`keys/logical_partition.rs`). Every kind of
-//! key that contains the name of a partition has another first byte than in layout 1.
+//! key that contains the name of a partition has another first byte than in layout 1. In layout 3
+//! the keys of indexes hold only the beginnings of long strings (`index/encoding.rs`).
 //!
 //! The upgrade runs when a store is opened, before anything else reads it, in commits of a bounded
-//! size. It first adds the keys of layout 2 and then, in one commit, sets the layout. Nothing uses
+//! size. It first marks all indexes as not ready, so that no query uses them. Then it removes their
+//! entries, adds the keys of layout 2 to a store of layout 1, and in one commit sets the layout.
+//! Maintenance fills the indexes again. Nothing uses
 //! the new keys before that commit, so an interrupted upgrade begins again. The old keys are
 //! removed last; if the process ends before, the next start removes the rest. Tombstones are not
 //! upgraded, because they do not contain the partition key. They have no effect, and are removed
@@ -19,7 +22,7 @@ use perihelion_model::json::{self, Style, Value};
 
 use crate::catalog::{Catalog, Container, LAYOUT, LAYOUT_MEMBER};
 use crate::documents::{StoredDocument, unique_values};
-use crate::index::{IndexScope, encode, find};
+use crate::index::{encode, find};
 use crate::keys::{self, LogicalPartition, OwnedKeyRange};
 use crate::storage::{Direction, Store, StoreError, StoreErrorKind, View, Write};
 
@@ -48,31 +51,35 @@ pub(crate) fn upgrade(store: &dyn Store) -> Result<(), StoreError> {
     }
     if layout.is_none_or(|layout| layout < LAYOUT) {
         let catalog = Catalog::load(&*store.view()?)?;
+        commit(store, &records_without_ready_indexes(&catalog))?;
         for container in catalog.containers() {
-            add_keys_of_documents(store, container)?;
-            for index in container.indexes.iter().filter(|index| index.shape.scope == IndexScope::Partition) {
+            if layout.is_none_or(|layout| layout < LAYOUT_OF_PARTITION_NAMES) {
+                add_keys_of_documents(store, container)?;
+            }
+            for index in &container.indexes {
                 remove_prefix(store, &keys::index_prefix(container.number(), index.id))?;
             }
         }
-        commit(store, &records_with_layout(&catalog))?;
+        commit(store, &vec![(keys::account(), text(&catalog.account.to_record()))])?;
     }
     keys::prefixes_of_layout_1().iter().try_for_each(|prefix| remove_prefix(store, prefix))
 }
 
-/// The account's record with the current layout, and the records of the containers. In these,
-/// indexes whose entries contain names of partitions are marked as not ready, so that maintenance
-/// fills them again.
-fn records_with_layout(catalog: &Catalog) -> Writes {
-    let text = |record: &Value| Some(Bytes::from(json::to_text(record, Style::Point)));
-    let mut writes = vec![(keys::account(), text(&catalog.account.to_record()))];
-    for container in catalog.containers() {
+/// The first layout in which a logical partition is named by its key.
+const LAYOUT_OF_PARTITION_NAMES: i64 = 2;
+
+/// The records of the containers, with all indexes marked as not ready.
+fn records_without_ready_indexes(catalog: &Catalog) -> Writes {
+    let records = catalog.containers().map(|container| {
         let mut container = Container::clone(container);
-        for index in &mut container.indexes {
-            index.is_ready &= index.shape.scope != IndexScope::Partition;
-        }
-        writes.push((keys::container(container.number()), text(&container.to_record())));
-    }
-    writes
+        container.indexes.iter_mut().for_each(|index| index.is_ready = false);
+        (keys::container(container.number()), text(&container.to_record()))
+    });
+    records.collect()
+}
+
+fn text(record: &Value) -> Option<Bytes> {
+    Some(Bytes::from(json::to_text(record, Style::Point)))
 }
 
 /// Adds the ids, partition members and unique keys of all documents of a container.

@@ -30,7 +30,7 @@ pub struct AccountCounters {
 pub(crate) const LAYOUT_MEMBER: &str = "layout";
 /// The layout of the keys that this program writes. Raise the number when the meaning of keys
 /// changes, and upgrade earlier layouts (`layout.rs`).
-pub(crate) const LAYOUT: i64 = 2;
+pub(crate) const LAYOUT: i64 = 3;
 
 impl Default for AccountCounters {
     fn default() -> Self {

@@ -1,6 +1,8 @@
 //! The encoding of JSON values as index keys: bytes that sort as the service
 //! sorts values.
 
+use std::borrow::Cow;
+
 use perihelion_model::json::{Number, Value};
 
 /// Appends a value so that bytes sort as the service sorts: undefined (`None`), null,
@@ -22,6 +24,84 @@ pub(crate) fn encode(out: &mut Vec<u8>, value: Option<&Value>, is_descending: bo
         for byte in &mut out[start..] {
             *byte = !*byte;
         }
+    }
+}
+
+/// The most bytes of a string in an index key. A document of 2 MB would otherwise have keys of 2 MB
+/// in each of its indexes, and every search of the index would compare them.
+const STRING_BYTES_MAX: usize = 1024;
+
+/// Appends a value like [`encode`], but only the first [`STRING_BYTES_MAX`] bytes of a string.
+/// Strings that are cut after the same bytes are encoded alike, and a cut string sorts after the
+/// whole string of the same bytes. Returns whether a string was cut.
+pub(crate) fn encode_cut(out: &mut Vec<u8>, value: Option<&Value>, is_descending: bool) -> bool {
+    let start = match value {
+        // The bytes of a string sort as its characters do, so a cut within a character is allowed.
+        Some(Value::String(text)) => {
+            text.as_bytes().get(..STRING_BYTES_MAX).filter(|start| start.len() < text.len())
+        }
+        _ => None,
+    };
+    let Some(start) = start else {
+        encode(out, value, is_descending);
+        return false;
+    };
+    let key = out.len();
+    out.push(STRING);
+    append_escaped(out, start);
+    out.extend_from_slice(&CUT);
+    if is_descending {
+        out[key..].iter_mut().for_each(|byte| *byte = !*byte);
+    }
+    true
+}
+
+/// The beginning of the index keys of the rows with these order keys, which [`encode`] made one after
+/// the other: `order` up to the first string that index keys cut, with that string cut. Also says
+/// whether there is such a string. The rows of one such beginning may have different order keys,
+/// and may be in any order in the index. The bytes may come from a token, so they may be anything.
+pub(crate) fn cut_order(order: &[u8]) -> (Cow<'_, [u8]>, bool) {
+    let mut at = 0;
+    while let Some(first) = order.get(at) {
+        let mask = if *first >= 0x80 { 0xFF } else { 0 };
+        at += match first ^ mask {
+            STRING => match string_in_order(&order[at + 1..], mask) {
+                StringInOrder::Whole(length) => 1 + length,
+                StringInOrder::Longer(length) => {
+                    let mut cut = order[..at + 1 + length].to_vec();
+                    cut.extend(CUT.map(|byte| byte ^ mask));
+                    return (Cow::Owned(cut), true);
+                }
+                StringInOrder::Unfinished => break,
+            },
+            NUMBER => NUMBER_BYTES,
+            _ => 1,
+        };
+    }
+    (Cow::Borrowed(order), false)
+}
+
+/// A string at the beginning of encoded order keys, after its type byte.
+enum StringInOrder {
+    /// The string and its end have this many bytes.
+    Whole(usize),
+    /// The string is longer than an index key holds. What the key holds has this many bytes here.
+    Longer(usize),
+    /// The order keys end within the string: they are only the beginning of a row's order keys.
+    Unfinished,
+}
+
+fn string_in_order(bytes: &[u8], mask: u8) -> StringInOrder {
+    let (mut at, mut count) = (0, 0);
+    loop {
+        match (bytes.get(at).map(|byte| byte ^ mask), bytes.get(at + 1).map(|byte| byte ^ mask)) {
+            (None, _) | (Some(0), None) => return StringInOrder::Unfinished,
+            (Some(0), Some(0)) => return StringInOrder::Whole(at + 2),
+            _ if count == STRING_BYTES_MAX => return StringInOrder::Longer(at),
+            (Some(0), Some(_)) => at += 2,
+            (Some(_), _) => at += 1,
+        }
+        count += 1;
     }
 }
 
@@ -50,6 +130,17 @@ pub(crate) fn encode_whole(out: &mut Vec<u8>, value: &Value) {
 
 /// The byte after the contents of an array or object. No value begins with it.
 const END: u8 = 0x00;
+/// The first byte of a number.
+const NUMBER: u8 = 0x05;
+/// The bytes of a number: the first byte, a double and a difference.
+const NUMBER_BYTES: usize = 11;
+/// The first byte of a string.
+const STRING: u8 = 0x08;
+/// The bytes after a whole string.
+const WHOLE: [u8; 2] = [0, 0];
+/// The bytes after a string that was cut. They sort after [`WHOLE`], and before all other bytes that
+/// can follow.
+const CUT: [u8; 2] = [0, 1];
 
 /// The first byte of a value that is encoded in ascending order. The byte stands for the
 /// type (booleans have two bytes), and serves as a bound of all values of one type.
@@ -58,8 +149,8 @@ pub(crate) fn type_byte(value: &Value) -> u8 {
         Value::Null => 0x02,
         Value::Bool(false) => 0x03,
         Value::Bool(true) => 0x04,
-        Value::Number(_) => 0x05,
-        Value::String(_) => 0x08,
+        Value::Number(_) => NUMBER,
+        Value::String(_) => STRING,
         Value::Array(_) => 0x0A,
         Value::Object(_) => 0x0B,
     }
@@ -72,7 +163,7 @@ pub(crate) fn type_byte(value: &Value) -> u8 {
 /// same.
 fn encode_number(out: &mut Vec<u8>, number: Number) {
     const SIGN: u64 = 1 << 63;
-    out.push(0x05);
+    out.push(NUMBER);
     let double = number.as_f64();
     let bits = double.to_bits();
     let ordered = if bits & SIGN == 0 { bits | SIGN } else { !bits };
@@ -87,14 +178,18 @@ fn encode_number(out: &mut Vec<u8>, number: Number) {
 /// Appends a string: UTF-8 with zero bytes escaped, then two zero bytes, so that a
 /// prefix of a string sorts before the string.
 fn encode_string(out: &mut Vec<u8>, text: &str) {
-    out.push(0x08);
-    for byte in text.bytes() {
-        out.push(byte);
-        if byte == 0 {
+    out.push(STRING);
+    append_escaped(out, text.as_bytes());
+    out.extend_from_slice(&WHOLE);
+}
+
+fn append_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
+    for byte in bytes {
+        out.push(*byte);
+        if *byte == 0 {
             out.push(0xFF);
         }
     }
-    out.extend_from_slice(&[0, 0]);
 }
 
 #[cfg(test)]
@@ -161,6 +256,75 @@ mod tests {
             }
         }
         assert_eq!(encode_text(r#"{"a":1,"b":[2]}"#), encode_text(r#"{"b":[2],"a":1.0}"#));
+    }
+
+    /// Strings around the length at which index keys cut them, in their order.
+    fn long_strings() -> Vec<Value> {
+        let most = STRING_BYTES_MAX;
+        let mut texts = vec![
+            "x".repeat(most - 1),
+            "x".repeat(most),
+            format!("{}\u{0}", "x".repeat(most)),
+            format!("{}a", "x".repeat(most)),
+            "x".repeat(most + 1),
+            "x".repeat(2 * most),
+            // Cut within the character.
+            format!("{}é", "x".repeat(most - 1)),
+            format!("{}éa", "x".repeat(most - 1)),
+            format!("{}a", "\u{0}".repeat(most)),
+        ];
+        texts.sort();
+        texts.into_iter().map(Value::from).collect()
+    }
+
+    #[test]
+    fn a_cut_string_is_as_long_as_the_limit_and_sorts_as_the_whole_string_or_ties_with_it() {
+        for is_descending in [false, true] {
+            let cut = |value: &Value| {
+                let mut key = Vec::new();
+                let is_cut = encode_cut(&mut key, Some(value), is_descending);
+                (key, is_cut)
+            };
+            let mut ties = 0;
+            for pair in long_strings().windows(2) {
+                let ((one, one_is_cut), (other, other_is_cut)) = (cut(&pair[0]), cut(&pair[1]));
+                let (one, other) = if is_descending { (other, one) } else { (one, other) };
+                assert!(one <= other);
+                ties += usize::from(one == other);
+                // Only two cut strings tie.
+                assert!(one != other || (one_is_cut && other_is_cut));
+                assert!(one.len() <= 2 * STRING_BYTES_MAX + 3);
+            }
+            assert_eq!(ties, 4);
+        }
+    }
+
+    #[test]
+    fn the_beginning_of_the_index_keys_of_a_row_is_found_in_its_order_keys() {
+        let others = ["null", "true", "1.5", "\"a\\u0000\"", "[]", "{}"];
+        for text in long_strings() {
+            for (is_descending, other) in
+                [(false, 0), (true, 1), (false, 2), (true, 3), (false, 4), (true, 5)]
+            {
+                let other = parse_str(others[other]).unwrap();
+                let (mut order, mut key) = (Vec::new(), Vec::new());
+                encode(&mut order, Some(&other), !is_descending);
+                encode_cut(&mut key, Some(&other), !is_descending);
+                encode(&mut order, Some(&text), is_descending);
+                let expects_cut = encode_cut(&mut key, Some(&text), is_descending);
+                encode(&mut order, Some(&other), is_descending);
+                if !expects_cut {
+                    encode(&mut key, Some(&other), is_descending);
+                }
+                let (cut, is_cut) = cut_order(&order);
+                assert!((cut.as_ref(), is_cut) == (key.as_slice(), expects_cut), "{other:?}");
+                // The beginning of order keys is in a token. It must not select later entries.
+                for length in 0..order.len() {
+                    let (cut, is_cut) = cut_order(&order[..length]);
+                    assert!(if is_cut { *cut == key } else { *cut == order[..length] });
+                }
+            }
+        }
     }
 
     #[test]

@@ -48,8 +48,8 @@ pub(super) struct IndexUse {
     pub(super) from: Bound<Vec<u8>>,
     /// The encoded upper bound on the column after the prefix, without the prefix.
     pub(super) to: Bound<Vec<u8>>,
-    /// Whether a scan of the index returns the rows in the order of the query. If it does,
-    /// there is one prefix.
+    /// Whether a scan of the index returns the rows in the order of the query, except rows whose
+    /// keys are cut after the same bytes ([`index::cut_order`]). If it does, there is one prefix.
     pub(super) gives_order: bool,
     /// Whether the index is scanned backwards to get the order of the query.
     pub(super) is_backward: bool,
@@ -298,7 +298,7 @@ impl Lookup {
         let longer = self.prefixes.iter().flat_map(|prefix| {
             values.iter().map(|value| {
                 let mut longer = prefix.clone();
-                index::encode(&mut longer, Some(value), is_descending);
+                index::encode_cut(&mut longer, Some(value), is_descending);
                 longer
             })
         });
@@ -331,10 +331,18 @@ fn is_scalar(value: &Value) -> bool {
 /// The bounds that a comparison sets on the encoded values. A comparison is true only for
 /// values of the type of its operand.
 fn bounds_of(condition: &Condition) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
-    let encoded = |value: &Value| {
+    let included = |value: &Value| {
         let mut key = Vec::new();
-        index::encode(&mut key, Some(value), false);
-        key
+        index::encode_cut(&mut key, Some(value), false);
+        Bound::Included(key)
+    };
+    let excluded = |value: &Value| {
+        let mut key = Vec::new();
+        // The entries of a cut string may be of smaller and of larger strings.
+        match index::encode_cut(&mut key, Some(value), false) {
+            true => Bound::Included(key),
+            false => Bound::Excluded(key),
+        }
     };
     // Booleans are one type with two type bytes.
     let lowest = |value: &Value| match value {
@@ -346,12 +354,10 @@ fn bounds_of(condition: &Condition) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
         _ => vec![index::type_byte(value) + 1],
     };
     match condition {
-        Condition::Less(value) => (Bound::Included(lowest(value)), Bound::Excluded(encoded(value))),
-        Condition::LessOrEqual(value) => (Bound::Included(lowest(value)), Bound::Included(encoded(value))),
-        Condition::Greater(value) => (Bound::Excluded(encoded(value)), Bound::Excluded(highest(value))),
-        Condition::GreaterOrEqual(value) => {
-            (Bound::Included(encoded(value)), Bound::Excluded(highest(value)))
-        }
+        Condition::Less(value) => (Bound::Included(lowest(value)), excluded(value)),
+        Condition::LessOrEqual(value) => (Bound::Included(lowest(value)), included(value)),
+        Condition::Greater(value) => (excluded(value), Bound::Excluded(highest(value))),
+        Condition::GreaterOrEqual(value) => (included(value), Bound::Excluded(highest(value))),
         _ => (Bound::Unbounded, Bound::Unbounded),
     }
 }

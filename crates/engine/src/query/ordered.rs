@@ -5,6 +5,9 @@
 //! ([`RowCursor::shorten`](super::continuation::RowCursor::shorten)); the rest is then read from
 //! the next document, or from the last one.
 //!
+//! An index holds only the beginning of a long string. The rows whose keys begin alike are not in
+//! order in the index, so a page reads all of them before it returns one.
+//!
 //! If the time of a page is over before all ranges were read, the page has no rows. Its
 //! continuation names the place where the next page goes on reading, and the smallest rows so far
 //! ([`BestRow`]). The page that reads the last document returns only rows up to the last of the
@@ -392,7 +395,11 @@ impl Context<'_> {
                     return true;
                 }
                 if let Some(end) = smallest.end().filter(|end| **end < key) {
-                    has_row_after_page |= orders_equal_keys || end.order < key.order;
+                    has_row_after_page |= match index::cut_order(&key.order) {
+                        // The entries with this beginning are not in order.
+                        (cut, true) => index::cut_order(&end.order).0 < cut,
+                        (_, false) => orders_equal_keys || end.order < key.order,
+                    };
                     smallest.is_full = true;
                     return true;
                 }
@@ -410,10 +417,11 @@ impl Context<'_> {
         Err(evaluation_refusal(EvaluationError::TooMuchWork))
     }
 
-    /// Where an index scan continues: at the encoded order keys of the row `after`. The bytes
-    /// are inverted for an index that is scanned backwards.
+    /// Where an index scan continues: at the beginning of the index keys of the row `after`. The
+    /// bytes are inverted for an index that is scanned backwards.
     fn index_start(&self, is_backward: bool, after: &SortKey) -> Vec<u8> {
-        if is_backward { after.order.iter().map(|byte| !byte).collect() } else { after.order.clone() }
+        let (start, _) = index::cut_order(&after.order);
+        if is_backward { start.iter().map(|byte| !byte).collect() } else { start.into_owned() }
     }
 }
 

@@ -138,7 +138,8 @@ impl Scan<'_> {
 
     /// Visits the documents that an index selects, in the order of the index. `start` is the
     /// encoded key, without the prefix, at which the scan begins. The scan does not pause at an
-    /// entry whose key begins like `start`, so that each page gets further.
+    /// entry whose key begins like `start`, so that each page gets further. If there are so many of
+    /// these entries that they take too long, the page is refused.
     pub(super) fn visit_by_index(
         &self,
         used: &IndexUse,
@@ -155,7 +156,13 @@ impl Scan<'_> {
             let values = key.get(prefix_length..key.len() - 8).unwrap_or_default();
             let values = &values[..values.len().min(INDEX_KEY_BYTES_MAX)];
             let has_advanced = start.as_deref().is_none_or(|start| !start.starts_with(values));
-            if self.ends_before_entry(&mut outcome) && (outcome.is_err() || has_advanced) {
+            let ends = if has_advanced {
+                self.ends_before_entry(&mut outcome)
+            } else {
+                outcome = self.pace.check_gathering();
+                outcome.is_err()
+            };
+            if ends {
                 end = ScanEnd::Paused((rid, values.to_vec()));
                 return ControlFlow::Break(());
             }

@@ -50,14 +50,21 @@ impl SharedStore {
 
     /// How many keys begin with one of these bytes.
     fn count(&self, first_bytes: &[u8]) -> usize {
-        let mut count = 0;
+        first_bytes.iter().map(|first| self.entries_of(*first).len()).sum()
+    }
+
+    /// The entries whose keys begin with this byte.
+    fn entries_of(&self, first: u8) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut entries = Vec::new();
         let everything = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
-        let mut visit = |key: &[u8], _: &[u8]| {
-            count += usize::from(first_bytes.contains(&key[0]));
+        let mut visit = |key: &[u8], value: &[u8]| {
+            if key[0] == first {
+                entries.push((key.to_vec(), value.to_vec()));
+            }
             ControlFlow::Continue(())
         };
         self.view().unwrap().scan(everything, Direction::Forward, &mut visit).unwrap();
-        count
+        entries
     }
 }
 
@@ -160,4 +167,56 @@ async fn the_changes_in_an_outbox_of_layout_1_are_applied() {
     }
     assert!(!can_read(&to, "c", r#"["a"]"#, "deleted"));
     assert_eq!(rows(&to, "c", r#"["a"]"#, "SELECT * FROM c WHERE c.n = 2").0, 1);
+}
+
+/// Story of a bug: a document with a string of a megabyte had keys of a megabyte in its indexes. In a
+/// store of layout 2 they are still there.
+#[tokio::test]
+async fn the_indexes_of_a_store_of_layout_2_are_built_again_with_short_keys() {
+    const INDEX: u8 = 0x16;
+    let store = SharedStore(Arc::new(MemoryStore::new()));
+    let long = "x".repeat(5000);
+    let text = format!("SELECT * FROM c WHERE c.s = '{long}'");
+    {
+        let engine = open(&store, None);
+        let engine = crate::support::with_database(engine).await;
+        let container = crate::support::container(&engine, "c").await;
+        let column = perihelion_engine::Column { path: vec!["s".to_owned()], is_descending: false };
+        let shape = perihelion_engine::IndexShape {
+            scope: perihelion_engine::IndexScope::Partition,
+            columns: vec![column],
+        };
+        engine.build_index(&container, shape).await.unwrap();
+        for (id, end) in [("1", ""), ("2", "y"), ("3", "y")] {
+            let body = format!(r#"{{"id":"{id}","pk":"a","s":"{long}{end}"}}"#);
+            create(&engine, "c", r#"["a"]"#, &body).await.unwrap();
+        }
+        assert_eq!(rows(&engine, "c", r#"["a"]"#, &text), (1, true));
+    }
+    let short = store.entries_of(INDEX);
+    assert_eq!(short.len(), 3);
+    assert!(short.iter().all(|(key, _)| key.len() < 1200));
+    // The keys of layout 2 had the whole strings, and the account's record said so.
+    let mut writes: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
+    for (key, value) in short {
+        let end = key.len() - 8;
+        let whole = [&key[..end - 2], "x".repeat(5000 - 1024).as_bytes(), &[0, 0], &key[end..]].concat();
+        writes.push((key, None));
+        writes.push((whole, Some(value)));
+    }
+    for (key, value) in store.entries_of(0x00) {
+        let record = String::from_utf8(value).unwrap();
+        assert!(record.contains(r#""layout":3"#), "{record}");
+        writes.push((key, Some(record.replace(r#""layout":3"#, r#""layout":2"#).into_bytes())));
+    }
+    writes.sort();
+    store.commit(&mut writes.iter().map(|(key, value)| Write { key, value: value.as_deref() })).unwrap();
+
+    let engine = open(&store, None);
+    assert_eq!(store.count(&[INDEX]), 0);
+    assert_eq!(rows(&engine, "c", r#"["a"]"#, &text), (1, false));
+    engine.maintain().await.unwrap();
+    assert_eq!(rows(&engine, "c", r#"["a"]"#, &text), (1, true));
+    assert!(store.entries_of(INDEX).iter().all(|(key, _)| key.len() < 1200));
+    assert_eq!(store.count(&[INDEX]), 3);
 }

@@ -118,3 +118,9 @@ impl Store for ObservedStore {
         false
     }
 }
+
+/// Creates the database `d` in an engine.
+pub(crate) async fn with_database(engine: Engine) -> Engine {
+    engine.create_database(object(r#"{"id":"d"}"#), None).await.unwrap();
+    engine
+}

@@ -20,6 +20,12 @@ fn number(random: &mut Random) -> Value {
 fn text(random: &mut Random) -> Value {
     const TEXTS: [&str; 7] = ["", "a", "ab", "b", "é", "a\u{0}", "Z"];
     if random.one_in(16) {
+        // Around the length at which index keys cut strings, with few different beginnings.
+        let beginning = ["x".repeat(1020), format!("{}\u{0}", "y".repeat(1022))][random.index(2)].clone();
+        let middle = ["", "aaa", "aaaa", "aaaaa", "aaaé", "aaaaaaaa"][random.index(6)];
+        return format!("{beginning}{middle}{}", ["", "", "a", "b", "\u{0}"][random.index(5)]).into();
+    }
+    if random.one_in(16) {
         // Two of these differ only after the bytes that a token has room for.
         return format!("{}{}", "long ".repeat(55), random.below(4)).into();
     }
