@@ -110,6 +110,14 @@ impl Failure {
         Failure::not_found(format!("there is no data directory {}", path.display()))
     }
 
+    /// A directory that exists, but is not the data directory of a server.
+    pub(crate) fn no_server_data(path: &Path) -> Failure {
+        Failure::usage(
+            format!("{} holds no data of a server", path.display()),
+            "name the directory that was given to --data of a server",
+        )
+    }
+
     /// An address that cannot be bound.
     pub(crate) fn address(message: impl Display) -> Failure {
         Failure { code: ADDRESS, ..Failure::runtime(message) }

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
+use duroxide::Client;
 use duroxide::providers::{ProviderAdmin, PruneOptions};
-use duroxide::{Client, EventKind};
-use duroxide_cdb::{CosmosDBProvider, ListOptions, ListedInstance};
+use duroxide_cdb::{CosmosDBProvider, ListOptions, ListedInstance, RecordedStart};
 
 use crate::failure::Failure;
 use crate::source::is_ended;
@@ -105,12 +105,7 @@ impl WorkflowAction {
 /// The new id is derived from the old id, so that a repeated action starts no second copy.
 async fn restart(provider: &CosmosDBProvider, row: &ListedInstance) -> Result<String, Failure> {
     let id = format!("{}-restart-{}", row.instance_id, row.execution_id);
-    let history = provider.read_history(&row.instance_id).await?;
-    let started = history.into_iter().find_map(|event| match event.kind {
-        EventKind::OrchestrationStarted { name, version, input, .. } => Some((name, version, input)),
-        _ => None,
-    });
-    let Some((name, version, input)) = started else {
+    let Some(recorded) = provider.recorded_start(&row.instance_id).await? else {
         return Err(Failure::conflict("It has not begun, so its input is not recorded."));
     };
     let existing = provider.list(&ListOptions::new().with_id(id.as_str())).await?;
@@ -118,7 +113,11 @@ async fn restart(provider: &CosmosDBProvider, row: &ListedInstance) -> Result<St
         return Ok(format!("was restarted before as {id}"));
     }
     let client = Client::new(Arc::new(provider.clone()));
-    client.start_orchestration_versioned(&id, &name, version, input).await?;
+    let RecordedStart { name, version, input, .. } = recorded;
+    match version {
+        Some(version) => client.start_orchestration_versioned(&id, &name, version, input).await?,
+        None => client.start_orchestration(&id, &name, input).await?,
+    }
     Ok(format!("started {id}"))
 }
 

@@ -86,7 +86,7 @@ pub use options::cross_instance::CrossInstance;
 pub use options::filter::FilterError;
 pub use options::inspection::{
     InstanceCounts, LockInfo, LockOptions, LockPage, OverdueInfo, OverdueWork, QueueInfo, QueueKind,
-    SessionInfo, TreeInstance, TurnCost, WorkerInfo, WorkflowCost, WorkflowTree,
+    RecordedStart, SessionInfo, TreeInstance, TurnCost, WorkerInfo, WorkflowCost, WorkflowTree,
 };
 pub use options::listing::{ListOptions, ListOrder, ListPage, ListedInstance};
 pub use options::retention::RetentionOptions;

@@ -1,5 +1,6 @@
 //! The offline check of data directories, for `perihelion check`.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 pub use perihelion_engine::CheckReport;
@@ -7,16 +8,21 @@ use perihelion_engine::storage::{DISK_FILE, DiskStore};
 pub use perihelion_engine::storage::{StoreError, StoreErrorKind};
 
 /// The directories with data in a server's data directory: the directory itself, or, for an account
-/// with several regions, one subdirectory per region.
-pub fn data_directories(directory: &Path) -> Vec<PathBuf> {
-    let has_data = |path: &Path| path.join(DISK_FILE).is_file();
-    if has_data(directory) {
-        return vec![directory.to_owned()];
+/// with several regions, one subdirectory per region. Empty if the directory holds no data of a
+/// server. Fails if the directory cannot be read.
+pub fn data_directories(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    if directory.join(DISK_FILE).try_exists()? {
+        return Ok(vec![directory.to_owned()]);
     }
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| has_data(path)).collect();
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.join(DISK_FILE).is_file() {
+            found.push(path);
+        }
+    }
     found.sort();
-    found
+    Ok(found)
 }
 
 /// Checks one directory: its files, and then the data in them.

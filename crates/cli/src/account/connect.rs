@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use perihelion_client::{Client, Credential, Error, ErrorKind};
+use perihelion_server::check::data_directories;
 use perihelion_server::{Embedded, EmbeddedOptions};
 
 use super::resolve::{Access, Account, Place, Source};
@@ -140,6 +141,12 @@ pub(crate) const FORBIDDEN_ENTRA: &str = "give the identity the data role Cosmos
 async fn open_data(path: &Path) -> Result<Connection, Failure> {
     if !path.is_dir() {
         return Err(Failure::no_data_directory(path));
+    }
+    // The engine would make a new database in a directory that was named by mistake.
+    let directories = data_directories(path)
+        .map_err(|error| Failure::data(format!("cannot read {}: {error}", path.display())))?;
+    if directories.is_empty() {
+        return Err(Failure::no_server_data(path));
     }
     Connection::in_process(EmbeddedOptions::default().with_data(path)).await
 }

@@ -48,10 +48,10 @@ pub(crate) fn run(args: CheckArgs, _started_at: Instant) -> Result<(), Failure> 
     if !args.directory.is_dir() {
         return Err(Failure::no_data_directory(&args.directory));
     }
-    let directories = data_directories(&args.directory);
+    let directories = data_directories(&args.directory)
+        .map_err(|error| Failure::data(format!("cannot read {}: {error}", args.directory.display())))?;
     if directories.is_empty() {
-        let message = format!("{} holds no data of a server", args.directory.display());
-        return Err(Failure::usage(message, "name the directory that was given to --data"));
+        return Err(Failure::no_server_data(&args.directory));
     }
     let (mut problems, mut checked) = (0, Vec::new());
     for directory in directories {

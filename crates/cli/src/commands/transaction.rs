@@ -25,9 +25,11 @@ use crate::process::{block_on, print};
 
 const EXAMPLES: &str = r#"The file has one JSON object:
   {"operations": [
-    {"do": "create", "in": "bank/journal", "key": "2026-11-16", "document": {"id": "77", "day": "2026-11-16"}},
+    {"do": "create", "in": "bank/journal", "key": "2026-11-16",
+     "document": {"id": "77", "day": "2026-11-16"}},
     {"do": "patch", "in": "bank/accounts", "key": "ada", "id": "ada",
-     "patch": [{"op": "incr", "path": "/balance", "value": -10}], "condition": "FROM c WHERE c.balance >= 10"},
+     "patch": [{"op": "incr", "path": "/balance", "value": -10}],
+     "condition": "FROM c WHERE c.balance >= 10"},
     {"do": "delete", "in": "bank/drafts", "key": ["eu", 7], "id": "77", "ifMatch": "\"etag\""}]}
 
   do         create, upsert, replace, delete, patch; or read, in all operations

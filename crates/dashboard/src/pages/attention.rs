@@ -35,7 +35,12 @@ const ROWS: u32 = 10;
 /// Lists of workflows: the id of the section, the filter, the heading, and the text for an empty list.
 const LISTS: [(&str, &str, &str, &str); 3] = [
     ("failed", "status=failed updated<24h", "Failed in the last day", "Nothing failed in the last day."),
-    ("pending", "status=pending created>5m", "Not begun for five minutes", "Every workflow has begun."),
+    (
+        "pending",
+        "status=pending created>1m",
+        "Not begun for a minute",
+        "No workflow has waited for a minute without beginning.",
+    ),
     (
         "stuck",
         "status=running updated>1h",

@@ -62,7 +62,8 @@ async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
             rows(&page, now_ms).add(paging(&filter, query.has("after"), next))
         }
     };
-    let heading = parts::heading("Workflows", tag("span").class("faint").add("newest first"));
+    let heading =
+        parts::heading("Workflows", tag("span").class("faint").add("last changed first, pending last"));
     Ok(View { title: "Workflows".to_owned(), html: heading.add(filter_bar(&filter)).add(content) })
 }
 

@@ -7,11 +7,13 @@ use duroxide::providers::ProviderError;
 use perihelion_client::Client;
 
 use crate::api::provider::CosmosDBProvider;
-use crate::ops::admin::{census, cost, examine, locks, overdue, queues, sessions, tree, workers};
+use crate::ops::admin::{
+    census, cost, examine, locks, overdue, queues, recorded_start, sessions, tree, workers,
+};
 use crate::options::check::Check;
 use crate::options::inspection::{
-    InstanceCounts, LockOptions, LockPage, OverdueWork, QueueInfo, SessionInfo, WorkerInfo, WorkflowCost,
-    WorkflowTree,
+    InstanceCounts, LockOptions, LockPage, OverdueWork, QueueInfo, RecordedStart, SessionInfo, WorkerInfo,
+    WorkflowCost, WorkflowTree,
 };
 use crate::options::listing::ListOptions;
 
@@ -98,6 +100,13 @@ impl CosmosDBProvider {
     /// an instance that has not run yet.
     pub async fn cost(&self, instance: &str) -> Result<WorkflowCost, ProviderError> {
         self.core.metrics.call("cost", cost::run(&self.core.store, instance)).await
+    }
+
+    /// The name, version and input with which the current execution of an instance began, to start the
+    /// same work again. `None` for an instance that does not exist or has not begun. Reads the history
+    /// of the execution.
+    pub async fn recorded_start(&self, instance: &str) -> Result<Option<RecordedStart>, ProviderError> {
+        self.core.metrics.call("read_history", recorded_start::run(&self.core.store, instance)).await
     }
 
     /// An instance and its descendants, including pending ones: at most 1,000 instances in 32 levels.

@@ -16,6 +16,7 @@ pub(crate) mod page;
 pub(crate) mod pending;
 pub(crate) mod prune;
 pub(crate) mod queues;
+pub(crate) mod recorded_start;
 pub(crate) mod sessions;
 pub(crate) mod tree;
 pub(crate) mod workers;

@@ -28,6 +28,20 @@ impl InstanceCounts {
     }
 }
 
+/// The start of a workflow, as its history has it: the result of
+/// [`CosmosDBProvider::recorded_start`](crate::CosmosDBProvider::recorded_start).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RecordedStart {
+    /// The name of the orchestration.
+    pub name: String,
+    /// The version of the orchestration. `None` if the workflow was started without a version, and
+    /// ended before a worker that knows it had chosen one.
+    pub version: Option<String>,
+    /// The input.
+    pub input: String,
+}
+
 /// A queue, as [`CosmosDBProvider::queues`](crate::CosmosDBProvider::queues) sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]

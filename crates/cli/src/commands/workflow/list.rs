@@ -26,7 +26,7 @@ Examples:
   perihelion workflow list name='order*' --watch
   perihelion workflow list status=running -o jsonl | jq -r .instanceId";
 
-/// List workflows
+/// List workflows, the last changed first and pending ones last
 #[derive(Clone, Debug, Args)]
 #[command(after_help = FILTERS)]
 pub(super) struct ListArgs {
@@ -52,10 +52,12 @@ pub(super) async fn run(args: ListArgs, context: &Context) -> Result<(), Failure
         .with_provider(async |provider| {
             context
                 .show(args.watch, async || {
-                    let limit = args.limit as usize;
-                    let (rows, is_cut) = selection::read(provider, &options(&args)?, limit, |_| true).await?;
+                    let (limit, options) = (args.limit as usize, options(&args)?);
+                    let (rows, is_cut) = selection::read(provider, &options, limit, |_| true).await?;
                     if is_cut {
-                        eprintln!("there are more than {limit}: --limit N shows up to N");
+                        let pending =
+                            if options.status.is_none() { "; status=pending shows pending ones" } else { "" };
+                        eprintln!("there are more than {limit}: --limit N shows up to N{pending}");
                     }
                     let rows: Vec<Instance> = rows.into_iter().map(Instance::from).collect();
                     context.form.list(COLUMNS, &rows, now_ms())

@@ -3,9 +3,7 @@
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use duroxide::EventKind;
-use duroxide::providers::ProviderAdmin;
-use duroxide_cdb::{CosmosDBProvider, ListedInstance};
+use duroxide_cdb::{CosmosDBProvider, ListedInstance, RecordedStart};
 
 use super::selection::SelectionArgs;
 use super::{bulk, start};
@@ -144,16 +142,12 @@ async fn restart(
     uses_newest_version: bool,
 ) -> Result<String, String> {
     let id = id_of_new(&row, new_id.as_deref());
-    let history = provider.read_history(&row.instance_id).await.map_err(|error| error.message)?;
-    let started = history.into_iter().find_map(|event| match event.kind {
-        EventKind::OrchestrationStarted { name, version, input, .. } => Some((name, version, input)),
-        _ => None,
-    });
-    let (name, version, input) = started.ok_or(NOT_BEGUN)?;
+    let recorded = provider.recorded_start(&row.instance_id).await.map_err(|error| error.message)?;
+    let RecordedStart { name, version, input, .. } = recorded.ok_or(NOT_BEGUN)?;
     if find_new(&provider, &id, new_id.is_some()).await? {
         return Ok(format!("started before: {id}"));
     }
-    let version = (!uses_newest_version).then_some(version.as_str());
-    let queued = start::enqueue(&provider, &id, &name, version, input).await;
+    let version = version.filter(|_| !uses_newest_version);
+    let queued = start::enqueue(&provider, &id, &name, version.as_deref(), input).await;
     queued.map(|()| format!("started {id}")).map_err(|failure| failure.message().to_owned())
 }

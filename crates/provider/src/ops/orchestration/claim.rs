@@ -42,6 +42,10 @@ use crate::process::membership::Membership;
 
 use messages::{InstanceRead, MESSAGES_MAX, drop_stale, find_start, read_instance};
 
+/// The version of an instance that was started without a version, before its first turn. In the first
+/// turn, a worker that knows the orchestration chooses the version.
+pub(crate) const UNKNOWN_VERSION: &str = "unknown";
+
 /// The outcome of a claim.
 pub(crate) enum ClaimOutcome {
     /// The instance is locked.
@@ -291,7 +295,7 @@ pub(crate) fn identity(
         messages.iter().find_map(|(_, item)| match item {
             WorkItem::StartOrchestration { orchestration, version, .. }
             | WorkItem::ContinueAsNew { orchestration, version, .. } => {
-                let version = version.clone().unwrap_or_else(|| "unknown".to_owned());
+                let version = version.clone().unwrap_or_else(|| UNKNOWN_VERSION.to_owned());
                 Some((orchestration.clone(), version))
             }
             _ => None,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use duroxide::providers::{Provider, SessionFetchConfig, TagFilter, WorkItem};
+use duroxide::{Event, EventKind};
 use duroxide_cdb::{CosmosDBProvider, ListOptions, LockInfo, LockOptions, QueueInfo, QueueKind};
 use perihelion_server::EmbeddedOptions;
 use perihelion_testkit::TestServer;
@@ -48,6 +49,42 @@ async fn instances_are_counted_by_status() {
         assert_eq!(provider.count(&failed).await.unwrap().total(), 1);
         let pending = ListOptions::from_filter("status=pending", now_ms()).unwrap();
         assert_eq!(provider.count(&pending).await.unwrap().total(), 1);
+    }
+}
+
+/// Story of a bug: a workflow that was started without a version, and failed because no worker knew it,
+/// was restarted with the version `unknown`, which no worker ever has.
+#[tokio::test]
+async fn the_recorded_start_has_no_version_if_no_worker_has_chosen_one() {
+    let server = server(1).await;
+    let provider = provider(&server).await;
+    assert_eq!(provider.recorded_start("order").await.unwrap(), None, "an instance that does not exist");
+    for (instance, chosen) in [("order", None), ("order-2", Some("2.0.0"))] {
+        let mut without_version = start(instance, None);
+        if let WorkItem::StartOrchestration { version, .. } = &mut without_version {
+            *version = None;
+        }
+        provider.enqueue_for_orchestrator(without_version, None).await.unwrap();
+        assert_eq!(provider.recorded_start(instance).await.unwrap(), None, "a pending instance");
+        let (item, token, _) =
+            provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().unwrap();
+        let version = chosen.map_or(item.version.clone(), str::to_owned);
+        let kind = EventKind::OrchestrationStarted {
+            name: "Order".to_owned(),
+            version: version.clone(),
+            input: "7".to_owned(),
+            parent_instance: None,
+            parent_id: None,
+            parent_execution_id: None,
+            carry_forward_events: None,
+            initial_custom_status: None,
+        };
+        let history = vec![Event::with_event_id(1, instance, 1, None, kind)];
+        let metadata = metadata("Order", Some("Failed"));
+        provider.ack_orchestration_item(&token, 1, history, vec![], vec![], metadata, vec![]).await.unwrap();
+        let recorded = provider.recorded_start(instance).await.unwrap().unwrap();
+        assert_eq!((recorded.name.as_str(), recorded.input.as_str()), ("Order", "7"));
+        assert_eq!(recorded.version.as_deref(), chosen);
     }
 }
 
