@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 pub(crate) use job::{Job, Progress};
 
-use crate::deeds::WorkflowAction;
+use crate::actions::WorkflowAction;
 use crate::failure::Failure;
 
 /// The most workflows that one job changes.

@@ -12,11 +12,11 @@
 #![warn(missing_docs)]
 
 mod access;
+mod actions;
 mod app;
 mod assets;
 mod bulk;
 mod dashboard;
-mod deeds;
 mod details;
 mod draw;
 mod failure;

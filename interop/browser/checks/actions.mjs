@@ -48,7 +48,7 @@ check("a workflow is cancelled, restarted and deleted, each with a confirmation"
 
 check("a bulk action counts, asks, and shows its progress", async () => {
   await visit("/bulk?filter=id%3Dcopy-000*", async (page) => {
-    await page.selectOption("select[name=deed]", "delete");
+    await page.selectOption("select[name=workflow_action]", "delete");
     await page.click("button:has-text('Count first')");
     await page.waitForSelector("text=Delete: 100 workflows");
     await page.check("input[name=confirm]");

@@ -123,13 +123,13 @@ const ANSWERS = [
   },
 ];
 
-async function countFirst(page, deed) {
-  await page.selectOption("select[name=deed]", deed);
+async function countFirst(page, action) {
+  await page.selectOption("select[name=workflow_action]", action);
   await page.click("button:has-text('Count first')");
 }
 
-async function begin(page, deed) {
-  await countFirst(page, deed);
+async function begin(page, action) {
+  await countFirst(page, action);
   await page.check("input[name=confirm]");
   await page.click("button:has-text('Begin')");
   await page.waitForSelector(".heading:has-text('finished')");

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::deeds::WorkflowAction;
+use crate::actions::WorkflowAction;
 use crate::text::{cut, now_ms};
 
 /// The most failures that are listed. Further failures are only counted.

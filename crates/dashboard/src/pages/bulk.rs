@@ -9,9 +9,9 @@ use duroxide_cdb::{InstanceCounts, ListOptions};
 
 use super::parts::{self, button, check, field, hidden};
 use super::{Outcome, Page, View, workflow, workflows};
+use crate::actions::{NAMES, WorkflowAction};
 use crate::app::App;
 use crate::bulk::SELECTED_MAX;
-use crate::deeds::{NAMES, WorkflowAction};
 use crate::failure::Failure;
 use crate::html::{Html, Link, list, tag};
 use crate::http::Parameters;
@@ -32,7 +32,7 @@ pub(super) const PAGE: Page = Page {
 async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
     let html = match query.number("job") {
         Some(number) => progress::show(&app, number)?,
-        None => begin(&app, query.get("filter"), query.get("deed"), &Parameters::default()),
+        None => begin(&app, query.get("filter"), query.get("workflow_action"), &Parameters::default()),
     };
     Ok(View { title: "Bulk actions".to_owned(), html })
 }
@@ -49,7 +49,7 @@ fn begin(app: &App, filter: &str, chosen: &str, form: &Parameters) -> Html {
     let action_field = tag("label")
         .class("field")
         .add(tag("span").add("What to do"))
-        .add(tag("select").attr("name", "deed").add(list(options)));
+        .add(tag("select").attr("name", "workflow_action").add(list(options)));
     let filter = tag("input")
         .attr("name", "filter")
         .exact("value", filter)
@@ -123,7 +123,7 @@ async fn act(app: Arc<App>, form: Parameters) -> Result<Outcome, Failure> {
 }
 
 fn chosen_action(form: &Parameters) -> Result<WorkflowAction, Failure> {
-    workflow::parse_action(form.get("deed"), form)
+    workflow::parse_action(form.get("workflow_action"), form)
 }
 
 /// The second step: the action and the number of workflows, with a form to confirm them.
@@ -141,7 +141,7 @@ fn confirm(
     });
     let total = counts.total();
     let more = if counts.is_complete { "" } else { " or more" };
-    let carried = ["filter", "deed", "reason", "keep", "event", "payload", "force"];
+    let carried = ["filter", "workflow_action", "reason", "keep", "event", "payload", "force"];
     let carried = carried.iter().map(|name| hidden(name, form.get(name)));
     let fields = Html::default()
         .add(list(carried))

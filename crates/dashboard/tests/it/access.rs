@@ -68,11 +68,11 @@ async fn with_a_token_nothing_is_shown_before_the_login() {
     assert!(!cookie.contains(TOKEN));
     let inside = browser.with("cookie", cookie.split(';').next().expect("a pair"));
     assert_eq!(inside.get("/workflows").await.status, 200);
-    let action = [("action", "count"), ("filter", "status=failed"), ("deed", "cancel")];
+    let action = [("action", "count"), ("filter", "status=failed"), ("workflow_action", "cancel")];
     assert_eq!(inside.post("/bulk", &action).await.status, 200);
     let form_inside = inside.get("/bulk").await.attribute("name=\"form\"", "value").expect("a form token");
     assert_ne!(form, form_inside, "people who are not signed in do not see the token of the forms");
-    let outside = format!("form={form_inside}&action=count&filter=status%3Dfailed&deed=cancel");
+    let outside = format!("form={form_inside}&action=count&filter=status%3Dfailed&workflow_action=cancel");
     assert_eq!(browser.send(Method::POST, "/bulk", outside).await.status, 401);
     assert!(cookie.contains("Max-Age=43200"), "{cookie}");
     inside.get("/workflows").await.has(&["Sign out"]);
@@ -139,7 +139,7 @@ async fn a_read_only_dashboard_changes_nothing() {
     let form = container.attribute("name=\"form\"", "value").expect("a form token");
     for (path, body) in [
         ("/workflow", "action=cancel&id=approval-1&confirm=yes&reason=x"),
-        ("/bulk", "action=begin&filter=status%3Drunning&deed=cancel&confirm=yes"),
+        ("/bulk", "action=begin&filter=status%3Drunning&workflow_action=cancel&confirm=yes"),
         ("/item", "action=delete&database=duroxide&container=duroxide&id=i&key=approval-1&confirm=yes"),
     ] {
         let answer = browser.send(Method::POST, path, format!("form={form}&{body}")).await;

@@ -58,7 +58,8 @@ async fn a_bulk_action_counts_first_and_shows_its_progress() {
     }
     shop.run("hello-1", "hello", "Ada").await;
     let browser = shop.browser();
-    let running = [("filter", "status=running name=approval"), ("deed", "cancel"), ("reason", "sold out")];
+    let running =
+        [("filter", "status=running name=approval"), ("workflow_action", "cancel"), ("reason", "sold out")];
     wait_until("all wait", LIMIT, async || {
         let counted = browser.post("/bulk", &[&[("action", "count")], running.as_slice()].concat()).await;
         counted.text.contains("Cancel: 12 workflows")
@@ -73,7 +74,8 @@ async fn a_bulk_action_counts_first_and_shows_its_progress() {
     browser.get(&path).await.has(&["<dt>Done</dt><dd>12</dd>", "<dt>Failed or skipped</dt><dd>0</dd>"]);
     browser.get("/bulk").await.has(&["12 of 12", "cancel"]);
     shop.client.wait_for_orchestration("approval-11", LIMIT).await.expect("an end");
-    let empty = browser.post("/bulk", &[("action", "count"), ("filter", " "), ("deed", "delete")]).await;
+    let empty =
+        browser.post("/bulk", &[("action", "count"), ("filter", " "), ("workflow_action", "delete")]).await;
     assert_eq!(empty.status, 400);
     empty.has(&["An empty filter would select every workflow."]);
     shop.close().await;
@@ -87,11 +89,12 @@ async fn a_bulk_action_ends_with_its_dashboard() {
     let socket = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
     let options = DashboardOptions::new("duroxide", "duroxide");
     let other = Dashboard::start(socket, shop.server.client().await, options).expect("a dashboard");
-    let begin = [("action", "begin"), ("confirm", "yes"), ("filter", "name=hello"), ("deed", "delete")];
+    let begin =
+        [("action", "begin"), ("confirm", "yes"), ("filter", "name=hello"), ("workflow_action", "delete")];
     assert_eq!(Browser::new(other.address()).post("/bulk", &begin).await.status, 303);
     drop(other);
     let left = async || {
-        let count = [("action", "count"), ("filter", "name=hello"), ("deed", "delete")];
+        let count = [("action", "count"), ("filter", "name=hello"), ("workflow_action", "delete")];
         let page = shop.browser().post("/bulk", &count).await;
         page.text.split("Delete: ").nth(1).and_then(|text| text.split(' ').next()).map(ToOwned::to_owned)
     };

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::Shown;
+use crate::actions::WorkflowAction;
 use crate::app::App;
-use crate::deeds::WorkflowAction;
 use crate::failure::Failure;
 use crate::html::{Content, Html, Link, tag};
 use crate::http::Parameters;
