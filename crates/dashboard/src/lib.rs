@@ -19,6 +19,7 @@ mod bulk;
 mod dashboard;
 mod details;
 mod draw;
+mod explain;
 mod failure;
 mod frame;
 mod history;
@@ -34,4 +35,5 @@ mod source;
 mod text;
 
 pub use dashboard::{Dashboard, DashboardOptions, StartError};
+pub use explain::QueryFacts;
 pub use source::ReadCounters;

@@ -1,12 +1,12 @@
 //! The explanation of a query: the plan, the documents, the indexes and the charge.
 
-use perihelion_client::{Container, Query, merge_steps};
-use serde_json::Value;
+use perihelion_client::{Container, Query};
 
 use super::query::Answer;
+use crate::explain::QueryFacts;
 use crate::html::{Html, tag};
 use crate::pages::parts::{self, text};
-use crate::text::{counted, cut};
+use crate::text::cut;
 
 /// The longest text of a plan that is shown.
 const PLAN_CHARS_MAX: usize = 4_000;
@@ -17,25 +17,20 @@ const INDEXES_CHARS_MAX: usize = 500;
 pub(super) async fn section(container: &Container, query: Query, answer: &Answer) -> Html {
     // A query that has a result may have no plan: the service refuses a plan for some queries.
     let plan = container.query_plan(query).await.ok();
-    let metrics = &answer.query_metrics;
-    let milliseconds = metrics.total_time.as_secs_f64() * 1000.0;
-    let facts = parts::facts(vec![
-        (
-            "Charge",
-            text(format!("{:.2} RU in {}", answer.charge, counted(answer.requests as u64, "request"))),
-        ),
-        (
-            "Read",
-            text(format!("{} documents, {} bytes", metrics.retrieved_documents, metrics.retrieved_bytes)),
-        ),
-        ("Returned", text(format!("{} documents, {} bytes", metrics.output_documents, metrics.output_bytes))),
-        ("Index hits", text(format!("{:.0} %", metrics.index_hit_ratio() * 100.0))),
-        ("Service time", text(format!("{milliseconds:.2} ms"))),
-        ("Merged in the client", text(merged(plan.as_ref()))),
-        ("Indexes used", indexes(&answer.index_metrics.used())),
-        ("Indexes missing", indexes(&answer.index_metrics.missing())),
-    ]);
-    let rewritten = plan.as_ref().and_then(|plan| plan["queryInfo"]["rewrittenQuery"].as_str());
+    let query_facts = QueryFacts {
+        plan: plan.as_ref(),
+        charge: answer.charge,
+        requests: answer.requests,
+        metrics: &answer.query_metrics,
+    };
+    let lines = query_facts.lines();
+    let names: Vec<String> = lines.iter().map(|(name, _)| with_capital(name)).collect();
+    let mut rows: Vec<(&str, Html)> =
+        names.iter().zip(lines).map(|(name, (_, value))| (name.as_str(), text(value))).collect();
+    rows.push(("Indexes used", indexes(&answer.index_metrics.used())));
+    rows.push(("Indexes missing", indexes(&answer.index_metrics.missing())));
+    let facts = parts::facts(rows);
+    let rewritten = query_facts.query_of_partitions();
     let rewritten = rewritten.filter(|text| !text.is_empty()).map(|text| {
         Html::default().add(tag("h3").add("Sent to each partition")).add(parts::code(
             "Query for each partition",
@@ -46,16 +41,15 @@ pub(super) async fn section(container: &Container, query: Query, answer: &Answer
     parts::section("explain", "What the service did", Html::default().add(facts).add(rewritten)).done()
 }
 
+/// The name of a fact as the pages write names.
+fn with_capital(name: &str) -> String {
+    let mut chars = name.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
 fn indexes(specs: &[String]) -> Html {
     match specs.is_empty() {
         true => parts::nothing(),
         false => tag("code").add(cut(&specs.join("  "), INDEXES_CHARS_MAX)).done(),
     }
-}
-
-/// The steps in which the client merges the rows of the partitions, in words.
-fn merged(plan: Option<&Value>) -> String {
-    let Some(plan) = plan else { return "no plan: the service refuses one for this query".to_owned() };
-    let steps = merge_steps(plan);
-    if steps.is_empty() { "nothing".to_owned() } else { steps.join(", ") }
 }
