@@ -12,7 +12,7 @@ use crate::app::App;
 use crate::failure::Failure;
 use crate::html::{Html, Link, tag};
 use crate::http::Parameters;
-use crate::text::{cut, now_ms};
+use crate::text::{cut, grouped, now_ms};
 
 const PATH: &str = "/locks";
 
@@ -51,7 +51,7 @@ async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
     let back = tag("a").class("button").href(&Link::to("/workers")).add("Workers");
     let turns = (!query.has("after")).then(|| turns(&page, now_ms));
     let html = parts::heading(&title, back)
-        .add(section("activities", "Activities", activities(&page, now_ms)))
+        .add(section("activities", "Activities", activities(&page, worker, now_ms)))
         .add(paging(worker, query.has("after"), page.continuation.as_deref()))
         .add(turns)
         .add(parts::note(
@@ -67,11 +67,24 @@ pub(super) fn worker_link(worker: &str) -> Html {
     tag("a").class("id").href(&link).add(cut(worker, NAME_CHARS_MAX)).done()
 }
 
-fn activities(page: &LockPage, now_ms: u64) -> Html {
-    match page.activities.is_empty() {
-        true => parts::note("No activity is locked."),
-        false => locks("Locked activities", "Activity", &page.activities, now_ms),
-    }
+fn activities(page: &LockPage, worker: &str, now_ms: u64) -> Html {
+    let left_out = left_out(page, worker).map(|text| parts::note(&text));
+    let content = match (page.activities.is_empty(), page.examined) {
+        (false, _) => locks("Locked activities", "Activity", &page.activities, now_ms),
+        (true, 0) => parts::note("No activity is locked."),
+        (true, _) => parts::note("This worker holds none of the locked activities that were read."),
+    };
+    content.add(left_out)
+}
+
+/// What a page of one worker does not show. No index finds the locks of a worker, so a page reads a
+/// limited number of the locks of all workers.
+fn left_out(page: &LockPage, worker: &str) -> Option<String> {
+    let is_cut = !worker.is_empty() && page.continuation.is_some();
+    is_cut.then(|| {
+        let read = grouped(page.examined as u64);
+        format!("Read for this page: {read} locked activities of all workers. The next page reads more.")
+    })
 }
 
 fn turns(page: &LockPage, now_ms: u64) -> Html {
@@ -116,4 +129,24 @@ fn paging(worker: &str, is_later: bool, continuation: Option<&str>) -> Option<Ht
     (first.is_some() || next.is_some()).then(|| {
         tag("nav").class("paging").attr("aria-label", "Pages of activities").add(first).add(next).done()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_of_one_worker_says_what_it_leaves_out() {
+        let mut page = LockPage::default();
+        page.examined = 1500;
+        let text = |page: &LockPage, worker: &str| activities(page, worker, 0).as_str().to_owned();
+        assert!(!text(&page, "w1").contains("next page"), "everything was read");
+        page.continuation = Some("next".to_owned());
+        let shown = text(&page, "w1");
+        assert!(shown.contains("Read for this page: 1,500 locked activities of all workers."), "{shown}");
+        assert!(shown.contains("This worker holds none of the locked activities"), "{shown}");
+        page.activities.push(LockInfo::default());
+        assert!(text(&page, "w1").contains("The next page reads more."));
+        assert!(!text(&page, "").contains("Read for this page"), "a page of all workers leaves nothing out");
+    }
 }

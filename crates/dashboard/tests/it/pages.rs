@@ -117,7 +117,7 @@ async fn a_worker_has_a_page_of_what_it_holds() {
     let held = browser.get(&own).await;
     held.has(&["What ", " holds</h1>", "href=\"/workflow?id=slow-1\"", ">pause<", "Held since", "Lock ends"]);
     assert!(!held.text.contains("not named"), "the lock names its worker");
-    browser.get("/locks?worker=nobody").await.has(&["No activity is locked."]);
+    browser.get("/locks?worker=nobody").await.has(&["This worker holds none of the locked activities"]);
     assert_eq!(browser.get("/locks?after=nonsense").await.status, 502);
     shop.close().await;
 }

@@ -80,8 +80,9 @@ impl CosmosDBProvider {
     }
 
     /// The work that processes have locked: a page of activities, and with the first page the turns
-    /// whose lock was written in the last minute, at most 100 of them. One query of each physical
-    /// partition for the activities and one for the turns.
+    /// whose lock was written in the last minute, at most 100 of them. A few queries for the activities,
+    /// also if the locks of one process are wanted ([`LockPage::examined`]), and one of each physical
+    /// partition for the turns.
     ///
     /// Most turns are locked in the memory of their process only, and are not found. Locks of processes
     /// of earlier builds do not name their process.

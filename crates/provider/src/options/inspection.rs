@@ -164,6 +164,10 @@ impl LockOptions {
 pub struct LockPage {
     /// Activities, at most 100. An activity that stays locked is on exactly one page.
     pub activities: Vec<LockInfo>,
+    /// How many locked activities of all processes were read for this page: at most 500 if only the
+    /// locks of one process are wanted, whose locks no index finds. So a page may have fewer
+    /// activities than its process holds, or none, and name a next page.
+    pub examined: usize,
     /// Turns of workflows. Only the first page has them.
     pub turns: Vec<LockInfo>,
     /// Names the next page of activities; `None` after the last one.

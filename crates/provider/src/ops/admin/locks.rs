@@ -1,6 +1,5 @@
 //! `CosmosDBProvider::locks`: activities and turns that processes have locked. A page of activities, and
-//! with the first page the turns: one query of each in each physical partition, with a limited number of
-//! rows.
+//! with the first page the turns. Each query has a limited number of rows.
 //!
 //! The locks themselves are not indexed, so the queries select by what is: an activity is locked only
 //! while `visibleAt` is in the future, and a lock on an instance was written (`_ts`) when it was taken or
@@ -23,6 +22,11 @@ use crate::store::Store;
 
 /// The activities of a page. A person reads no more.
 const PAGE_ROWS: u32 = 100;
+
+/// The most locked activities that are read for a page of one process. No index finds the locks of a
+/// process, so the locks of all processes are read: about as many requests as this has pages, whatever
+/// the number of locked activities.
+const EXAMINED_MAX: u32 = 500;
 
 /// The most turns of each physical partition, and in all.
 const TURNS_MAX: usize = 100;
@@ -65,49 +69,57 @@ pub(crate) async fn run(
     clock: &HybridClock,
     options: &LockOptions,
 ) -> Result<LockPage, Failure> {
-    let (activities, continuation) = activities(store, clock.now(), options).await?;
+    let page = activities(store, clock.now(), options).await?;
     let turns = match options.continuation {
         None => turns(store, clock.now_ms(), options).await?,
         Some(_) => Vec::new(),
     };
-    Ok(LockPage { activities, turns, continuation })
+    Ok(LockPage { turns, ..page })
 }
 
 /// A page of locked activities, in the order in which they are stored: a renewal does not move an
 /// activity to another page. An answer has rows of one physical partition, so a page may need several.
-async fn activities(
-    store: &Store,
-    now: Stamp,
-    options: &LockOptions,
-) -> Result<(Vec<LockInfo>, Option<String>), Failure> {
-    let (mut activities, mut continuation) = (Vec::new(), options.continuation.clone());
-    let mut room = PAGE_ROWS;
-    // Each answer has a row at least, so there are at most `PAGE_ROWS` rounds.
-    while room > 0 {
-        let query = activities_query(now, options).with_max_items(room);
-        let query = match continuation.take() {
+/// The locks of a process are chosen here and not by the query, which would read all locked activities
+/// to find a few.
+async fn activities(store: &Store, now: Stamp, options: &LockOptions) -> Result<LockPage, Failure> {
+    let mut page = LockPage { continuation: options.continuation.clone(), ..LockPage::default() };
+    let holder = holder_prefix(options);
+    let (mut room, mut examined) = (PAGE_ROWS, 0);
+    // Each answer has a row at least, so there are at most `EXAMINED_MAX` rounds.
+    while room > 0 && examined < EXAMINED_MAX {
+        let query = activities_query(now).with_max_items(room.min(EXAMINED_MAX - examined));
+        let query = match page.continuation.take() {
             Some(continuation) => query.with_continuation(continuation),
             None => query,
         };
-        let Some(page) = store.container.query::<Value>(query).next_page().await? else { break };
-        continuation = page.continuation()?.map(ToOwned::to_owned);
-        room = room.saturating_sub(u32::try_from(page.items.len()).unwrap_or(u32::MAX));
+        let Some(answer) = store.container.query::<Value>(query).next_page().await? else { break };
+        page.continuation = answer.continuation()?.map(ToOwned::to_owned);
+        let received = answer.items.len();
         // A row that cannot be read is a broken document. The fetches set it aside and log it.
-        let rows = page.items.into_iter().filter_map(|row| serde_json::from_value(row).ok());
-        activities.extend(rows.map(activity_info));
-        if continuation.is_none() {
+        let rows = answer.items.into_iter().filter_map(|row| serde_json::from_value(row).ok());
+        let rows: Vec<LockedActivity> = rows.collect();
+        let unreadable = received - rows.len();
+        let wanted = rows.into_iter().filter(|row| row.lock.starts_with(&holder)).map(activity_info);
+        let before = page.activities.len();
+        page.activities.extend(wanted);
+        let taken = page.activities.len() - before + unreadable;
+        examined = examined.saturating_add(u32::try_from(received).unwrap_or(u32::MAX));
+        room = room.saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX));
+        if page.continuation.is_none() {
             break;
         }
     }
-    Ok((activities, continuation))
+    page.examined = examined as usize;
+    Ok(page)
 }
 
-fn activities_query(now: Stamp, options: &LockOptions) -> Query {
+/// The locked activities of all processes. An activity that waits for the delay of a retry has no lock.
+fn activities_query(now: Stamp) -> Query {
     let text = format!(
         "SELECT c.instanceId, c.lock, c.visibleAt, c.attemptCount, c.tag, LEFT(c.item, {ITEM_CHARACTERS}) AS item \
-         FROM c WHERE c.type = 'worker_queue' AND c.visibleAt > @now AND STARTSWITH(c.lock, @holder)"
+         FROM c WHERE c.type = 'worker_queue' AND c.visibleAt > @now AND IS_STRING(c.lock)"
     );
-    Query::new(text).with_parameter("@now", now.0).with_parameter("@holder", holder_prefix(options))
+    Query::new(text).with_parameter("@now", now.0)
 }
 
 fn activity_info(row: LockedActivity) -> LockInfo {

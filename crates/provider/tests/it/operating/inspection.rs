@@ -184,7 +184,41 @@ async fn locks_name_their_process_and_when_it_took_them() {
     assert!(of_one.activities.iter().all(|lock| lock.name.is_some()), "{of_one:?}");
     let of_other = tool.locks(&LockOptions::new().with_worker(worker(turn))).await.unwrap();
     assert_eq!((of_other.activities.len(), of_other.turns.len()), (0, 1));
-    assert_eq!(tool.locks(&LockOptions::new().with_worker("nobody")).await.unwrap(), Default::default());
+    let of_nobody = tool.locks(&LockOptions::new().with_worker("nobody")).await.unwrap();
+    assert_eq!((of_nobody.activities.len(), of_nobody.turns.len(), of_nobody.examined), (0, 0, 3));
+    assert_eq!(of_nobody.continuation, None);
+}
+
+/// Story of a bug: to show what one process held, the locked activities of all processes were read,
+/// however many there were.
+#[tokio::test]
+async fn a_page_of_the_locks_of_one_process_reads_a_bounded_number_of_locks() {
+    let server = server(1).await;
+    let (many, few) = (provider(&server).await, provider(&server).await);
+    lock_activities(&many, 520).await;
+    few.enqueue_for_orchestrator(start("last", None), None).await.unwrap();
+    turn(&few, None, vec![work("last", 2)], None).await;
+    few.fetch_work_item(LOCK, POLL_ONCE, None, &TagFilter::default()).await.unwrap().unwrap();
+    // A page without a worker shows whose locks there are.
+    let (mut options, mut of_few, mut total) = (LockOptions::new(), None, 0);
+    loop {
+        let page = few.locks(&options).await.unwrap();
+        total += page.activities.len();
+        let last = page.activities.into_iter().find(|lock| lock.instance_id == "last");
+        of_few = of_few.or(last.and_then(|lock| lock.worker));
+        let Some(next) = page.continuation else { break };
+        options = LockOptions::new().with_continuation(next);
+    }
+    assert_eq!(total, 521);
+    let of_few = LockOptions::new().with_worker(of_few.expect("the lock names its process"));
+    let first = few.locks(&of_few).await.unwrap();
+    assert_eq!(
+        (first.examined, first.activities.len()),
+        (500, 0),
+        "the order of the locks is that of storage"
+    );
+    let rest = few.locks(&of_few.with_continuation(first.continuation.expect("a next page"))).await.unwrap();
+    assert_eq!((rest.examined, rest.activities.len(), rest.continuation), (21, 1, None));
 }
 
 #[tokio::test]
