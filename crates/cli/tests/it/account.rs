@@ -89,6 +89,9 @@ fn a_data_directory_is_used_without_a_server_and_never_while_a_server_runs_on_it
     let list = || command(&scratch, &[&LIST[..], &["--data", data_text]].concat());
     check(&mut list(), 6, "there is no data directory");
     assert!(!Path::new(&data).exists(), "a misspelt directory is not created");
+    std::fs::create_dir(&data).expect("a directory");
+    check(&mut list(), 2, "holds no data of a server");
+    assert_eq!(std::fs::read_dir(&data).expect("the directory").count(), 0, "no database is made in it");
 
     let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0", "--data", data_text]));
     create(&scratch, &format!("http://127.0.0.1:{}/", server.port()));

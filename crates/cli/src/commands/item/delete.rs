@@ -39,16 +39,23 @@ pub(super) struct DeleteArgs {
 
 pub(super) async fn run(args: DeleteArgs, context: &Context) -> Result<(), Failure> {
     let DeleteArgs { id, key, if_match, dry_run, yes } = args;
+    let wanted_etag = parse_etag(if_match.as_deref())?;
     let mut options = ItemOptions::new();
-    if let Some(etag) = parse_etag(if_match.as_deref())? {
-        options = options.with_if_match(&etag);
+    if let Some(etag) = &wanted_etag {
+        options = options.with_if_match(etag);
     }
     context
         .with_container(async |container| {
             let failed = |error| context.request_failed(&format!("cannot delete {id:?}"), &error);
             let key = key.of_id(context, container, &id).await?;
             if dry_run {
-                container.read::<serde_json::Value>(key, &id).await.map_err(failed)?;
+                let found = container.read::<serde_json::Value>(key, &id).await.map_err(failed)?;
+                if let (Some(wanted), Ok(etag)) = (&wanted_etag, found.etag())
+                    && wanted != etag
+                {
+                    let message = format!("would not delete {id:?}: its etag is {etag}, not {wanted}");
+                    return Err(Failure::runtime(message));
+                }
                 eprintln!("{}", escaped(&format!("would delete {id} in {}", context.target())));
                 return Ok(());
             }
