@@ -86,7 +86,7 @@ fn parse_token(text: &str) -> Result<IdempotencyToken, String> {
 }
 
 pub(crate) fn run(args: TransactionArgs, _started_at: Instant) -> Result<(), Failure> {
-    logs::start(Level::Warn);
+    logs::start(Level::Error);
     let TransactionCommand::Run(args) = args.command;
     block_on(run_file(args))
 }

@@ -64,11 +64,25 @@ impl Shown<'_> {
     }
 }
 
+/// The execution that the address names, or else the current one.
+fn chosen_execution(query: &Parameters, row: &ListedInstance) -> Result<u64, Failure> {
+    if !query.has("execution") {
+        return Ok(row.execution_id);
+    }
+    let number = query.number("execution");
+    number.ok_or_else(|| {
+        Failure::wrong(format!("{:?} is not an execution: write a number", query.get("execution")))
+    })
+}
+
 async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
     let row = app.source.instance(query.get("id")).await?;
-    let execution = query.number("execution").unwrap_or(row.execution_id);
+    let execution = chosen_execution(&query, &row)?;
     let provider = app.source.provider().await?;
     let detail = app.details.read(&provider, &row, execution).await?;
+    if execution != row.execution_id && !detail.executions.contains(&execution) {
+        return Err(Failure::not_found(format!("The workflow has no execution {execution}.")));
+    }
     let shown = Shown { app: &app, row: &row, detail: &detail, execution, query: &query, now_ms: now_ms() };
     let too_large = detail.record.events(&row).err().map(|why| parts::note(why.text()));
     let has_history = too_large.is_none();

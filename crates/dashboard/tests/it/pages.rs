@@ -86,6 +86,12 @@ async fn the_page_of_a_workflow_has_all_its_sections() {
     let looped = browser.get("/workflow?id=loop-1").await;
     looped.has(&["execution=1", "Prune executions…", "Restart…"]);
     browser.get("/workflow?id=loop-1&execution=1").await.has(&["OrchestrationContinuedAsNew"]);
+    for (execution, status, text) in [("99", 404, "has no execution 99"), ("abc", 400, "is not an execution")]
+    {
+        let refused = browser.get(&format!("/workflow?id=loop-1&execution={execution}")).await;
+        assert_eq!(refused.status, status);
+        refused.has(&[text]);
+    }
     let failed = browser.get("/workflow?id=fail-1&failed=yes&zoom=4").await;
     failed.has(&["activity refuse: failed after", "card declined", "Error", "width=\"400%\""]);
     browser.get("/attention").await.has(&["fail-1", "Failed in the last day"]);
