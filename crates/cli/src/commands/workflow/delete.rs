@@ -92,12 +92,35 @@ async fn describe_action(provider: &CosmosDBProvider, instances: &[&ListedInstan
             Err(_) => is_complete = false,
         }
     }
-    let deleted = format!("delete {}", workflows(instances.len()));
+    action_text(instances.len(), descendants as u64, is_complete)
+}
+
+/// The action in words. `is_complete` says whether all sub-orchestrations were counted.
+fn action_text(selected: usize, descendants: u64, is_complete: bool) -> String {
+    let deleted = format!("delete {}", workflows(selected));
     match (descendants, is_complete) {
         (0, true) => deleted,
-        (descendants, true) => format!("{deleted} with {}", counted(descendants as u64, "sub-orchestration")),
-        (descendants, false) => {
-            format!("{deleted} with at least {}", counted(descendants as u64, "sub-orchestration"))
+        (0, false) => format!("{deleted} and any sub-orchestrations (not all counted)"),
+        (_, true) => format!("{deleted} with {}", counted(descendants, "sub-orchestration")),
+        (_, false) => format!("{deleted} with at least {}", counted(descendants, "sub-orchestration")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Story of a bug: before 60 workflows were deleted, the question had "with at least 0
+    /// sub-orchestrations", because only the first 32 were looked at.
+    #[test]
+    fn the_question_says_what_is_known_about_sub_orchestrations() {
+        for (descendants, is_complete, expected) in [
+            (0, true, "delete 60 workflows"),
+            (2, true, "delete 60 workflows with 2 sub-orchestrations"),
+            (2, false, "delete 60 workflows with at least 2 sub-orchestrations"),
+            (0, false, "delete 60 workflows and any sub-orchestrations (not all counted)"),
+        ] {
+            assert_eq!(action_text(60, descendants, is_complete), expected);
         }
     }
 }
