@@ -167,7 +167,8 @@ fn update_health(
         (Effect::EndpointFailed { .. }, _) => topology.endpoint_failed(&route.location.endpoint, usage, now),
         (Effect::PartitionFailed { .. }, Some(key)) => {
             let sample = random::sample();
-            topology.update_breakers(|breakers| breakers.failed_in(key, incident, now, sample));
+            let times = (evaluated.began_at, now);
+            topology.update_breakers(|breakers| breakers.failed_in(key, incident, times, sample));
         }
         (Effect::PartitionSucceeded, Some(key)) => {
             topology.update_breakers(|breakers| breakers.succeeded(key, evaluated.began_at));

@@ -40,10 +40,11 @@ pub(super) async fn send(core: &Core, prepared: &mut Prepared<'_>, state: &mut S
     };
     let alternate = AttemptInputs { location: &alternate_route.location, ..primary };
     let is_final = |leg: &Leg, winner| is_final(prepared, state, leg, winner);
+    let began_at = Instant::now();
     let race = hedge::race(core, primary, alternate, threshold_at, is_final).await?;
     let Race { leg, winner, loser, is_primary_throttled } = race;
     if !is_primary_throttled {
-        record_race(core, prepared, winner);
+        record_race(core, prepared, began_at, winner);
     }
     let losing_route = match winner {
         Winner::Alternate => std::mem::replace(&mut prepared.route, alternate_route),
@@ -100,9 +101,10 @@ fn is_final(prepared: &Prepared<'_>, state: &State, leg: &Leg, winner: Winner) -
     }
 }
 
-/// Reports to the breaker of the primary region whether that region won. A throttled leg is
-/// not reported: the partition has no throughput left, but the region is not slow.
-fn record_race(core: &Core, prepared: &Prepared<'_>, winner: Winner) {
+/// Reports to the breaker of the primary region whether that region won the race that began at
+/// `began_at`. A throttled leg is not reported: the partition has no throughput left, but the region
+/// is not slow.
+fn record_race(core: &Core, prepared: &Prepared<'_>, began_at: Instant, winner: Winner) {
     let Some(partition) = &prepared.partition else { return };
     let usage = usage_of(prepared.call.operation);
     let key = BreakerKey { partition, region: &prepared.route.location.region, usage };
@@ -110,8 +112,8 @@ fn record_race(core: &Core, prepared: &Prepared<'_>, winner: Winner) {
         Winner::Unhedged => {}
         Winner::Primary => core.topology().update_breakers(|breakers| breakers.hedge_won(key)),
         Winner::Alternate => {
-            let (now, sample) = (Instant::now(), random::sample());
-            core.topology().update_breakers(|breakers| breakers.hedge_lost(key, now, sample));
+            let (times, sample) = ((began_at, Instant::now()), random::sample());
+            core.topology().update_breakers(|breakers| breakers.hedge_lost(key, times, sample));
         }
     }
 }

@@ -87,14 +87,14 @@ impl Breakers {
         self.state(key).breaker_state(now)
     }
 
-    /// Counts a failed request for which the partition may be at fault. `sample` (0 to 1)
-    /// spreads the probes of partitions that failed at the same time. All failures of one
-    /// incident, such as the end of a connection with many requests, count once.
+    /// Counts a failed attempt that began at `began_at` and for which the partition may be at fault.
+    /// `sample` (0 to 1) spreads the probes of partitions that failed at the same time. All failures
+    /// of one incident, such as the end of a connection with many requests, count once.
     pub(crate) fn failed_in(
         &self,
         key: BreakerKey<'_>,
         incident: Option<Incident>,
-        now: Instant,
+        (began_at, now): (Instant, Instant),
         sample: f64,
     ) -> Option<Breakers> {
         if incident.is_some() && self.state(key).last_incident == incident {
@@ -104,23 +104,31 @@ impl Breakers {
             Usage::Read => self.options.read_failures,
             Usage::Write => self.options.write_failures,
         };
-        self.count_event(key, now, sample, |state| {
+        self.count_event(key, (began_at, now), sample, |state| {
             state.last_incident = incident.or(state.last_incident);
             increment(&mut state.failures) >= failures_max
         })
     }
 
-    /// Counts a failed request that belongs to no incident.
+    /// Counts an attempt that fails at once and belongs to no incident.
     #[cfg(test)]
     pub(crate) fn failed(&self, key: BreakerKey<'_>, now: Instant, sample: f64) -> Option<Breakers> {
-        self.failed_in(key, None, now, sample)
+        self.failed_in(key, None, (now, now), sample)
     }
 
-    /// Counts a lost hedge of this region: another region was asked later, and its leg won. `sample`
-    /// (0 to 1) spreads the probes of partitions whose breakers opened at the same time.
-    pub(crate) fn hedge_lost(&self, key: BreakerKey<'_>, now: Instant, sample: f64) -> Option<Breakers> {
+    /// Counts a hedge of this region that began at `began_at` and was lost: another region was asked
+    /// later, and its leg won. `sample` (0 to 1) spreads the probes of partitions whose breakers
+    /// opened at the same time.
+    pub(crate) fn hedge_lost(
+        &self,
+        key: BreakerKey<'_>,
+        (began_at, now): (Instant, Instant),
+        sample: f64,
+    ) -> Option<Breakers> {
         let losses_max = self.options.hedge_losses;
-        self.count_event(key, now, sample, |state| increment(&mut state.hedge_losses) >= losses_max)
+        self.count_event(key, (began_at, now), sample, |state| {
+            increment(&mut state.hedge_losses) >= losses_max
+        })
     }
 
     /// Records that this region won a hedge, though another region was asked too. The count of
@@ -142,7 +150,7 @@ impl Breakers {
     /// and does not show whether the region works now.
     pub(crate) fn succeeded(&self, key: BreakerKey<'_>, began_at: Instant) -> Option<Breakers> {
         let state = self.state(key);
-        if state.open.is_some() && state.last_event_at.is_some_and(|event_at| began_at < event_at) {
+        if state.open.is_some() && !state.is_of_now(began_at) {
             return None;
         }
         self.with_state(key, UsageState::default())
@@ -176,11 +184,12 @@ impl Breakers {
 impl Breakers {
     /// Counts a failure or a lost hedge with `count`, which returns whether the limit
     /// is reached and the breaker opens. An open breaker counts nothing. A failed probe
-    /// postpones the next probe.
+    /// postpones the next probe. An attempt that began before the breaker opened, or before the last
+    /// probe failed, is not a probe, however late it fails.
     fn count_event(
         &self,
         key: BreakerKey<'_>,
-        now: Instant,
+        (began_at, now): (Instant, Instant),
         sample: f64,
         count: impl Fn(&mut UsageState) -> bool,
     ) -> Option<Breakers> {
@@ -190,7 +199,7 @@ impl Breakers {
         let mut state = self.state(key);
         let opened = OpenState { probe_from: now + self.probe_delay(sample), claimed_until: None };
         match state.open {
-            Some(open) if !open.is_probe_outcome(now) => return None,
+            Some(open) if !open.is_probe_outcome(now) || !state.is_of_now(began_at) => return None,
             Some(_) => state = UsageState { open: Some(opened), last_event_at: Some(now), ..state },
             None => {
                 state = state.reset_unless_recent(now, self.options.counter_reset);

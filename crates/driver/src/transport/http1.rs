@@ -22,7 +22,7 @@ use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Response, Sent}
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::body::BodyCollector;
 use super::connections::Connections;
@@ -85,12 +85,13 @@ impl Http1Connection {
     }
 
     /// Whether the connection is open and ready for a request, and its task runs. The connection
-    /// has [`RESUME_GRACE`] to become ready: if the peer has answered early and does not read the
+    /// has until `deadline` to become ready: if the peer has answered early and does not read the
     /// rest of the last request, the connection never becomes ready. A task on another runtime has
     /// to answer a probe too, because that runtime may make no progress any more.
-    async fn is_usable(&mut self) -> bool {
+    async fn is_usable(&mut self, deadline: Instant) -> bool {
         if self.runtime == current_runtime() {
-            return timeout(RESUME_GRACE, self.sender.ready()).await.is_ok_and(|ready| ready.is_ok());
+            // A connection that is ready now is usable even after the deadline.
+            return timeout_at(deadline, self.sender.ready()).await.is_ok_and(|ready| ready.is_ok());
         }
         let asking = async {
             self.probe.is_answered.store(false, Ordering::SeqCst);
@@ -102,7 +103,7 @@ impl Http1Connection {
                 true
             }
         };
-        timeout(RESUME_GRACE, asking).await.unwrap_or(false)
+        timeout_at(deadline, asking).await.unwrap_or(false)
     }
 
     /// Whether a request on another runtime has asked this connection and gave up, and the
@@ -221,7 +222,7 @@ impl Http1Pool {
         popped
     }
 
-    /// Puts back a connection that has not answered a probe.
+    /// Puts back a connection that has not answered a probe, or was not asked.
     fn return_unanswered(&self, connection: Http1Connection) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
     }
@@ -233,15 +234,22 @@ impl<'a> ConnectionPermit<'a> {
     /// idle connections of other runtimes are closed. When the caller gives up before that time,
     /// other requests leave the connections of that runtime alone until the asked connection
     /// answers. So only one request waits for connections whose runtimes make no progress, however
-    /// many such connections there are.
+    /// many such connections there are. All connections together have [`RESUME_GRACE`] to become
+    /// ready.
     pub(super) async fn take_idle(&self) -> Option<Http1Connection> {
         // The loop ends, because each idle connection is taken once.
         let runtime = current_runtime();
+        let deadline = Instant::now() + RESUME_GRACE;
         while let Some(idle) = self.pool.pop_idle(runtime) {
+            if idle.runtime != runtime && Instant::now() >= deadline {
+                // A task on another runtime needs time for its answer.
+                self.pool.return_unanswered(idle);
+                return None;
+            }
             let (pool, asked_at, connection) = (self.pool, Instant::now(), Some(idle));
             let mut asked = AskedConnection { pool, runtime, asked_at, connection };
             let connection = asked.connection.as_mut()?;
-            if connection.is_usable().await {
+            if connection.is_usable(deadline).await {
                 connection.asked_at = None;
                 return asked.connection.take();
             }

@@ -375,3 +375,43 @@ async fn an_idle_http1_connection_that_does_not_become_ready_is_replaced() {
     transport.send(Request { deadline, ..peer.get() }).await.unwrap();
     assert_eq!(peer.connections(), 2);
 }
+
+/// Story of a bug: a request asked one idle connection after the other, and waited a quarter of a
+/// second for each that was not ready.
+#[tokio::test]
+async fn several_idle_http1_connections_that_do_not_become_ready_cost_one_wait() {
+    const STUCK: usize = 8;
+    let together = Arc::new(tokio::sync::Barrier::new(STUCK));
+    let peer = Peer::start("https", move |number, stream| {
+        let together = Arc::clone(&together);
+        async move {
+            let mut stream = accept_tls(stream, &["http/1.1"]).await;
+            if number > STUCK {
+                return serve_http1(stream).await;
+            }
+            read_head(&mut stream).await;
+            // All requests are under way at the same time, so each has a connection of its own.
+            together.wait().await;
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+            std::future::pending().await
+        }
+    })
+    .await;
+    let transport = Arc::new(transport());
+    let mut requests = tokio::task::JoinSet::new();
+    for _ in 0..STUCK {
+        // More than the buffers of a socket hold.
+        let (transport, request) = (Arc::clone(&transport), peer.post(vec![b'x'; 16 << 20]));
+        requests.spawn(async move { transport.send(request).await });
+    }
+    while let Some(answer) = requests.join_next().await {
+        assert_eq!(answer.unwrap().unwrap().status().as_u16(), 200);
+    }
+    assert_eq!(transport.statistics().endpoints[0].http1_idle, STUCK);
+    let began_at = Instant::now();
+    let deadline = (Instant::now() + Duration::from_secs(20)).into_std();
+    transport.send(Request { deadline, ..peer.get() }).await.unwrap();
+    // Eight waits of a quarter of a second take two seconds.
+    assert!(began_at.elapsed() < Duration::from_millis(1500), "{:?}", began_at.elapsed());
+    assert_eq!(peer.connections(), STUCK + 1);
+}

@@ -106,6 +106,12 @@ impl UsageState {
         if is_recent { self } else { UsageState::default() }
     }
 
+    /// Whether an attempt that began then is about the region as it is now: it did not begin before
+    /// the breaker opened or the last probe failed.
+    pub(super) fn is_of_now(&self, began_at: Instant) -> bool {
+        self.last_event_at.is_none_or(|event_at| began_at >= event_at)
+    }
+
     /// Whether the state is too old to keep. If the breaker is closed, the last count must be
     /// older than `reset`. If it is open, its probe must have been due for
     /// [`STALE_AFTER_RESETS`] times `reset`, and no request may be probing.

@@ -80,7 +80,7 @@ fn check(steps: &[Step]) {
         let next = match *step {
             Fails(usage) => breakers.failed(first().key(usage), now, 0.0),
             Works(usage) => breakers.succeeded(first().key(usage), now),
-            LosesHedge(usage) => breakers.hedge_lost(first().key(usage), now, 0.0),
+            LosesHedge(usage) => breakers.hedge_lost(first().key(usage), (now, now), 0.0),
             WinsHedge(usage) => breakers.hedge_won(first().key(usage)),
             Claims(usage) => Some(breakers.claim_probe(first().key(usage), now).expect("a probe is due")),
             RemovesStale => breakers.remove_stale(now),
@@ -177,7 +177,7 @@ fn failures_of_an_open_breaker_change_nothing() {
     let opened = breakers().failed(first().key(Read), now, 0.0).unwrap();
     let opened = opened.failed(first().key(Read), now, 0.0).unwrap();
     assert!(opened.failed(first().key(Read), now + seconds(4), 0.0).is_none());
-    assert!(opened.hedge_lost(first().key(Read), now + seconds(4), 0.0).is_none());
+    assert!(opened.hedge_lost(first().key(Read), (now + seconds(4), now + seconds(4)), 0.0).is_none());
     assert!(opened.succeeded(PartitionInRegion::new("rid1", "0", EAST).key(Read), now).is_none());
     assert!(opened.succeeded(first().key(Write), now).is_none());
     assert!(breakers().succeeded(first().key(Read), now).is_none());
@@ -279,7 +279,7 @@ fn a_breaker_that_is_switched_off_counts_nothing() {
     let off = Breakers::new(CircuitBreakerOptions { enabled: false, ..CircuitBreakerOptions::default() });
     let now = Instant::now();
     assert!(off.failed(first().key(Read), now, 0.0).is_none());
-    assert!(off.hedge_lost(first().key(Read), now, 0.0).is_none());
+    assert!(off.hedge_lost(first().key(Read), (now, now), 0.0).is_none());
 }
 
 #[test]
@@ -305,20 +305,20 @@ fn a_full_snapshot_drops_the_oldest_closed_breaker() {
 fn the_failures_of_one_incident_count_once() {
     let now = Instant::now();
     let (incident, later) = (Incident::next(), Incident::next());
-    let after_incident = breakers().failed_in(first().key(Read), Some(incident), now, 0.0).unwrap();
-    assert!(after_incident.failed_in(first().key(Read), Some(incident), now, 0.0).is_none());
+    let after_incident = breakers().failed_in(first().key(Read), Some(incident), (now, now), 0.0).unwrap();
+    assert!(after_incident.failed_in(first().key(Read), Some(incident), (now, now), 0.0).is_none());
     assert_eq!(after_incident.breaker_state(first().key(Read), now), BreakerState::Closed);
     // Another partition, and writes, count the incident too.
-    assert!(after_incident.failed_in(second().key(Read), Some(incident), now, 0.0).is_some());
-    assert!(after_incident.failed_in(first().key(Usage::Write), Some(incident), now, 0.0).is_some());
+    assert!(after_incident.failed_in(second().key(Read), Some(incident), (now, now), 0.0).is_some());
+    assert!(after_incident.failed_in(first().key(Usage::Write), Some(incident), (now, now), 0.0).is_some());
     // A second incident in a row opens the breaker, as does a failure of another kind.
-    let opened = after_incident.failed_in(first().key(Read), Some(later), now, 0.0).unwrap();
+    let opened = after_incident.failed_in(first().key(Read), Some(later), (now, now), 0.0).unwrap();
     assert_eq!(opened.breaker_state(first().key(Read), now), BreakerState::Open);
     let opened = after_incident.failed(first().key(Read), now, 0.0).unwrap();
     assert_eq!(opened.breaker_state(first().key(Read), now), BreakerState::Open);
     // After a success, the count starts again.
     let again = after_incident.succeeded(first().key(Read), now).unwrap();
-    assert!(again.failed_in(first().key(Read), Some(incident), now, 0.0).is_some());
+    assert!(again.failed_in(first().key(Read), Some(incident), (now, now), 0.0).is_some());
 }
 
 /// The region is slow: its hedges are lost, and the answers to earlier requests come late.
@@ -326,7 +326,8 @@ fn the_failures_of_one_incident_count_once() {
 fn a_success_of_an_attempt_that_began_earlier_does_not_close_a_breaker() {
     let (began_at, key) = (Instant::now(), first());
     let opened_at = began_at + seconds(1);
-    let lose = |breakers: Breakers, _| breakers.hedge_lost(key.key(Read), opened_at, 0.0).unwrap();
+    let lose =
+        |breakers: Breakers, _| breakers.hedge_lost(key.key(Read), (opened_at, opened_at), 0.0).unwrap();
     let opened = (0..5).fold(breakers(), lose);
     assert!(opened.succeeded(key.key(Read), began_at).is_none());
     assert_eq!(opened.breaker_state(key.key(Read), opened_at), Open);
@@ -339,4 +340,25 @@ fn a_success_of_an_attempt_that_began_earlier_does_not_close_a_breaker() {
     // While the breaker is closed, every success ends the count.
     let counting = breakers().failed(key.key(Read), opened_at, 0.0).unwrap();
     assert!(counting.succeeded(key.key(Read), began_at).unwrap().is_empty());
+}
+
+/// Story of a bug: a request that hung since before the breaker opened failed when the probe was due,
+/// and counted as the probe. So the region was not asked for another five seconds, again and again
+/// while old requests failed.
+#[test]
+fn a_failure_of_an_attempt_that_began_earlier_does_not_count_as_the_probe() {
+    let (began_at, key) = (Instant::now(), first());
+    let opened_at = began_at + seconds(1);
+    let opened = breakers().failed(key.key(Read), opened_at, 0.0).unwrap();
+    let opened = opened.failed(key.key(Read), opened_at, 0.0).unwrap();
+    let due_at = opened_at + seconds(5);
+    assert_eq!(opened.breaker_state(key.key(Read), due_at), ProbeDue);
+    assert!(opened.failed_in(key.key(Read), None, (began_at, due_at), 0.0).is_none());
+    assert!(opened.hedge_lost(key.key(Read), (began_at, due_at), 0.0).is_none());
+    // The probe itself fails. A request that began before that does not count as the next probe.
+    let failed = opened.failed_in(key.key(Read), None, (due_at, due_at), 0.0).unwrap();
+    assert_eq!(failed.breaker_state(key.key(Read), due_at), Open);
+    let due_again_at = due_at + seconds(5);
+    assert!(failed.failed_in(key.key(Read), None, (opened_at, due_again_at), 0.0).is_none());
+    assert!(failed.failed_in(key.key(Read), None, (due_again_at, due_again_at), 0.0).is_some());
 }
