@@ -23,8 +23,10 @@
 //!   its page (ORDER BY without an index, aggregates, change feeds) gives its turn to the next read
 //!   and goes on with one of the few *long turns*. So reads of medium length do not wait for the
 //!   longest reads.
+//! - A long read whose client has left ends at the end of its slice (`departure`).
 
 mod cores;
+mod departure;
 mod fair_turns;
 mod first_slice;
 mod long_turns;
@@ -36,6 +38,7 @@ use std::time::{Duration, Instant};
 use perihelion_engine::{Checked, PAGE_BYTES_MAX, PageEnd, PageLimits, PageMemory, Refusal, blocking};
 
 use self::cores::{Core, Cores, SLICE};
+use self::departure::{Departure, run_apart};
 pub(crate) use self::fair_turns::Connection;
 use self::fair_turns::{FairTurn, FairTurns};
 use self::first_slice::FirstSlice;
@@ -98,16 +101,16 @@ pub(crate) struct LongReads {
 }
 
 impl LongReads {
-    pub(crate) fn new(memory: Arc<MemoryBudget>) -> LongReads {
+    pub(crate) fn new(memory: Arc<MemoryBudget>) -> Arc<LongReads> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        LongReads {
+        Arc::new(LongReads {
             turns: FairTurns::new((processors * READS_PER_PROCESSOR).max(READS_MIN)),
             waiting_max: processors * WAITING_PER_PROCESSOR,
             long_turns: LongTurns::new((processors / 2).max(1)),
             first_slices: FairTurns::new(processors),
             cores: Cores::new(processors),
             memory,
-        }
+        })
     }
 
     /// Notes that a request has arrived that reads or writes single documents. Long reads then use
@@ -118,11 +121,12 @@ impl LongReads {
 
     /// Runs a read: at once if it is short, else when it gets a turn. A long read is run again from
     /// its beginning. A read is refused with 429 when the responses that clients have not received
-    /// fill the memory, when too many reads wait, or when its turn does not come in time.
-    pub(crate) async fn run<T>(
-        &self,
+    /// fill the memory, when too many reads wait, or when its turn does not come in time. A long read
+    /// ends soon after this future is dropped.
+    pub(crate) async fn run<T: Send + 'static>(
+        self: &Arc<Self>,
         kind: ReadKind,
-        read: impl Fn(PageLimits<'_>) -> Result<T, Refusal>,
+        read: impl Fn(PageLimits<'_>) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
         self.check_memory()?;
         if kind.is_of_one_partition || !self.memory.is_under_pressure() {
@@ -144,10 +148,12 @@ impl LongReads {
         }
         let turn = self.wait_for(&self.turns, kind.connection).await?;
         self.check_memory()?;
-        blocking::run(|| {
-            let turn = Turn::begin(self, turn)?;
-            read(self.limits(&|end| turn.check(end)))
+        let reads = Arc::clone(self);
+        run_apart(move |departure| {
+            let turn = Turn::begin(&reads, turn, departure)?;
+            read(reads.limits(&|end| turn.check(end)))
         })
+        .await
     }
 
     /// Runs the first slice of a read when a processor is free. See [`LongReads::run_first_slice`].
@@ -299,6 +305,7 @@ struct Turn<'a> {
     time: Cell<Duration>,
     kind: RefCell<TurnKind<'a>>,
     core: RefCell<Option<Core<'a>>>,
+    departure: &'a Departure,
 }
 
 /// The turn of a read. It is given back when the read ends.
@@ -311,10 +318,13 @@ enum TurnKind<'a> {
 
 impl<'a> Turn<'a> {
     /// Begins a turn when a processor is free.
-    fn begin(reads: &'a LongReads, turn: FairTurn) -> Result<Self, Refusal> {
+    fn begin(reads: &'a LongReads, turn: FairTurn, departure: &'a Departure) -> Result<Self, Refusal> {
+        let core = reads.wait_for_core()?;
+        check_departure(departure)?;
         Ok(Turn {
             reads,
-            core: RefCell::new(Some(reads.wait_for_core()?)),
+            departure,
+            core: RefCell::new(Some(core)),
             slice_began_at: Cell::new(Instant::now()),
             time: Cell::default(),
             kind: RefCell::new(TurnKind::Short(turn)),
@@ -329,7 +339,10 @@ impl<'a> Turn<'a> {
             return Ok(Checked::GoOn);
         }
         self.time.set(self.time.get() + slice);
+        check_departure(self.departure)?;
         let checked = self.end_slice(end, slice)?;
+        // The client may have left during the wait.
+        check_departure(self.departure)?;
         self.slice_began_at.set(Instant::now());
         Ok(checked)
     }
@@ -358,6 +371,11 @@ impl<'a> Turn<'a> {
         }
         Ok(Checked::GoOn)
     }
+}
+
+/// Refuses a read whose client has left. No client sees this refusal.
+fn check_departure(departure: &Departure) -> Result<(), Refusal> {
+    if departure.has_left() { Err(Refusal::throttled(RETRY_AFTER_MS)) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -395,13 +413,14 @@ mod tests {
         let reads = LongReads::new(Arc::clone(&memory));
         let mut share = memory.new_share();
         assert!(share.take(30).is_ok());
-        let used = reads.run(LITTLE, |limits| {
+        let budget = Arc::clone(&memory);
+        let used = reads.run(LITTLE, move |limits| {
             limits.memory.take(20)?;
             assert_eq!(limits.memory.take(1).unwrap_err().status, 429);
             limits.memory.give_back(20);
             limits.memory.take(5)?;
             limits.memory.give_back(5);
-            Ok(memory.used_bytes())
+            Ok(budget.used_bytes())
         });
         assert_eq!(used.await, Ok(30));
         assert!(!memory.is_under_pressure());
@@ -428,7 +447,7 @@ mod tests {
         Ok(())
     }
 
-    async fn run_long(reads: &LongReads) -> Result<(), Refusal> {
+    async fn run_long(reads: &Arc<LongReads>) -> Result<(), Refusal> {
         reads.run(LITTLE, read_for_long).await
     }
 
@@ -453,7 +472,7 @@ mod tests {
     /// delayed all other requests of that worker.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_large_document_is_not_evaluated_on_an_async_worker() {
-        let reads = Arc::new(LongReads::new(MemoryBudget::new(100)));
+        let reads = LongReads::new(MemoryBudget::new(100));
         for (bytes, runs) in [(INLINE_DOCUMENT_BYTES_MAX, 1), (INLINE_DOCUMENT_BYTES_MAX + 1, 2)] {
             let begun = Arc::new(AtomicUsize::new(0));
             let read = {
@@ -512,7 +531,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_read_beyond_the_waiting_limit_is_refused_at_once() {
         let mut reads = LongReads::new(MemoryBudget::new(100));
-        reads.waiting_max = 1;
+        Arc::get_mut(&mut reads).unwrap().waiting_max = 1;
         let all = take_all(&reads.turns);
         let began_at = tokio::time::Instant::now();
         let (wait, status) = begin_wait(&reads, None);
@@ -532,7 +551,7 @@ mod tests {
     #[tokio::test]
     async fn a_client_with_many_reads_does_not_keep_another_client_from_waiting() {
         let mut reads = LongReads::new(MemoryBudget::new(100));
-        reads.waiting_max = 10;
+        Arc::get_mut(&mut reads).unwrap().waiting_max = 10;
         let _all = take_all(&reads.turns);
         let mut waits = Vec::new();
         let mut statuses = |port: u16, count: usize| -> Vec<Option<u16>> {
@@ -560,7 +579,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_read_stops_waiting_when_its_client_leaves() {
-        let reads = Arc::new(LongReads::new(MemoryBudget::new(100)));
+        let reads = LongReads::new(MemoryBudget::new(100));
         let _all = take_all(&reads.turns);
         let waiting = tokio::spawn({
             let reads = Arc::clone(&reads);
@@ -576,11 +595,11 @@ mod tests {
 
     /// A read that runs until `is_over`, with a checkpoint before each document.
     async fn read_until(
-        reads: &LongReads,
+        reads: &Arc<LongReads>,
         end: PageEnd,
-        is_over: impl Fn() -> bool,
+        is_over: impl Fn() -> bool + Send + 'static,
     ) -> Result<Checked, Refusal> {
-        let read = |limits: PageLimits<'_>| {
+        let read = move |limits: PageLimits<'_>| {
             while !is_over() {
                 if (limits.checkpoint)(end)? == Checked::ShouldEnd {
                     return Ok(Checked::ShouldEnd);
@@ -595,12 +614,12 @@ mod tests {
     /// Starts as many long reads as there are turns, and then another read that needs a turn. The
     /// long reads end when the other read has run. Returns the outcomes of the long reads.
     async fn run_beside_a_waiting_read(end: PageEnd) -> Vec<Result<Checked, Refusal>> {
-        let reads = Arc::new(LongReads::new(MemoryBudget::new(100)));
+        let reads = LongReads::new(MemoryBudget::new(100));
         let turns = reads.turns.free();
         let has_run = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let long = (0..turns).map(|_| {
             let (reads, has_run) = (Arc::clone(&reads), Arc::clone(&has_run));
-            tokio::spawn(async move { read_until(&reads, end, || has_run.load(Ordering::SeqCst)).await })
+            tokio::spawn(async move { read_until(&reads, end, move || has_run.load(Ordering::SeqCst)).await })
         });
         let long: Vec<_> = long.collect();
         while reads.turns.free() > 0 {

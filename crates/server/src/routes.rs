@@ -76,7 +76,7 @@ pub(crate) struct Account {
     pub(crate) faults: FaultRules,
     pub(crate) pause: Pause,
     pub(crate) activity_ids: ActivityIds,
-    pub(crate) long_reads: LongReads,
+    pub(crate) long_reads: Arc<LongReads>,
     /// The CA certificate that clients can fetch; empty in an embedded database.
     pub(crate) ca_pem: String,
     /// The address that the paths of the emulator's explorer redirect to; unset if there is none.

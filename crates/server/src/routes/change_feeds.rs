@@ -25,12 +25,14 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     let request = FeedRequest { range, keys, partition_key, start, mode, items_max: call.page_rows()? };
     let bucket = service.engine.admit(&container, range)?;
     let session = call.session()?;
-    let read =
-        |limits: PageLimits<'_>| service.engine.change_feed_within(&container, &request, &session, limits);
     let kind = ReadKind {
         work: WorkPerDocument::Little,
         is_of_one_partition: request.partition_key.is_some(),
         connection: call.connection,
+    };
+    let read = {
+        let (engine, container) = (Arc::clone(&service.engine), Arc::clone(&container));
+        move |limits: PageLimits<'_>| engine.change_feed_within(&container, &request, &session, limits)
     };
     let page = service.account.long_reads.run(kind, read).await?;
     service.engine.spend(bucket, page.charge);

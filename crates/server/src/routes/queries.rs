@@ -61,7 +61,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     let allows_scan = call.flag(&headers::ENABLE_SCAN_IN_QUERY);
     index_policy::check(&container, &program, service.account.strict_index, allows_scan)?;
     times.compiled();
-    let request = QueryRequest {
+    let request = Arc::new(QueryRequest {
         rows_max: rows_max(call, &program)?,
         program,
         paging: paging(service),
@@ -72,7 +72,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
             .as_ref()
             .map(|filter| ResumeFilter::from_json(filter, &container))
             .transpose()?,
-    };
+    });
     let page = if request.program.is_ranked() {
         hybrid::serve(service, &container, &statement, call).await?
     } else {
@@ -158,14 +158,14 @@ pub(super) async fn read_feed(service: &RegionService, call: &Call) -> Result<An
     let (database, container) = service.container(call)?;
     let query = perihelion_query::parse("SELECT * FROM c").map_err(|errors| compile_refusal(&errors))?;
     let statement = Statement { query, parameters: Parameters::none(), resume: None };
-    let request = QueryRequest {
+    let request = Arc::new(QueryRequest {
         program: compile(service, &statement, &container.computed)?,
         paging: paging(service),
         scope: scope(call, &container)?.unwrap_or(QueryScope::All),
         rows_max: call.page_rows()?,
         continuation: call.continuation(),
         resume: None,
-    };
+    });
     let page = run(service, &container, &request, call).await?;
     Ok(page_answer(&page, &container).with_content_path(&database, &container))
 }
@@ -336,13 +336,17 @@ fn plan_of(
 async fn run(
     service: &RegionService,
     container: &Arc<Container>,
-    request: &QueryRequest,
+    request: &Arc<QueryRequest>,
     call: &Call,
 ) -> Result<QueryPage, Refusal> {
     let session = call.session()?;
     let first = request.scope.range_ids(container).first().copied().unwrap_or_default();
     let bucket = service.engine.admit(container, first)?;
-    let read = |limits: PageLimits<'_>| service.engine.query_within(container, request, &session, limits);
+    let read = {
+        let (engine, container, request) =
+            (Arc::clone(&service.engine), Arc::clone(container), Arc::clone(request));
+        move |limits: PageLimits<'_>| engine.query_within(&container, &request, &session, limits)
+    };
     let work = match request.program.is_little_work() {
         true => WorkPerDocument::Little,
         false => WorkPerDocument::Unknown,

@@ -83,14 +83,14 @@ impl Runner<'_> {
         for _ in 0..PAGES_MAX {
             let container = self.current_container()?;
             let scope = statement_scope(self.call, &container, self.statement)?;
-            let request = QueryRequest {
+            let request = Arc::new(QueryRequest {
                 program: compile(self.service, &statement, &container.computed)?,
                 scope: scope.unwrap_or(QueryScope::All),
                 rows_max: PAGE_ROWS_MAX,
                 continuation,
                 resume: None,
                 paging: Paging::Whole,
-            };
+            });
             let page = run(self.service, &container, &request, self.call).await?;
             self.hold(page.rows_text.len())?;
             match json::parse_str(&format!("[{}]", page.rows_text)) {

@@ -1,0 +1,154 @@
+//! `Departure`: tells a long read that its client has left.
+//!
+//! hyper drops the future of a request when the connection closes or the stream is reset, and so does
+//! a caller in the same process that has waited long enough. It can do so only while the future waits.
+//! So a long read runs on a blocking thread of its own, and the future waits for its outcome.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use perihelion_engine::Refusal;
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+use super::RETRY_AFTER_MS;
+
+/// Whether the client of a read has left. Clones tell of the same client.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Departure(Arc<AtomicBool>);
+
+impl Departure {
+    pub(super) fn has_left(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Notes on drop that the client has left. Dropped with the future of the request. If the read has
+/// ended by then, nobody looks at the note.
+struct NoteOnDrop(Departure);
+
+impl Drop for NoteOnDrop {
+    fn drop(&mut self) {
+        self.0.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Runs a long read on a thread of its own, so that the read learns when the future is dropped. A
+/// single-threaded runtime (as in the simulation) has no other thread, so there the read just runs.
+pub(super) async fn run_apart<T: Send + 'static>(
+    read: impl FnOnce(&Departure) -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let departure = Departure::default();
+    if Handle::current().runtime_flavor() != RuntimeFlavor::MultiThread {
+        return read(&departure);
+    }
+    let _note = NoteOnDrop(departure.clone());
+    let outcome = tokio::task::spawn_blocking(move || read(&departure)).await;
+    outcome.unwrap_or_else(|error| match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        // The runtime ends.
+        Err(_) => Err(Refusal::throttled(RETRY_AFTER_MS)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::time::{Duration, Instant};
+
+    use bytes::Bytes;
+    use http::{Request, Response};
+    use perihelion_engine::{PageEnd, PageLimits};
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpStream;
+
+    use super::*;
+    use crate::long_reads::{LongReads, ReadKind, WorkPerDocument};
+    use crate::memory::MemoryBudget;
+    use crate::net::{Handler, Hangup, Limits, Listener, Peer, Rejection, bind};
+
+    /// A read that has not ended after this time goes on although its client has left.
+    const TIMEOUT: Duration = Duration::from_secs(20);
+
+    /// Answers each request after a long read that does not end by itself before [`TIMEOUT`].
+    struct Reader {
+        reads: Arc<LongReads>,
+        counts: Arc<Counts>,
+        end: PageEnd,
+    }
+
+    #[derive(Default)]
+    struct Counts {
+        /// How many documents were read after the first slice.
+        documents: AtomicUsize,
+        /// How many reads were told to end.
+        ended: AtomicUsize,
+    }
+
+    impl Handler for Reader {
+        async fn handle(&self, request: Request<Bytes>, peer: Peer) -> Result<Response<Bytes>, Hangup> {
+            let (end, counts, began_at) = (self.end, Arc::clone(&self.counts), Instant::now());
+            let read = move |limits: PageLimits<'_>| {
+                let mut documents = 0;
+                while began_at.elapsed() < TIMEOUT {
+                    if let Err(refusal) = (limits.checkpoint)(end) {
+                        let is_long = documents > 0 && counts.documents.load(Ordering::SeqCst) > 0;
+                        counts.ended.fetch_add(usize::from(is_long), Ordering::SeqCst);
+                        return Err(refusal);
+                    }
+                    documents += 1;
+                    if began_at.elapsed() > Duration::from_millis(20) {
+                        counts.documents.fetch_add(1, Ordering::SeqCst);
+                    }
+                }
+                Ok(())
+            };
+            let kind = ReadKind {
+                work: WorkPerDocument::Little,
+                is_of_one_partition: true,
+                connection: Some(peer.remote),
+            };
+            assert!(request.body().is_empty());
+            let _ = self.reads.run(kind, read).await;
+            Ok(Response::new(Bytes::new()))
+        }
+
+        fn reject(&self, rejection: Rejection) -> Response<Bytes> {
+            panic!("{rejection:?}")
+        }
+    }
+
+    /// Story of a bug: a query whose client had left ran on for up to two minutes. Clients that sent a
+    /// slow query again and again, and gave up each time, kept all turns busy.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_long_read_ends_when_its_client_closes_the_connection() {
+        for end in [PageEnd::Cheap, PageEnd::Costly] {
+            let limits = Limits::default();
+            let memory = MemoryBudget::new(limits.body_bytes_total);
+            let reads = LongReads::new(Arc::clone(&memory));
+            let turns = reads.turns.free();
+            let counts = Arc::new(Counts::default());
+            let handler = Arc::new(Reader { reads: Arc::clone(&reads), counts: Arc::clone(&counts), end });
+            let sockets = bind("127.0.0.1", 0).await.unwrap();
+            let listener = Listener::start(sockets, None, limits, memory, handler).unwrap();
+            let mut clients = Vec::new();
+            for _ in 0..turns {
+                let mut client = TcpStream::connect(listener.local_addr()).await.unwrap();
+                client.write_all(b"GET /long HTTP/1.1\r\n\r\n").await.unwrap();
+                clients.push(client);
+            }
+            let wait_until = async |is_true: &dyn Fn() -> bool| {
+                let began_at = Instant::now();
+                while !is_true() {
+                    assert!(began_at.elapsed() < TIMEOUT / 2, "the reads go on");
+                    tokio::task::yield_now().await;
+                }
+            };
+            wait_until(&|| reads.turns.free() == 0 && counts.documents.load(Ordering::SeqCst) > 0).await;
+            assert_eq!(counts.ended.load(Ordering::SeqCst), 0);
+            drop(clients);
+            wait_until(&|| reads.turns.free() == turns).await;
+            assert_eq!(counts.ended.load(Ordering::SeqCst), turns);
+            listener.drain(Duration::ZERO).await;
+        }
+    }
+}
