@@ -8,7 +8,7 @@
 //! applied meanwhile. If a copy fails, for example because a disk is full, the request is
 //! refused, and that region applies no replicated write until a later copy succeeds. So a
 //! region knows the container of every write that it applies, unless that container was
-//! deleted.
+//! deleted. A region gets a copy that is due before it takes over writes (`write_region`).
 //!
 //! What always holds: the topology is one immutable value, published whole by
 //! [`Regions::update_topology`]. An outage concerns clients, never the store or its

@@ -103,6 +103,7 @@ impl Regions {
         let moved = is_moved.then_some(RangeWriter { range: key, region: to });
         let next: Vec<RangeWriter> = others.into_iter().chain(moved).collect();
         let outcome = async {
+            self.copy_due_catalog(to, timeout).await?;
             self.engines[from].set_role(stopped).await?;
             self.catch_up(to, timeout).await?;
             self.store_range_writers(&next).await

@@ -204,3 +204,53 @@ async fn after_a_move_that_was_refused_for_lack_of_room_the_old_region_takes_wri
         assert_eq!(written.map_err(|refusal| refusal.message), Ok(()), "{moved:?}");
     }
 }
+
+/// Story of a bug: a container was made while the disk of a region had no room for its copy. Then the
+/// write region moved there, and the container did not exist any more.
+#[tokio::test]
+async fn a_region_that_could_not_copy_the_catalog_copies_it_before_it_takes_writes() {
+    for moved in [Moved::WriteRegion, Moved::Range] {
+        let (west, east) = (TestStore::new(false), TestStore::new(false));
+        let regions = two_regions([&west, &east]).await;
+        east.set(Disk { is_full: true, is_held: false });
+        assert_eq!(create_container(&regions).await.unwrap_err().status, 503);
+        let container = regions.engine(WEST).catalog().container("d", "c").cloned().expect("a container");
+        let change = || async {
+            match moved {
+                Moved::WriteRegion => regions.change_write_region(EAST, TIMEOUT).await,
+                Moved::Range => regions.move_range(&container, 0, EAST, TIMEOUT).await,
+            }
+        };
+        assert_eq!(change().await.unwrap_err().status, 503, "{moved:?}: there is still no room");
+        write(&regions, &container, "1").await.unwrap();
+        east.set(Disk::default());
+        let tasks = regions.start_tasks();
+        change().await.unwrap();
+        tasks.iter().for_each(|task| task.abort());
+        let copied = regions.engine(EAST).catalog().container("d", "c").cloned();
+        let copied = copied.unwrap_or_else(|| panic!("{moved:?}: the container is in the new write region"));
+        let body = NewBody::new(object(r#"{"id":"2","pk":"p"}"#), &copied).unwrap();
+        let operation = ItemOperation::Create { body };
+        let written = regions.engine(EAST).write_item(&copied, key(), operation, Precondition::default());
+        assert_eq!(written.await.unwrap().status, 201, "{moved:?}");
+    }
+}
+
+/// A copy that takes too long does not hold up the account.
+#[tokio::test]
+async fn a_move_waits_for_the_copy_of_the_catalog_for_a_bounded_time() {
+    let (west, east) = (TestStore::new(false), TestStore::new(true));
+    let regions = two_regions([&west, &east]).await;
+    east.set(Disk { is_full: true, is_held: false });
+    assert_eq!(create_container(&regions).await.unwrap_err().status, 503);
+    let container = regions.engine(WEST).catalog().container("d", "c").cloned().expect("a container");
+    east.set(Disk { is_full: false, is_held: true });
+    let refused = regions.change_write_region(EAST, Duration::from_millis(50)).await.unwrap_err();
+    assert_eq!(refused.status, 409, "{}", refused.message);
+    assert!(refused.message.contains("did not copy"), "{}", refused.message);
+    write(&regions, &container, "1").await.unwrap();
+    east.set(Disk::default());
+    let tasks = regions.start_tasks();
+    regions.change_write_region(EAST, TIMEOUT).await.unwrap();
+    tasks.iter().for_each(|task| task.abort());
+}

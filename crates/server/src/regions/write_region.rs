@@ -58,21 +58,39 @@ impl Regions {
         moved
     }
 
-    /// Everything before a region becomes the write region: all regions stop taking writes, the new
-    /// write region catches up, and the change is stored.
+    /// Everything before a region becomes the write region: the new write region gets the catalog, all
+    /// regions stop taking writes, the new write region catches up, and the change is stored.
     async fn prepare_write_region(
         &self,
         to: usize,
         timeout: Duration,
         is_multi_write: bool,
     ) -> Result<(), Refusal> {
+        self.copy_due_catalog(to, timeout).await?;
         if !is_multi_write {
             for engine in &self.engines {
                 engine.set_role(Role::READ_ONLY).await?;
             }
             self.catch_up(to, timeout).await?;
+            // The catalog may have changed meanwhile, and the copy may have failed.
+            self.copy_due_catalog(to, timeout).await?;
         }
         self.store_write_region(to).await
+    }
+
+    /// Copies the catalog to a region if an earlier copy failed. Without the copy, a region that is to
+    /// take writes would not know a container that was made just before.
+    pub(super) async fn copy_due_catalog(&self, to: usize, timeout: Duration) -> Result<(), Refusal> {
+        match tokio::time::timeout(timeout, self.repeat_failed_copy(to)).await {
+            Ok(copied) => copied,
+            Err(_) => {
+                let why = format!(
+                    "it did not copy the databases and containers within {} ms; try again",
+                    timeout.as_millis()
+                );
+                Err(self.cannot_move(to, &why))
+            }
+        }
     }
 
     /// Stores the new write region and an empty list of moved ranges, in one commit. Only the new
