@@ -23,7 +23,7 @@ mod serde_bridge;
 
 pub use number::Number;
 pub use object::{Object, object};
-pub use parse::{DEPTH_MAX, ParseError, parse, parse_str};
+pub use parse::{DEPTH_MAX, ParseError, parse, parse_envelope, parse_str};
 pub use print::{Style, print_into, print_number, print_string, to_text};
 
 /// A JSON value. Objects keep their member order and have no duplicate names.

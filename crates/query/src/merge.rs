@@ -76,7 +76,7 @@ use perihelion_model::json::Value;
 
 use buffered::Buffered;
 use merge_queue::MergeQueue;
-use plan::RowFormat;
+use plan::{GroupFormat, RowFormat};
 use range::{Interval, RangeSlice, slice_interval};
 use range_reader::{RangeReader, ResumePoint};
 use result_filter::ResultFilter;
@@ -185,6 +185,8 @@ pub struct Merge {
     fingerprint: u64,
     /// The effective keys that the query is about.
     scope: Interval,
+    /// The `_rid` of the container, if it is known.
+    container: Option<String>,
     settings: Settings,
     /// Every reader that was started. No reader is removed, so an index of a reader stays
     /// valid.
@@ -260,7 +262,7 @@ impl Merge {
         if slices.iter().any(|slice| slice.interval.min >= slice.interval.max) {
             return Err(MergeError::InvalidPlan("a range is empty"));
         }
-        let mut merge = Merge::empty(plan, query, scope, settings);
+        let mut merge = Merge::empty(plan, query, scope, settings)?;
         for slice in slices {
             merge.append(slice, ResumePoint::default());
         }
@@ -294,7 +296,7 @@ impl Merge {
     ) -> Result<Self, MergeError> {
         let contents = TokenContents::parse(token)?;
         let scope = Interval { min: min.to_owned(), max: max.to_owned() };
-        let mut merge = Merge::empty(plan, query, scope, settings);
+        let mut merge = Merge::empty(plan, query, scope, settings)?;
         if contents.fingerprint != merge.fingerprint {
             return Err(MergeError::TokenOfAnotherQuery);
         }
@@ -305,6 +307,7 @@ impl Merge {
         if !is_inside || contents.scope.as_ref().is_some_and(|scope| *scope != merge.scope) {
             return Err(MergeError::InvalidToken("it is of a query over other keys"));
         }
+        merge.container = contents.container;
         merge.filter.restore(contents.skip_left, contents.take_left, contents.last_value);
         for (interval, resume_point) in contents.resume_points {
             for slice in slice_interval(&interval, ranges)? {
@@ -314,8 +317,18 @@ impl Merge {
         Ok(merge)
     }
 
+    /// Names the container of the query by its `_rid`, so that its tokens name the container too. A
+    /// merge that was resumed from the token of another container is refused: its positions would
+    /// mean nothing here, and rows would be missing. A token without a container is not refused.
+    pub fn in_container(self, rid: &str) -> Result<Self, MergeError> {
+        match &self.container {
+            Some(container) if container != rid => Err(MergeError::TokenOfAnotherContainer),
+            _ => Ok(Merge { container: Some(rid.to_owned()), ..self }),
+        }
+    }
+
     /// A merge without readers.
-    fn empty(plan: MergePlan, query: &str, scope: Interval, settings: Settings) -> Self {
+    fn empty(plan: MergePlan, query: &str, scope: Interval, settings: Settings) -> Result<Self, MergeError> {
         let statement = plan.statement(query);
         let filter = ResultFilter::new(&plan);
         let mode = match plan.format {
@@ -324,12 +337,17 @@ impl Merge {
             RowFormat::Ordered { directions, is_streaming: false } => {
                 Mode::Buffered(Buffered::sorted(directions, filter.rows_wanted()))
             }
-            RowFormat::Groups(grouping) => Mode::Buffered(Buffered::groups(grouping)),
+            RowFormat::Groups(grouping) => {
+                // Without GROUP BY there is one group.
+                let order = if grouping.has_keys { plan::group_order(query)? } else { Vec::new() };
+                Mode::Buffered(Buffered::groups(GroupFormat { order, ..grouping }))
+            }
         };
-        Merge {
+        Ok(Merge {
             fingerprint: fingerprint([query, &statement]),
             query: statement.into(),
             scope,
+            container: None,
             settings,
             readers: Vec::new(),
             sequence: VecDeque::new(),
@@ -340,7 +358,7 @@ impl Merge {
             is_exhausted: false,
             readers_needing_page: 0,
             fetches_in_flight: 0,
-        }
+        })
     }
 
     /// Checks that a merge with this plan can have made the token.

@@ -177,7 +177,12 @@ impl Call {
 
     /// The body as JSON. The body may have the text form or the binary form.
     pub(crate) fn json(&self) -> Result<Value, Refusal> {
-        parse_body(&self.body)
+        parse_body(&self.body, 0)
+    }
+
+    /// The body as JSON, if there are `levels` arrays and objects around its documents.
+    pub(crate) fn envelope(&self, levels: usize) -> Result<Value, Refusal> {
+        parse_body(&self.body, levels)
     }
 
     /// The body as a JSON object.
@@ -189,12 +194,13 @@ impl Call {
     }
 }
 
-fn parse_body(body: &[u8]) -> Result<Value, Refusal> {
+fn parse_body(body: &[u8], levels: usize) -> Result<Value, Refusal> {
     let value = if binary_json::is_binary(body) {
         // A binary value may nest deeper than the text parser can read back.
-        binary_json::decode(body).ok().filter(|value| binary_json::depth(value) <= json::DEPTH_MAX)
+        let depth_max = json::DEPTH_MAX + levels;
+        binary_json::decode(body).ok().filter(|value| binary_json::depth(value) <= depth_max)
     } else {
-        json::parse(body).ok()
+        json::parse_envelope(body, levels).ok()
     };
     value.ok_or_else(|| Refusal::invalid_payload().with_charge(perihelion_engine::charge::BAD_DOCUMENT))
 }

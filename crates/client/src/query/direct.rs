@@ -92,11 +92,14 @@ impl Direct {
     }
 }
 
+/// A document of a page is in the list, in the body.
+const LEVELS_AROUND_DOCUMENT: usize = 2;
+
 /// The rows of a page, before they are parsed as the caller's type; `None` when the page itself
 /// cannot be read. Unlike `decode`, this parser accepts a surrogate escape without its partner, which
 /// JavaScript can store: such a row does not make the whole page unreadable.
 fn rows_of(body: &[u8]) -> Option<Vec<Value>> {
-    match json::parse(body).ok()? {
+    match json::parse_envelope(body, LEVELS_AROUND_DOCUMENT).ok()? {
         Value::Object(mut page) => match page.remove("Documents")? {
             Value::Array(rows) => Some(rows),
             _ => None,

@@ -62,8 +62,9 @@ impl Hybrid {
         if count == 0 {
             return Ok(None);
         }
-        let rows = rows.drain(..count).collect();
-        Ok(Some(ReceivedPage::new(rows, Continuation::None, std::mem::take(&mut self.cost))))
+        let page = rows.drain(..count).collect();
+        let continuation = if rows.is_empty() { Continuation::End } else { Continuation::Unavailable };
+        Ok(Some(ReceivedPage::new(page, continuation, std::mem::take(&mut self.cost))))
     }
 
     /// Runs all statements of the plan, and returns the fused rows.

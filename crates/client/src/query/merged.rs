@@ -35,6 +35,9 @@ pub(super) const PAGE_ROWS: usize = 100;
 /// partitions and the caller sets no limit.
 const PARALLEL_MAX: usize = 8;
 
+/// A document of a page is the payload of a row, in the list, in the body.
+const LEVELS_AROUND_DOCUMENT: usize = 3;
+
 /// A request for a page that is under way.
 struct PendingFetch {
     id: FetchId,
@@ -88,7 +91,8 @@ impl Merged {
         let merge = match &query.continuation {
             Some(token) => Merge::resume_within(plan, &query.text, keys, &ranges, settings, token),
             None => Merge::within(plan, &query.text, keys, &ranges, settings),
-        }?;
+        }?
+        .in_container(&metadata.rid)?;
         let (rid, cost) = (metadata.rid.clone(), PageCost::default());
         let (pending, refused) = (Vec::new(), Vec::new());
         Ok(Merged { merge, pending, refused, rid, body: None, cost, empty_pages: 0 })
@@ -131,7 +135,8 @@ impl Merged {
     fn make_page<T>(&mut self, rows: Vec<Value>) -> ReceivedPage<T> {
         let continuation = match self.merge.token() {
             MergeToken::Resume(token) => Continuation::Token(token),
-            MergeToken::Finished | MergeToken::Unavailable => Continuation::None,
+            MergeToken::Finished => Continuation::End,
+            MergeToken::Unavailable => Continuation::Unavailable,
             MergeToken::TooLong { bytes } => Continuation::TooLong(bytes),
         };
         ReceivedPage::new(rows, continuation, std::mem::take(&mut self.cost))
@@ -212,7 +217,7 @@ impl Merged {
     }
 
     fn rows_of(&self, response: &Response) -> Result<Vec<Value>, Error> {
-        let Ok(Value::Object(mut body)) = json::parse(&response.body) else {
+        let Ok(Value::Object(mut body)) = json::parse_envelope(&response.body, LEVELS_AROUND_DOCUMENT) else {
             return Err(Error::answer("a page of a query is not a JSON object"));
         };
         // When the container was deleted and created again, the driver sends requests
@@ -309,6 +314,7 @@ pub(super) fn client_error(error: MergeError) -> Error {
         MergeError::Unsupported(_)
         | MergeError::InvalidToken(_)
         | MergeError::TokenOfAnotherQuery
+        | MergeError::TokenOfAnotherContainer
         | MergeError::TooLarge(_) => Error::input(text),
         MergeError::InvalidPlan(_)
         | MergeError::UnexpectedRow(_)

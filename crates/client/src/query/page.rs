@@ -25,15 +25,17 @@ pub struct Page<T> {
 #[derive(Debug, Clone)]
 pub(super) enum Continuation {
     Token(String),
-    /// At the end of the result, or where a result cannot be continued.
-    None,
+    /// The result ends with this page.
+    End,
+    /// There may be more rows, but a result of this kind has no token here.
+    Unavailable,
     /// A merge cannot be continued here, because its token would have this many bytes.
     TooLong(usize),
 }
 
 impl From<Option<String>> for Continuation {
     fn from(token: Option<String>) -> Self {
-        token.map_or(Continuation::None, Continuation::Token)
+        token.map_or(Continuation::End, Continuation::Token)
     }
 }
 
@@ -43,23 +45,37 @@ impl<T> Page<T> {
     }
 
     /// The continuation token for
-    /// [`Query::with_continuation`](crate::Query::with_continuation). `None` at the end
-    /// of the result. Also `None` for results that the client merges and cannot resume:
-    /// aggregates, groups, and DISTINCT unless it is sorted by the distinct value. When
-    /// only pages without rows follow, the last page has a token too.
+    /// [`Query::with_continuation`](crate::Query::with_continuation):
     ///
-    /// The token of a query that the client merges has at most 256 KiB. This method fails if the
-    /// token would be longer, because of long values of ORDER BY or very many partitions. The feed
-    /// itself can go on, and a later page may have a token.
+    /// - `Some` if the query can be continued after this page. When only pages without rows follow,
+    ///   the last page has a token too.
+    /// - `None` at the end of the result. [`Page::is_last`] is true then.
+    /// - `None` also where rows may follow, but the client cannot continue the result with a token:
+    ///   aggregates, groups, DISTINCT unless it is sorted by the distinct value, sorts that the
+    ///   partitions do not perform, and rows without `_rid`. `Page::is_last` is false then. Read on
+    ///   with this feed.
+    /// - An error if the token of a query that the client merges would have more than 256 KiB, because
+    ///   of long values of ORDER BY or very many partitions. The feed itself can go on, and a later
+    ///   page may have a token.
+    ///
+    /// A token is valid for the statement, the feed range and the container that it was made for. If
+    /// the container was deleted and created again, the token of a merged query is refused.
     pub fn continuation(&self) -> Result<Option<&str>, Error> {
         match &self.continuation {
             Continuation::Token(token) => Ok(Some(token)),
-            Continuation::None => Ok(None),
+            Continuation::End | Continuation::Unavailable => Ok(None),
             Continuation::TooLong(bytes) => Err(Error::input(format!(
                 "the query has no continuation token after this page: the token would have {bytes} bytes, and \
                  262144 are allowed. Sort by shorter values, query single feed ranges, or read on with this feed"
             ))),
         }
+    }
+
+    /// Whether the result ends with this page. Unlike [`Page::continuation`], it tells the end from a
+    /// result that has no token. If it is false, a further page may follow, or the feed may end without
+    /// one: the service does not always know whether a row is left.
+    pub fn is_last(&self) -> bool {
+        matches!(self.continuation, Continuation::End)
     }
 
     /// Request units of the responses that were received since the previous page. They

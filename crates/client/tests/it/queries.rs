@@ -113,6 +113,8 @@ pub(crate) const IN_ORDER: &[&str] = &[
     "SELECT VALUE MAX(c.id) FROM c",
     "SELECT VALUE MAX(c.nothing) FROM c",
     "SELECT COUNT(1) AS orders, MIN(c.total) AS least, AVG(c.total) AS mean FROM c",
+    "SELECT c.state, COUNT(1) AS n FROM c GROUP BY c.state ORDER BY c.state",
+    "SELECT c.customer, SUM(c.total) AS n FROM c GROUP BY c.customer ORDER BY c.customer DESC",
 ];
 
 /// Statements whose result may have any order.
@@ -124,7 +126,6 @@ pub(crate) const IN_ANY_ORDER: &[&str] = &[
     "SELECT c.state, COUNT(1) AS orders, SUM(c.total) AS total FROM c GROUP BY c.state",
     "SELECT VALUE COUNT(1) FROM c GROUP BY c.customer",
     "SELECT c.weight, MAX(c.total) AS most FROM c GROUP BY c.weight",
-    "SELECT c.state, COUNT(1) AS n FROM c GROUP BY c.state ORDER BY c.state",
     "SELECT t AS name, COUNT(1) AS n, MAX(c.total) AS most FROM c JOIN t IN c.tags GROUP BY t",
     "SELECT TOP 3 1 AS one",
 ];
@@ -597,4 +598,39 @@ async fn vector_and_hybrid_queries_are_merged_over_partitions() {
     // In one partition the service answers alone.
     let within = hybrid.in_partition("customer-0");
     assert_eq!(orders.query::<String>(within).collect().await.unwrap()[..3], ids(&lamps));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_page_is_told_from_a_page_without_a_token() {
+    let (_world, orders) = orders_in_four_partitions().await;
+    for (statement, has_tokens) in [
+        ("SELECT * FROM c ORDER BY c.total", true),
+        ("SELECT c.customer, COUNT(1) AS n FROM c GROUP BY c.customer", false),
+    ] {
+        let mut feed = orders.query::<Value>(Query::new(statement).with_max_items(3));
+        let mut pages = Vec::new();
+        while let Some(page) = feed.next_page().await.unwrap() {
+            pages.push((page.continuation().unwrap().is_some(), page.is_last()));
+        }
+        assert!(pages.len() > 2, "{statement}");
+        let last = pages.pop();
+        assert_eq!(last, Some((false, true)), "{statement}");
+        assert!(pages.iter().all(|page| *page == (has_tokens, false)), "{statement}: {pages:?}");
+    }
+    let page = orders.query::<Value>("SELECT VALUE COUNT(1) FROM c").next_page().await.unwrap().unwrap();
+    assert!(page.is_last());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_of_a_container_that_was_deleted_and_created_again_is_refused() {
+    let (world, orders) = orders_in_four_partitions().await;
+    let query = Query::new("SELECT * FROM c ORDER BY c.total").with_max_items(5);
+    let page = orders.query::<Value>(query.clone()).next_page().await.unwrap().unwrap();
+    let token = page.continuation().unwrap().unwrap().to_owned();
+    world.delete_container(&orders).await;
+    let orders = world.container("orders", r#"{"paths":["/customer"],"kind":"Hash","version":2}"#).await;
+    orders.create("customer-1", &order(1)).await.unwrap();
+    let error = orders.query::<Value>(query.with_continuation(token)).next_page().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Input, "{error}");
+    assert!(error.to_string().contains("belongs to another container"), "{error}");
 }

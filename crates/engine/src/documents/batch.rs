@@ -21,8 +21,7 @@ use crate::transaction::Transaction;
 /// The most operations a batch may have. The server checks it.
 pub const OPERATIONS_MAX: usize = 100;
 
-/// The most bytes of documents that the reads of a bulk request return. The service answers with at
-/// most 4 MB.
+/// The most bytes of documents that a bulk request returns. The service answers with at most 4 MB.
 const RESPONSE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// One operation of a batch.
@@ -49,6 +48,8 @@ pub struct Batch {
     pub is_atomic: bool,
     /// Whether a batch that is not atomic continues after a failure.
     pub continues_on_error: bool,
+    /// Whether the answer has the documents that the batch writes. It always has those that it reads.
+    pub returns_written: bool,
 }
 
 /// The partition of a batch.
@@ -154,7 +155,7 @@ fn perform_atomic(
 }
 
 /// Performs one operation after the other. Only the writes of a failed operation are
-/// undone. When the documents that a bulk request reads do not fit into the response, the operations
+/// undone. When the documents that a bulk request returns do not fit into the response, the operations
 /// from there on are not carried out.
 fn perform_each(
     transaction: &mut Transaction<'_>,
@@ -176,28 +177,30 @@ fn perform_each(
             results.push(Err(aborted()));
             continue;
         }
-        let is_read = matches!(operation.operation, Ok(ItemOperation::Read { .. }));
+        let returns_document =
+            batch.returns_written || matches!(operation.operation, Ok(ItemOperation::Read { .. }));
+        let (mut is_full, is_first) = (false, results.is_empty());
         let result = resolve(container, &batch.scope, operation.partition_key).and_then(|target| {
             transaction.attempt(|transaction| {
                 let mut stamps = WriteStamps::default();
-                items::perform(
+                let outcome = items::perform(
                     transaction,
                     &target,
                     operation.operation?,
                     &operation.precondition,
                     &mut stamps,
-                )
+                )?;
+                is_full = returns_document && outcome.body.len() > bytes_left && !is_first;
+                // A refusal undoes a write.
+                if is_full { Err(response_full()) } else { Ok(outcome) }
             })
         });
-        has_stopped = result.is_err() && !batch.continues_on_error;
-        if let (true, Ok(outcome)) = (is_read, &result) {
-            let is_fitting = outcome.body.len() <= bytes_left || results.is_empty();
-            bytes_left = bytes_left.saturating_sub(outcome.body.len());
-            if !is_fitting {
-                results.push(Err(response_full()));
-                continue;
-            }
-        }
+        has_stopped = result.is_err() && !is_full && !batch.continues_on_error;
+        bytes_left = match &result {
+            _ if is_full => 0,
+            Ok(outcome) if returns_document => bytes_left.saturating_sub(outcome.body.len()),
+            Ok(_) | Err(_) => bytes_left,
+        };
         results.push(result);
     }
     results

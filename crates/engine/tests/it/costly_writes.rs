@@ -35,7 +35,8 @@ async fn upsert(engine: &Engine, container: &Arc<Container>, key: PartitionKey, 
 /// The statuses of a batch's operations.
 async fn statuses(engine: &Engine, container: &Arc<Container>, operations: Vec<BatchOperation>) -> Vec<u16> {
     let scope = BatchScope::Partition(key("a"));
-    let batch = Batch { scope, operations, is_atomic: false, continues_on_error: true };
+    let batch =
+        Batch { scope, operations, is_atomic: false, continues_on_error: true, returns_written: true };
     let outcome = engine.batch(container, batch).await.unwrap();
     let status = |result: &Result<_, perihelion_engine::Refusal>| match result {
         Ok(perihelion_engine::ItemOutcome { status, .. }) => *status,
@@ -127,6 +128,7 @@ async fn a_batch_that_patches_too_many_bytes_is_refused_before_the_writer() {
         operations: (0..count).map(|n| patch(&n.to_string(), set)).collect(),
         is_atomic: true,
         continues_on_error: false,
+        returns_written: true,
     };
     assert_eq!(engine.batch(&created, batch(9)).await.unwrap_err().status, 413);
     assert!(!engine.batch(&created, batch(8)).await.unwrap().has_failed());
@@ -268,7 +270,13 @@ async fn a_request_may_change_a_document_again_within_bounds() {
             partition_key: None,
         });
         let scope = BatchScope::Partition(key("a"));
-        Batch { scope, operations: operations.into(), is_atomic: true, continues_on_error: false }
+        Batch {
+            scope,
+            operations: operations.into(),
+            is_atomic: true,
+            continues_on_error: false,
+            returns_written: true,
+        }
     };
     assert!(!engine.batch(&created, batch(500_000)).await.unwrap().has_failed());
     assert_eq!(number(&engine, &created, "1"), 2);

@@ -249,6 +249,7 @@ async fn a_batch_is_replicated_as_one_entry() {
         operations: operations.collect(),
         is_atomic: true,
         continues_on_error: false,
+        returns_written: true,
     };
     assert!(!regions.engines[0].batch(&regions.container(0), batch).await.unwrap().has_failed());
     assert!(regions.replicate(0, 1, 1).await, "one entry");

@@ -30,15 +30,26 @@ impl std::error::Error for ParseError {}
 
 /// Parses one JSON value that must fill the whole input.
 pub fn parse(bytes: &[u8]) -> Result<Value, ParseError> {
+    parse_envelope(bytes, 0)
+}
+
+/// Parses one JSON value that must fill the whole input and that has `levels` arrays and objects around
+/// each of its documents. They do not count as levels of the documents, so the value may have
+/// [`DEPTH_MAX`] levels and these.
+pub fn parse_envelope(bytes: &[u8], levels: usize) -> Result<Value, ParseError> {
     match std::str::from_utf8(bytes) {
-        Ok(text) => parse_str(text),
+        Ok(text) => parse_within(text, DEPTH_MAX.saturating_add(levels)),
         Err(error) => Err(ParseError { offset: error.valid_up_to(), reason: "not UTF-8" }),
     }
 }
 
 /// Parses one JSON value that must fill the whole text.
 pub fn parse_str(text: &str) -> Result<Value, ParseError> {
-    let mut parser = Parser { text, bytes: text.as_bytes(), at: 0 };
+    parse_within(text, DEPTH_MAX)
+}
+
+fn parse_within(text: &str, depth_max: usize) -> Result<Value, ParseError> {
+    let mut parser = Parser { text, bytes: text.as_bytes(), at: 0, depth_max };
     parser.skip_whitespace();
     let value = parser.value(0)?;
     parser.skip_whitespace();
@@ -53,6 +64,7 @@ struct Parser<'a> {
     bytes: &'a [u8],
     /// The offset of the next byte to read.
     at: usize,
+    depth_max: usize,
 }
 
 type ParseResult<T> = Result<T, ParseError>;
@@ -95,7 +107,7 @@ impl Parser<'_> {
     }
 
     fn array(&mut self, depth: usize) -> ParseResult<Value> {
-        if depth == DEPTH_MAX {
+        if depth == self.depth_max {
             return self.fail("nested too deep");
         }
         self.at += 1;
@@ -121,7 +133,7 @@ impl Parser<'_> {
     }
 
     fn object(&mut self, depth: usize) -> ParseResult<Value> {
-        if depth == DEPTH_MAX {
+        if depth == self.depth_max {
             return self.fail("nested too deep");
         }
         self.at += 1;

@@ -12,6 +12,9 @@ pub enum MergeError {
     /// The continuation token belongs to another query, or the plan had another statement for
     /// the partitions when the token was made.
     TokenOfAnotherQuery,
+    /// The continuation token belongs to another container, or to an earlier container of the same
+    /// name.
+    TokenOfAnotherContainer,
     /// A row does not have the form of the rows of the plan's statement.
     UnexpectedRow(&'static str),
     /// The reported fetch is not in flight.
@@ -46,6 +49,9 @@ impl std::fmt::Display for MergeError {
             MergeError::TokenOfAnotherQuery => {
                 f.write_str("the continuation token cannot be used: it belongs to another query")
             }
+            MergeError::TokenOfAnotherContainer => f.write_str(
+                "the continuation token cannot be used: it belongs to another container, or to one that was deleted and created again. Begin the query again without a token",
+            ),
             MergeError::UnexpectedRow(what) => {
                 write!(f, "a partition returned a row that does not fit the query plan: {what}")
             }

@@ -10,10 +10,11 @@ use std::collections::HashMap;
 use perihelion_model::json::{Object, Value};
 
 use super::MergeError;
-use super::plan::{GroupFormat, Projection};
+use super::plan::{GroupFormat, GroupSortKey, Projection};
 use crate::aggregate::{AggregateState, GROUP_BYTES, GROUP_BYTES_MAX};
+use crate::ast::Direction;
 use crate::node::AggregateFunction;
-use crate::order::write_key;
+use crate::order::{compare_order, write_key};
 
 /// A table of groups.
 #[derive(Debug, Default)]
@@ -22,6 +23,8 @@ pub(super) struct Groups {
     indexes: HashMap<Vec<u8>, usize>,
     /// The values of each group, in the order in which the groups appeared.
     groups: Vec<Vec<GroupValue>>,
+    /// For each group, the GROUP BY values by which the groups are sorted.
+    sort_values: Vec<Vec<Option<Value>>>,
     /// About how many bytes the groups take; at most [`GROUP_BYTES_MAX`].
     bytes: usize,
 }
@@ -37,8 +40,8 @@ enum GroupValue {
 impl Groups {
     /// Adds a row of a partition's page.
     pub(super) fn add(&mut self, grouping: &GroupFormat, row: Value) -> Result<(), MergeError> {
-        let (key, mut payload) = key_and_payload(grouping, row)?;
-        let index = self.index_of_group(key, grouping)?;
+        let (key, sort_values, mut payload) = split_row(grouping, row)?;
+        let index = self.index_of_group(key, sort_values, grouping)?;
         let Groups { groups, bytes, .. } = self;
         let Some(values) = groups.get_mut(index) else { return Ok(()) };
         for (index, value) in values.iter_mut().enumerate() {
@@ -51,8 +54,8 @@ impl Groups {
     pub(super) fn merge(&mut self, grouping: &GroupFormat, other: Groups) -> Result<(), MergeError> {
         let mut keys: Vec<(Vec<u8>, usize)> = other.indexes.into_iter().collect();
         keys.sort_unstable_by_key(|(_, index)| *index);
-        for ((key, _), more) in keys.into_iter().zip(other.groups) {
-            let index = self.index_of_group(key, grouping)?;
+        for (((key, _), more), sort_values) in keys.into_iter().zip(other.groups).zip(other.sort_values) {
+            let index = self.index_of_group(key, sort_values, grouping)?;
             let Groups { groups, bytes, .. } = self;
             for (value, more) in groups.get_mut(index).into_iter().flatten().zip(more) {
                 *bytes += value.merge(more);
@@ -61,15 +64,23 @@ impl Groups {
         self.check_bytes()
     }
 
-    fn index_of_group(&mut self, key: Vec<u8>, grouping: &GroupFormat) -> Result<usize, MergeError> {
+    fn index_of_group(
+        &mut self,
+        key: Vec<u8>,
+        sort_values: Vec<Option<Value>>,
+        grouping: &GroupFormat,
+    ) -> Result<usize, MergeError> {
         if let Some(index) = self.indexes.get(&key) {
             return Ok(*index);
         }
-        self.bytes += key.len() + GROUP_BYTES;
+        // The sort values are parts of the key, which has about as many bytes as they have.
+        let copies = if sort_values.is_empty() { 1 } else { 2 };
+        self.bytes += copies * key.len() + GROUP_BYTES;
         self.check_bytes()?;
         let index = self.groups.len();
         self.indexes.insert(key, index);
         self.groups.push(empty_values(&grouping.projection));
+        self.sort_values.push(sort_values);
         Ok(index)
     }
 
@@ -77,33 +88,57 @@ impl Groups {
         if self.bytes > GROUP_BYTES_MAX { Err(MergeError::TooLarge("too many groups")) } else { Ok(()) }
     }
 
-    /// One value per group, except for groups whose value is undefined.
+    /// One value per group, in the order of the statement, except for groups whose value is
+    /// undefined.
     pub(super) fn finish(mut self, grouping: &GroupFormat) -> Vec<Value> {
         // Aggregates without GROUP BY have one group, even without any row.
         if !grouping.has_keys && self.groups.is_empty() {
             self.groups.push(empty_values(&grouping.projection));
+            self.sort_values.push(Vec::new());
         }
-        self.groups.into_iter().filter_map(|values| project(&grouping.projection, values)).collect()
+        let (keys, directions): (Vec<GroupSortKey>, Vec<Direction>) = grouping.order.iter().copied().unzip();
+        let groups = self.groups.into_iter().zip(self.sort_values).map(|(values, sort_values)| {
+            let values: Vec<Option<Value>> = values.into_iter().map(GroupValue::finish).collect();
+            let mut sort_values = sort_values.into_iter();
+            let keys = keys.iter().map(|key| match key {
+                GroupSortKey::GroupBy(_) => sort_values.next().flatten(),
+                GroupSortKey::Selected(index) => values.get(*index).cloned().flatten(),
+            });
+            (keys.collect::<Vec<_>>(), values)
+        });
+        let mut groups: Vec<(Vec<Option<Value>>, Vec<Option<Value>>)> = groups.collect();
+        // Without sort keys all groups are equal, and stay in the order in which they appeared.
+        groups.sort_by(|(one, _), (other, _)| compare_order(one, other, &directions));
+        groups.into_iter().filter_map(|(_, values)| project(&grouping.projection, values)).collect()
     }
 }
 
-/// Divides a row into the key of its group and its payload.
-fn key_and_payload(grouping: &GroupFormat, row: Value) -> Result<(Vec<u8>, Option<Value>), MergeError> {
+/// The parts of a row: the key of its group, the GROUP BY values by which groups are sorted, and the
+/// payload.
+type RowParts = (Vec<u8>, Vec<Option<Value>>, Option<Value>);
+
+/// Divides a row into its parts.
+fn split_row(grouping: &GroupFormat, row: Value) -> Result<RowParts, MergeError> {
     let is_only_payload = matches!(grouping.projection, Projection::Value(_)) && !grouping.has_keys;
     if is_only_payload {
-        return Ok((Vec::new(), Some(row)));
+        return Ok((Vec::new(), Vec::new(), Some(row)));
     }
     let Value::Object(mut row) = row else {
         return Err(MergeError::UnexpectedRow("a group is not an object"));
     };
-    let mut key = Vec::new();
+    let (mut key, mut sort_values) = (Vec::new(), Vec::new());
     if grouping.has_keys {
         let Some(Value::Array(items)) = row.get("groupByItems") else {
             return Err(MergeError::UnexpectedRow("a group has no groupByItems"));
         };
         items.iter().for_each(|item| write_key(&mut key, item.get("item")));
+        for (sort_key, _) in &grouping.order {
+            if let GroupSortKey::GroupBy(index) = sort_key {
+                sort_values.push(items.get(*index).and_then(|item| item.get("item")).cloned());
+            }
+        }
     }
-    Ok((key, row.remove("payload")))
+    Ok((key, sort_values, row.remove("payload")))
 }
 
 /// Takes from a row's payload the partial result for the value of the group at `index`.
@@ -169,8 +204,8 @@ impl GroupValue {
 }
 
 /// The row of the result for a group; `None` when it is undefined.
-fn project(projection: &Projection, values: Vec<GroupValue>) -> Option<Value> {
-    let mut values = values.into_iter().map(GroupValue::finish);
+fn project(projection: &Projection, values: Vec<Option<Value>>) -> Option<Value> {
+    let mut values = values.into_iter();
     match projection {
         Projection::Value(_) => values.next().flatten(),
         Projection::List(items) => {

@@ -162,6 +162,7 @@ impl Merge {
         let contents = TokenContents {
             fingerprint: self.fingerprint,
             scope: Some(self.scope.clone()),
+            container: self.container.clone(),
             skip_left: self.filter.skip_left,
             take_left: self.filter.take_left,
             last_value: self.filter.last_value(),

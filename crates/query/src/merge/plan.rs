@@ -8,7 +8,8 @@
 use perihelion_model::json::{Value, parse_str};
 
 use super::MergeError;
-use crate::ast::Direction;
+use crate::ast::{Direction, Expr, OrderItem, Selection};
+use crate::bind::same_expr;
 use crate::node::AggregateFunction;
 use crate::plan::{DIRECTION_NAMES, DistinctType, FILTER_PLACEHOLDER, QueryRange, value_of};
 
@@ -46,6 +47,42 @@ pub(super) enum RowFormat {
 pub(super) struct GroupFormat {
     pub(super) has_keys: bool,
     pub(super) projection: Projection,
+    /// The ORDER BY of the statement, which plans of groups do not contain.
+    pub(super) order: Vec<(GroupSortKey, Direction)>,
+}
+
+/// A value by which groups are sorted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum GroupSortKey {
+    /// The value of the GROUP BY expression with this index.
+    GroupBy(usize),
+    /// The value of the select list with this index.
+    Selected(usize),
+}
+
+/// The ORDER BY of a statement with groups. Empty without ORDER BY, and for a statement that only the
+/// service can parse. A sort key that is neither a GROUP BY expression nor selected is refused,
+/// because the client does not know its value.
+pub(super) fn group_order(query: &str) -> Result<Vec<(GroupSortKey, Direction)>, MergeError> {
+    let Ok(query) = crate::parse(query) else { return Ok(Vec::new()) };
+    let select = query.select;
+    let selected: Vec<&Expr> = match &select.selection {
+        Selection::Star(_) => Vec::new(),
+        Selection::Value(expr) => vec![expr],
+        Selection::List(items) => items.iter().map(|item| &item.expr).collect(),
+    };
+    let group_by = select.group_by.as_deref().unwrap_or_default();
+    let sort_key = |item: &OrderItem| {
+        let index = group_by.iter().position(|expr| same_expr(expr, &item.expr)).map(GroupSortKey::GroupBy);
+        let index = index.or_else(|| {
+            selected.iter().position(|expr| same_expr(expr, &item.expr)).map(GroupSortKey::Selected)
+        });
+        let unknown = || {
+            MergeError::Unsupported("ORDER BY of a value that is neither selected nor in GROUP BY".to_owned())
+        };
+        Ok((index.ok_or_else(unknown)?, item.direction.unwrap_or(Direction::Ascending)))
+    };
+    select.order_by.iter().flat_map(|order_by| &order_by.items).map(sort_key).collect()
 }
 
 /// How a group becomes a row of the result.
@@ -185,12 +222,15 @@ fn read_grouping(info: &Value) -> Result<Option<GroupFormat>, MergeError> {
             Ok((name.to_owned(), function))
         };
         let items = names.iter().map(item).collect::<Result<_, MergeError>>()?;
-        return Ok(Some(GroupFormat { has_keys, projection: Projection::List(items) }));
+        return Ok(Some(GroupFormat { has_keys, projection: Projection::List(items), order: Vec::new() }));
     }
+    let value_of = |function| {
+        Ok(Some(GroupFormat { has_keys, projection: Projection::Value(function), order: Vec::new() }))
+    };
     match aggregates.as_slice() {
         [] if !has_keys => Ok(None),
-        [] => Ok(Some(GroupFormat { has_keys, projection: Projection::Value(None) })),
-        [function] => Ok(Some(GroupFormat { has_keys, projection: Projection::Value(Some(*function)) })),
+        [] => value_of(None),
+        [function] => value_of(Some(*function)),
         _ => Err(MergeError::Unsupported("several aggregates in one value".to_owned())),
     }
 }

@@ -41,6 +41,9 @@ pub(super) struct TokenContents {
     /// The effective keys that the query is about. `None` in tokens that earlier releases of this
     /// crate wrote.
     pub(super) scope: Option<Interval>,
+    /// The `_rid` of the container. `None` if the caller did not name it, and in tokens that earlier
+    /// releases of this crate wrote.
+    pub(super) container: Option<String>,
     /// How many rows OFFSET still skips.
     pub(super) skip_left: u64,
     /// How many rows TOP or LIMIT still allows; `None` without either.
@@ -72,6 +75,9 @@ impl TokenContents {
             ("take", self.take_left.map_or(Value::Null, Value::from)),
         ]);
         if let Value::Object(members) = &mut token {
+            if let Some(container) = &self.container {
+                members.set("container", container.as_str().into());
+            }
             let mut positions = resume_points.iter().filter_map(|(_, point)| point.position.as_ref());
             if let Some(position) = positions.next() {
                 debug_assert!(positions.all(|other| other.keys == position.keys));
@@ -171,6 +177,10 @@ fn read_contents(token: &Value) -> Option<TokenContents> {
         scope: match token.get("scope") {
             None | Some(Value::Null) => None,
             Some(scope) => Some(read_interval(scope)?),
+        },
+        container: match token.get("container") {
+            None => None,
+            Some(container) => Some(container.as_str()?.to_owned()),
         },
         fingerprint: u64::from_str_radix(token.get("query")?.as_str()?, 16).ok()?,
         skip_left: count(token.get("skip")?)?,

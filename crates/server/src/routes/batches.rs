@@ -15,12 +15,17 @@ use super::{RegionService, items};
 use crate::answer::Answer;
 use crate::call::Call;
 
+/// A document of a batch is in the object of its operation, which is in the list.
+const LEVELS_AROUND_DOCUMENT: usize = 2;
+
 pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     service.account.long_reads.note_short_request();
     let (database, container) = service.container(call)?;
     items::check_size(call)?;
     let scope = call.batch_scope(&container)?;
-    let Value::Array(list) = call.json()? else { return Err(Refusal::invalid_input()) };
+    let Value::Array(list) = call.envelope(LEVELS_AROUND_DOCUMENT)? else {
+        return Err(Refusal::invalid_input());
+    };
     let refused_size = match list.len() {
         0 => Some("Batch request has no operations."),
         size if size > OPERATIONS_MAX => Some("Batch request has more operations than what is supported."),
@@ -49,6 +54,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
         operations,
         is_atomic: call.flag(&headers::BATCH_ATOMIC),
         continues_on_error: call.flag(&headers::BATCH_CONTINUE_ON_ERROR),
+        returns_written: !is_minimal,
     };
     let bucket = service.engine.admit(&container, range)?;
     let outcome = service.engine.batch(&container, batch).await?;

@@ -128,3 +128,59 @@ async fn malformed_batches_are_refused_whole() {
     assert_eq!(world.send(docs("GET", "1", r#"["a"]"#)).await.status, 404);
     world.stop().await;
 }
+
+/// A document whose arrays and objects nest this deep.
+fn nested_document(id: &str, levels: usize) -> String {
+    let (open, close) = ("[".repeat(levels - 1), "]".repeat(levels - 1));
+    format!(r#"{{"id":"{id}","pk":"a","nested":{open}{close}}}"#)
+}
+
+/// Story of a bug: the list and the object around a document of a batch counted as its levels, so a
+/// document that could be created alone was refused in a batch.
+#[tokio::test]
+async fn a_document_may_be_nested_as_deep_in_a_batch_as_alone() {
+    let world = World::new(PLAIN_CONTAINER).await;
+    assert_eq!(world.create(r#"["a"]"#, &nested_document("1", 128)).await.status, 201);
+    let create = |id: &str, levels: usize| {
+        let document = nested_document(id, levels);
+        batch(r#"["a"]"#, &format!(r#"[{{"operationType":"Create","resourceBody":{document}}}]"#))
+    };
+    let created = world.send(create("3", 128)).await;
+    assert_eq!((created.status, statuses(&created)), (200, vec![201]));
+    assert_eq!(world.send(create("4", 129)).await.status, 400);
+    world.stop().await;
+}
+
+/// Story of a bug: only the documents that a bulk request reads counted. A hundred patches of large
+/// documents had an answer of up to 200 MB.
+#[tokio::test]
+async fn the_documents_that_a_bulk_request_writes_count_as_its_answer() {
+    let world = World::new(PLAIN_CONTAINER).await;
+    for id in 0..6 {
+        let document = format!(r#"{{"id":"{id}","pk":"a","text":"{}"}}"#, "x".repeat(900_000));
+        assert_eq!(world.create(r#"["a"]"#, &document).await.status, 201);
+    }
+    let operations: Vec<String> = (0..6)
+        .map(|id| {
+            format!(
+                r#"{{"operationType":"Patch","id":"{id}","partitionKey":"[\"a\"]","resourceBody":{{"operations":[{{"op":"incr","path":"/n","value":1}}]}}}}"#
+            )
+        })
+        .collect();
+    let bulk = |is_minimal: bool| {
+        let request = batch("", &format!("[{}]", operations.join(",")))
+            .header("x-ms-documentdb-partitionkeyrangeid", "0")
+            .header("x-ms-cosmos-batch-continue-on-error", "True");
+        if is_minimal { request.header("prefer", "return=minimal") } else { request }
+    };
+    let answer = world.send(bulk(false)).await;
+    assert_eq!(statuses(&answer), [200, 200, 200, 200, 413, 413]);
+    assert!(answer.body.len() < 5_000_000, "{} bytes", answer.body.len());
+    // An operation whose result does not fit is not carried out.
+    let counts = "SELECT VALUE c.n ?? 0 FROM c ORDER BY c.id";
+    assert_eq!(world.query(counts).await, [1, 1, 1, 1, 0, 0].map(|n: i64| Value::from(n)));
+    let answer = world.send(bulk(true)).await;
+    assert_eq!(statuses(&answer), [200; 6]);
+    assert_eq!(world.query(counts).await, [2, 2, 2, 2, 1, 1].map(|n: i64| Value::from(n)));
+    world.stop().await;
+}

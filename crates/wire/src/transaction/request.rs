@@ -90,6 +90,9 @@ pub struct TransactionOperation {
     pub session_token: Option<String>,
 }
 
+/// A document of a transaction is in the object of its operation, in the list, in the body.
+const LEVELS_AROUND_DOCUMENT: usize = 3;
+
 impl TransactionRequest {
     /// Parses a request. `operation_type` is the header `x-ms-cosmos-operation-type`. The header
     /// decides the kind, else the `operationType` of the body, else the first operation.
@@ -108,8 +111,8 @@ impl TransactionRequest {
                 ),
             ));
         }
-        let value =
-            json::parse(body).map_err(|error| not_parsed(format!("The body is not JSON: {error}.")))?;
+        let value = json::parse_envelope(body, LEVELS_AROUND_DOCUMENT)
+            .map_err(|error| not_parsed(format!("The body is not JSON: {error}.")))?;
         let Value::Object(mut envelope) = value else {
             return Err(not_parsed("The body must be a JSON object with the member 'operations'."));
         };

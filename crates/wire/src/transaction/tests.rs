@@ -33,6 +33,18 @@ fn the_shipped_form_and_the_form_of_the_design_document_are_the_same_transaction
     assert_eq!(shipped.kind, TransactionKind::Write);
 }
 
+/// Story of a bug: the arrays and objects around a document counted as its levels, so a document that
+/// could be created alone was refused in a transaction.
+#[test]
+fn a_document_may_be_nested_as_deep_in_a_transaction_as_alone() {
+    let create = |levels: usize| {
+        let nested = format!("{}{}", "[".repeat(levels - 1), "]".repeat(levels - 1));
+        one(&format!(r#""operationType":"Create","resourceBody":{{"id":"1","nested":{nested}}}"#))
+    };
+    assert!(parse(None, &create(128)).is_ok());
+    assert_eq!(parse(None, &create(129)).unwrap_err().status.code, 400);
+}
+
 #[test]
 fn the_header_decides_the_kind_then_the_body_then_the_operations() {
     let (read, write) = (r#""operationType":"Read""#, r#""operationType":"Delete""#);

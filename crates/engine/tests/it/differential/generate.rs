@@ -19,17 +19,24 @@ fn number(random: &mut Random) -> Value {
 
 fn text(random: &mut Random) -> Value {
     const TEXTS: [&str; 7] = ["", "a", "ab", "b", "é", "a\u{0}", "Z"];
-    if random.one_in(16) {
-        // Around the length at which index keys cut strings, with few different beginnings.
-        let beginning = ["x".repeat(1020), format!("{}\u{0}", "y".repeat(1022))][random.index(2)].clone();
-        let middle = ["", "aaa", "aaaa", "aaaaa", "aaaé", "aaaaaaaa"][random.index(6)];
-        return format!("{beginning}{middle}{}", ["", "", "a", "b", "\u{0}"][random.index(5)]).into();
+    if random.one_in(12) {
+        return long_text(random);
     }
     if random.one_in(16) {
         // Two of these differ only after the bytes that a token has room for.
         return format!("{}{}", "long ".repeat(55), random.below(4)).into();
     }
     TEXTS[random.index(TEXTS.len())].into()
+}
+
+/// A text around the length at which index keys cut strings. Most of these texts have equal keys.
+fn long_text(random: &mut Random) -> Value {
+    let beginning = match random.below(4) {
+        0 => format!("{}\u{0}", "y".repeat(1022)),
+        _ => "x".repeat(1020),
+    };
+    let middle = ["aaaaa", "aaaaa", "aaaaa", "aaaa", "aaaé", ""][random.index(6)];
+    format!("{beginning}{middle}{}", ["", "a", "b", "bb", "\u{0}"][random.index(5)]).into()
 }
 
 fn scalar(random: &mut Random) -> Value {
@@ -76,6 +83,10 @@ pub(super) fn document(random: &mut Random, id: u64) -> Value {
         if !random.one_in(5) {
             document.set(name, make(random));
         }
+    }
+    // So that several documents have equal keys in an index.
+    if random.one_in(2) {
+        document.set("s", long_text(random));
     }
     Value::Object(document)
 }

@@ -259,7 +259,13 @@ pub(crate) fn to_batch(
         precondition: operation.precondition.clone(),
         partition_key: has_own_keys.then(|| partition_key(&operation.key.0)),
     });
-    Batch { scope, operations: operations.collect(), is_atomic, continues_on_error: continues }
+    Batch {
+        scope,
+        operations: operations.collect(),
+        is_atomic,
+        continues_on_error: continues,
+        returns_written: true,
+    }
 }
 
 pub(crate) fn partition_key(value: &str) -> PartitionKey {
