@@ -68,6 +68,7 @@ pub(crate) async fn for_worker(core: &Core, item: &WorkItem) -> Result<(), Failu
         )));
     }
     let until = Instant::now() + RETRY_FOR;
+    let read = core.hints.activities.begin_read();
     let created = retry_until(until, || create_activity(&core.store, &activity));
     let mut created = with_outage_notice(&core.outage_notice, "an activity", Box::pin(created)).await?;
     if let Created::IdTaken = created {
@@ -77,7 +78,7 @@ pub(crate) async fn for_worker(core: &Core, item: &WorkItem) -> Result<(), Failu
     }
     match created {
         Created::Now(etag) => {
-            core.hints.activities.update_and_wake(|hints| hints.offer((activity, etag)));
+            core.hints.activities.update_and_wake(|hints| hints.offer_read(read.number(), (activity, etag)));
         }
         // The activity cannot be locked without its etag. A poll finds it.
         Created::Before | Created::IdTaken => core.poller.poll_soon(),

@@ -13,6 +13,7 @@ mod large_turns;
 mod late_requests;
 mod prefetch;
 mod recorded_process;
+mod outdated_rows;
 mod slow_partitions;
 mod transactions;
 mod unfinished_work;

@@ -8,6 +8,7 @@
 mod cases;
 mod cost;
 mod cross_instance;
+mod fan_out;
 mod holes;
 mod migration;
 mod operating;

@@ -216,7 +216,7 @@ async fn finish_ack(
     is_answered: bool,
 ) {
     core.activity_locks.remove(&token.nonce);
-    core.hints.activities.with(|hints| hints.forget(&token.instance, &token.id));
+    core.hints.activities.with(|hints| hints.remove(&token.instance, &token.id));
     if let Some(PreparedMessage { message, .. }) = replacement.completion {
         let now = core.clock.now();
         if !message.is_left_to_owner {

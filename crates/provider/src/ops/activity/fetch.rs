@@ -28,6 +28,7 @@ use crate::ops::wait::FetchWait;
 use crate::process::hints::{Claimant, Hints, OfferedActivity, ReadyActivity, activity_name};
 use crate::process::interest::Interest;
 use crate::process::lock_table::{self, LockedActivity, Worker};
+use crate::process::membership::Rank;
 use crate::process::metrics;
 use crate::store::{Store, unless_stale, without_content};
 
@@ -245,11 +246,13 @@ pub(super) async fn lock_in_time(
     let shared =
         core.this.upgrade().ok_or_else(|| Failure::Contended("the provider is closed".to_owned()))?;
     let session_config = session_config.cloned();
+    let attempt = core.hints.activities.begin_lock(&offer.0);
     let lock = async move { lock_activity(&shared, offer, lease, session_config.as_ref()).await };
     let mut lock = Box::pin(metrics::for_current_call(lock));
     if let Ok(locked) = tokio::time::timeout(timeout, &mut lock).await {
         return locked;
     }
+    drop(attempt);
     let shared = core.this.upgrade();
     core.background.run_or_drop(async move {
         if let (Ok(Some(locked)), Some(core)) = (lock.await, shared) {
@@ -318,7 +321,7 @@ async fn lock_activity(
         written => written,
     };
     if let Ok(written) = &written {
-        record_lock(core, &activity.instance_id, written.is_some());
+        record_lock(core, &activity, written.is_some());
     }
     let etag = match written {
         Ok(Some(etag)) => etag,
@@ -343,12 +346,18 @@ async fn find_own_lock(store: &Store, activity: &Activity) -> Option<Etag> {
     (found.value.lock_nonce == activity.lock_nonce).then_some(found.etag)
 }
 
-/// Records whether an activity was locked. If several activities in a row could not be locked, the
-/// hints about the instance are out of date: other processes take its activities, or a turn has
-/// cancelled them. A poll finds the remaining activities.
-fn record_lock(core: &Core, instance: &str, is_locked: bool) {
+/// Records whether an activity was locked. If several activities in a row could not be locked, other
+/// processes take the activities of the instance, and the hints about it are out of date. A poll
+/// finds the remaining activities. A process that is alone with this kind of work keeps its hints:
+/// there a failed lock (a turn has cancelled the activity) says nothing about other activities.
+fn record_lock(core: &Core, activity: &Activity, is_locked: bool) {
+    let Activity { instance_id, id, tag, .. } = activity;
+    let rank = core.membership.view().rank_of_activity(instance_id, id, tag.as_deref());
+    if !is_locked && rank == Rank::Alone {
+        return;
+    }
     let now = core.clock.now();
-    if core.hints.activities.with(|hints| hints.record_lock(instance, is_locked, now)) {
+    if core.hints.activities.with(|hints| hints.record_lock(instance_id, is_locked, now)) {
         core.poller.poll_soon();
     }
 }

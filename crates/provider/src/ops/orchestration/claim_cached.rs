@@ -6,11 +6,12 @@
 //! cancellations matters, and only a read shows whether another process has sent an earlier
 //! one. So turns with such messages read the partition.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use duroxide::providers::{DispatcherCapabilityFilter, KvEntry, WorkItem};
+use duroxide::{Event, EventKind};
 
 use crate::documents::text::Text;
 use crate::documents::{KvValue, Message, State};
@@ -94,8 +95,8 @@ fn inline_kv(state: &State) -> Option<HashMap<String, KvEntry>> {
 /// Whether the cached state is not locked and not being deleted, and each message is a
 /// completion, a timer or the start of the next execution, for the same incarnation. After the
 /// end of an execution only the start of the next one is expected. A completion may have been
-/// consumed already: a poll can find it, and a turn can consume it, before the ack of its
-/// activity adds it to the hints. Then the commit of this claim is refused.
+/// consumed already: a turn can read and consume it before the ack of its activity gets its answer
+/// and adds it to the hints. The commit of such a turn would be refused, so the instance is read.
 fn can_continue(snapshot: &Snapshot, messages: &[(Message, WorkItem)]) -> bool {
     let state = &snapshot.state.value;
     let can_be_claimed =
@@ -116,7 +117,22 @@ fn can_continue(snapshot: &Snapshot, messages: &[(Message, WorkItem)]) -> bool {
         let is_awaited = !is_ended || matches!(item, WorkItem::ContinueAsNew { .. });
         is_for_this_incarnation && is_order_irrelevant && is_awaited
     };
-    can_be_claimed && messages.iter().all(is_expected)
+    can_be_claimed && messages.iter().all(is_expected) && !is_any_consumed(&snapshot.history, messages)
+}
+
+/// Whether a history has the completion of an activity that is among these messages.
+fn is_any_consumed(history: &[Event], messages: &[(Message, WorkItem)]) -> bool {
+    let completed = messages.iter().filter_map(|(_, item)| match item {
+        WorkItem::ActivityCompleted { id, execution_id, .. }
+        | WorkItem::ActivityFailed { id, execution_id, .. } => Some((*execution_id, *id)),
+        _ => None,
+    });
+    let completed: HashSet<(u64, u64)> = completed.collect();
+    let is_completion = |event: &Event| {
+        matches!(event.kind, EventKind::ActivityCompleted { .. } | EventKind::ActivityFailed { .. })
+            && event.source_event_id.is_some_and(|id| completed.contains(&(event.execution_id, id)))
+    };
+    !completed.is_empty() && history.iter().any(is_completion)
 }
 
 /// Whether there is one message, and it is a start. The cache has no state of the instance. If

@@ -23,7 +23,7 @@ use crate::documents::stamp::{Stamp, deadline_ms};
 use crate::ops::core::Core;
 use crate::options::config::CommitTier;
 use crate::plan::TurnPlan;
-use crate::process::hints::ReadyActivity;
+use crate::process::hints::{ActivityRead, ReadyActivity};
 use crate::store::{RETRY_FOR, retry_until};
 
 /// How long an ack waits until the promised activities are read after the answer of its commit was
@@ -38,6 +38,9 @@ pub(crate) struct DirectDispatch<'a> {
     promises: Vec<Option<Promise>>,
     /// When the leases in the last attempt of the commit began, in milliseconds since 1970.
     leases_begin_ms: AtomicU64,
+    /// Begins before the commit. A poll may find the new activities, and workers may lock them,
+    /// before the answer of the commit arrives.
+    read: ActivityRead<'a>,
 }
 
 /// The waiting worker to which an activity is promised, and the lock of the activity.
@@ -76,7 +79,8 @@ impl<'a> DirectDispatch<'a> {
     }
 
     fn new(core: &'a Core, promises: Vec<Option<Promise>>) -> Self {
-        DirectDispatch { core, promises, leases_begin_ms: AtomicU64::new(0) }
+        let read = core.hints.activities.begin_read();
+        DirectDispatch { core, promises, leases_begin_ms: AtomicU64::new(0), read }
     }
 
     /// The activities in the form that the next attempt of the commit writes: the leases of
@@ -112,7 +116,7 @@ impl<'a> DirectDispatch<'a> {
                 }
                 (Some(promise), None) => unread.push((activity, promise)),
                 (None, Some(etag)) => {
-                    hints.with(|hints| hints.offer((activity, etag)));
+                    hints.with(|hints| hints.offer_read(self.read.number(), (activity, etag)));
                 }
                 // The activity cannot be locked without its etag. A poll finds the activity.
                 (None, None) => self.core.poller.poll_soon(),

@@ -16,7 +16,7 @@ use crate::documents::{Activity, Bundle, Message, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::plan::tombstone;
-use crate::process::hints::Hints;
+use crate::process::hints::{ActivityRead, Hints};
 use crate::store::{Store, batch_without_content, retry_until, without_content};
 
 /// The most documents of one step: a batch holds 100 operations, one of them writes the
@@ -93,10 +93,11 @@ async fn run_step(
     };
     let Versioned { value, etag } = bundle;
     let step = next_step(value);
+    let read = hints.activities.begin_read();
     match store.container.batch(as_batch(instance, &step, &etag)?).await {
         Ok(results) => {
             let etag_of = |index: usize| results.get(index)?.etag().cloned();
-            add_hints(hints, clock.now(), step.activities, step.messages, etag_of);
+            add_hints(hints, clock.now(), &read, step.activities, step.messages, etag_of);
             if step.remaining_bundle.is_empty() {
                 return Ok(Progress::Finished);
             }
@@ -168,10 +169,11 @@ fn as_batch(instance: &str, step: &Step, etag: &Etag) -> Result<Batch, Error> {
 }
 
 /// Adds hints about created documents. `etag_of` returns the etag that an operation of the
-/// batch wrote. Operation 0 wrote the bundle, and the next operations created the activities.
+/// batch wrote, `read` began before the batch. Operation 0 wrote the bundle, and the next operations created the activities.
 fn add_hints(
     hints: &Hints,
     now: Stamp,
+    read: &ActivityRead<'_>,
     activities: Vec<Activity>,
     messages: Vec<Message>,
     etag_of: impl Fn(usize) -> Option<Etag>,
@@ -179,7 +181,7 @@ fn add_hints(
     hints.activities.update_and_wake(|hints| {
         for (index, activity) in activities.into_iter().enumerate() {
             if let Some(etag) = etag_of(index + 1) {
-                hints.offer((activity, etag));
+                hints.offer_read(read.number(), (activity, etag));
             }
         }
     });

@@ -46,6 +46,8 @@ pub(super) struct FoundWork {
     view: Arc<View>,
     /// When the poll began.
     now: Stamp,
+    /// The number of the poll among the reads of activities (`ActivityHints::offer_read`).
+    activity_read: u64,
     room: Room,
     /// Whether this process asks others for help with instances that the poll leaves because
     /// the hints have no room for them.
@@ -75,6 +77,7 @@ impl FoundWork {
             is_eager,
             view: membership.view(),
             now,
+            activity_read: 0,
             room: Room { instances: usize::MAX, activities: usize::MAX },
             may_share_instances: true,
             is_dividing: false,
@@ -87,6 +90,11 @@ impl FoundWork {
     /// and `is_dividing`.
     pub(super) fn set_limits(&mut self, room: Room, may_share_instances: bool, is_dividing: bool) {
         (self.room, self.may_share_instances, self.is_dividing) = (room, may_share_instances, is_dividing);
+    }
+
+    /// Sets the number of the poll among the reads of activities.
+    pub(super) fn set_activity_read(&mut self, number: u64) {
+        self.activity_read = number;
     }
 
     /// Whether instances, and whether activities, were left because there was no room for them.
@@ -358,7 +366,12 @@ fn add_activity_hint(core: &Core, (activity, etag): OfferedActivity, found: &mut
         return false;
     }
     let offer = (activity, etag);
-    if hints.activities.with(|hints| hints.is_offered(&offer)) {
+    let is_known = hints.activities.with(|hints| {
+        // An activity that this process has locked or completed since the poll began is not work.
+        hints.has_changed_since(found.activity_read, &offer.0.instance_id, &offer.0.id)
+            || hints.is_offered(&offer)
+    });
+    if is_known {
         return false;
     }
     if found.room.activities == 0 && found.leaves_work_to_others(rank) {
@@ -369,7 +382,7 @@ fn add_activity_hint(core: &Core, (activity, etag): OfferedActivity, found: &mut
         }
         return false;
     }
-    let is_new = hints.activities.with(|hints| hints.offer(offer));
+    let is_new = hints.activities.with(|hints| hints.offer_read(found.activity_read, offer));
     found.activities += usize::from(is_new);
     found.room.activities = found.room.activities.saturating_sub(usize::from(is_new));
     is_new

@@ -156,7 +156,9 @@ impl RangePoller {
     ) -> Result<FoundWork, Failure> {
         let poll_number = self.schedule.begin_poll();
         core.metrics.count_poll();
+        let read = core.hints.activities.begin_read();
         let mut found = FoundWork::new(&core.membership, waiting.is_eager, core.clock.now());
+        found.set_activity_read(read.number());
         let is_dividing = self.is_only_partition.is_some() && is_dividing(&core.membership, &self.range);
         let was_full_for_long = lock(&self.full_since).is_some_and(|since| since.elapsed() >= HELP_AFTER);
         found.set_limits(self.room(core, waiting, found.now()), was_full_for_long, is_dividing);

@@ -1,6 +1,6 @@
 //! A process whose requests are recorded, so that a test can send them again. The copies stand for
 //! attempts that were given up, and arrive when the operation is long over. A test can also let
-//! something happen right before a batch of the process is sent.
+//! something happen right before a batch of the process is sent, or while an answer is on its way.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -29,6 +29,8 @@ pub(super) struct RecordedProcess {
     transport: InProcess,
     requests: Arc<Mutex<Vec<Request>>>,
     before_batch: Arc<Mutex<Option<Happening>>>,
+    /// A text in the body of a request, and what happens after that request was carried out.
+    before_answer: Arc<Mutex<Option<(&'static str, Happening)>>>,
 }
 
 impl Transport for RecordedProcess {
@@ -40,7 +42,13 @@ impl Transport for RecordedProcess {
             }
         }
         lock(&self.requests).push(request.clone());
-        self.transport.send(request).await
+        let body = String::from_utf8_lossy(&request.body).into_owned();
+        let answer = self.transport.send(request).await;
+        let happening = lock(&self.before_answer).take_if(|(text, _)| body.contains(*text));
+        if let Some((_, happening)) = happening {
+            happening.await;
+        }
+        answer
     }
 }
 
@@ -50,6 +58,7 @@ impl RecordedProcess {
             transport: world.engine.transport(),
             requests: Arc::default(),
             before_batch: Arc::default(),
+            before_answer: Arc::default(),
         }
     }
 
@@ -79,6 +88,16 @@ impl RecordedProcess {
             request.deadline = std::time::Instant::now() + COPY_TIMEOUT;
             self.transport.send(request).await.unwrap();
         }
+    }
+
+    /// Lets something happen after the next request with this text in its body was carried out, and
+    /// before the process gets the answer.
+    pub(super) fn before_answer_to(
+        &self,
+        text: &'static str,
+        happening: impl Future<Output = ()> + Send + 'static,
+    ) {
+        *lock(&self.before_answer) = Some((text, Box::pin(happening)));
     }
 
     /// Lets something happen right before the next batch is sent.

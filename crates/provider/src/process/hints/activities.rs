@@ -3,11 +3,16 @@
 //! workers of this process that wait for an activity, and the activities that are locked for
 //! workers in advance.
 
+mod changes;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use duroxide::providers::TagFilter;
 use perihelion_client::Etag;
+
+use super::SharedHints;
+use changes::Changes;
 
 use crate::documents::Activity;
 use crate::documents::heartbeat::Tags;
@@ -57,6 +62,8 @@ pub(crate) struct ActivityHints {
     /// By instance, the number of its activities in a row that could not be locked: other processes
     /// had taken them, or they were deleted. At most [`LOST_INSTANCES_MAX`] instances.
     lost_in_a_row: HashMap<String, u32>,
+    /// The activities that this process locks or completes while it reads activities.
+    changes: Changes,
 }
 
 /// A worker of this process that waits for an activity.
@@ -149,6 +156,26 @@ impl ActivityHints {
     pub(crate) fn is_offered(&self, (activity, etag): &OfferedActivity) -> bool {
         let key = self.keys.get(&(activity.instance_id.clone(), activity.id.clone()));
         key.and_then(|key| self.offers.get(key)).is_some_and(|(_, known_etag)| known_etag == etag)
+    }
+
+    /// Adds an activity as [`ActivityHints::offer`] does, unless this process has changed the
+    /// activity since the read began. Then the activity that was read is out of date.
+    pub(crate) fn offer_read(&mut self, read: u64, offer: OfferedActivity) -> bool {
+        let is_current = !self.has_changed_since(read, &offer.0.instance_id, &offer.0.id);
+        is_current && self.offer(offer)
+    }
+
+    /// Whether this process has locked, completed or given back an activity since a read began, or
+    /// is locking it now.
+    pub(crate) fn has_changed_since(&self, read: u64, instance: &str, id: &str) -> bool {
+        self.changes.has_changed_since(read, instance, id)
+    }
+
+    /// Forgets an activity that this process has completed or given up. Reads that are under way do
+    /// not bring it back.
+    pub(crate) fn remove(&mut self, instance: &str, id: &str) {
+        self.forget(instance, id);
+        self.changes.record_change(instance, id);
     }
 
     pub(crate) fn forget(&mut self, instance: &str, id: &str) {
@@ -322,6 +349,55 @@ impl ActivityHints {
             }
         };
         is_session_open && claimant.tags.matches(activity.tag.as_deref())
+    }
+}
+
+impl SharedHints<ActivityHints> {
+    /// Begins a read of activities, such as a poll, or a commit that answers with the etags of its
+    /// new activities.
+    pub(crate) fn begin_read(&self) -> ActivityRead<'_> {
+        ActivityRead { activities: self, number: self.with(|hints| hints.changes.begin_read()) }
+    }
+
+    /// Registers a worker that begins to lock an activity.
+    pub(crate) fn begin_lock(&self, activity: &Activity) -> LockAttempt<'_> {
+        let (instance, id) = (activity.instance_id.clone(), activity.id.clone());
+        self.with(|hints| hints.changes.begin_lock(&instance, &id));
+        LockAttempt { activities: self, instance, id }
+    }
+}
+
+/// A read of activities that is under way. Dropping it ends the read.
+#[derive(Debug)]
+pub(crate) struct ActivityRead<'a> {
+    activities: &'a SharedHints<ActivityHints>,
+    number: u64,
+}
+
+impl ActivityRead<'_> {
+    /// The number of the read, for [`ActivityHints::offer_read`].
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl Drop for ActivityRead<'_> {
+    fn drop(&mut self) {
+        self.activities.with(|hints| hints.changes.end_read(self.number));
+    }
+}
+
+/// A worker that is locking an activity. Dropping it ends the attempt.
+#[derive(Debug)]
+pub(crate) struct LockAttempt<'a> {
+    activities: &'a SharedHints<ActivityHints>,
+    instance: String,
+    id: String,
+}
+
+impl Drop for LockAttempt<'_> {
+    fn drop(&mut self) {
+        self.activities.with(|hints| hints.changes.end_lock(&self.instance, &self.id));
     }
 }
 
