@@ -144,6 +144,7 @@ async fn a_document_may_be_nested_as_deep_in_a_batch_as_alone() {
     let create = |id: &str, levels: usize| {
         let document = nested_document(id, levels);
         batch(r#"["a"]"#, &format!(r#"[{{"operationType":"Create","resourceBody":{document}}}]"#))
+            .header("prefer", "return=minimal")
     };
     let created = world.send(create("3", 128)).await;
     assert_eq!((created.status, statuses(&created)), (200, vec![201]));
