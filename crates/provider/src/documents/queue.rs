@@ -132,6 +132,17 @@ impl Activity {
         let names = [&self.tag, &self.session_id].map(|name| name.as_deref().map_or(0, json_bytes));
         MEMBERS_BYTES + self.item.stored_bytes() + json_bytes(&self.instance_id) + names[0] + names[1]
     }
+
+    /// The activity as it was before its lock, in its old place of the queue. The attempt is not
+    /// counted.
+    pub(crate) fn without_lock(self) -> Activity {
+        Activity {
+            lock_nonce: None,
+            visible_at: self.enqueued_at.visible_at_once(),
+            attempt_count: self.attempt_count.saturating_sub(1),
+            ..self
+        }
+    }
 }
 
 /// The tombstone of a cancelled activity. It replaces the document of the activity, so

@@ -8,6 +8,8 @@ mod next_turn;
 pub(crate) mod prefetch;
 pub(crate) mod renew;
 pub(crate) mod sessions;
+pub(crate) mod sick_partitions;
+pub(crate) mod unfetched;
 
 use perihelion_client::{Etag, ItemOptions};
 use serde_json::Value;

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::failure::Failure;
-use crate::ops::activity::prefetch;
+use crate::ops::activity::unfetched;
 use crate::ops::admin::count::InstanceScan;
 use crate::ops::cross_instance;
 use crate::ops::heartbeat;
@@ -89,6 +89,8 @@ pub(crate) struct Core {
     pub(crate) background: Background,
     /// The tasks of the reconciler and the heartbeat.
     tasks: Mutex<Vec<JoinHandle<()>>>,
+    /// The task that watches activities which are locked for workers (`ops::activity::unfetched`).
+    pub(crate) unfetched_watch: Mutex<Option<JoinHandle<()>>>,
     /// The embedded engine, if the provider runs on one. It is closed with the provider.
     #[cfg(feature = "embedded")]
     engine: Mutex<Option<perihelion_server::Embedded>>,
@@ -153,6 +155,7 @@ impl Core {
             transactions,
             background: Background::default(),
             tasks: Mutex::default(),
+            unfetched_watch: Mutex::default(),
             #[cfg(feature = "embedded")]
             engine: Mutex::default(),
         });
@@ -203,7 +206,9 @@ impl Core {
     pub(crate) async fn close(&self) {
         self.stop_tasks().await;
         let _ = tokio::time::timeout(RETRY_FOR, self.background.wait_until_idle()).await;
-        prefetch::give_back(self).await;
+        let watch = lock(&self.unfetched_watch).take();
+        watch.iter().for_each(JoinHandle::abort);
+        unfetched::give_back_all(self).await;
         heartbeat::delete_heartbeat(&self.store, &self.membership).await;
         #[cfg(feature = "embedded")]
         {
@@ -218,6 +223,7 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         lock(&self.tasks).iter().for_each(JoinHandle::abort);
+        lock(&self.unfetched_watch).iter().for_each(JoinHandle::abort);
         #[cfg(feature = "embedded")]
         if let Some(engine) = lock(&self.engine).take()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()

@@ -13,6 +13,9 @@ use tokio::sync::Semaphore;
 /// The most background tasks at the same time.
 const TASKS_MAX: u32 = 64;
 
+/// See [`Background::run_after_or_drop`].
+const CROWDED_WAIT_DIVISOR: u32 = 10;
+
 #[derive(Debug)]
 pub(crate) struct Background {
     permits: Arc<Semaphore>,
@@ -51,13 +54,29 @@ impl Background {
         }
     }
 
-    /// Runs the work in a task. When there are too many tasks, drops the work.
-    pub(crate) fn run_or_drop(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else { return };
+    /// Runs the work, and waits for it for `wait` at most, or for a tenth of that while more than half
+    /// of the tasks run: then some partition hangs, and callers should not wait for it. If the work
+    /// takes longer, it continues in a task. When there are too many tasks, drops the work and returns
+    /// false.
+    pub(crate) async fn run_after_or_drop(
+        &self,
+        wait: Duration,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> bool {
+        let is_crowded = self.permits.available_permits() < TASKS_MAX as usize / 2;
+        let wait = if is_crowded { wait / CROWDED_WAIT_DIVISOR } else { wait };
+        let mut work = Box::pin(work);
+        tokio::time::timeout(wait, &mut work).await.is_ok() || self.run_or_drop(work)
+    }
+
+    /// Runs the work in a task. When there are too many tasks, drops the work and returns false.
+    pub(crate) fn run_or_drop(&self, work: impl Future<Output = ()> + Send + 'static) -> bool {
+        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else { return false };
         tokio::spawn(async move {
             work.await;
             drop(permit);
         });
+        true
     }
 
     /// Waits until all background tasks have ended.

@@ -6,6 +6,7 @@ mod activities;
 mod instances;
 mod left_to_others;
 mod parked;
+mod partition_pauses;
 mod pauses;
 mod seen_messages;
 
@@ -17,6 +18,7 @@ pub(crate) use activities::{ActivityHints, ActivityRead, Claimant, OfferedActivi
 pub(crate) use instances::{Candidate, InstanceHints};
 pub(crate) use left_to_others::LeftToOthers;
 pub(crate) use parked::{Capability, Dispatcher};
+pub(crate) use partition_pauses::PartitionPauses;
 pub(crate) use pauses::Pauses;
 pub(crate) use seen_messages::SeenMessages;
 
@@ -52,6 +54,10 @@ pub(crate) struct Hints {
     pub(crate) left_activities: LeftToOthers,
     /// Activities that could not be locked, by [`activity_name`].
     pub(crate) paused_activities: Pauses,
+    /// Partitions in which activities could not be locked.
+    pub(crate) paused_partitions: PartitionPauses,
+    /// Partitions in which sessions of activities could not be claimed.
+    pub(crate) paused_session_partitions: PartitionPauses,
 }
 
 /// The name of an activity, unique among all instances.

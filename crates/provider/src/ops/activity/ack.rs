@@ -226,7 +226,7 @@ async fn finish_ack(
             });
         }
     }
-    sessions::record_use(&core.store, &core.clock, held.activity.value.session_id.as_deref()).await;
+    sessions::record_use(core, held.activity.value.session_id.as_deref()).await;
     if let Some(garbage) = replacement.garbage {
         garbage::collect_in_background(core, garbage).await;
     }

@@ -3,6 +3,7 @@
 //! activity belongs to a session, the session is locked first. Activities that direct dispatch
 //! or prefetch has locked already are taken before all others, and need no request.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use duroxide::providers::{SessionFetchConfig, TagFilter, WorkItem};
@@ -17,9 +18,9 @@ use crate::documents::stamp::{Stamp, deadline_ms};
 use crate::documents::text::Text;
 use crate::documents::{Activity, Versioned};
 use crate::failure::Failure;
-use crate::ops::activity::prefetch;
 use crate::ops::activity::sessions::{self, SessionClaim};
 use crate::ops::activity::write_lock;
+use crate::ops::activity::{prefetch, sick_partitions, unfetched};
 use crate::ops::core::Core;
 use crate::ops::fetch_loop::{self, Queue};
 use crate::ops::payload;
@@ -110,26 +111,31 @@ impl<'a> Queue for ActivityQueue<'a> {
             let Some(offer) = hints.activities.with(|hints| hints.take(now, &self.claimant)) else {
                 return Ok(None);
             };
+            if !sick_partitions::may_try(self.core, &offer.0) {
+                continue;
+            }
             self.share_if_crowded(&offer.0, now);
             let name = activity_name(&offer.0.instance_id, &offer.0.id);
             let timeout = hints.paused_activities.time_limit(&name, LOCK_TIMEOUT_FIRST);
-            let begun = Instant::now();
+            let (activity, begun) = (offer.0.clone(), Instant::now());
             let request =
                 LockRequest { offer, lease: self.lock_timeout, session_config: self.session_config };
             let failure = match lock_in_time(self.core, request, timeout).await {
-                Ok(Some(locked)) => {
+                Ok(LockOutcome::Locked(locked)) => {
                     hints.paused_activities.clear(&name);
+                    sick_partitions::record_answer(self.core, &activity);
                     return Ok(Some(self.finish_fetch(locked)));
                 }
-                Ok(None) => continue,
+                Ok(LockOutcome::Refused) => {
+                    sick_partitions::record_answer(self.core, &activity);
+                    continue;
+                }
+                Ok(LockOutcome::NotTried) => continue,
                 Err(failure) => failure,
             };
-            if !failure.is_transient() {
-                tracing::error!(name, error = failure.summary(), "an activity cannot be locked");
-            }
             // A poll offers the activity again after a pause. One slow or failing partition, or
             // one broken activity, must not block the others.
-            hints.paused_activities.record_failure(&name, begun.elapsed(), clock.now());
+            sick_partitions::record_failure(self.core, &activity, &failure, begun.elapsed());
             locks_failed += 1;
             if locks_failed >= FAILED_LOCKS_MAX {
                 return Err(failure);
@@ -233,32 +239,65 @@ pub(super) struct LockRequest<'a> {
     pub(super) session_config: Option<&'a SessionFetchConfig>,
 }
 
-/// Locks an activity as [`lock_activity`] does, and fails if that takes longer than `timeout`. The
-/// write of the lock may still be applied after that. So it is awaited in the background, and then
-/// the activity is given to the next worker of this process. Otherwise the activity would be locked
-/// for nobody until the lock expires.
+/// The outcome of an attempt to lock an activity.
+pub(super) enum LockOutcome {
+    Locked(LockedWorkItem),
+    /// Another worker has locked the activity, or it does not exist any more.
+    Refused,
+    /// The lock was not written: another worker has the session, the session cannot be claimed now,
+    /// or the work item does not exist or is unreadable.
+    NotTried,
+}
+
+/// An attempt to lock an activity. If it is dropped before it has ended, because it takes too long or
+/// its caller was dropped, it continues in the background: the write of the lock may still be applied,
+/// and then the activity would be locked for nobody until the lock expires.
+struct LockInProgress<'a, F: Future<Output = Result<LockOutcome, Failure>> + Send + 'static> {
+    core: &'a Core,
+    lease: Duration,
+    lock: Option<Pin<Box<F>>>,
+}
+
+impl<F: Future<Output = Result<LockOutcome, Failure>> + Send + 'static> Drop for LockInProgress<'_, F> {
+    fn drop(&mut self) {
+        let (Some(lock), Some(shared)) = (self.lock.take(), self.core.this.upgrade()) else { return };
+        // Without a tokio runtime there is nobody to wait for the lock.
+        if tokio::runtime::Handle::try_current().is_err() {
+            return;
+        }
+        let lease = self.lease;
+        self.core.background.run_or_drop(async move {
+            if let Ok(LockOutcome::Locked(locked)) = lock.await {
+                keep_late_lock(&shared, locked, lease);
+            }
+        });
+    }
+}
+
+/// Locks an activity as [`lock_activity`] does, and fails if that takes longer than `timeout`. An
+/// activity that is locked after that is given to the next worker of this process.
 pub(super) async fn lock_in_time(
     core: &Core,
     request: LockRequest<'_>,
     timeout: Duration,
-) -> Result<Option<LockedWorkItem>, Failure> {
+) -> Result<LockOutcome, Failure> {
     let LockRequest { offer, lease, session_config } = request;
     let shared =
         core.this.upgrade().ok_or_else(|| Failure::Contended("the provider is closed".to_owned()))?;
     let session_config = session_config.cloned();
     let attempt = core.hints.activities.begin_lock(&offer.0);
     let lock = async move { lock_activity(&shared, offer, lease, session_config.as_ref()).await };
-    let mut lock = Box::pin(metrics::for_current_call(lock));
-    if let Ok(locked) = tokio::time::timeout(timeout, &mut lock).await {
-        return locked;
+    let lock = Some(Box::pin(metrics::for_current_call(lock)));
+    let mut in_progress = LockInProgress { core, lease, lock };
+    let until = Instant::now() + timeout;
+    if let Some(lock) = in_progress.lock.as_mut()
+        && let Ok(outcome) = tokio::time::timeout_at(until, lock).await
+    {
+        in_progress.lock = None;
+        return outcome;
     }
+    // A poll may offer the activity again.
     drop(attempt);
-    let shared = core.this.upgrade();
-    core.background.run_or_drop(async move {
-        if let (Ok(Some(locked)), Some(core)) = (lock.await, shared) {
-            keep_late_lock(&core, locked, lease);
-        }
-    });
     Err(Failure::Contended(format!("an activity was not locked within {} s", timeout.as_secs())))
 }
 
@@ -266,46 +305,51 @@ pub(super) async fn lock_in_time(
 /// An activity with a session, or with an input in parts, cannot be handed over with its lock, so
 /// the next worker locks it again.
 fn keep_late_lock(core: &Core, locked: LockedWorkItem, lease: Duration) {
-    let LockedWorkItem { mut activity, etag, nonce, .. } = locked;
+    let LockedWorkItem { activity, etag, nonce, .. } = locked;
     core.hints.paused_activities.clear(&activity_name(&activity.instance_id, &activity.id));
+    // A poll that has read the activity before its lock must not bring it back.
+    drop(core.hints.activities.begin_lock(&activity));
     let is_handed_over = activity.session_id.is_none() && matches!(activity.item, Text::Inline(_));
     core.hints.activities.update_and_wake(|hints| {
         if is_handed_over {
             hints.add_ready(ReadyActivity { activity, etag, nonce, lease });
         } else {
-            (activity.lock_nonce, activity.visible_at) = (None, activity.enqueued_at.visible_at_once());
-            activity.attempt_count = activity.attempt_count.saturating_sub(1);
-            hints.offer((activity, etag));
+            hints.offer((activity.without_lock(), etag));
         }
     });
+    if is_handed_over {
+        unfetched::watch(core);
+    }
 }
 
-/// Locks an activity from the hints. `None` if it cannot be locked: another worker has the
-/// activity or its session, the activity does not exist or is unreadable, or it belongs to a
-/// session and this fetch has no `session_config`. Failures are not retried.
+/// Locks an activity from the hints. Failures are not retried.
 async fn lock_activity(
     core: &Core,
     (mut activity, etag): OfferedActivity,
     lock_timeout: Duration,
     session_config: Option<&SessionFetchConfig>,
-) -> Result<Option<LockedWorkItem>, Failure> {
+) -> Result<LockOutcome, Failure> {
     let texts = payload::read_texts(&core.store, &activity.instance_id, &[&activity.item]).await?;
     // If the parts do not exist, the activity was completed or cancelled in the meantime.
-    let Some(text) = texts.into_iter().next().flatten() else { return Ok(None) };
+    let Some(text) = texts.into_iter().next().flatten() else { return Ok(LockOutcome::NotTried) };
     let Ok(item) = serde_json::from_str::<WorkItem>(&text) else {
         handle_unreadable(core, &activity, &text).await;
-        return Ok(None);
+        return Ok(LockOutcome::NotTried);
     };
     let claim_undo = match (&activity.session_id, session_config) {
-        (Some(id), Some(config)) => match sessions::claim(core, id, config).await? {
+        (Some(id), Some(config)) => match sessions::claim_in_time(core, id, config).await? {
             SessionClaim::Owned(undo) => Some(undo),
             SessionClaim::HeldByOther => {
                 core.membership.share_slice_of(&activity.instance_id);
                 core.hints.activities.with(|hints| hints.offer((activity, etag)));
-                return Ok(None);
+                return Ok(LockOutcome::NotTried);
+            }
+            SessionClaim::Unavailable => {
+                core.hints.activities.with(|hints| hints.offer((activity, etag)));
+                return Ok(LockOutcome::NotTried);
             }
         },
-        (Some(_), None) => return Ok(None),
+        (Some(_), None) => return Ok(LockOutcome::NotTried),
         (None, _) => None,
     };
     let nonce = lock_nonce(core.membership.process_id(), core.clock.now_ms());
@@ -329,14 +373,14 @@ async fn lock_activity(
             if let Some(undo) = claim_undo {
                 sessions::release(&core.store, &core.sessions, undo).await;
             }
-            return not_written.map(|_| None);
+            return not_written.map(|_| LockOutcome::Refused);
         }
     };
     // An expired lock that is not in the table of this process was held by another process.
     if expired_nonce.is_some_and(|expired| core.activity_locks.get(&expired).is_none()) {
         core.metrics.count_steal();
     }
-    Ok(Some(LockedWorkItem { activity, etag, nonce, item }))
+    Ok(LockOutcome::Locked(LockedWorkItem { activity, etag, nonce, item }))
 }
 
 /// The etag of an activity, if it has the lock of `activity`: the write of the lock was applied,

@@ -4,30 +4,25 @@
 //!
 //! Invariants: at most one activity is prefetched for each worker that will fetch
 //! again. A prefetched activity is kept in the hints. Any worker of this process that takes
-//! its tag may take the activity. If no worker does, the lock expires. Activities of sessions,
+//! its tag may take the activity. If no worker does, the activity is given back (`unfetched`). Activities of sessions,
 //! and activities whose input is stored in parts, are not prefetched.
 
 use std::time::Duration;
 
 use duroxide::providers::TagFilter;
-use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use crate::ops::activity::fetch::{self, LockRequest, LockedWorkItem};
-use crate::ops::activity::write_lock;
+use crate::ops::activity::fetch::{self, LockOutcome, LockRequest, LockedWorkItem};
+use crate::ops::activity::{sick_partitions, unfetched};
 use crate::ops::core::Core;
 use crate::ops::wait::FetchWait;
 use crate::options::config::{CommitTier, Options};
 use crate::process::clock::HybridClock;
-use crate::process::hints::{Claimant, Hints, OfferedActivity, ReadyActivity, activity_name};
+use crate::process::hints::{Claimant, Hints, OfferedActivity, ReadyActivity};
 use crate::process::lock_table::Worker;
-use crate::store::without_content;
 
 /// How long the ack of one activity waits for the lock of the next.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The longest time that closing a provider takes to give locked activities back.
-const GIVE_BACK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the next fetch of a worker will ask for. `None` if nothing is prefetched for the
 /// worker: in the commit tier `Durable`, and after a fetch that looks once, because its caller
@@ -49,44 +44,24 @@ pub(super) async fn run(core: &Core, worker: Option<&Worker>) {
     let Some(worker) = worker else { return };
     let mut returning = ReturningWorker::new(&core.hints, &core.clock, worker);
     let Some(offer) = returning.offer.take() else { return };
-    let name = activity_name(&offer.0.instance_id, &offer.0.id);
-    let begun = Instant::now();
+    if !sick_partitions::may_try(core, &offer.0) {
+        return;
+    }
+    let (activity, begun) = (offer.0.clone(), Instant::now());
     let request = LockRequest { offer, lease: worker.lease, session_config: None };
     match fetch::lock_in_time(core, request, LOCK_TIMEOUT).await {
-        Ok(Some(LockedWorkItem { activity, etag, nonce, .. })) => {
+        Ok(LockOutcome::Locked(LockedWorkItem { activity, etag, nonce, .. })) => {
+            sick_partitions::record_answer(core, &activity);
             let ready = ReadyActivity { activity, etag, nonce, lease: worker.lease };
             core.hints.activities.update_and_wake(|hints| hints.add_ready(ready));
+            unfetched::watch(core);
         }
-        Ok(None) => {}
+        Ok(LockOutcome::Refused) => sick_partitions::record_answer(core, &activity),
+        Ok(LockOutcome::NotTried) => {}
         Err(failure) => {
             tracing::debug!(?failure, "an activity was not prefetched; a poll finds it again");
-            core.hints.paused_activities.record_failure(&name, begun.elapsed(), core.clock.now());
+            sick_partitions::record_failure(core, &activity, &failure, begun.elapsed());
         }
-    }
-}
-
-/// Gives back the activities that were locked for workers of this process and that no worker
-/// has taken, so that other processes need not wait for the end of these locks. An activity that
-/// cannot be given back is free when its lock expires.
-pub(crate) async fn give_back(core: &Core) {
-    let ready = core.hints.activities.with(|hints| hints.take_all_ready());
-    let mut writes = Vec::with_capacity(ready.len());
-    for ReadyActivity { mut activity, etag, .. } in ready {
-        (activity.lock_nonce, activity.visible_at) = (None, activity.enqueued_at.visible_at_once());
-        activity.attempt_count = activity.attempt_count.saturating_sub(1);
-        writes.push(async move {
-            let written = write_lock(&core.store, &activity, &etag, without_content());
-            if let Err(failure) = written.await {
-                tracing::debug!(
-                    instance = activity.instance_id,
-                    ?failure,
-                    "a locked activity was not given back"
-                );
-            }
-        });
-    }
-    if tokio::time::timeout(GIVE_BACK_TIMEOUT, join_all(writes)).await.is_err() {
-        tracing::debug!("some locked activities were not given back in time");
     }
 }
 

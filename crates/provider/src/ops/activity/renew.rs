@@ -42,7 +42,7 @@ async fn renew(
         budget.spend()?;
         if held_lock::renew(core, held, extend_for).await? {
             let session = held.activity.value.session_id.as_deref();
-            sessions::record_use(&core.store, &core.clock, session).await;
+            sessions::record_use(core, session).await;
             return Ok(());
         }
         held_lock::refresh(core, token, held).await?;

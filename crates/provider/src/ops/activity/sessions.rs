@@ -3,9 +3,11 @@
 //! one conditional write of that document.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use duroxide::providers::SessionFetchConfig;
+use futures_util::StreamExt;
 use perihelion_client::{ErrorKind, Etag, Patch, Query};
 use serde::Deserialize;
 use serde_json::Value;
@@ -18,6 +20,7 @@ use crate::ops::core::Core;
 use crate::options::config::Options;
 use crate::plan::session_document_key;
 use crate::process::clock::HybridClock;
+use crate::process::metrics;
 use crate::process::session_table::SessionTable;
 use crate::store::{ConflictBudget, SharedDocument, Store, decode_row, retry_until, without_content};
 
@@ -48,10 +51,24 @@ pub(crate) fn limit_poll_timeout(
     if is_at_limit { poll_timeout.min(longest) } else { poll_timeout }
 }
 
+/// How long the ack of an activity waits until the use of its session is recorded. A partition that hangs
+/// must not hold the worker.
+const RECORD_WAIT: Duration = Duration::from_secs(1);
+
 /// How long one call of `renew` retries transient failures, for all sessions together. By
 /// default the runtime renews five seconds before the locks end, and this time is a little
 /// shorter.
 const RENEWAL_RETRY_FOR: Duration = Duration::from_secs(4);
+
+/// How long a fetch waits for the claim of a session: shorter than for the lock of an activity.
+const CLAIM_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The shortest time for which the activities of a session are left out after a claim that failed.
+const UNAVAILABLE_MIN: Duration = Duration::from_millis(250);
+
+/// The most sessions that are renewed at the same time. One that is slow must not delay the others
+/// until their locks expire.
+const RENEWALS_PARALLEL_MAX: usize = 64;
 
 /// The outcome of the claim of a session.
 pub(crate) enum SessionClaim {
@@ -60,11 +77,48 @@ pub(crate) enum SessionClaim {
     Owned(ClaimUndo),
     /// Another worker owns the session.
     HeldByOther,
+    /// The partition of the session does not answer. The activities of the session are tried again
+    /// later.
+    Unavailable,
 }
 
 /// The session as a claim wrote it, so that `release` can undo the claim. `None` if the
 /// worker owned the session before the claim. Then `release` does nothing.
 pub(crate) struct ClaimUndo(Option<Versioned<Session>>);
+
+/// Claims a session as [`claim`] does, but waits for [`CLAIM_TIMEOUT`] at most. If the partition of the
+/// session fails or hangs, only activities of its sessions are left out for a while. It is not the
+/// fault of the activity's partition, and other activities come first.
+pub(crate) async fn claim_in_time(
+    core: &Core,
+    session: &str,
+    config: &SessionFetchConfig,
+) -> Result<SessionClaim, Failure> {
+    let (_, key) = session_document_key(session);
+    let (view, pauses, now) =
+        (core.membership.view(), &core.hints.paused_session_partitions, core.clock.now());
+    let partition = view.partition_of(key).unwrap_or_default();
+    let leave_out = |until: Stamp| {
+        let until = until.max(core.clock.now().plus(UNAVAILABLE_MIN));
+        core.hints.activities.with(|hints| hints.set_session_owner(session, String::new(), until));
+        Ok(SessionClaim::Unavailable)
+    };
+    if !pauses.admit(partition, session, now) {
+        return leave_out(pauses.paused_until(partition, now).unwrap_or(now));
+    }
+    match tokio::time::timeout(CLAIM_TIMEOUT, claim(core, session, config)).await {
+        Ok(Ok(claimed)) => {
+            pauses.record_answer(partition);
+            Ok(claimed)
+        }
+        Ok(Err(failure)) if !failure.is_transient() => Err(failure),
+        failed => {
+            tracing::debug!(session, is_timeout = failed.is_err(), "a session was not claimed");
+            let now = core.clock.now();
+            leave_out(now.plus(pauses.record_failure(partition, now)))
+        }
+    }
+}
 
 /// Claims a session for a worker, or renews the lock of a session that the worker owns. If
 /// another worker holds the lock, records that in the hints.
@@ -119,9 +173,16 @@ pub(crate) async fn release(store: &Store, sessions: &SessionTable, ClaimUndo(cl
 }
 
 /// Records that a session was used, if its lock has not expired. Does nothing without a
-/// session. A failure is ignored: the session then counts as idle sooner.
-pub(crate) async fn record_use(store: &Store, clock: &HybridClock, session: Option<&str>) {
-    let Some(session) = session else { return };
+/// session. A failure is ignored: the session then counts as idle sooner. Waits for [`RECORD_WAIT`] at
+/// most, and continues in the background.
+pub(crate) async fn record_use(core: &Core, session: Option<&str>) {
+    let Some(session) = session.map(str::to_owned) else { return };
+    let (store, clock) = (core.store.clone(), Arc::clone(&core.clock));
+    let work = async move { write_use(&store, &clock, &session).await };
+    core.background.run_after_or_drop(RECORD_WAIT, metrics::for_current_call(work)).await;
+}
+
+async fn write_use(store: &Store, clock: &HybridClock, session: &str) {
     let (id, key) = session_document_key(session);
     let now_ms = clock.now_ms();
     let Ok(patch) = Patch::new().set("/lastActivity", now_ms) else { return };
@@ -147,19 +208,25 @@ pub(crate) async fn renew(
     let (mut renewed_count, mut first_failure) = (0, None);
     let mut tried = HashSet::new();
     for is_stored_too in [false, true] {
-        if is_stored_too
-            && let Err(failure) = retry_until(until, || add_stored_sessions(store, sessions, owners)).await
-        {
-            first_failure = first_failure.or(Some(failure));
+        if is_stored_too {
+            let stored = retry_until(until, || add_stored_sessions(store, sessions, owners));
+            let no_answer = || Failure::Contended("the stored sessions were not read in time".to_owned());
+            let stored = tokio::time::timeout_at(until, stored).await.unwrap_or_else(|_| Err(no_answer()));
+            first_failure = first_failure.or(stored.err());
         }
         let known =
             owners.iter().flat_map(|owner| sessions.names(owner).into_iter().map(move |name| (*owner, name)));
-        for (owner, session) in known.collect::<Vec<_>>() {
-            if !tried.insert((owner, session.clone())) {
-                continue;
-            }
-            let renew = || renew_one(store, clock, sessions, owner, &session, extend_for, idle_timeout);
-            match retry_until(until, renew).await {
+        let known = known.map(|(owner, session)| (owner.to_owned(), session));
+        let untried: Vec<(String, String)> = known.filter(|known| tried.insert(known.clone())).collect();
+        let renewals = futures_util::stream::iter(untried).map(|(owner, session)| async move {
+            let renew = || renew_one(store, clock, sessions, &owner, &session, extend_for, idle_timeout);
+            let renewed = tokio::time::timeout_at(until, retry_until(until, renew)).await;
+            let no_answer = || Failure::Contended(format!("session {session} was not renewed in time"));
+            renewed.unwrap_or_else(|_| Err(no_answer()))
+        });
+        let mut renewals = renewals.buffer_unordered(RENEWALS_PARALLEL_MAX);
+        while let Some(renewed) = renewals.next().await {
+            match renewed {
                 Ok(is_renewed) => renewed_count += usize::from(is_renewed),
                 Err(failure) => first_failure = first_failure.or(Some(failure)),
             }

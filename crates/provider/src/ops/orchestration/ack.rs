@@ -48,6 +48,10 @@ const PLANS_MAX: usize = 16;
 /// meanwhile, so a commit of many megabytes on a slow or throttled connection can finish.
 const COMMIT_RETRIED_FOR: Duration = Duration::from_secs(600);
 
+/// How long an ack waits until the bundles of its turn are unpacked. Usually that takes less. A partition
+/// that hangs must not hold the dispatcher, which could run other instances.
+const UNPACK_WAIT: Duration = Duration::from_secs(5);
+
 // The fence of a staging outlives the last attempt to create it.
 const _: () =
     assert!(STAGING_FENCE_TTL.as_secs() > 2 * (COMMIT_RETRIED_FOR.as_secs() + LATE_ATTEMPT_MAX.as_secs()));
@@ -237,7 +241,7 @@ async fn finish_turn(
         tokio::join!(
             biased;
             dispatch.hand_over(activities, etags.activities),
-            unpack_bundles(core, &token.instance, bundles, cached),
+            unpack_after_commit(core, &token.instance, bundles, cached),
             deliver::deliver_after_commit(core, undelivered, is_answered),
         );
     };
@@ -292,7 +296,23 @@ fn begin_next_turn(
     });
 }
 
-/// Unpacks the bundles of a turn after its commit.
+/// Unpacks the bundles of a turn after its commit. If that takes longer than [`UNPACK_WAIT`], it
+/// continues in the background, or is left to the reconciler if there are too many tasks.
+async fn unpack_after_commit(
+    core: &Core,
+    instance: &str,
+    bundles: Vec<Bundle>,
+    cached: Option<&Arc<Snapshot>>,
+) {
+    let Some(shared) = core.this.upgrade().filter(|_| !bundles.is_empty()) else { return };
+    let (instance, cached) = (instance.to_owned(), cached.cloned());
+    let work = Box::pin(async move { unpack_bundles(&shared, &instance, bundles, cached.as_ref()).await });
+    if !core.background.run_after_or_drop(UNPACK_WAIT, metrics::for_current_call(work)).await {
+        core.repair_signal.record_unfinished_work();
+    }
+}
+
+/// Unpacks the bundles of a turn.
 async fn unpack_bundles(core: &Core, instance: &str, bundles: Vec<Bundle>, cached: Option<&Arc<Snapshot>>) {
     let mut unpacked = Vec::new();
     for bundle in bundles {

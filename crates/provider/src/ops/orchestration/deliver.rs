@@ -34,7 +34,7 @@ const REDELIVERY_RETRIED_FOR: Duration = Duration::from_secs(2);
 
 /// Delivers the outboxes of a turn right after its commit, one after the other, because they may
 /// have messages to the same target. If that takes longer than [`ACK_WAIT`], it continues in the
-/// background. If the answer of the commit was lost (`is_answered` is false), another process may
+/// background, or is left to the reconciler if there are too many tasks. If the answer of the commit was lost (`is_answered` is false), another process may
 /// have delivered the outboxes already.
 pub(crate) async fn deliver_after_commit(core: &Core, outboxes: Vec<Outbox>, is_answered: bool) {
     // Without a reference to the provider there is no process that could deliver later.
@@ -46,7 +46,11 @@ pub(crate) async fn deliver_after_commit(core: &Core, outboxes: Vec<Outbox>, is_
             deliver_first_time(&shared, &mut delivery, outbox, is_answered).await;
         }
     });
-    core.background.run_after(ACK_WAIT, metrics::for_current_call(deliver_all)).await;
+    if !core.background.run_after_or_drop(ACK_WAIT, metrics::for_current_call(deliver_all)).await {
+        // The deliveries that were not finished are left to the reconciler. Otherwise the dispatchers
+        // would wait for a partition that hangs.
+        core.repair_signal.record_unfinished_work();
+    }
 }
 
 /// Delivers an outbox for the first time. The delivered outbox is deleted in the background. If
@@ -72,7 +76,9 @@ async fn deliver_first_time(core: &Core, delivery: &mut Delivery, outbox: Outbox
             repair_signal.record_unfinished_work();
         }
     };
-    core.background.run(cleanup).await;
+    if !core.background.run_or_drop(cleanup) {
+        core.repair_signal.record_unfinished_work();
+    }
 }
 
 /// Records the messages to other instances that a commit has delivered itself. If the answer of

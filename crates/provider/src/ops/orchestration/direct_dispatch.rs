@@ -5,7 +5,7 @@
 //! a worker of this process, usually the waiting worker, fetches the activity without a request.
 //!
 //! Invariants: a dispatched activity that is not fetched is not lost. It stays in the
-//! hints for the next worker, and when its lock expires any process may take it. The lease
+//! hints for the next worker. If no worker fetches it in time, it is given back. The lease
 //! (the duration of the lock) begins again with each attempt of the commit. Activities of
 //! sessions, activities whose input is stored in parts, and activities in bundles are not
 //! dispatched.
@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use crate::documents::Activity;
 use crate::documents::lock_nonce::lock_nonce;
 use crate::documents::stamp::{Stamp, deadline_ms};
+use crate::ops::activity::unfetched;
 use crate::ops::core::Core;
 use crate::options::config::CommitTier;
 use crate::plan::TurnPlan;
@@ -137,6 +138,7 @@ fn make_ready(core: &Core, activity: Activity, etag: Etag, promise: &Promise) {
         hints.end_promise(promise.worker);
         hints.add_ready(ready);
     });
+    unfetched::watch(core);
 }
 
 /// Reads activities whose etags are unknown because the answer of the commit was lost. Makes those

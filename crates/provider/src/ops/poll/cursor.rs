@@ -89,8 +89,9 @@ struct KnownRows {
     read_at: Instant,
     /// Where the scan of the head is continued; `None` if the last scan has reached the tail.
     head_next: Option<Stamp>,
-    /// Some of these rows are work for which the hints had no room. The head is due at once.
-    has_work_without_room: bool,
+    /// Some of these rows are work that was left: the hints had no room for it, its partition is
+    /// paused, or the outcome of its lock is in doubt. The head is due at once.
+    has_left_work: bool,
 }
 
 impl KnownRows {
@@ -140,9 +141,8 @@ impl PollCursor {
 
     /// Whether the head has to be read, or its scan has to be continued.
     fn is_head_due(&self, at: Instant) -> bool {
-        let is_due = |known: &KnownRows| {
-            known.head_next.is_some() || known.has_work_without_room || !known.is_skipped(at)
-        };
+        let is_due =
+            |known: &KnownRows| known.head_next.is_some() || known.has_left_work || !known.is_skipped(at);
         self.known.as_ref().is_some_and(is_due)
     }
 
@@ -191,8 +191,8 @@ pub(super) struct PageRead {
     pub(super) is_end: bool,
     /// Whether the poll ends with this page: it has new work, or there is no room for more.
     pub(super) has_work: bool,
-    /// Whether some of the rows are work for which there is no room.
-    pub(super) has_work_without_room: bool,
+    /// Whether some of the rows are work that was left for a later poll.
+    pub(super) has_left_work: bool,
 }
 
 /// The next step of a poll.
@@ -238,7 +238,7 @@ impl Poll<'_> {
             return self.end_scan(page.is_end);
         }
         if let Some(last) = page.last {
-            self.record_known_rows(last, page.has_work_without_room);
+            self.record_known_rows(last, page.has_left_work);
         }
         self.next_page()
     }
@@ -273,7 +273,7 @@ impl Poll<'_> {
 
     /// Records that all rows of a page are known, and that more rows follow. `last` is the stamp of
     /// the page's last row.
-    fn record_known_rows(&mut self, last: Stamp, has_work_without_room: bool) {
+    fn record_known_rows(&mut self, last: Stamp, has_left_work: bool) {
         let Scan { part, from, .. } = self.scan;
         // If all rows of a page have the stamp that the scan began with, the next scan begins
         // behind that stamp. Otherwise it would read the same page again.
@@ -286,15 +286,14 @@ impl Poll<'_> {
                     until,
                     read_at: before.map_or(self.time.at, |known| known.read_at),
                     head_next: Some(until),
-                    has_work_without_room: has_work_without_room
-                        || before.is_some_and(|known| known.has_work_without_room),
+                    has_left_work: has_left_work || before.is_some_and(|known| known.has_left_work),
                 });
             }
             (Part::Tail, Some(known)) => {
                 if known.head_next.is_none() && from <= known.until {
                     known.until = known.until.max(until);
                 }
-                known.has_work_without_room |= has_work_without_room;
+                known.has_left_work |= has_left_work;
             }
             (Part::Tail, None) => {}
         }
@@ -333,7 +332,7 @@ impl Poll<'_> {
         if let Some(known) = &mut self.cursor.known {
             known.head_next = None;
             if is_first_page {
-                (known.read_at, known.has_work_without_room) = (self.time.at, false);
+                (known.read_at, known.has_left_work) = (self.time.at, false);
             }
         }
     }

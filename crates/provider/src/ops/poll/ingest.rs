@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::takeover::{WorkStamps, takeover_wait};
 use crate::documents::stamp::Stamp;
 use crate::documents::{self, Activity, DocumentType};
+use crate::ops::activity::sick_partitions;
 use crate::ops::core::Core;
 use crate::ops::set_aside::{is_of_later_version, set_aside, write_later_version_notice};
 use crate::options::config::Options;
@@ -56,6 +57,9 @@ pub(super) struct FoundWork {
     is_dividing: bool,
     /// Whether instances, and whether activities, were left because there was no room for them.
     is_full: (bool, bool),
+    /// Whether activities were left that may be work soon: they or their partition are paused, or this
+    /// process is locking them and the outcome is in doubt.
+    has_left_activities: bool,
     /// How much longer takeovers wait because of throttling.
     extra_wait: Duration,
 }
@@ -82,6 +86,7 @@ impl FoundWork {
             may_share_instances: true,
             is_dividing: false,
             is_full: (false, false),
+            has_left_activities: false,
             extra_wait: Duration::ZERO,
         }
     }
@@ -100,6 +105,11 @@ impl FoundWork {
     /// Whether instances, and whether activities, were left because there was no room for them.
     pub(super) fn is_full(&self) -> (bool, bool) {
         self.is_full
+    }
+
+    /// Whether rows were left that may be work at the next poll. The cursor must not skip them.
+    pub(super) fn has_left_work(&self) -> bool {
+        self.is_full != (false, false) || self.has_left_activities
     }
 
     /// When the poll began.
@@ -362,16 +372,19 @@ fn add_activity_hint(core: &Core, (activity, etag): OfferedActivity, found: &mut
     }
     let name = activity_name(&activity.instance_id, &activity.id);
     let is_left = rank != Rank::Alone && hints.left_activities.contains(&name, found.now);
-    if is_left || hints.paused_activities.contains(&name, found.now) {
+    let is_paused = hints.paused_activities.contains(&name, found.now);
+    if is_left || is_paused {
+        found.has_left_activities |= is_paused;
         return false;
     }
     let offer = (activity, etag);
-    let is_known = hints.activities.with(|hints| {
-        // An activity that this process has locked or completed since the poll began is not work.
-        hints.has_changed_since(found.activity_read, &offer.0.instance_id, &offer.0.id)
-            || hints.is_offered(&offer)
+    let (has_changed, is_offered) = hints.activities.with(|hints| {
+        let Activity { instance_id, id, .. } = &offer.0;
+        (hints.has_changed_since(found.activity_read, instance_id, id), hints.is_offered(&offer))
     });
-    if is_known {
+    if has_changed || is_offered {
+        // This process has locked or completed the activity since the poll began, or tried to.
+        found.has_left_activities |= has_changed;
         return false;
     }
     if found.room.activities == 0 && found.leaves_work_to_others(rank) {
@@ -380,6 +393,10 @@ fn add_activity_hint(core: &Core, (activity, etag): OfferedActivity, found: &mut
         if found.extra_wait.is_zero() {
             core.membership.share_slice_of(&offer.0.instance_id);
         }
+        return false;
+    }
+    if !sick_partitions::admit(core, &offer.0, found.now) {
+        found.has_left_activities = true;
         return false;
     }
     let is_new = hints.activities.with(|hints| hints.offer_read(found.activity_read, offer));

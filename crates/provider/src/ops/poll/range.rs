@@ -229,9 +229,8 @@ impl RangePoller {
             {
                 return self.scan_from_place(core, query, place, found).await;
             }
-            let has_work_without_room = found.is_full() != (false, false);
-            let page =
-                PageRead { last: (!is_empty).then_some(last), is_end, has_work, has_work_without_room };
+            let has_left_work = found.has_left_work();
+            let page = PageRead { last: (!is_empty).then_some(last), is_end, has_work, has_left_work };
             match poll.record_page(page) {
                 NextStep::Page => {}
                 NextStep::Scan => feed = self.feed(core, query, now, poll.from()),

@@ -16,7 +16,7 @@ use changes::Changes;
 
 use crate::documents::Activity;
 use crate::documents::heartbeat::Tags;
-use crate::documents::stamp::{Stamp, deadline_ms};
+use crate::documents::stamp::Stamp;
 
 /// The most activities remembered. When there are more, the one that can be taken last is
 /// forgotten, and a poll finds it again.
@@ -85,6 +85,15 @@ pub(crate) struct ReadyActivity {
     pub(crate) nonce: String,
     /// The whole duration of the lock. The lock ends at the activity's `visible_at`.
     pub(crate) lease: Duration,
+}
+
+impl ReadyActivity {
+    /// The latest time at which a worker may still fetch the activity, in milliseconds since 1970.
+    fn fetched_until_ms(&self) -> u64 {
+        let relied_on = self.lease - self.lease / READY_WAIT_DIVISOR;
+        let relied_on_ms = u64::try_from(relied_on.as_millis()).unwrap_or(u64::MAX);
+        self.activity.visible_at.ms().saturating_sub(relied_on_ms)
+    }
 }
 
 /// The lease divided by this is the longest time that a locked activity may wait for its
@@ -202,12 +211,17 @@ impl ActivityHints {
             return false;
         }
         self.lost_in_a_row.remove(instance);
+        self.forget_due(now, |name| name == instance);
+        true
+    }
+
+    /// Forgets the activities of some instances that can be taken at `now`. Polls find them again.
+    pub(crate) fn forget_due(&mut self, now: Stamp, is_forgotten: impl Fn(&str) -> bool) {
         let due = self.offers.keys().take_while(|key| key.0 <= now);
-        let outdated: Vec<Key> = due.filter(|key| key.2 == instance).cloned().collect();
-        for (_, _, instance, id) in &outdated {
+        let victims: Vec<Key> = due.filter(|key| is_forgotten(&key.2)).cloned().collect();
+        for (_, _, instance, id) in &victims {
             self.forget(instance, id);
         }
-        true
     }
 
     /// Registers a worker that begins to wait, and returns its number.
@@ -255,7 +269,12 @@ impl ActivityHints {
         claimant: &Claimant<'_>,
     ) -> Option<OfferedActivity> {
         self.returning_workers += 1;
-        if self.ready.len() + self.being_locked >= self.returning_workers {
+        // Workers with other tags do not take what this worker may take. Waiting workers get what was
+        // dispatched to them, so that is not there for returning workers.
+        let matches = |ready: &&ReadyActivity| claimant.tags.matches(ready.activity.tag.as_deref());
+        let ready = self.ready.iter().filter(matches).count();
+        let waiting = self.waiting.values().filter(|waiting| waiting.tags == *claimant.tags).count();
+        if ready.saturating_sub(waiting) + self.being_locked >= self.returning_workers {
             return None;
         }
         // An activity whose input is stored in parts is not prefetched: the worker that
@@ -292,16 +311,26 @@ impl ActivityHints {
         let matches = |ready: &ReadyActivity| claimant.tags.matches(ready.activity.tag.as_deref());
         while let Some(position) = self.ready.iter().position(matches) {
             let ready = self.ready.remove(position)?;
-            let lease_end_min_ms = deadline_ms(now_ms, ready.lease - ready.lease / READY_WAIT_DIVISOR);
-            if ready.activity.visible_at.ms() >= lease_end_min_ms {
+            if ready.fetched_until_ms() >= now_ms {
                 return Some(ready);
             }
-            let ReadyActivity { mut activity, etag, .. } = ready;
-            (activity.lock_nonce, activity.visible_at) = (None, activity.enqueued_at.visible_at_once());
-            activity.attempt_count = activity.attempt_count.saturating_sub(1);
-            self.offer((activity, etag));
+            self.offer((ready.activity.without_lock(), ready.etag));
         }
         None
+    }
+
+    /// Takes the locked activities that have waited too long for a worker, to give them back. Also
+    /// returns when the next one will have waited too long; `None` if there is none.
+    pub(crate) fn take_overdue_ready(&mut self, now_ms: u64) -> (Vec<ReadyActivity>, Option<u64>) {
+        let (overdue, ready): (Vec<_>, Vec<_>) =
+            self.ready.drain(..).partition(|ready| ready.fetched_until_ms() < now_ms);
+        self.ready = ready.into();
+        (overdue, self.ready.iter().map(ReadyActivity::fetched_until_ms).min())
+    }
+
+    /// Whether there are activities that are locked for a worker.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
     }
 
     /// Takes the next visible activity that this worker may run. If the attempt to lock the activity

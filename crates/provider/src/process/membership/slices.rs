@@ -7,7 +7,7 @@
 //! goes to the process with the highest score that does not own its share already. When a
 //! process joins or leaves, most slices keep their owner.
 
-use perihelion_client::{FeedRange, KeySpace};
+use perihelion_client::{FeedRange, KeySpace, PartitionKey};
 
 use super::hash::{hash_of, score};
 
@@ -62,9 +62,10 @@ impl Slices {
         self.space.as_ref()
     }
 
-    /// The index of the slice of an instance; `None` if the slices are not known.
-    pub(super) fn index_of(&self, instance: &str) -> Option<usize> {
-        let key = self.space.as_ref()?.range_of(instance);
+    /// The index of the slice of a partition key, such as an instance; `None` if the slices are not
+    /// known.
+    pub(super) fn index_of(&self, key: impl Into<PartitionKey>) -> Option<usize> {
+        let key = self.space.as_ref()?.range_of(key);
         self.index_at(key.first_key())
     }
 

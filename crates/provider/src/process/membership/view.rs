@@ -10,7 +10,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
-use perihelion_client::{FeedRange, KeySpace};
+use perihelion_client::{FeedRange, KeySpace, PartitionKey};
 
 use super::hash::{hash_of, score};
 use super::slices::Slices;
@@ -299,6 +299,13 @@ impl View {
     /// The first key of the slice of an instance; `None` if the slices are not known.
     pub(crate) fn slice_of(&self, instance: &str) -> Option<&str> {
         self.slices.index_of(instance).map(|index| self.slices.all[index].range.first_key())
+    }
+
+    /// The first key of the physical partition of a partition key; `None` if the partitions are not
+    /// known.
+    pub(crate) fn partition_of(&self, key: impl Into<PartitionKey>) -> Option<&str> {
+        let slice = &self.slices.all[self.slices.index_of(key)?];
+        Some(self.slices.all[slice.first_of_partition].range.first_key())
     }
 
     /// Whether this process polls for the messages of an instance: it owns the slice, or no

@@ -88,7 +88,7 @@ impl Partition {
                 last: page.last().copied(),
                 is_end: rest.is_empty(),
                 has_work: !polled.work.is_empty(),
-                has_work_without_room: false,
+                has_left_work: false,
             });
             match step {
                 NextStep::Page => {}
@@ -244,7 +244,7 @@ fn a_failed_poll_does_not_change_where_the_next_poll_begins() {
             PollTime { now: partition.now(), at: partition.begun_at + partition.elapsed, is_eager: false };
         let mut poll = partition.cursors.begin(&PollQuery::default(), time);
         let last = Some(Stamp(poll.from().0 + 1));
-        poll.record_page(PageRead { last, is_end: false, has_work: false, has_work_without_room: false });
+        poll.record_page(PageRead { last, is_end: false, has_work: false, has_left_work: false });
         partition.pass(SECOND);
         let work = partition.add_work();
         let found = [partition.poll().work, partition.poll().work].concat();
@@ -257,8 +257,7 @@ fn work_that_was_left_for_lack_of_room_is_read_again_at_once() {
     let mut partition = Partition::with_old_rows(200);
     let time = PollTime { now: partition.now(), at: partition.begun_at, is_eager: false };
     let mut poll = partition.cursors.begin(&PollQuery::default(), time);
-    let page =
-        |last, is_end| PageRead { last: Some(last), is_end, has_work: false, has_work_without_room: true };
+    let page = |last, is_end| PageRead { last: Some(last), is_end, has_work: false, has_left_work: true };
     assert_eq!(poll.record_page(page(partition.rows[63], false)), NextStep::Page);
     assert_eq!(poll.record_page(page(partition.rows[199], true)), NextStep::End);
     let takeable_row = partition.rows.remove(5);

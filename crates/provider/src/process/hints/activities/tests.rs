@@ -94,3 +94,42 @@ fn failed_locks_of_activities_of_other_instances_do_not_count() {
     }
     assert!(hints.record_lock("order", false, now));
 }
+
+fn ready(number: u64, tag: Option<&str>) -> ReadyActivity {
+    let (mut activity, etag) = offer(number, tag, None);
+    activity.visible_at = Stamp::at_ms(2_030_000);
+    ReadyActivity { activity, etag, nonce: "n".to_owned(), lease: Duration::from_secs(30) }
+}
+
+/// Activities that are locked for waiting workers, or that need workers with another tag, do not keep a
+/// worker that completes an activity from its next one.
+#[test]
+fn a_returning_worker_gets_an_activity_beside_those_that_are_locked_for_others() {
+    let mut hints = ActivityHints::default();
+    hints.serve_tags(&TagFilter::Any);
+    hints.offer(offer(1, None, None));
+    hints.offer(offer(2, None, None));
+    hints.offer(offer(3, None, None));
+    let now = Stamp::at_ms(2_000_000);
+    hints.add_ready(ready(8, Some("gpu")));
+    assert!(hints.worker_will_return(now, &UNTAGGED_WORKER).is_some(), "the other one needs a tag");
+    hints.worker_returned(true);
+    hints.add_waiting_worker(&TagFilter::DefaultOnly, Duration::from_secs(30));
+    hints.add_ready(ready(9, None));
+    assert!(hints.worker_will_return(now, &UNTAGGED_WORKER).is_some(), "the other one is dispatched");
+    hints.worker_returned(true);
+    hints.add_ready(ready(10, None));
+    assert!(hints.worker_will_return(now, &UNTAGGED_WORKER).is_none(), "one is locked for this worker");
+}
+
+#[test]
+fn activities_that_wait_too_long_for_a_worker_are_given_back() {
+    let mut hints = ActivityHints::default();
+    hints.add_ready(ready(1, None));
+    let (overdue, next) = hints.take_overdue_ready(2_003_000);
+    assert!(overdue.is_empty());
+    assert_eq!(next, Some(2_003_000));
+    let (overdue, next) = hints.take_overdue_ready(2_003_001);
+    assert_eq!((overdue.len(), next), (1, None));
+    assert!(!hints.has_ready());
+}

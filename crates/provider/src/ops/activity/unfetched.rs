@@ -1,0 +1,94 @@
+//! Gives back activities that were locked for a worker of this process (by direct dispatch or by
+//! prefetch) and that no worker has fetched in time: the worker was busy or gone. Otherwise no process
+//! could run them until their locks expire.
+//!
+//! One task watches the activities, while there are any. It begins with the first one.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::task::JoinHandle;
+
+use crate::ops::activity::write_lock;
+use crate::ops::core::Core;
+use crate::process::hints::ReadyActivity;
+use crate::store::{unless_stale, without_content};
+use crate::sync::lock;
+
+/// The longest time that giving back takes. A lock that was not given back by then expires.
+const GIVE_BACK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Makes sure that a task watches the activities that are locked for workers. A caller that has added
+/// such an activity calls this.
+pub(crate) fn watch(core: &Core) {
+    let mut task = lock(&core.unfetched_watch);
+    // The task of a tokio runtime that has ended is finished, too.
+    if task.as_ref().is_none_or(JoinHandle::is_finished) {
+        *task = Some(tokio::spawn(run(Weak::clone(&core.this))));
+    }
+}
+
+async fn run(core: Weak<Core>) {
+    loop {
+        let Some(shared) = core.upgrade() else { return };
+        let now_ms = shared.clock.now_ms();
+        let (overdue, next_ms) = shared.hints.activities.with(|hints| hints.take_overdue_ready(now_ms));
+        give_back(&shared, overdue).await;
+        let Some(next_ms) = next_ms else {
+            if end(&shared) {
+                return;
+            }
+            continue;
+        };
+        let wait = Duration::from_millis(next_ms.saturating_sub(shared.clock.now_ms()) + 1);
+        drop(shared);
+        tokio::time::sleep(wait).await;
+    }
+}
+
+/// Ends the task, unless an activity was added meanwhile.
+fn end(core: &Core) -> bool {
+    let mut task = lock(&core.unfetched_watch);
+    let is_over = core.hints.activities.with(|hints| !hints.has_ready());
+    if is_over {
+        *task = None;
+    }
+    is_over
+}
+
+/// Gives back activities that no worker has fetched, and offers them to the next worker of this
+/// process. An activity that cannot be given back is free when its lock expires.
+pub(crate) async fn give_back(core: &Core, ready: Vec<ReadyActivity>) {
+    if ready.is_empty() {
+        return;
+    }
+    let writes = ready.into_iter().map(|ready| async move {
+        let ReadyActivity { activity, etag, .. } = ready;
+        let attempt = core.hints.activities.begin_lock(&activity);
+        let activity = activity.without_lock();
+        let written = unless_stale(write_lock(&core.store, &activity, &etag, without_content()).await);
+        drop(attempt);
+        match written {
+            Ok(Some(etag)) => {
+                core.hints.activities.update_and_wake(|hints| hints.offer((activity, etag)));
+            }
+            // The activity was cancelled, or its lock has expired and another process has it.
+            Ok(None) => {}
+            Err(failure) => tracing::debug!(
+                instance = activity.instance_id,
+                ?failure,
+                "a locked activity was not given back"
+            ),
+        }
+    });
+    if tokio::time::timeout(GIVE_BACK_TIMEOUT, join_all(writes)).await.is_err() {
+        tracing::debug!("some locked activities were not given back in time");
+    }
+}
+
+/// Gives back all activities that are locked for workers, when the provider is closed.
+pub(crate) async fn give_back_all(core: &Core) {
+    let ready = core.hints.activities.with(|hints| hints.take_all_ready());
+    give_back(core, ready).await;
+}

@@ -1,0 +1,269 @@
+//! Partitions that hang: their requests take a minute. They must not stop the dispatchers and workers
+//! of a process, and no activity may stay locked for nobody. The tests run on the real engine in this
+//! process, in virtual time.
+
+use std::time::Duration;
+
+use duroxide::providers::{Provider, SessionFetchConfig, TagFilter, WorkItem};
+use futures_util::future::join_all;
+use perihelion_client::{PartitionKey, Query};
+use perihelion_server::{Embedded, EmbeddedOptions};
+use tokio::time::Instant;
+
+use super::recorded_process::RecordedProcess;
+use super::{LOCK, NO_WAIT, World, ack, activity_item, event, fetch_instance, raised_event, start};
+use crate::CosmosDBProvider;
+use crate::plan::session_document_key;
+use crate::process::hints::activity_name;
+
+/// The interval of a reconciler that does not run during a test.
+const NEVER: Duration = Duration::from_secs(3600);
+
+/// A poll timeout with which a fetch waits for work, as the runtime does.
+const WAIT: Duration = Duration::from_secs(60);
+
+impl World {
+    async fn with_four_partitions() -> World {
+        let mut options = EmbeddedOptions::default();
+        options.account.partitions = 4;
+        World { engine: Embedded::open(options).await.unwrap() }
+    }
+
+    /// Lets requests of this kind to one partition take a minute.
+    async fn hang(&self, operation: &str, range: usize) {
+        let rule = format!(r#"{{"operation":"{operation}","range":"{range}","delayMs":60000}}"#);
+        self.inject_fault(&rule).await;
+    }
+
+    async fn heal(&self) {
+        let answer = self.engine.manage(http::Method::DELETE, "faults", "").await.unwrap();
+        assert!(answer.status().is_success());
+    }
+}
+
+/// The number of the partition of a partition key.
+async fn partition_of(provider: &CosmosDBProvider, key: impl Into<PartitionKey>) -> usize {
+    let space = provider.core.store.container.key_space().await.unwrap();
+    let range = space.range_of(key);
+    space.feed_ranges().iter().position(|partition| partition.overlaps(&range)).unwrap()
+}
+
+/// Names of instances in the partition `range`, or in other partitions.
+async fn instances(provider: &CosmosDBProvider, range: usize, is_there: bool, count: usize) -> Vec<String> {
+    let mut found = Vec::new();
+    for number in 0..10_000 {
+        let name = format!("i{number}");
+        if found.len() < count && (partition_of(provider, name.as_str()).await == range) == is_there {
+            found.push(name);
+        }
+    }
+    found
+}
+
+/// Fetches an activity as the runtime does. Returns its instance, its token and the attempt.
+async fn fetch(provider: &CosmosDBProvider, session: Option<&SessionFetchConfig>) -> (WorkItem, String, u32) {
+    loop {
+        let fetched = provider.fetch_work_item(LOCK, WAIT, session, &TagFilter::default()).await;
+        if let Ok(Some(fetched)) = fetched {
+            return fetched;
+        }
+        // The runtime waits before it fetches again after a failure.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Fetches an activity and completes it. Returns its instance.
+async fn run_one(provider: &CosmosDBProvider) -> String {
+    let (item, token, _) = fetch(provider, None).await;
+    let WorkItem::ActivityExecute { instance, execution_id, id, .. } = item else { panic!("{item:?}") };
+    let result = String::new();
+    let done = WorkItem::ActivityCompleted { instance: instance.clone(), execution_id, id, result };
+    provider.ack_work_item(&token, Some(done)).await.unwrap();
+    instance
+}
+
+#[tokio::test(start_paused = true)]
+async fn activities_of_a_partition_that_hangs_do_not_come_first_again_and_again() {
+    const EACH: usize = 20;
+    let world = World::with_four_partitions().await;
+    let provider = world.provider_with_reconciler(NEVER).await;
+    let sick = instances(&provider, 0, true, EACH).await;
+    let healthy = instances(&provider, 0, false, EACH).await;
+    for instance in sick.iter().chain(&healthy) {
+        provider.enqueue_for_worker(activity_item(instance, 1, String::new())).await.unwrap();
+    }
+    // The process learns its partitions with the first poll.
+    let core = &provider.core;
+    core.membership.update_space(&core.store.container.key_space().await.unwrap(), core.clock.now());
+    world.hang("patch_item", 0).await;
+    let begun = Instant::now();
+    let worker = async || {
+        let mut ran = Vec::new();
+        while ran.len() < EACH / 2 {
+            ran.push(run_one(&provider).await);
+        }
+        ran
+    };
+    let (first, second) = tokio::join!(worker(), worker());
+    assert!(first.iter().chain(&second).all(|instance| healthy.contains(instance)));
+    assert!(begun.elapsed() < Duration::from_secs(45), "{:?}", begun.elapsed());
+    world.heal().await;
+    let healed = Instant::now();
+    let (first, second) = tokio::join!(worker(), worker());
+    assert!(first.iter().chain(&second).all(|instance| sick.contains(instance)));
+    assert!(healed.elapsed() < Duration::from_secs(45), "{:?}", healed.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn deliveries_to_a_partition_that_hangs_do_not_hold_the_dispatchers() {
+    const COUNT: usize = 80;
+    let world = World::with_four_partitions().await;
+    let provider = world.provider_with_reconciler(NEVER).await;
+    let sick = instances(&provider, 0, true, 1).await.remove(0);
+    let senders = instances(&provider, 0, false, COUNT).await;
+    let mut tokens = Vec::new();
+    for sender in &senders {
+        provider.enqueue_for_orchestrator(start(sender, String::new()), None).await.unwrap();
+        let (token, _) = fetch_instance(&provider).await;
+        tokens.push(token);
+    }
+    world.hang("create_item", 0).await;
+    let begun = Instant::now();
+    let acks = senders.iter().zip(&tokens).map(|(sender, token)| {
+        let history = vec![event(sender, 1, String::new())];
+        ack(&provider, token, history, vec![], vec![raised_event(&sick, sender)])
+    });
+    for acked in join_all(acks).await {
+        acked.unwrap();
+    }
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    // The process has left the deliveries for which it had no room to the reconciler.
+    world.heal().await;
+    let reconciling = world.provider().await;
+    let outboxes = "SELECT VALUE c.id FROM c WHERE c.type = 'outbox'";
+    let begun = Instant::now();
+    while !reconciling.core.store.rows::<String>(Query::new(outboxes)).await.unwrap().is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "some messages are not delivered");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn unpacking_in_a_partition_that_hangs_does_not_hold_the_dispatcher() {
+    const COUNT: u64 = 250;
+    let world = World::open().await;
+    let provider = world.provider_with_reconciler(NEVER).await;
+    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let (token, _) = fetch_instance(&provider).await;
+    // The first batch is the commit.
+    world.inject_fault(r#"{"operation":"batch","count":1,"delayMs":1}"#).await;
+    world.inject_fault(r#"{"operation":"batch","count":1,"delayMs":15000}"#).await;
+    let begun = Instant::now();
+    let activities = (1..=COUNT).map(|id| activity_item("a", id, String::new())).collect();
+    ack(&provider, &token, vec![event("a", 1, String::new())], activities, vec![]).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    for _ in 0..COUNT {
+        run_one(&provider).await;
+    }
+    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
+}
+
+/// A worker waits, and a commit locks an activity for it. Meanwhile the worker has become busy.
+#[tokio::test(start_paused = true)]
+async fn an_activity_that_no_worker_fetches_is_given_back() {
+    let world = World::open().await;
+    let (provider, other) = (world.provider_with_reconciler(NEVER).await, world.provider().await);
+    let hints = &provider.core.hints.activities;
+    let worker = hints.with(|hints| hints.add_waiting_worker(&TagFilter::default(), LOCK));
+    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let (token, _) = fetch_instance(&provider).await;
+    let activities = vec![activity_item("a", 7, String::new())];
+    ack(&provider, &token, vec![event("a", 1, String::new())], activities, vec![]).await.unwrap();
+    assert!(hints.with(|hints| hints.has_ready()), "the activity is locked for the worker");
+    hints.with(|hints| hints.remove_waiting_worker(worker));
+    let begun = Instant::now();
+    let (_, _, attempt) = fetch(&other, None).await;
+    assert_eq!(attempt, 1, "the lock that was given back does not count as an attempt");
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert!(!hints.with(|hints| hints.has_ready()));
+}
+
+/// The lock of the next activity is written. The caller of the ack is dropped before the answer.
+#[tokio::test(start_paused = true)]
+async fn an_activity_is_not_left_locked_when_the_ack_that_prefetches_it_is_dropped() {
+    let world = World::open().await;
+    let process = RecordedProcess::new(&world);
+    let provider = process.provider(&world).await;
+    for id in 1..=2 {
+        provider.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
+    }
+    let (_, token, _) = fetch(&provider, None).await;
+    process.before_answer_to("attemptCount", tokio::time::sleep(Duration::from_secs(1)));
+    let ack = provider.ack_work_item(&token, None);
+    assert!(tokio::time::timeout(Duration::from_millis(500), ack).await.is_err(), "the ack is dropped");
+    let begun = Instant::now();
+    let (item, _, attempt) = fetch(&provider, None).await;
+    assert_eq!((item, attempt), (activity_item("a", 2, String::new()), 1));
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+fn activity_of_session(instance: &str, session: &str) -> WorkItem {
+    let WorkItem::ActivityExecute { instance, execution_id, id, name, input, tag, .. } =
+        activity_item(instance, 1, String::new())
+    else {
+        panic!("an activity")
+    };
+    let session_id = Some(session.to_owned());
+    WorkItem::ActivityExecute { instance, execution_id, id, name, input, session_id, tag }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_whose_partition_hangs_delays_neither_renewals_nor_other_activities() {
+    let world = World::with_four_partitions().await;
+    let provider = world.provider_with_reconciler(NEVER).await;
+    let sick = partition_of(&provider, session_document_key("cart").1).await;
+    let healthy = instances(&provider, sick, false, 3).await;
+    let config = SessionFetchConfig { owner_id: "worker".into(), lock_timeout: LOCK };
+    provider.enqueue_for_worker(activity_of_session(&healthy[0], "cart")).await.unwrap();
+    let (_, token, _) = fetch(&provider, Some(&config)).await;
+    for operation in ["patch_item", "read_item", "replace_item"] {
+        world.hang(operation, sick).await;
+    }
+    let begun = Instant::now();
+    provider.renew_work_item_lock(&token, LOCK).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+
+    provider.enqueue_for_worker(activity_of_session(&healthy[1], "cart")).await.unwrap();
+    provider.enqueue_for_worker(activity_item(&healthy[2], 1, String::new())).await.unwrap();
+    let begun = Instant::now();
+    let (item, _, _) = fetch(&provider, Some(&config)).await;
+    assert_eq!(item, activity_item(&healthy[2], 1, String::new()));
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    world.heal().await;
+    let (item, _, _) = fetch(&provider, Some(&config)).await;
+    assert_eq!(item, activity_of_session(&healthy[1], "cart"));
+}
+
+/// The activities fill more than a page, and are older than what a poll reads again each time. The
+/// cursor must not skip them for half a minute, because their pauses end sooner.
+#[tokio::test(start_paused = true)]
+async fn polls_do_not_skip_activities_whose_pause_ends() {
+    const COUNT: u64 = 150;
+    let world = World::open().await;
+    let (producer, provider) = (world.provider_with_reconciler(NEVER).await, world.provider().await);
+    for id in 1..=COUNT {
+        producer.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    let core = &provider.core;
+    for id in 1..=COUNT {
+        let name = activity_name("a", &format!("a:1:{id}"));
+        let pause = Duration::from_secs(if id <= 100 { 3 } else { 3600 });
+        core.hints.paused_activities.pause_for(&name, pause, core.clock.now());
+    }
+    let fetched = provider.fetch_work_item(LOCK, NO_WAIT, None, &TagFilter::default()).await.unwrap();
+    assert!(fetched.is_none(), "all activities are paused");
+    let begun = Instant::now();
+    fetch(&provider, None).await;
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+}
