@@ -124,7 +124,7 @@ impl<'a> Queue for ActivityQueue<'a> {
                 Ok(LockOutcome::Locked(locked)) => {
                     hints.paused_activities.clear(&name);
                     sick_partitions::record_answer(self.core, &activity);
-                    return Ok(Some(self.finish_fetch(locked)));
+                    return Ok(Some(self.finish_fetch(*locked)));
                 }
                 Ok(LockOutcome::Refused) => {
                     sick_partitions::record_answer(self.core, &activity);
@@ -241,7 +241,7 @@ pub(super) struct LockRequest<'a> {
 
 /// The outcome of an attempt to lock an activity.
 pub(super) enum LockOutcome {
-    Locked(LockedWorkItem),
+    Locked(Box<LockedWorkItem>),
     /// Another worker has locked the activity, or it does not exist any more.
     Refused,
     /// The lock was not written: another worker has the session, the session cannot be claimed now,
@@ -268,7 +268,7 @@ impl<F: Future<Output = Result<LockOutcome, Failure>> + Send + 'static> Drop for
         let lease = self.lease;
         self.core.background.run_or_drop(async move {
             if let Ok(LockOutcome::Locked(locked)) = lock.await {
-                keep_late_lock(&shared, locked, lease);
+                keep_late_lock(&shared, *locked, lease);
             }
         });
     }
@@ -380,7 +380,7 @@ async fn lock_activity(
     if expired_nonce.is_some_and(|expired| core.activity_locks.get(&expired).is_none()) {
         core.metrics.count_steal();
     }
-    Ok(LockOutcome::Locked(LockedWorkItem { activity, etag, nonce, item }))
+    Ok(LockOutcome::Locked(Box::new(LockedWorkItem { activity, etag, nonce, item })))
 }
 
 /// The etag of an activity, if it has the lock of `activity`: the write of the lock was applied,

@@ -50,7 +50,8 @@ pub(super) async fn run(core: &Core, worker: Option<&Worker>) {
     let (activity, begun) = (offer.0.clone(), Instant::now());
     let request = LockRequest { offer, lease: worker.lease, session_config: None };
     match fetch::lock_in_time(core, request, LOCK_TIMEOUT).await {
-        Ok(LockOutcome::Locked(LockedWorkItem { activity, etag, nonce, .. })) => {
+        Ok(LockOutcome::Locked(locked)) => {
+            let LockedWorkItem { activity, etag, nonce, .. } = *locked;
             sick_partitions::record_answer(core, &activity);
             let ready = ReadyActivity { activity, etag, nonce, lease: worker.lease };
             core.hints.activities.update_and_wake(|hints| hints.add_ready(ready));
