@@ -66,6 +66,11 @@ impl Failure {
         self.is_transient() && !matches!(self, Failure::Storage(error) if is_access_refused(error))
     }
 
+    /// Whether the container was deleted while the provider ran.
+    pub(crate) fn is_container_missing(&self) -> bool {
+        matches!(self, Failure::Storage(error) if error.is_container_not_found())
+    }
+
     /// Whether a conditional write failed because another writer was first: the document
     /// has another etag, was deleted, or was created.
     pub(crate) fn is_stale(&self) -> bool {

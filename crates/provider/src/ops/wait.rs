@@ -63,21 +63,32 @@ impl FetchWait {
     }
 
     /// Pauses after a transient failure, because the runtime's own backoff overflows after
-    /// about sixty failures in a row. Returns the failure at once if the fetch does not wait,
-    /// the failure is not transient, or the timeout ends before the pause.
+    /// about sixty failures in a row. Returns other failures: a missing container after the pause,
+    /// because the runtime asks again at once, and all others without it. Returns every failure at
+    /// once if the fetch does not wait, or the timeout ends before the pause.
     pub(crate) async fn pause_after(self, failure: Failure, notice: &Notice) -> Result<(), Failure> {
-        if !(self.is_long && failure.is_transient() && Instant::now() + OUTAGE_PAUSE < self.deadline) {
+        let may_pause = failure.is_transient() || failure.is_container_missing();
+        if !(self.is_long && may_pause && Instant::now() + OUTAGE_PAUSE < self.deadline) {
             return Err(failure);
         }
         write_outage_notice(notice, &failure);
         tokio::time::sleep(OUTAGE_PAUSE).await;
-        Ok(())
+        if failure.is_transient() { Ok(()) } else { Err(failure) }
     }
 }
 
 /// Logs that the database does not answer: at once, and then once a minute.
 pub(crate) fn write_outage_notice(notice: &Notice, failure: &Failure) {
-    if notice.is_due() {
+    if !notice.is_due() {
+        return;
+    }
+    if failure.is_container_missing() {
+        tracing::warn!(
+            reason = failure.summary(),
+            "the container does not exist any more, so nothing runs. Create it again, or end this process. This \
+             line comes once a minute"
+        );
+    } else {
         tracing::warn!(
             reason = failure.summary(),
             "the database does not answer; work waits and is tried again. Check the account, its regions and the \
