@@ -13,17 +13,25 @@ use tokio::sync::Semaphore;
 /// The most background tasks at the same time.
 const TASKS_MAX: u32 = 64;
 
-/// See [`Background::run_after_or_drop`].
+/// The most deliveries among these tasks. Deliveries to a partition that hangs take long, and other work
+/// needs the rest of the tasks.
+const DELIVERIES_MAX: usize = 32;
+
+/// See [`Background::deliver_after_or_drop`].
 const CROWDED_WAIT_DIVISOR: u32 = 10;
 
 #[derive(Debug)]
 pub(crate) struct Background {
     permits: Arc<Semaphore>,
+    delivery_permits: Arc<Semaphore>,
 }
 
 impl Default for Background {
     fn default() -> Self {
-        Background { permits: Arc::new(Semaphore::new(TASKS_MAX as usize)) }
+        Background {
+            permits: Arc::new(Semaphore::new(TASKS_MAX as usize)),
+            delivery_permits: Arc::new(Semaphore::new(DELIVERIES_MAX)),
+        }
     }
 }
 
@@ -54,19 +62,39 @@ impl Background {
         }
     }
 
-    /// Runs the work, and waits for it for `wait` at most, or for a tenth of that while more than half
-    /// of the tasks run: then some partition hangs, and callers should not wait for it. If the work
-    /// takes longer, it continues in a task. When there are too many tasks, drops the work and returns
-    /// false.
+    /// Runs the work, and waits for it for `wait` at most. If it takes longer, it continues in a task.
+    /// When there are too many tasks, drops the work and returns false.
     pub(crate) async fn run_after_or_drop(
         &self,
         wait: Duration,
         work: impl Future<Output = ()> + Send + 'static,
     ) -> bool {
-        let is_crowded = self.permits.available_permits() < TASKS_MAX as usize / 2;
-        let wait = if is_crowded { wait / CROWDED_WAIT_DIVISOR } else { wait };
         let mut work = Box::pin(work);
         tokio::time::timeout(wait, &mut work).await.is_ok() || self.run_or_drop(work)
+    }
+
+    /// Like [`Background::run_after_or_drop`], for deliveries to other partitions, of which at most
+    /// [`DELIVERIES_MAX`] continue in tasks. While more than half of these tasks run, some partition
+    /// hangs, and the caller waits for a tenth of `wait` only, if the delivery can continue in a task.
+    pub(crate) async fn deliver_after_or_drop(
+        &self,
+        wait: Duration,
+        delivery: impl Future<Output = ()> + Send + 'static,
+    ) -> bool {
+        let is_crowded = self.delivery_permits.available_permits() < DELIVERIES_MAX / 2;
+        let first_wait = if is_crowded { wait / CROWDED_WAIT_DIVISOR } else { wait };
+        let mut delivery = Box::pin(delivery);
+        if tokio::time::timeout(first_wait, &mut delivery).await.is_ok() {
+            return true;
+        }
+        match Arc::clone(&self.delivery_permits).try_acquire_owned() {
+            Ok(permit) => self.run_or_drop(async move {
+                delivery.await;
+                drop(permit);
+            }),
+            // It cannot continue, so it gets the whole wait.
+            Err(_) => tokio::time::timeout(wait - first_wait, delivery).await.is_ok(),
+        }
     }
 
     /// Runs the work in a task. When there are too many tasks, drops the work and returns false.

@@ -14,7 +14,9 @@ use std::sync::Mutex;
 
 use tokio::sync::Notify;
 
-pub(crate) use activities::{ActivityHints, ActivityRead, Claimant, OfferedActivity, ReadyActivity};
+pub(crate) use activities::{
+    ActivityHints, ActivityRead, Claimant, LOST_ALONE_MAX, LOST_MAX, OfferedActivity, ReadyActivity,
+};
 pub(crate) use instances::{Candidate, InstanceHints};
 pub(crate) use left_to_others::LeftToOthers;
 pub(crate) use parked::{Capability, Dispatcher};

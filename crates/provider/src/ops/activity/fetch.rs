@@ -26,7 +26,9 @@ use crate::ops::fetch_loop::{self, Queue};
 use crate::ops::payload;
 use crate::ops::set_aside::{is_item_of_later_version, set_aside, write_later_version_notice};
 use crate::ops::wait::FetchWait;
-use crate::process::hints::{Claimant, Hints, OfferedActivity, ReadyActivity, activity_name};
+use crate::process::hints::{
+    Claimant, Hints, LOST_ALONE_MAX, LOST_MAX, OfferedActivity, ReadyActivity, activity_name,
+};
 use crate::process::interest::Interest;
 use crate::process::lock_table::{self, LockedActivity, Worker};
 use crate::process::membership::Rank;
@@ -111,12 +113,12 @@ impl<'a> Queue for ActivityQueue<'a> {
             let Some(offer) = hints.activities.with(|hints| hints.take(now, &self.claimant)) else {
                 return Ok(None);
             };
-            if !sick_partitions::may_try(self.core, &offer.0) {
+            let name = activity_name(&offer.0.instance_id, &offer.0.id);
+            let timeout = hints.paused_activities.time_limit(&name, LOCK_TIMEOUT_FIRST);
+            if !sick_partitions::begin(self.core, &offer.0, timeout) {
                 continue;
             }
             self.share_if_crowded(&offer.0, now);
-            let name = activity_name(&offer.0.instance_id, &offer.0.id);
-            let timeout = hints.paused_activities.time_limit(&name, LOCK_TIMEOUT_FIRST);
             let (activity, begun) = (offer.0.clone(), Instant::now());
             let request =
                 LockRequest { offer, lease: self.lock_timeout, session_config: self.session_config };
@@ -130,7 +132,10 @@ impl<'a> Queue for ActivityQueue<'a> {
                     sick_partitions::record_answer(self.core, &activity);
                     continue;
                 }
-                Ok(LockOutcome::NotTried) => continue,
+                Ok(LockOutcome::NotTried) => {
+                    sick_partitions::record_no_attempt(self.core, &activity);
+                    continue;
+                }
                 Err(failure) => failure,
             };
             // A poll offers the activity again after a pause. One slow or failing partition, or
@@ -306,10 +311,14 @@ pub(super) async fn lock_in_time(
 /// the next worker locks it again.
 fn keep_late_lock(core: &Core, locked: LockedWorkItem, lease: Duration) {
     let LockedWorkItem { activity, etag, nonce, .. } = locked;
-    core.hints.paused_activities.clear(&activity_name(&activity.instance_id, &activity.id));
+    sick_partitions::record_answer(core, &activity);
     // A poll that has read the activity before its lock must not bring it back.
     drop(core.hints.activities.begin_lock(&activity));
     let is_handed_over = activity.session_id.is_none() && matches!(activity.item, Text::Inline(_));
+    if is_handed_over {
+        // Otherwise the next worker locks the activity again, and needs the longer time limit.
+        core.hints.paused_activities.clear(&activity_name(&activity.instance_id, &activity.id));
+    }
     core.hints.activities.update_and_wake(|hints| {
         if is_handed_over {
             hints.add_ready(ReadyActivity { activity, etag, nonce, lease });
@@ -392,16 +401,14 @@ async fn find_own_lock(store: &Store, activity: &Activity) -> Option<Etag> {
 
 /// Records whether an activity was locked. If several activities in a row could not be locked, other
 /// processes take the activities of the instance, and the hints about it are out of date. A poll
-/// finds the remaining activities. A process that is alone with this kind of work keeps its hints:
-/// there a failed lock (a turn has cancelled the activity) says nothing about other activities.
+/// finds the remaining activities. In a process that is alone with this kind of work, a few failed
+/// locks (a turn has cancelled the activities) say nothing about the other activities.
 fn record_lock(core: &Core, activity: &Activity, is_locked: bool) {
     let Activity { instance_id, id, tag, .. } = activity;
     let rank = core.membership.view().rank_of_activity(instance_id, id, tag.as_deref());
-    if !is_locked && rank == Rank::Alone {
-        return;
-    }
+    let lost_max = if rank == Rank::Alone { LOST_ALONE_MAX } else { LOST_MAX };
     let now = core.clock.now();
-    if core.hints.activities.with(|hints| hints.record_lock(instance_id, is_locked, now)) {
+    if core.hints.activities.with(|hints| hints.record_lock(instance_id, is_locked, lost_max, now)) {
         core.poller.poll_soon();
     }
 }

@@ -44,7 +44,7 @@ pub(super) async fn run(core: &Core, worker: Option<&Worker>) {
     let Some(worker) = worker else { return };
     let mut returning = ReturningWorker::new(&core.hints, &core.clock, worker);
     let Some(offer) = returning.offer.take() else { return };
-    if !sick_partitions::may_try(core, &offer.0) {
+    if !sick_partitions::begin(core, &offer.0, LOCK_TIMEOUT) {
         return;
     }
     let (activity, begun) = (offer.0.clone(), Instant::now());
@@ -58,7 +58,7 @@ pub(super) async fn run(core: &Core, worker: Option<&Worker>) {
             unfetched::watch(core);
         }
         Ok(LockOutcome::Refused) => sick_partitions::record_answer(core, &activity),
-        Ok(LockOutcome::NotTried) => {}
+        Ok(LockOutcome::NotTried) => sick_partitions::record_no_attempt(core, &activity),
         Err(failure) => {
             tracing::debug!(?failure, "an activity was not prefetched; a poll finds it again");
             sick_partitions::record_failure(core, &activity, &failure, begun.elapsed());

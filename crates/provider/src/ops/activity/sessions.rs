@@ -60,8 +60,13 @@ const RECORD_WAIT: Duration = Duration::from_secs(1);
 /// shorter.
 const RENEWAL_RETRY_FOR: Duration = Duration::from_secs(4);
 
-/// How long a fetch waits for the claim of a session: shorter than for the lock of an activity.
+/// How long a fetch waits for the first claim of a session in a partition: shorter than for the lock of
+/// an activity. After failures in the partition it waits longer, so that a slow session can be claimed.
 const CLAIM_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The longest wait for a claim, as a multiple of [`CLAIM_TIMEOUT`]: shorter than the first time limit of
+/// the lock of an activity.
+const CLAIM_TIMEOUT_FACTOR_MAX: u32 = 3;
 
 /// The shortest time for which the activities of a session are left out after a claim that failed.
 const UNAVAILABLE_MIN: Duration = Duration::from_millis(250);
@@ -86,9 +91,11 @@ pub(crate) enum SessionClaim {
 /// worker owned the session before the claim. Then `release` does nothing.
 pub(crate) struct ClaimUndo(Option<Versioned<Session>>);
 
-/// Claims a session as [`claim`] does, but waits for [`CLAIM_TIMEOUT`] at most. If the partition of the
-/// session fails or hangs, only activities of its sessions are left out for a while. It is not the
-/// fault of the activity's partition, and other activities come first.
+/// Claims a session as [`claim`] does, but waits for [`CLAIM_TIMEOUT`] at most, and longer after failures.
+/// A claim that takes longer continues in the background: its write may still be applied, and then the
+/// worker owns the session. If the partition of the session fails or hangs, only activities of its
+/// sessions are left out for a while. It is not the fault of the activity's partition, and other
+/// activities come first.
 pub(crate) async fn claim_in_time(
     core: &Core,
     session: &str,
@@ -103,19 +110,33 @@ pub(crate) async fn claim_in_time(
         core.hints.activities.with(|hints| hints.set_session_owner(session, String::new(), until));
         Ok(SessionClaim::Unavailable)
     };
-    if !pauses.admit(partition, session, now) {
+    let limit = CLAIM_TIMEOUT * (1 + pauses.failures(partition)).min(CLAIM_TIMEOUT_FACTOR_MAX);
+    if !(pauses.admit(partition, session, now) && pauses.begin(partition, session, limit, now)) {
         return leave_out(pauses.paused_until(partition, now).unwrap_or(now));
     }
-    match tokio::time::timeout(CLAIM_TIMEOUT, claim(core, session, config)).await {
+    let Some(shared) = core.this.upgrade() else {
+        return Err(Failure::Contended("the provider is closed".to_owned()));
+    };
+    let (owned_session, owned_config) = (session.to_owned(), config.clone());
+    let mut claiming = Box::pin(async move { claim(&shared, &owned_session, &owned_config).await });
+    let claimed = tokio::time::timeout(limit, &mut claiming).await;
+    if claimed.is_err() {
+        core.background.run_or_drop(async move { drop(claiming.await) });
+    }
+    match claimed {
         Ok(Ok(claimed)) => {
             pauses.record_answer(partition);
             Ok(claimed)
         }
         Ok(Err(failure)) if !failure.is_transient() => Err(failure),
+        // Other workers claim the session too, so its partition answers.
+        Ok(Err(Failure::Contended(_))) => {
+            pauses.record_answer(partition);
+            leave_out(core.clock.now())
+        }
         failed => {
             tracing::debug!(session, is_timeout = failed.is_err(), "a session was not claimed");
-            let now = core.clock.now();
-            leave_out(now.plus(pauses.record_failure(partition, now)))
+            leave_out(core.clock.now().plus(pauses.record_failure(partition, now, core.clock.now())))
         }
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn record_failure(core: &Core, activity: &Activity, failure: &Failure
         record_answer(core, activity);
     }
     let pause = match partition.filter(|_| failure.is_transient()) {
-        Some(partition) => hints.paused_partitions.record_failure(partition, now),
+        Some(partition) => hints.paused_partitions.record_failure(partition, now.minus(elapsed), now),
         None => Duration::ZERO,
     };
     // After the pause of the partition, another activity is its trial: perhaps only this one cannot be
@@ -44,13 +44,25 @@ pub(super) fn record_answer(core: &Core, activity: &Activity) {
     }
 }
 
-/// Whether a worker may try to lock an activity now. If not, the hints need not keep the activity: a
-/// poll finds it again.
-pub(super) fn may_try(core: &Core, activity: &Activity) -> bool {
+/// Begins to lock an activity, which takes at most `limit`. False if its partition is paused: then the
+/// hints need not keep the activity, because a poll finds it again.
+pub(super) fn begin(core: &Core, activity: &Activity, limit: Duration) -> bool {
+    let name = activity_name(&activity.instance_id, &activity.id);
+    let (view, now) = (core.membership.view(), core.clock.now());
+    let partition = view.partition_of(activity.instance_id.as_str());
+    partition.is_none_or(|partition| core.hints.paused_partitions.begin(partition, &name, limit, now))
+}
+
+/// Records that nothing was sent to the partition of an activity. If the activity was the trial of its
+/// partition, the next poll offers another one.
+pub(super) fn record_no_attempt(core: &Core, activity: &Activity) {
     let name = activity_name(&activity.instance_id, &activity.id);
     let view = core.membership.view();
     let partition = view.partition_of(activity.instance_id.as_str());
-    partition.is_none_or(|partition| core.hints.paused_partitions.may_try(partition, &name))
+    let pauses = &core.hints.paused_partitions;
+    if partition.is_some_and(|partition| pauses.end_trial(partition, &name, core.clock.now())) {
+        core.poller.poll_soon();
+    }
 }
 
 /// Whether a poll may offer an activity now. See `PartitionPauses::admit`.

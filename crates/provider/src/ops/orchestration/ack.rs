@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::documents::Activity;
 use crate::documents::lock_token::{LockToken, nonce};
-use crate::documents::{Bundle, Charge, Message, PastExecution, State, Versioned};
+use crate::documents::{Bundle, CancelledActivity, Charge, Message, PastExecution, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::orchestration::commit::{CommitOutcome, WrittenEtags};
@@ -214,7 +214,8 @@ async fn finish_turn(
 ) {
     let CommittedTurn { plan, etags, dispatch, form } = committed;
     core.instance_locks.remove(&token.nonce);
-    let TurnPlan { state, messages, undeleted, activities, bundles, outboxes, garbage, .. } = plan;
+    let TurnPlan { state, messages, undeleted, activities, bundles, outboxes, garbage, cancelled, .. } = plan;
+    forget_cancelled(core, &token.instance, &cancelled, &bundles);
     let is_answered = etags.state.is_some();
     let cached = cache_state(&core.store, held, ack, &state, etags.state);
     let (held, cached) = (&*held, cached.as_ref());
@@ -294,6 +295,16 @@ fn begin_next_turn(
             hints.block(instance, core.clock.now().plus(pause));
         }
     });
+}
+
+/// Removes the hints of activities that a commit has cancelled. Otherwise workers would try to lock each
+/// of them before any other work, because they are the oldest.
+fn forget_cancelled(core: &Core, instance: &str, cancelled: &[CancelledActivity], bundles: &[Bundle]) {
+    let tombstones = cancelled.iter().map(|cancelled| &cancelled.id);
+    let ids: Vec<&String> = tombstones.chain(bundles.iter().flat_map(|bundle| &bundle.cancelled)).collect();
+    if !ids.is_empty() {
+        core.hints.activities.with(|hints| ids.into_iter().for_each(|id| hints.remove(instance, id)));
+    }
 }
 
 /// Unpacks the bundles of a turn after its commit. If that takes longer than [`UNPACK_WAIT`], it

@@ -34,8 +34,8 @@ const REDELIVERY_RETRIED_FOR: Duration = Duration::from_secs(2);
 
 /// Delivers the outboxes of a turn right after its commit, one after the other, because they may
 /// have messages to the same target. If that takes longer than [`ACK_WAIT`], it continues in the
-/// background, or is left to the reconciler if there are too many tasks. If the answer of the commit was lost (`is_answered` is false), another process may
-/// have delivered the outboxes already.
+/// background, or is left to the reconciler if there are too many tasks. If the answer of the commit
+/// was lost (`is_answered` is false), another process may have delivered the outboxes already.
 pub(crate) async fn deliver_after_commit(core: &Core, outboxes: Vec<Outbox>, is_answered: bool) {
     // Without a reference to the provider there is no process that could deliver later.
     let Some(shared) = core.this.upgrade().filter(|_| !outboxes.is_empty()) else { return };
@@ -46,7 +46,7 @@ pub(crate) async fn deliver_after_commit(core: &Core, outboxes: Vec<Outbox>, is_
             deliver_first_time(&shared, &mut delivery, outbox, is_answered).await;
         }
     });
-    if !core.background.run_after_or_drop(ACK_WAIT, metrics::for_current_call(deliver_all)).await {
+    if !core.background.deliver_after_or_drop(ACK_WAIT, metrics::for_current_call(deliver_all)).await {
         // The deliveries that were not finished are left to the reconciler. Otherwise the dispatchers
         // would wait for a partition that hangs.
         core.repair_signal.record_unfinished_work();

@@ -24,7 +24,11 @@ const ACTIVITIES_MAX: usize = 8192;
 
 /// After this many activities of an instance in a row that could not be locked, the hints about the
 /// instance count as out of date.
-const LOST_MAX: u32 = 4;
+pub(crate) const LOST_MAX: u32 = 4;
+
+/// [`LOST_MAX`] for a process that is alone with a kind of work. Its hints are out of date when an
+/// instance was deleted, or when another process has cancelled its activities.
+pub(crate) const LOST_ALONE_MAX: u32 = 64;
 
 /// The most instances whose lost activities are counted. With more, all counts begin again: a
 /// forgotten count costs a few locks that fail.
@@ -194,10 +198,10 @@ impl ActivityHints {
     }
 
     /// Records whether an activity of an instance could be locked. If not, another process had
-    /// taken it, or it was deleted. After [`LOST_MAX`] activities in a row that could not be locked,
+    /// taken it, or it was deleted. After `lost_max` activities in a row that could not be locked,
     /// forgets the activities of this instance that can be taken at `now`, and returns true. Most of
     /// these activities are probably taken or deleted too. A poll finds the others.
-    pub(crate) fn record_lock(&mut self, instance: &str, is_locked: bool, now: Stamp) -> bool {
+    pub(crate) fn record_lock(&mut self, instance: &str, is_locked: bool, lost_max: u32, now: Stamp) -> bool {
         if is_locked {
             self.lost_in_a_row.remove(instance);
             return false;
@@ -207,7 +211,7 @@ impl ActivityHints {
         }
         let lost = self.lost_in_a_row.entry(instance.to_owned()).or_default();
         *lost += 1;
-        if *lost < LOST_MAX {
+        if *lost < lost_max {
             return false;
         }
         self.lost_in_a_row.remove(instance);

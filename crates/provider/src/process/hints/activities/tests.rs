@@ -68,14 +68,14 @@ fn after_some_failed_locks_the_other_activities_of_the_instance_are_forgotten() 
     }
     let now = Stamp::at_ms(2_000_000);
     for _ in 1..LOST_MAX {
-        assert!(!hints.record_lock("order", false, now));
+        assert!(!hints.record_lock("order", false, LOST_MAX, now));
     }
-    assert!(!hints.record_lock("order", true, now), "the hints are not out of date");
+    assert!(!hints.record_lock("order", true, LOST_MAX, now), "the hints are not out of date");
     for _ in 1..LOST_MAX {
-        assert!(!hints.record_lock("order", false, now));
+        assert!(!hints.record_lock("order", false, LOST_MAX, now));
     }
     assert_eq!(hints.count_due(now, 1000), 100);
-    assert!(hints.record_lock("order", false, now));
+    assert!(hints.record_lock("order", false, LOST_MAX, now));
     assert_eq!(hints.count_due(now, 1000), 0);
 }
 
@@ -84,15 +84,15 @@ fn failed_locks_of_activities_of_other_instances_do_not_count() {
     let mut hints = ActivityHints::default();
     let now = Stamp::at_ms(2_000_000);
     for number in 0..3 * LOST_INSTANCES_MAX {
-        assert!(!hints.record_lock(&format!("other-{number}"), false, now));
+        assert!(!hints.record_lock(&format!("other-{number}"), false, LOST_MAX, now));
     }
     assert!(hints.lost_in_a_row.len() <= LOST_INSTANCES_MAX);
     // A lock of another instance says nothing about this one.
     for _ in 1..LOST_MAX {
-        assert!(!hints.record_lock("order", false, now));
-        assert!(!hints.record_lock("other", true, now));
+        assert!(!hints.record_lock("order", false, LOST_MAX, now));
+        assert!(!hints.record_lock("other", true, LOST_MAX, now));
     }
-    assert!(hints.record_lock("order", false, now));
+    assert!(hints.record_lock("order", false, LOST_MAX, now));
 }
 
 fn ready(number: u64, tag: Option<&str>) -> ReadyActivity {
