@@ -3,7 +3,8 @@
 //!
 //! The check reads one snapshot and changes nothing. Documents are visited in order; every key
 //! that must exist for a document is looked up. Then the keys of each kind are counted, so that a
-//! key without a document is noticed too.
+//! key without a document is noticed too. An index that the upgrade of the data will fill again
+//! (`layout.rs`) is checked like an index that is not ready.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -12,13 +13,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use perihelion_model::json::Value;
 
-use crate::catalog::{Catalog, Container};
+use crate::catalog::{Catalog, Container, LAYOUT};
 use crate::documents::{StoredDocument, Target};
 use crate::index::IndexGroup;
 use crate::keys::{self, OwnedKeyRange, SegmentId};
+use crate::layout::{self, LAYOUT_OF_PARTITION_NAMES};
 use crate::region::REGION_BITS;
 use crate::state::ContainerState;
-use crate::storage::{Direction, Store, StoreError, View};
+use crate::storage::{Direction, Store, StoreError, StoreErrorKind, View};
 
 /// The most problems that a report describes. A damaged file can have millions.
 const PROBLEMS_DESCRIBED_MAX: usize = 100;
@@ -54,11 +56,21 @@ impl CheckReport {
 /// the data are in the report.
 pub fn check(store: &impl Store) -> Result<CheckReport, StoreError> {
     let view = store.view()?;
+    let layout = layout::stored_layout(&*view)?.unwrap_or(LAYOUT);
+    if layout < LAYOUT_OF_PARTITION_NAMES {
+        return Err(StoreError {
+            kind: StoreErrorKind::TooOld,
+            message: format!(
+                "an earlier version of this program wrote the data: its keys have layout {layout}, and a check can read layouts from {LAYOUT_OF_PARTITION_NAMES} on only. Start a server with the data once, which upgrades it, and check again"
+            ),
+        });
+    }
     let catalog = Catalog::load(&*view)?;
     let mut report = CheckReport::default();
     for container in catalog.containers() {
         report.containers += 1;
-        ContainerCheck::new(&*view, container, &mut report).run()?;
+        let container = Arc::new(layout::with_usable_indexes(&*view, container, layout)?);
+        ContainerCheck::new(&*view, &container, &mut report).run()?;
     }
     Ok(report)
 }

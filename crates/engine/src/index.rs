@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use perihelion_model::json::{Value, object};
 
-pub(crate) use self::encoding::{cut_order, encode, encode_cut, encode_whole, type_byte};
+pub(crate) use self::encoding::{STRING_BYTES_MAX, cut_order, encode, encode_cut, encode_whole, type_byte};
 use crate::keys::{self, ContainerNumber, LogicalPartition, SegmentId};
 
 /// One index of a container.

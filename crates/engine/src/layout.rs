@@ -7,11 +7,12 @@
 //! the keys of indexes hold only the beginnings of long strings (`index/encoding.rs`).
 //!
 //! The upgrade runs when a store is opened, before anything else reads it, in commits of a bounded
-//! size. It first marks all indexes as not ready, so that no query uses them. Then it removes their
+//! size. It first marks the indexes that have to be filled again as not ready, so that no query uses
+//! them: all indexes of layout 1, and those of layout 2 with a long key. Then it removes their
 //! entries, adds the keys of layout 2 to a store of layout 1, and in one commit sets the layout.
-//! Maintenance fills the indexes again. Nothing uses
-//! the new keys before that commit, so an interrupted upgrade begins again. The old keys are
-//! removed last; if the process ends before, the next start removes the rest. Tombstones are not
+//! Maintenance fills the indexes again. Nothing uses the new keys before that commit, so an
+//! interrupted upgrade begins again: an index that it has marked is not ready, and is emptied again.
+//! The old keys are removed last; if the process ends before, the next start removes the rest. Tombstones are not
 //! upgraded, because they do not contain the partition key. They have no effect, and are removed
 //! when they are old enough.
 
@@ -22,7 +23,7 @@ use perihelion_model::json::{self, Style, Value};
 
 use crate::catalog::{Catalog, Container, LAYOUT, LAYOUT_MEMBER};
 use crate::documents::{StoredDocument, unique_values};
-use crate::index::{encode, find};
+use crate::index::{STRING_BYTES_MAX, encode, find};
 use crate::keys::{self, LogicalPartition, OwnedKeyRange};
 use crate::storage::{Direction, Store, StoreError, StoreErrorKind, View, Write};
 
@@ -30,7 +31,8 @@ use crate::storage::{Direction, Store, StoreError, StoreErrorKind, View, Write};
 const DOCUMENTS_PER_COMMIT_MAX: usize = 1000;
 /// The bytes of documents after which a commit takes no further document.
 const BYTES_PER_COMMIT_MAX: usize = 8 * 1024 * 1024;
-/// The most keys that are removed in one commit.
+/// The most keys that are removed in one commit, if they are short. Their bytes are
+/// limited too, by [`OwnedKeyRange::first_keys`].
 const REMOVALS_PER_COMMIT_MAX: usize = 5000;
 
 /// The writes of one commit: the new value of each key, or `None` to remove it.
@@ -38,25 +40,22 @@ type Writes = Vec<(Vec<u8>, Option<Bytes>)>;
 
 /// Brings a store to the current layout. An empty store has it already.
 pub(crate) fn upgrade(store: &dyn Store) -> Result<(), StoreError> {
-    let Some(record) = store.view()?.get(&keys::account())? else { return Ok(()) };
-    let layout = json::parse(&record).ok().and_then(|record| record.get(LAYOUT_MEMBER)?.as_i64());
-    if layout.is_some_and(|layout| layout > LAYOUT) {
-        return Err(StoreError {
-            kind: StoreErrorKind::TooNew,
-            message: format!(
-                "a newer version of this program wrote the data: its keys have layout {}, and this version can read layouts up to {LAYOUT} only. Use the newer version",
-                layout.unwrap_or_default()
-            ),
-        });
-    }
-    if layout.is_none_or(|layout| layout < LAYOUT) {
-        let catalog = Catalog::load(&*store.view()?)?;
-        commit(store, &records_without_ready_indexes(&catalog))?;
-        for container in catalog.containers() {
-            if layout.is_none_or(|layout| layout < LAYOUT_OF_PARTITION_NAMES) {
+    let Some(layout) = stored_layout(&*store.view()?)? else { return Ok(()) };
+    if layout < LAYOUT {
+        let view = store.view()?;
+        let catalog = Catalog::load(&*view)?;
+        let containers = catalog.containers().map(|container| with_usable_indexes(&*view, container, layout));
+        let containers = containers.collect::<Result<Vec<Container>, StoreError>>()?;
+        drop(view);
+        let records = containers
+            .iter()
+            .map(|container| (keys::container(container.number()), text(&container.to_record())));
+        commit(store, &records.collect())?;
+        for container in &containers {
+            if layout < LAYOUT_OF_PARTITION_NAMES {
                 add_keys_of_documents(store, container)?;
             }
-            for index in &container.indexes {
+            for index in container.indexes.iter().filter(|index| !index.is_ready) {
                 remove_prefix(store, &keys::index_prefix(container.number(), index.id))?;
             }
         }
@@ -66,16 +65,51 @@ pub(crate) fn upgrade(store: &dyn Store) -> Result<(), StoreError> {
 }
 
 /// The first layout in which a logical partition is named by its key.
-const LAYOUT_OF_PARTITION_NAMES: i64 = 2;
+pub(crate) const LAYOUT_OF_PARTITION_NAMES: i64 = 2;
 
-/// The records of the containers, with all indexes marked as not ready.
-fn records_without_ready_indexes(catalog: &Catalog) -> Writes {
-    let records = catalog.containers().map(|container| {
-        let mut container = Container::clone(container);
-        container.indexes.iter_mut().for_each(|index| index.is_ready = false);
-        (keys::container(container.number()), text(&container.to_record()))
-    });
-    records.collect()
+/// The layout of the keys in a store; `None` for an empty store. Fails if it is a newer layout.
+pub(crate) fn stored_layout(view: &dyn View) -> Result<Option<i64>, StoreError> {
+    let Some(record) = view.get(&keys::account())? else { return Ok(None) };
+    let layout =
+        json::parse(&record).ok().and_then(|record| record.get(LAYOUT_MEMBER)?.as_i64()).unwrap_or(1);
+    if layout <= LAYOUT {
+        return Ok(Some(layout));
+    }
+    Err(StoreError {
+        kind: StoreErrorKind::TooNew,
+        message: format!(
+            "a newer version of this program wrote the data: its keys have layout {layout}, and this version can read layouts up to {LAYOUT} only. Use the newer version"
+        ),
+    })
+}
+
+/// A container of a store with this layout. The indexes that the current layout has to fill again are
+/// marked as not ready: all indexes of layout 1, whose keys contain the old names of partitions, and
+/// those of layout 2 with a key that may hold a long string. The other keys are the same in layout 3.
+pub(crate) fn with_usable_indexes(
+    view: &dyn View,
+    container: &Container,
+    layout: i64,
+) -> Result<Container, StoreError> {
+    let mut container = container.clone();
+    if layout < LAYOUT {
+        let number = container.number();
+        for index in container.indexes.iter_mut().filter(|index| index.is_ready) {
+            index.is_ready = layout >= LAYOUT_OF_PARTITION_NAMES
+                && !has_long_key(view, &keys::index_prefix(number, index.id))?;
+        }
+    }
+    Ok(container)
+}
+
+/// Whether a key with this prefix is so long that it may hold a whole string that layout 3 cuts.
+fn has_long_key(view: &dyn View, prefix: &[u8]) -> Result<bool, StoreError> {
+    let mut is_long = false;
+    view.scan(OwnedKeyRange::prefix(prefix).as_range(), Direction::Forward, &mut |key, _| {
+        is_long = key.len() > STRING_BYTES_MAX;
+        if is_long { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    Ok(is_long)
 }
 
 fn text(record: &Value) -> Option<Bytes> {

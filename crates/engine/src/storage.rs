@@ -118,6 +118,8 @@ pub enum StoreErrorKind {
     InUse,
     /// A newer version of this program wrote the file.
     TooNew,
+    /// An earlier version of this program wrote the data, and only opening it upgrades it.
+    TooOld,
     /// The file belongs to another program, or it is damaged.
     Damaged,
     /// The disk has no room for a commit. The store can still be used.

@@ -94,10 +94,12 @@ impl Checked {
 fn not_checked(error: &StoreError) -> Failure {
     match error.kind {
         StoreErrorKind::Damaged => Failure::damaged(error),
-        StoreErrorKind::InUse | StoreErrorKind::TooNew | StoreErrorKind::Full | StoreErrorKind::Io => {
-            Failure::data(error)
-                .with_advice("the check did not run to its end, and says nothing about the data")
-        }
+        StoreErrorKind::InUse
+        | StoreErrorKind::TooNew
+        | StoreErrorKind::TooOld
+        | StoreErrorKind::Full
+        | StoreErrorKind::Io => Failure::data(error)
+            .with_advice("the check did not run to its end, and says nothing about the data"),
     }
 }
 
@@ -132,6 +134,7 @@ mod tests {
             (StoreErrorKind::Damaged, true),
             (StoreErrorKind::InUse, false),
             (StoreErrorKind::TooNew, false),
+            (StoreErrorKind::TooOld, false),
             (StoreErrorKind::Full, false),
             (StoreErrorKind::Io, false),
         ] {

@@ -29,7 +29,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, value: Option<&Value>, is_descending: bo
 
 /// The most bytes of a string in an index key. A document of 2 MB would otherwise have keys of 2 MB
 /// in each of its indexes, and every search of the index would compare them.
-const STRING_BYTES_MAX: usize = 1024;
+pub(crate) const STRING_BYTES_MAX: usize = 1024;
 
 /// Appends a value like [`encode`], but only the first [`STRING_BYTES_MAX`] bytes of a string.
 /// Strings that are cut after the same bytes are encoded alike, and a cut string sorts after the

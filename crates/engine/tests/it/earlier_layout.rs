@@ -169,14 +169,14 @@ async fn the_changes_in_an_outbox_of_layout_1_are_applied() {
     assert_eq!(rows(&to, "c", r#"["a"]"#, "SELECT * FROM c WHERE c.n = 2").0, 1);
 }
 
-/// Story of a bug: a document with a string of a megabyte had keys of a megabyte in its indexes. In a
-/// store of layout 2 they are still there.
-#[tokio::test]
-async fn the_indexes_of_a_store_of_layout_2_are_built_again_with_short_keys() {
-    const INDEX: u8 = 0x16;
+/// The first byte of the keys of indexes.
+const INDEX: u8 = 0x16;
+
+/// A store of layout 2 with three documents, whose member `s` begins with this text, and an index on
+/// it.
+async fn store_of_layout_2(text: &str) -> SharedStore {
+    const CUT_AFTER: usize = 1024;
     let store = SharedStore(Arc::new(MemoryStore::new()));
-    let long = "x".repeat(5000);
-    let text = format!("SELECT * FROM c WHERE c.s = '{long}'");
     {
         let engine = open(&store, None);
         let engine = crate::support::with_database(engine).await;
@@ -188,19 +188,19 @@ async fn the_indexes_of_a_store_of_layout_2_are_built_again_with_short_keys() {
         };
         engine.build_index(&container, shape).await.unwrap();
         for (id, end) in [("1", ""), ("2", "y"), ("3", "y")] {
-            let body = format!(r#"{{"id":"{id}","pk":"a","s":"{long}{end}"}}"#);
+            let body = format!(r#"{{"id":"{id}","pk":"a","s":"{text}{end}"}}"#);
             create(&engine, "c", r#"["a"]"#, &body).await.unwrap();
         }
-        assert_eq!(rows(&engine, "c", r#"["a"]"#, &text), (1, true));
+        assert_eq!(rows(&engine, "c", r#"["a"]"#, &query_of(text)), (1, true));
     }
-    let short = store.entries_of(INDEX);
-    assert_eq!(short.len(), 3);
-    assert!(short.iter().all(|(key, _)| key.len() < 1200));
+    let entries = store.entries_of(INDEX);
+    assert_eq!(entries.len(), 3);
+    assert!(entries.iter().all(|(key, _)| key.len() < 1200));
     // The keys of layout 2 had the whole strings, and the account's record said so.
     let mut writes: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
-    for (key, value) in short {
+    for (key, value) in entries.into_iter().filter(|_| text.len() > CUT_AFTER) {
         let end = key.len() - 8;
-        let whole = [&key[..end - 2], "x".repeat(5000 - 1024).as_bytes(), &[0, 0], &key[end..]].concat();
+        let whole = [&key[..end - 2], &text.as_bytes()[CUT_AFTER..], &[0, 0], &key[end..]].concat();
         writes.push((key, None));
         writes.push((whole, Some(value)));
     }
@@ -211,12 +211,52 @@ async fn the_indexes_of_a_store_of_layout_2_are_built_again_with_short_keys() {
     }
     writes.sort();
     store.commit(&mut writes.iter().map(|(key, value)| Write { key, value: value.as_deref() })).unwrap();
+    store
+}
 
+/// The query for the first document of [`store_of_layout_2`].
+fn query_of(text: &str) -> String {
+    format!("SELECT * FROM c WHERE c.s = '{text}'")
+}
+
+/// Story of a bug: a document with a string of a megabyte had keys of a megabyte in its indexes. In a
+/// store of layout 2 they are still there.
+#[tokio::test]
+async fn the_indexes_of_a_store_of_layout_2_are_built_again_with_short_keys() {
+    let long = "x".repeat(5000);
+    let store = store_of_layout_2(&long).await;
     let engine = open(&store, None);
     assert_eq!(store.count(&[INDEX]), 0);
-    assert_eq!(rows(&engine, "c", r#"["a"]"#, &text), (1, false));
+    assert_eq!(rows(&engine, "c", r#"["a"]"#, &query_of(&long)), (1, false));
     engine.maintain().await.unwrap();
-    assert_eq!(rows(&engine, "c", r#"["a"]"#, &text), (1, true));
+    assert_eq!(rows(&engine, "c", r#"["a"]"#, &query_of(&long)), (1, true));
     assert!(store.entries_of(INDEX).iter().all(|(key, _)| key.len() < 1200));
     assert_eq!(store.count(&[INDEX]), 3);
+}
+
+/// Story of a bug: the upgrade emptied every index, although the keys of short strings are the same in
+/// both layouts, and queries read all documents until the indexes were filled again.
+#[tokio::test]
+async fn an_index_of_layout_2_with_only_short_keys_is_used_at_once() {
+    let store = store_of_layout_2("short").await;
+    let engine = open(&store, None);
+    assert_eq!(store.count(&[INDEX]), 3);
+    assert_eq!(rows(&engine, "c", r#"["a"]"#, &query_of("short")), (1, true));
+}
+
+/// Story of a bug: the check expected the keys of the current layout in a store of layout 2, and called
+/// sound data damaged.
+#[tokio::test]
+async fn a_check_finds_no_problem_in_a_store_of_layout_2_and_refuses_layout_1() {
+    for text in ["short", &"x".repeat(5000)] {
+        let store = store_of_layout_2(text).await;
+        let report = perihelion_engine::check(&store).unwrap();
+        assert_eq!((report.documents, report.index_entries, report.problems), (3, 3, 0), "{report:?}");
+        drop(open(&store, None));
+        let report = perihelion_engine::check(&store).unwrap();
+        assert_eq!((report.documents, report.problems), (3, 0), "{report:?}");
+    }
+    let store = SharedStore::of_layout_1(include_str!("earlier_layout/one-region.txt"));
+    let refused = perihelion_engine::check(&store).unwrap_err();
+    assert_eq!(refused.kind, perihelion_engine::storage::StoreErrorKind::TooOld, "{refused}");
 }

@@ -50,6 +50,7 @@ impl Location {
         let advice = match kind {
             StoreErrorKind::InUse => "Stop the process that has it open, or choose another directory.",
             StoreErrorKind::TooNew => "Use the version that wrote it, or a newer one.",
+            StoreErrorKind::TooOld => "Start a server with the data once, which upgrades it.",
             StoreErrorKind::Damaged => {
                 "Use the version of perihelion that wrote it, restore a backup, or choose another directory."
             }
