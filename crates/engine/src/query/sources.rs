@@ -7,7 +7,7 @@ use std::ops::{Bound, ControlFlow};
 
 use crate::catalog::{Container, PartitionRange};
 use crate::documents::{StoredDocument, contains, keep_refusal};
-use crate::index::IndexGroup;
+use crate::index::{IndexGroup, STRING_BYTES_MAX, cut_order};
 use crate::keys::{self, LogicalPartition, OwnedKeyRange, RangeId, SegmentId};
 use crate::pace::{Pace, PageEnd};
 use crate::query::QueryScope;
@@ -138,8 +138,9 @@ impl Scan<'_> {
 
     /// Visits the documents that an index selects, in the order of the index. `start` is the
     /// encoded key, without the prefix, at which the scan begins. The scan does not pause at an
-    /// entry whose key begins like `start`, so that each page gets further. If there are so many of
-    /// these entries that they take too long, the page is refused.
+    /// entry whose key begins like `start`, so that each page gets further. The page is refused if
+    /// that takes too long within entries that a cut string makes equal: they are not in order, so
+    /// all of them have to be read before a row is returned.
     pub(super) fn visit_by_index(
         &self,
         used: &IndexUse,
@@ -151,16 +152,17 @@ impl Scan<'_> {
         let prefix_length = self.index_prefix(used, only_prefix(used)).len();
         let consume = &mut self.with_levels(consume);
         let (mut outcome, mut end) = (Ok(()), ScanEnd::Complete);
+        let mut tie = Vec::new();
         self.view.scan(key_range.as_range(), direction, &mut |key, _| {
             let Some(rid) = keys::last_u64(key) else { return ControlFlow::Continue(()) };
-            let values = key.get(prefix_length..key.len() - 8).unwrap_or_default();
-            let values = &values[..values.len().min(INDEX_KEY_BYTES_MAX)];
+            let whole = key.get(prefix_length..key.len() - 8).unwrap_or_default();
+            let values = &whole[..whole.len().min(INDEX_KEY_BYTES_MAX)];
             let has_advanced = start.as_deref().is_none_or(|start| !start.starts_with(values));
-            let ends = if has_advanced {
-                self.ends_before_entry(&mut outcome)
-            } else {
+            let ends = if !has_advanced && continues_tie(whole, &mut tie) {
                 outcome = self.pace.check_gathering();
                 outcome.is_err()
+            } else {
+                self.ends_before_entry(&mut outcome) && (has_advanced || outcome.is_err())
             };
             if ends {
                 end = ScanEnd::Paused((rid, values.to_vec()));
@@ -420,6 +422,20 @@ impl Scan<'_> {
             Some(start) => OwnedKeyRange { from: Bound::Included(joined(start)), to },
         }
     }
+}
+
+/// Whether the key of an index entry, without its prefix and `_rid`, and that of the entry before are
+/// equal up to a cut string. `tie` is the beginning of the last key with a cut string.
+fn continues_tie(key: &[u8], tie: &mut Vec<u8>) -> bool {
+    if key.len() <= STRING_BYTES_MAX {
+        return false;
+    }
+    let (beginning, is_cut) = cut_order(key);
+    let is_tied = is_cut && *tie == *beginning;
+    if is_cut && !is_tied {
+        *tie = beginning.into_owned();
+    }
+    is_tied
 }
 
 /// The later one of two starts of an index scan, in the direction of the scan.
