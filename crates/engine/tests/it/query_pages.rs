@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use perihelion_engine::{
-    Container, Engine, EngineOptions, ItemOperation, NewBody, Paging, Precondition, QueryPage, QueryRequest,
-    QueryScope, Target,
+    Column, Container, Engine, EngineOptions, IndexScope, IndexShape, ItemOperation, NewBody, Paging,
+    Precondition, QueryPage, QueryRequest, QueryScope, Target,
 };
 use perihelion_model::json::{Value, parse_str};
 use perihelion_model::partition_key::PartitionKey;
@@ -375,6 +375,29 @@ async fn an_order_by_token_stays_short_and_continues_however_long_the_strings_ar
             assert_eq!(found, expected, "{text}, pages of {page_rows}");
             assert!(longest <= TOKEN_BYTES_MAX, "{text}: a token of {longest} bytes");
         }
+    }
+}
+
+/// The keys of these documents in the index are equal, because a key holds 1,024 bytes of a string.
+#[tokio::test]
+async fn strings_that_differ_after_the_end_of_their_index_keys_are_returned_in_order() {
+    let (engine, container) = engine(1).await;
+    for (n, end) in ["b", "c", "d", "a", "h", "e", "f", "g"].into_iter().enumerate() {
+        create(&engine, &container, n, &format!(r#""s":"{}{end}","end":"{end}""#, "x".repeat(1024))).await;
+    }
+    let column = Column { path: vec!["s".to_owned()], is_descending: false };
+    let shape = IndexShape { scope: IndexScope::Segment, columns: vec![column] };
+    engine.build_index(&container, shape).await.unwrap();
+    for (direction, expected) in [("ASC", "abcdefgh"), ("DESC", "hgfedcba")] {
+        let text = format!("SELECT VALUE c[\"end\"] FROM c ORDER BY c.s {direction}");
+        let (mut found, mut token) = (String::new(), None);
+        for _ in 0..8 {
+            let page = page(&engine, &text, 1, token);
+            assert!(page.used_index, "{direction}");
+            found.extend(rows(&page).iter().map(|row| row.as_str().unwrap()));
+            token = page.continuation;
+        }
+        assert_eq!((found.as_str(), token), (expected, None), "{direction}");
     }
 }
 
