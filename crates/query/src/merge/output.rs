@@ -87,7 +87,8 @@ impl Merge {
             self.sequence.pop_front();
         }
         for row in buffered.finish() {
-            self.unreturned_rows.extend(self.filter.accept(row, EqualRows::Adjacent)?);
+            // Buffered rows come without their sort keys, which may be arrays or objects.
+            self.unreturned_rows.extend(self.filter.accept(row, EqualRows::Scattered)?);
         }
         Ok(Advance::Exhausted)
     }

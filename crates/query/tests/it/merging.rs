@@ -100,6 +100,7 @@ const STATEMENTS: &[&str] = &[
     "SELECT TOP 2 c.name, SUM(c.n) AS s FROM c GROUP BY c.name ORDER BY c.name DESC",
     "SELECT c.grp FROM c GROUP BY c.grp ORDER BY c.grp DESC OFFSET 1 LIMIT 2",
     "SELECT ch.name, COUNT(1) AS n FROM c JOIN ch IN c.children GROUP BY ch.name",
+    "SELECT DISTINCT VALUE c.any FROM c GROUP BY c.any, c.grp ORDER BY c.any",
 ];
 
 /// How a merge is run.
@@ -354,6 +355,33 @@ fn rows_with_equal_keys_may_come_in_any_order_and_are_returned_once() {
             };
             assert_eq!(keys(&found), keys(&wanted), "{query}, seed {seed}");
             assert_same(&found, &wanted, Comparison::AnyOrder, &format!("{query}, seed {seed}"));
+        }
+    }
+}
+
+/// Story of a bug: ORDER BY does not compare the contents of arrays, so groups with equal arrays are not
+/// neighbours, and DISTINCT returned their arrays again.
+#[test]
+fn distinct_arrays_of_sorted_groups_are_returned_once() {
+    for query in [
+        "SELECT DISTINCT VALUE c.tags FROM c GROUP BY c.tags, c.x ORDER BY c.tags",
+        "SELECT DISTINCT c.tags FROM c GROUP BY c.tags, c.x ORDER BY c.tags DESC",
+    ] {
+        let plan = MergePlan::from_json(&our_plan(query)).unwrap();
+        for seed in 0..rounds() {
+            let mut random = RandomDocuments::new(seed);
+            let document = |n: u64| backend::Document {
+                effective_key: format!("{:02X}", n * 10),
+                rid: n,
+                value: json(&format!(r#"{{"id":"{n}","_rid":"{n:06}","tags":[{}],"x":{}}}"#, n % 2, n % 3)),
+            };
+            let documents = (1..25).map(document).collect();
+            let mut backend = Backend::new(documents, parameters(), 3, &mut random);
+            let wanted = expected(query, &backend);
+            assert_eq!(wanted.len(), 2, "{query}");
+            let options = RunOptions { moves_ranges: false, stops: false, by_row: true };
+            let mut run = Run::new(&mut backend, random, query, plan.clone(), options);
+            assert_same(&run.result(), &wanted, Comparison::Exact, &format!("{query}, seed {seed}"));
         }
     }
 }
