@@ -60,11 +60,18 @@ pub(super) enum GroupSortKey {
     Selected(usize),
 }
 
-/// The ORDER BY of a statement with groups. Empty without ORDER BY, and for a statement that only the
-/// service can parse. A sort key that is neither a GROUP BY expression nor selected is refused,
+/// The ORDER BY of a statement with groups. Empty without ORDER BY. A statement that only the service
+/// can parse is refused if it may have an ORDER BY: its text contains these words. A sort key that is neither a GROUP BY expression nor selected is refused,
 /// because the client does not know its value.
 pub(super) fn group_order(query: &str) -> Result<Vec<(GroupSortKey, Direction)>, MergeError> {
-    let Ok(query) = crate::parse(query) else { return Ok(Vec::new()) };
+    let Ok(query) = crate::parse(query) else {
+        return match may_have_order_by(query) {
+            true => Err(MergeError::Unsupported(
+                "ORDER BY over groups in a statement that the client cannot parse".to_owned(),
+            )),
+            false => Ok(Vec::new()),
+        };
+    };
     let select = query.select;
     let selected: Vec<&Expr> = match &select.selection {
         Selection::Star(_) => Vec::new(),
@@ -83,6 +90,18 @@ pub(super) fn group_order(query: &str) -> Result<Vec<(GroupSortKey, Direction)>,
         Ok((index.ok_or_else(unknown)?, item.direction.unwrap_or(Direction::Ascending)))
     };
     select.order_by.iter().flat_map(|order_by| &order_by.items).map(sort_key).collect()
+}
+
+/// Whether a statement that cannot be parsed may have an ORDER BY. These words in a string count too.
+fn may_have_order_by(query: &str) -> bool {
+    let query = query.to_ascii_lowercase();
+    let mut words = query.split_whitespace().peekable();
+    while let Some(word) = words.next() {
+        if word.ends_with("order") && words.peek().is_some_and(|next| next.starts_with("by")) {
+            return true;
+        }
+    }
+    false
 }
 
 /// How a group becomes a row of the result.

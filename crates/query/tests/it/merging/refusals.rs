@@ -47,6 +47,21 @@ fn a_plan_that_would_be_merged_wrongly_is_refused() {
     }
 }
 
+/// Story of a bug: the ORDER BY of groups is not in the plan. If the client could not parse the statement,
+/// the groups were returned unsorted.
+#[test]
+fn sorted_groups_of_a_statement_that_cannot_be_parsed_are_refused() {
+    let start = |query: &str| {
+        let plan = r#"{"queryInfo":{"groupByExpressions":["c.a"],"groupByAliases":["a"]}}"#;
+        let plan = MergePlan::parse(plan).unwrap();
+        Merge::new(plan, query, &ranges(), Settings::default()).map(|_| ())
+    };
+    let unparsed = "SELECT c.a FROM c GROUP BY c.a OF TOMORROW";
+    assert_eq!(start(unparsed), Ok(()));
+    let refused = start(&format!("{unparsed} Order\n by c.a")).unwrap_err();
+    assert!(matches!(refused, MergeError::Unsupported(_)), "{refused}");
+}
+
 #[test]
 fn absent_and_unknown_members_of_a_plan_are_ignored() {
     for plan in
