@@ -12,7 +12,7 @@
 //! DISTINCT is replaced by its hash. Sort keys cannot be replaced by a hash, because rows are
 //! compared with them. If the sort keys or the continuations are too long, there is no token.
 
-use perihelion_model::json::{Object, Style, Value, object, parse_str, to_text};
+use perihelion_model::json::{Object, Style, Value, object, parse_envelope, to_text};
 
 use super::MergeError;
 use super::position::RowPosition;
@@ -32,6 +32,9 @@ pub(super) const TOKEN_BYTES_MAX: usize = 256 * 1024;
 /// The most hexadecimal digits of an effective key in a token. The longest real key, of three
 /// levels, has 96.
 const EFFECTIVE_KEY_DIGITS_MAX: usize = 128;
+
+/// A sort key is in an array, in the list of the keys, in the token.
+const LEVELS_AROUND_KEY: usize = 3;
 
 /// The contents of a token.
 #[derive(Debug, Clone, PartialEq)]
@@ -98,7 +101,8 @@ impl TokenContents {
         if text.len() > TOKEN_BYTES_MAX {
             return Err(MergeError::InvalidToken("it is longer than any token"));
         }
-        let token = parse_str(text).map_err(|_| MergeError::InvalidToken("it is not valid JSON"))?;
+        let token = parse_envelope(text.as_bytes(), LEVELS_AROUND_KEY)
+            .map_err(|_| MergeError::InvalidToken("it is not valid JSON"))?;
         if token.get("perihelion").and_then(Value::as_i64) != Some(VERSION) {
             return Err(MergeError::InvalidToken("another program or version wrote it"));
         }

@@ -1,6 +1,6 @@
 //! The size of continuation tokens, and tokens that no merge has made.
 
-use perihelion_model::json::{Value, parse_str};
+use perihelion_model::json::{DEPTH_MAX, Value, parse_envelope, parse_str};
 use perihelion_query::merge::{KeyRange, Merge, MergeError, MergePlan, MergeToken, NextRow, Settings};
 
 const QUERY: &str = "SELECT * FROM c ORDER BY c.n";
@@ -50,6 +50,23 @@ fn take(merge: &mut Merge, count: usize) -> Vec<String> {
 
 fn resume(plan: &str, token: &str) -> Result<Merge, MergeError> {
     Merge::resume(MergePlan::parse(plan).unwrap(), QUERY, &ranges(), Settings::default(), token)
+}
+
+/// Story of a bug: the levels of the token around a sort key counted as levels of the key, and the token
+/// of a merge was refused.
+#[test]
+fn a_token_with_a_deeply_nested_sort_key_is_accepted() {
+    let key = format!("{}{}", "[".repeat(DEPTH_MAX), "]".repeat(DEPTH_MAX));
+    let row = format!(r#"{{"_rid":"r","orderByItems":[{{"item":{key}}}],"payload":"p"}}"#);
+    let row = parse_envelope(row.as_bytes(), 3).unwrap();
+    let mut merge =
+        Merge::new(MergePlan::parse(PLAN).unwrap(), QUERY, &ranges(), Settings::default()).unwrap();
+    for fetch in merge.next_fetches() {
+        merge.add_page(fetch.id, vec![row.clone(), row.clone()], None).unwrap();
+    }
+    assert_eq!(take(&mut merge, 1), ["p"]);
+    let MergeToken::Resume(token) = merge.token() else { panic!("{merge:?}") };
+    assert!(resume(PLAN, &token).is_ok());
 }
 
 #[test]
