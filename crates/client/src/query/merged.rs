@@ -35,8 +35,9 @@ pub(super) const PAGE_ROWS: usize = 100;
 /// partitions and the caller sets no limit.
 const PARALLEL_MAX: usize = 8;
 
-/// A document of a page is the payload of a row, in the list, in the body.
-const LEVELS_AROUND_DOCUMENT: usize = 3;
+/// A sort key or group key, which can be a whole document, is the `item` of an object, in the list of
+/// the keys, in a row, in the list of the rows, in the body.
+const LEVELS_AROUND_KEY: usize = 5;
 
 /// A request for a page that is under way.
 struct PendingFetch {
@@ -217,7 +218,7 @@ impl Merged {
     }
 
     fn rows_of(&self, response: &Response) -> Result<Vec<Value>, Error> {
-        let Ok(Value::Object(mut body)) = json::parse_envelope(&response.body, LEVELS_AROUND_DOCUMENT) else {
+        let Ok(Value::Object(mut body)) = json::parse_envelope(&response.body, LEVELS_AROUND_KEY) else {
             return Err(Error::answer("a page of a query is not a JSON object"));
         };
         // When the container was deleted and created again, the driver sends requests

@@ -634,3 +634,24 @@ async fn a_token_of_a_container_that_was_deleted_and_created_again_is_refused() 
     assert_eq!(error.kind(), ErrorKind::Input, "{error}");
     assert!(error.to_string().contains("belongs to another container"), "{error}");
 }
+
+/// Story of a bug: the levels of a page around a sort key or group key counted as levels of the key, and a
+/// query by a deeply nested member failed.
+#[tokio::test(start_paused = true)]
+async fn a_query_by_a_deeply_nested_member_is_merged_and_continued() {
+    let world = World::new(4).await;
+    let orders = world.container("orders", r#"{"paths":["/customer"],"kind":"Hash","version":2}"#).await;
+    // A document has at most 128 levels, and one of them is its own.
+    let nested = (1..127).fold(json!([]), |inner, _| json!([inner]));
+    for customer in ["a", "b", "c", "d"] {
+        let order = json!({"id": "1", "customer": customer, "nested": nested});
+        orders.create(customer, &order).await.unwrap();
+    }
+    let query = Query::new("SELECT VALUE c.customer FROM c ORDER BY c.nested").with_max_items(1);
+    let mut customers = page_by_page(&orders, query, async |_| {}).await;
+    customers.sort_by_key(Value::to_string);
+    assert_eq!(customers, ["a", "b", "c", "d"]);
+    let groups =
+        orders.query::<u64>("SELECT VALUE COUNT(1) FROM c GROUP BY c.nested").collect().await.unwrap();
+    assert_eq!(groups, [4]);
+}
