@@ -106,7 +106,7 @@ impl Groups {
             });
             (keys.collect::<Vec<_>>(), values)
         });
-        let mut groups: Vec<(Vec<Option<Value>>, Vec<Option<Value>>)> = groups.collect();
+        let mut groups: Vec<(Vec<_>, Vec<_>)> = groups.collect();
         // Without sort keys all groups are equal, and stay in the order in which they appeared.
         groups.sort_by(|(one, _), (other, _)| compare_order(one, other, &directions));
         groups.into_iter().filter_map(|(_, values)| project(&grouping.projection, values)).collect()
