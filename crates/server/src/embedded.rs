@@ -100,7 +100,8 @@ impl Embedded {
         self.transport().send_boxed(request).await
     }
 
-    /// Waits up to 70 seconds for requests in flight, then closes the stores. A request
+    /// Waits up to 70 seconds for requests in flight and up to 10 seconds for reads whose callers have
+    /// left, then closes the stores. A request
     /// that arrives meanwhile is refused, unless another request is in flight.
     pub async fn close(self) {
         let Embedded { account, in_flight } = self;

@@ -24,7 +24,10 @@
 //!   and goes on with one of the few *long turns*. So reads of medium length do not wait for the
 //!   longest reads.
 //! - A long read whose client has left ends at the end of its slice (`departure`).
+//!
+//! Every read is charged exactly once, also if its client leaves (`bill`).
 
+mod bill;
 mod cores;
 mod departure;
 mod fair_turns;
@@ -36,7 +39,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use perihelion_engine::{Checked, PAGE_BYTES_MAX, PageEnd, PageLimits, PageMemory, Refusal, blocking};
+use tokio::sync::watch;
 
+pub(crate) use self::bill::Bill;
 use self::cores::{Core, Cores, SLICE};
 use self::departure::{Departure, run_apart};
 pub(crate) use self::fair_turns::Connection;
@@ -98,6 +103,8 @@ pub(crate) struct LongReads {
     first_slices: Arc<FairTurns>,
     cores: Cores,
     memory: Arc<MemoryBudget>,
+    /// Each long read that runs on a thread of its own holds a receiver.
+    threads: watch::Sender<()>,
 }
 
 impl LongReads {
@@ -110,7 +117,20 @@ impl LongReads {
             first_slices: FairTurns::new(processors),
             cores: Cores::new(processors),
             memory,
+            threads: watch::Sender::new(()),
         })
+    }
+
+    /// Returns when no long read runs on a thread of its own. A long read whose client has left runs
+    /// a little longer than its request, and uses the store until its thread has ended.
+    pub(crate) async fn wait_for_threads(&self) {
+        self.threads.closed().await;
+    }
+
+    /// How many long reads run on threads of their own.
+    #[cfg(test)]
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.receiver_count()
     }
 
     /// Notes that a request has arrived that reads or writes single documents. Long reads then use
@@ -122,38 +142,61 @@ impl LongReads {
     /// Runs a read: at once if it is short, else when it gets a turn. A long read is run again from
     /// its beginning. A read is refused with 429 when the responses that clients have not received
     /// fill the memory, when too many reads wait, or when its turn does not come in time. A long read
-    /// ends soon after this future is dropped.
+    /// ends soon after this future is dropped. The bill is settled with the outcome, by the thread
+    /// that runs the read. If the client leaves before the outcome, the bill is dropped.
     pub(crate) async fn run<T: Send + 'static>(
         self: &Arc<Self>,
         kind: ReadKind,
-        read: impl Fn(PageLimits<'_>) -> Result<T, Refusal> + Send + 'static,
+        bill: Bill<T>,
+        read: impl Fn(PageLimits<'_>) -> Result<T, Refusal> + Send + Sync + 'static,
     ) -> Result<T, Refusal> {
+        let turn = match self.begin(kind, &read).await {
+            Ok(Begun::Ended(outcome)) => return bill.settle(outcome),
+            Err(refusal) => return bill.settle(Err(refusal)),
+            Ok(Begun::Long(turn)) => turn,
+        };
+        let reads = Arc::clone(self);
+        run_apart(self.threads.subscribe(), move |departure| {
+            let checked_read = |turn: Turn<'_>| {
+                let checkpoint = |end| {
+                    bill.count_document();
+                    turn.check(end)
+                };
+                read(reads.limits(&checkpoint))
+            };
+            let outcome = Turn::begin(&reads, turn, departure).and_then(checked_read);
+            if outcome.is_err() && departure.has_left() { outcome } else { bill.settle(outcome) }
+        })
+        .await
+    }
+
+    /// Runs the first slices of a read. If the read does not end in them, waits for a turn.
+    async fn begin<T>(
+        &self,
+        kind: ReadKind,
+        read: &impl Fn(PageLimits<'_>) -> Result<T, Refusal>,
+    ) -> Result<Begun<T>, Refusal> {
         self.check_memory()?;
         if kind.is_of_one_partition || !self.memory.is_under_pressure() {
             let mut slice = match kind.work {
-                WorkPerDocument::Little => self.run_first_slice(&read, INLINE_DOCUMENT_BYTES_MAX),
+                WorkPerDocument::Little => self.run_first_slice(read, INLINE_DOCUMENT_BYTES_MAX),
                 WorkPerDocument::Unknown => SliceEnd::LargeDocument,
             };
             match &slice {
                 SliceEnd::Finished(_) => self.note_short_request(),
                 SliceEnd::LargeDocument => {
                     let _slice = self.wait_for(&self.first_slices, kind.connection).await?;
-                    slice = blocking::run(|| self.run_first_slice_on_core(&read));
+                    slice = blocking::run(|| self.run_first_slice_on_core(read));
                 }
                 SliceEnd::TimeOver => {}
             }
             if let SliceEnd::Finished(outcome) = slice {
-                return outcome;
+                return Ok(Begun::Ended(outcome));
             }
         }
         let turn = self.wait_for(&self.turns, kind.connection).await?;
         self.check_memory()?;
-        let reads = Arc::clone(self);
-        run_apart(move |departure| {
-            let turn = Turn::begin(&reads, turn, departure)?;
-            read(reads.limits(&|end| turn.check(end)))
-        })
-        .await
+        Ok(Begun::Long(turn))
     }
 
     /// Runs the first slice of a read when a processor is free. See [`LongReads::run_first_slice`].
@@ -231,9 +274,13 @@ impl LongReads {
         if is_refused { Err(Refusal::throttled(RETRY_AFTER_MS)) } else { Ok(()) }
     }
 
-    /// Blocks until a processor is free for a long read.
-    fn wait_for_core(&self) -> Result<Core<'_>, Refusal> {
-        self.cores.wait().ok_or_else(|| Refusal::throttled(RETRY_AFTER_MS))
+    /// Blocks until a processor is free for a long read. A read whose client has left does not wait,
+    /// and does not run if the client leaves during the wait.
+    fn wait_for_core(&self, departure: &Departure) -> Result<Core<'_>, Refusal> {
+        check_departure(departure)?;
+        let core = self.cores.wait().ok_or_else(|| Refusal::throttled(RETRY_AFTER_MS))?;
+        check_departure(departure)?;
+        Ok(core)
     }
 
     /// Waits for a turn. A read is refused if too many reads wait already, or if its turn does not
@@ -248,6 +295,14 @@ impl LongReads {
         let turn = tokio::time::timeout(WAIT_MAX, turns.take(connection)).await;
         turn.map_err(|_| Refusal::throttled(RETRY_AFTER_MS))
     }
+}
+
+/// How the first slices of a read ended.
+enum Begun<T> {
+    /// The read has ended, with this outcome.
+    Ended(Result<T, Refusal>),
+    /// The read is long, and has this turn.
+    Long(FairTurn),
 }
 
 /// How a first slice ended.
@@ -319,8 +374,7 @@ enum TurnKind<'a> {
 impl<'a> Turn<'a> {
     /// Begins a turn when a processor is free.
     fn begin(reads: &'a LongReads, turn: FairTurn, departure: &'a Departure) -> Result<Self, Refusal> {
-        let core = reads.wait_for_core()?;
-        check_departure(departure)?;
+        let core = reads.wait_for_core(departure)?;
         Ok(Turn {
             reads,
             departure,
@@ -359,9 +413,9 @@ impl<'a> Turn<'a> {
                 // The turn and the processor are given back before the wait.
                 *kind = TurnKind::None;
                 *core = None;
-                let turn = self.reads.long_turns.wait().ok_or_else(|| Refusal::throttled(RETRY_AFTER_MS))?;
-                *kind = TurnKind::Long(turn);
-                *core = Some(self.reads.wait_for_core()?);
+                let turn = self.reads.long_turns.wait(&|| self.departure.has_left());
+                *kind = TurnKind::Long(turn.ok_or_else(|| Refusal::throttled(RETRY_AFTER_MS))?);
+                *core = Some(self.reads.wait_for_core(self.departure)?);
             }
             PageEnd::Cheap | PageEnd::Costly => {
                 if !core.iter().all(|core| core.pass(slice)) {
@@ -381,6 +435,7 @@ fn check_departure(departure: &Departure) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use std::pin::Pin;
+    use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Context, Poll, Waker};
 
@@ -401,10 +456,10 @@ mod tests {
         let reads = LongReads::new(Arc::clone(&memory));
         let mut share = memory.new_share();
         assert!(share.take(100).is_ok());
-        let refused = reads.run(LITTLE, |_| Ok(())).await.unwrap_err();
+        let refused = reads.run(LITTLE, Bill::free(), |_| Ok(())).await.unwrap_err();
         assert_eq!((refused.status, refused.retry_after_ms), (429, Some(RETRY_AFTER_MS)));
         drop(share);
-        reads.run(LITTLE, |_| Ok(())).await.unwrap();
+        reads.run(LITTLE, Bill::free(), |_| Ok(())).await.unwrap();
     }
 
     #[tokio::test]
@@ -414,7 +469,7 @@ mod tests {
         let mut share = memory.new_share();
         assert!(share.take(30).is_ok());
         let budget = Arc::clone(&memory);
-        let used = reads.run(LITTLE, move |limits| {
+        let used = reads.run(LITTLE, Bill::free(), move |limits| {
             limits.memory.take(20)?;
             assert_eq!(limits.memory.take(1).unwrap_err().status, 429);
             limits.memory.give_back(20);
@@ -448,7 +503,7 @@ mod tests {
     }
 
     async fn run_long(reads: &Arc<LongReads>) -> Result<(), Refusal> {
-        reads.run(LITTLE, read_for_long).await
+        reads.run(LITTLE, Bill::free(), read_for_long).await
     }
 
     #[tokio::test(start_paused = true)]
@@ -464,8 +519,8 @@ mod tests {
     async fn a_short_read_needs_no_turn() {
         let reads = LongReads::new(MemoryBudget::new(100));
         let _all = take_all(&reads.turns);
-        reads.run(LITTLE, |_| Ok(())).await.unwrap();
-        reads.run(UNKNOWN, |_| Ok(())).await.unwrap();
+        reads.run(LITTLE, Bill::free(), |_| Ok(())).await.unwrap();
+        reads.run(UNKNOWN, Bill::free(), |_| Ok(())).await.unwrap();
     }
 
     /// Story of a bug: a comparison of two large arrays ran for a second on an async worker and
@@ -485,7 +540,7 @@ mod tests {
             let blocked = take_all(&reads.first_slices);
             let running = tokio::spawn({
                 let reads = Arc::clone(&reads);
-                async move { reads.run(LITTLE, read).await }
+                async move { reads.run(LITTLE, Bill::free(), read).await }
             });
             if runs > 1 {
                 // The read waits for a blocking thread.
@@ -509,11 +564,11 @@ mod tests {
         let reads = LongReads::new(Arc::clone(&memory));
         let _all = take_all(&reads.turns);
         let wide = ReadKind { is_of_one_partition: false, ..LITTLE };
-        reads.run(wide, |_| Ok(())).await.unwrap();
+        reads.run(wide, Bill::free(), |_| Ok(())).await.unwrap();
         let mut share = memory.new_share();
         assert!(share.take(60).is_ok());
-        assert_eq!(reads.run(wide, |_| Ok(())).await.unwrap_err().status, 429);
-        reads.run(LITTLE, |_| Ok(())).await.unwrap();
+        assert_eq!(reads.run(wide, Bill::free(), |_| Ok(())).await.unwrap_err().status, 429);
+        reads.run(LITTLE, Bill::free(), |_| Ok(())).await.unwrap();
     }
 
     /// Begins to wait for a turn. Also returns 200 if there is a turn at once, the status of a
@@ -593,11 +648,75 @@ mod tests {
         assert_eq!(reads.turns.waiting(), 0);
     }
 
+    /// A bill, and the charges that were taken for it: 7 for an answer, and 100 and the number of
+    /// documents for a read that was cut.
+    fn bill<T>() -> (Bill<T>, Arc<Mutex<Vec<f64>>>) {
+        let charges = Arc::new(Mutex::new(Vec::new()));
+        let taken = Arc::clone(&charges);
+        let spend = move |charge| taken.lock().unwrap().push(charge);
+        (Bill::new(spend, |_| 7.0, |documents| 100.0 + documents as f64), charges)
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_read_is_charged_once() {
+        let reads = LongReads::new(MemoryBudget::new(100));
+        let refuse = |_: PageLimits<'_>| Err(Refusal::bad_request("no").with_charge(3.0));
+        for kind in [LITTLE, UNKNOWN] {
+            let (bill, charges) = bill();
+            reads.run(kind, bill, |_| Ok(())).await.unwrap();
+            assert_eq!(*charges.lock().unwrap(), [7.0], "{kind:?}");
+            let (bill, charges) = self::bill::<()>();
+            assert_eq!(reads.run(kind, bill, refuse).await.unwrap_err().status, 400);
+            assert_eq!(*charges.lock().unwrap(), [3.0], "{kind:?}");
+        }
+        let (bill, charges) = bill();
+        reads.run(LITTLE, bill, read_for_long).await.unwrap();
+        assert_eq!(*charges.lock().unwrap(), [7.0]);
+    }
+
+    #[tokio::test]
+    async fn a_read_that_leaves_while_it_waits_is_charged_once() {
+        let reads = LongReads::new(MemoryBudget::new(100));
+        let _all = take_all(&reads.turns);
+        let (bill, charges) = bill();
+        let mut read = Box::pin(reads.run(LITTLE, bill, read_for_long));
+        assert!(read.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(charges.lock().unwrap().is_empty());
+        drop(read);
+        assert_eq!(*charges.lock().unwrap(), [100.0]);
+    }
+
+    /// Story of a bug: a read whose client left was not charged. A client that left again and again
+    /// was not throttled.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_long_read_whose_client_leaves_is_charged_for_the_documents_that_it_has_read() {
+        let reads = LongReads::new(MemoryBudget::new(100));
+        let (bill, charges) = bill();
+        let running = tokio::spawn({
+            let reads = Arc::clone(&reads);
+            // The client leaves before the end of the read.
+            let read = |limits: PageLimits<'_>| {
+                loop {
+                    (limits.checkpoint)(PageEnd::Costly)?;
+                }
+            };
+            async move { reads.run::<()>(LITTLE, bill, read).await }
+        });
+        while reads.threads() == 0 {
+            tokio::task::yield_now().await;
+        }
+        running.abort();
+        assert!(running.await.unwrap_err().is_cancelled());
+        reads.wait_for_threads().await;
+        let charges = charges.lock().unwrap();
+        assert!(matches!(charges[..], [charge] if charge > 100.0), "{charges:?}");
+    }
+
     /// A read that runs until `is_over`, with a checkpoint before each document.
     async fn read_until(
         reads: &Arc<LongReads>,
         end: PageEnd,
-        is_over: impl Fn() -> bool + Send + 'static,
+        is_over: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<Checked, Refusal> {
         let read = move |limits: PageLimits<'_>| {
             while !is_over() {
@@ -608,7 +727,7 @@ mod tests {
             }
             Ok(Checked::GoOn)
         };
-        reads.run(UNKNOWN, read).await
+        reads.run(UNKNOWN, Bill::free(), read).await
     }
 
     /// Starts as many long reads as there are turns, and then another read that needs a turn. The

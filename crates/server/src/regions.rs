@@ -162,6 +162,11 @@ impl Regions {
         &self.engines[region]
     }
 
+    /// The engine whose catalog is the newest: a change of the catalog begins there.
+    pub(crate) fn catalog_engine(&self) -> &Arc<Engine> {
+        &self.engines[CATALOG_REGION]
+    }
+
     /// The worst health among the stores of all regions.
     pub(crate) fn health(&self) -> Health {
         let mut worst = Health::Ok;
@@ -368,8 +373,9 @@ impl Regions {
 
     fn close_engines(self) {
         for engine in self.engines {
-            if let Some(engine) = Arc::into_inner(engine) {
-                engine.close();
+            match Arc::into_inner(engine) {
+                Some(engine) => engine.close(),
+                None => tracing::warn!("a read outlives the server; the store closes when the read ends"),
             }
         }
     }

@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use perihelion_engine::{Clock, EngineOptions};
 use tokio::task::JoinHandle;
@@ -20,6 +21,10 @@ use crate::options::{AccountOptions, AuthMode, Keys};
 use crate::pause::Pause;
 use crate::regions::{Regions, open_engines};
 use crate::routes::{Account, RegionService};
+
+/// How long closing waits for the threads of reads whose clients have left. Such a read ends with its
+/// slice (a few milliseconds) or its document, or when it has waited for a processor, for 5 s at most.
+const READ_THREADS_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// How clients reach an account, and which requests it accepts.
 pub(crate) struct AccessOptions {
@@ -42,6 +47,7 @@ pub(crate) struct AccountRuntime {
     /// One service per region, by the region's index.
     pub(crate) services: Arc<[RegionService]>,
     regions: Arc<Regions>,
+    long_reads: Arc<LongReads>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -60,6 +66,7 @@ impl AccountRuntime {
         let engines = open_engines(options.data.as_deref(), &options.regions, &engine_options)?;
         let delay = options.replication_delay;
         let regions = Regions::open(options.regions, engines, options.multi_write, delay).await?;
+        let long_reads = LongReads::new(access.memory);
         let account = Arc::new(Account {
             regions: Arc::clone(&regions),
             addresses: access.addresses,
@@ -77,7 +84,7 @@ impl AccountRuntime {
             faults: FaultRules::default(),
             pause: Pause::default(),
             activity_ids: ActivityIds::new(),
-            long_reads: LongReads::new(access.memory),
+            long_reads: Arc::clone(&long_reads),
             ca_pem: access.ca_pem,
             explorer: OnceLock::new(),
         });
@@ -88,7 +95,7 @@ impl AccountRuntime {
         });
         let services = services.collect();
         let tasks = regions.start_tasks();
-        Ok(AccountRuntime { services, regions, tasks })
+        Ok(AccountRuntime { services, regions, long_reads, tasks })
     }
 
     /// The dispatcher of one endpoint.
@@ -100,13 +107,16 @@ impl AccountRuntime {
         &self.regions
     }
 
-    /// Waits for `requests`, the end of the requests in flight. Then it stops the
-    /// background tasks and closes the stores.
+    /// Waits for `requests`, the end of the requests in flight, and for the reads whose clients have
+    /// left. Then it stops the background tasks and closes the stores.
     pub(crate) async fn close(self, requests: impl Future<Output = ()>) {
         // After this, an embedded database accepts a request only while another request
         // in flight holds the services.
         drop(self.services);
         requests.await;
+        // Their threads use the stores. A read that outlives the wait keeps a store open, and
+        // `Regions::close` warns.
+        let _ = tokio::time::timeout(READ_THREADS_WAIT_MAX, self.long_reads.wait_for_threads()).await;
         for task in self.tasks {
             task.abort();
             // The await ends when the task has released the stores. The result is

@@ -154,7 +154,8 @@ impl Server {
     }
 
     /// Stops accepting connections, lets requests finish for at most `grace`, drops
-    /// the requests that remain, and closes the stores.
+    /// the requests that remain, waits up to 10 seconds for the threads of dropped reads, and closes
+    /// the stores.
     pub async fn drain(self, grace: Duration) {
         let listeners = self.listeners;
         let drained = async move {

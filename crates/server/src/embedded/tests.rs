@@ -161,3 +161,52 @@ async fn closing_does_not_wait_forever_for_a_paused_request() {
     database.close().await;
     assert_eq!(paused_request.await.unwrap().unwrap_err().kind, FailureKind::Timeout);
 }
+
+/// Story of a bug: a query whose caller had given up still held the store when the database was closed,
+/// and the directory could not be opened again at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closing_waits_for_a_query_whose_caller_has_left() {
+    let scratch = perihelion_testkit::ScratchDirectory::new();
+    let options = EmbeddedOptions::default().with_data(scratch.path());
+    let database = open_with_container(options.clone()).await;
+    let transport = database.transport();
+    // Documents that take a query long. The first slice ends before the third document.
+    let numbers = (0..100).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
+    for id in ["1", "2", "3", "4"] {
+        let body = format!(r#"{{"id":"{id}","pk":"a","n":[{numbers}]}}"#);
+        let created = send(&transport, Method::POST, "/dbs/d/colls/c/docs", r#"["a"]"#, &body).await;
+        assert_eq!(created.unwrap().status(), 201);
+    }
+    let query = tokio::spawn(async move {
+        let statement =
+            "SELECT VALUE COUNT(1) FROM c JOIN x IN c.n JOIN y IN c.n JOIN z IN c.n WHERE x + y + z < 0";
+        let mut request = Request {
+            endpoint: Endpoint::parse(EMBEDDED_GLOBAL).unwrap(),
+            method: Method::POST,
+            target: "/dbs/d/colls/c/docs".parse().unwrap(),
+            headers: HeaderMap::new(),
+            body: Bytes::from(format!(r#"{{"query":"{statement}"}}"#)),
+            deadline: (Instant::now() + CLOSE_WAIT).into_std(),
+            route: Default::default(),
+        };
+        for (name, value) in [
+            ("x-ms-documentdb-partitionkey", r#"["a"]"#),
+            ("x-ms-documentdb-isquery", "True"),
+            ("content-type", "application/query+json"),
+        ] {
+            request.headers.insert(name, value.parse().unwrap());
+        }
+        transport.send(request).await
+    });
+    let reads = Arc::clone(&database.account.services[0].account.long_reads);
+    while reads.threads() == 0 {
+        assert!(!query.is_finished(), "{:?}", query.await);
+        tokio::task::yield_now().await;
+    }
+    query.abort();
+    assert!(query.await.unwrap_err().is_cancelled());
+    assert!(reads.threads() > 0, "the query has not ended");
+    drop(reads);
+    database.close().await;
+    Embedded::open(options).await.unwrap().close().await;
+}

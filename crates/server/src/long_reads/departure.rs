@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use perihelion_engine::Refusal;
 use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::watch;
 
 use super::RETRY_AFTER_MS;
 
@@ -34,7 +35,9 @@ impl Drop for NoteOnDrop {
 
 /// Runs a long read on a thread of its own, so that the read learns when the future is dropped. A
 /// single-threaded runtime (as in the simulation) has no other thread, so there the read just runs.
+/// `running` is dropped after the read with everything that the read holds, such as the store.
 pub(super) async fn run_apart<T: Send + 'static>(
+    running: watch::Receiver<()>,
     read: impl FnOnce(&Departure) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
     let departure = Departure::default();
@@ -42,7 +45,12 @@ pub(super) async fn run_apart<T: Send + 'static>(
         return read(&departure);
     }
     let _note = NoteOnDrop(departure.clone());
-    let outcome = tokio::task::spawn_blocking(move || read(&departure)).await;
+    let on_thread = move || {
+        // Dropped last, also if the read panics.
+        let _running = running;
+        read(&departure)
+    };
+    let outcome = tokio::task::spawn_blocking(on_thread).await;
     outcome.unwrap_or_else(|error| match error.try_into_panic() {
         Ok(panic) => std::panic::resume_unwind(panic),
         // The runtime ends.
@@ -62,7 +70,7 @@ mod tests {
     use tokio::net::TcpStream;
 
     use super::*;
-    use crate::long_reads::{LongReads, ReadKind, WorkPerDocument};
+    use crate::long_reads::{Bill, LongReads, ReadKind, WorkPerDocument};
     use crate::memory::MemoryBudget;
     use crate::net::{Handler, Hangup, Limits, Listener, Peer, Rejection, bind};
 
@@ -108,7 +116,7 @@ mod tests {
                 connection: Some(peer.remote),
             };
             assert!(request.body().is_empty());
-            let _ = self.reads.run(kind, read).await;
+            let _ = self.reads.run(kind, Bill::free(), read).await;
             Ok(Response::new(Bytes::new()))
         }
 

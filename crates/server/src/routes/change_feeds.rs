@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use perihelion_engine::{
-    Container, FeedMode, FeedPage, FeedRequest, FeedStart, PageLimits, RangeId, Refusal,
+    Container, FeedMode, FeedPage, FeedRequest, FeedStart, PageLimits, RangeId, Refusal, charge,
 };
 use perihelion_model::partition_key::EffectiveRange;
 use perihelion_wire::{date, headers, status};
@@ -11,7 +11,7 @@ use perihelion_wire::{date, headers, status};
 use super::RegionService;
 use crate::answer::Answer;
 use crate::call::Call;
-use crate::long_reads::{ReadKind, WorkPerDocument};
+use crate::long_reads::{Bill, ReadKind, WorkPerDocument};
 
 pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
@@ -34,8 +34,12 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
         let (engine, container) = (Arc::clone(&service.engine), Arc::clone(&container));
         move |limits: PageLimits<'_>| engine.change_feed_within(&container, &request, &session, limits)
     };
-    let page = service.account.long_reads.run(kind, read).await?;
-    service.engine.spend(bucket, page.charge);
+    let bill = {
+        let engine = Arc::clone(&service.engine);
+        let of_documents = |documents: u64| charge::change_feed(documents as usize, 0);
+        Bill::new(move |charge| engine.spend(bucket, charge), |page: &FeedPage| page.charge, of_documents)
+    };
+    let page = service.account.long_reads.run(kind, bill, read).await?;
     Ok(answer(&page, &container).with_content_path(&database, &container))
 }
 

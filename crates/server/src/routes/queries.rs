@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use perihelion_engine::{
     Container, Layer, PageLimits, Paging, QueryPage, QueryRequest, QueryScope, Refusal, ResumeFilter, Target,
+    charge,
 };
 use perihelion_model::json::{self, Style, Value};
 use perihelion_model::partition_key::PartitionKey;
@@ -27,7 +28,7 @@ use super::query_metrics::{self, RetrievedWork, Times};
 use super::{RegionService, index_policy};
 use crate::answer::Answer;
 use crate::call::Call;
-use crate::long_reads::{ReadKind, WorkPerDocument};
+use crate::long_reads::{Bill, ReadKind, WorkPerDocument};
 
 /// A parsed query and its parameters.
 struct Statement {
@@ -353,9 +354,17 @@ async fn run(
     };
     let is_of_one_partition = matches!(request.scope, QueryScope::Partition(_));
     let kind = ReadKind { work, is_of_one_partition, connection: call.connection };
-    let page = service.account.long_reads.run(kind, read).await;
-    service.engine.spend(bucket, page.as_ref().map_or_else(|refusal| refusal.charge, |page| page.charge));
-    page
+    let bill = {
+        let engine = Arc::clone(&service.engine);
+        let spend = move |charge| engine.spend(bucket, charge);
+        Bill::new(spend, |page: &QueryPage| page.charge, charge_without_rows)
+    };
+    service.account.long_reads.run(kind, bill, read).await
+}
+
+/// The charge of a page that has read this many documents and found no row.
+fn charge_without_rows(documents: u64) -> f64 {
+    charge::query(charge::QueryWork { reads_documents: true, documents, ..charge::QueryWork::default() })
 }
 
 fn page_answer(page: &QueryPage, container: &Container) -> Answer {
