@@ -8,7 +8,7 @@
 
 mod access;
 mod metrics;
-mod regions;
+pub(crate) mod regions;
 
 use std::sync::Arc;
 

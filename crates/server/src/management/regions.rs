@@ -18,7 +18,7 @@ const DELAY_MS_MAX: u64 = 60_000;
 const WAIT_MS_MAX: u64 = 60_000;
 
 /// Answers a request about regions; `None` when the path is not about regions.
-pub(super) async fn answer(
+pub(crate) async fn answer(
     regions: &Arc<Regions>,
     method: &Method,
     name: &str,
@@ -53,7 +53,8 @@ async fn change_write_region(regions: &Arc<Regions>, body: &Object) -> Result<()
     if !["database", "container", "range"].iter().any(|name| body.contains(name)) {
         return regions.change_write_region(region, timeout).await;
     }
-    let (container, range) = named_range(&regions.engine(region).catalog(), body)?;
+    // The target region may not have a new container yet. The move copies the catalog to it first.
+    let (container, range) = named_range(&regions.catalog_engine().catalog(), body)?;
     regions.move_range(&container, range, region, timeout).await
 }
 

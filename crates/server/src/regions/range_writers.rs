@@ -106,6 +106,8 @@ impl Regions {
             self.copy_due_catalog(to, timeout).await?;
             self.engines[from].set_role(stopped).await?;
             self.catch_up(to, timeout).await?;
+            // The catalog may have changed meanwhile, and the copy may have failed.
+            self.copy_due_catalog(to, timeout).await?;
             self.store_range_writers(&next).await
         }
         .await;

@@ -236,6 +236,23 @@ async fn a_region_that_could_not_copy_the_catalog_copies_it_before_it_takes_writ
     }
 }
 
+/// Story of a bug: the management interface looked the container up in the new region, which did not
+/// have it yet, and answered 404.
+#[tokio::test]
+async fn a_range_can_be_moved_by_name_to_a_region_that_could_not_copy_the_catalog() {
+    let (west, east) = (TestStore::new(false), TestStore::new(false));
+    let regions = two_regions([&west, &east]).await;
+    east.set(Disk { is_full: true, is_held: false });
+    assert_eq!(create_container(&regions).await.unwrap_err().status, 503);
+    east.set(Disk::default());
+    let body = object(r#"{"region":"East US","database":"d","container":"c","range":"0"}"#);
+    let moved =
+        crate::management::regions::answer(&regions, &http::Method::POST, "regions/write", &body).await;
+    assert_eq!(moved.expect("a path about regions").map(drop), Ok(()));
+    let copied = regions.engine(EAST).catalog().container("d", "c").cloned().expect("a copied container");
+    assert_eq!(regions.topology().writer_of(&copied, 0), EAST);
+}
+
 /// A copy that takes too long does not hold up the account.
 #[tokio::test]
 async fn a_move_waits_for_the_copy_of_the_catalog_for_a_bounded_time() {
