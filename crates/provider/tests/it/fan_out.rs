@@ -23,8 +23,8 @@ const RUNS: usize = 6;
 /// The time limit of one fan-out.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// The most locks of one run that may be refused. When polls brought back completed activities, there
-/// were dozens.
+/// The most locks of one run that may be refused. Each activity that a late answer brings back after its
+/// completion is one.
 const REFUSED_MAX: u64 = 3;
 
 async fn fan_out(context: OrchestrationContext, _: String) -> Result<String, String> {
