@@ -5,8 +5,8 @@
 //! 2. an application with a federated token, called workload identity
 //!    (`AZURE_FEDERATED_TOKEN_FILE`); `client_grant` sends the request of both,
 //! 3. the managed identity of App Service and Container Apps (`IDENTITY_ENDPOINT`),
-//! 4. the managed identity of a virtual machine, and if this machine has none, the user of the
-//!    Azure CLI (`az login`).
+//! 4. the managed identity of a virtual machine, and if this machine has none and `AZURE_CLIENT_ID`
+//!    is not set, the user of the Azure CLI (`az login`).
 //!
 //! An identity that the environment names is used alone. If it gets no token, no other identity is
 //! tried, because the command would then run as somebody else. For the same reason a search is made

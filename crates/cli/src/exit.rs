@@ -89,6 +89,11 @@ impl Failure {
         Failure { advice: Some(advice.to_owned()), ..self }
     }
 
+    /// The same failure with `what` before its message, as in `WHAT: MESSAGE`.
+    pub(crate) fn during(self, what: &str) -> Failure {
+        Failure { message: format!("{what}: {}", self.message), ..self }
+    }
+
     pub(crate) fn runtime(message: impl Display) -> Failure {
         Failure { code: RUNTIME, message: message.to_string(), advice: None, is_transient: false }
     }

@@ -79,8 +79,8 @@ impl Imds {
 
     /// A token, or the reason why this machine has no identity. Machines outside Azure have no such
     /// service: nothing answers, or another service that knows no such path. The service answers 400
-    /// if it does not have an identity. If AZURE_CLIENT_ID names that identity, this is a failure,
-    /// because another identity would make the command act as somebody else.
+    /// if it does not have an identity. If AZURE_CLIENT_ID names an identity, each of these is a
+    /// failure, because another identity would make the command act as somebody else.
     pub(super) async fn token(
         &self,
         scope: &str,
@@ -100,21 +100,31 @@ impl Imds {
         };
         let answer = match send(request, Waits::imds()).await {
             Ok(answer) => answer,
-            Err(why) => return Ok(Err(why)),
+            Err(why) => return self.absent(why),
         };
-        let is_absent = answer.status.is_client_error() && answer.status != StatusCode::TOO_MANY_REQUESTS;
-        let is_named = self.client.is_some() && answer.status == StatusCode::BAD_REQUEST;
         match token_answer::read(&answer, now, &[]) {
             Ok(token) => Ok(Ok(token)),
-            Err(why) if is_named => {
-                let advice = "Check AZURE_CLIENT_ID, which names an identity that this machine does not \
-                              have, or unset it";
-                Err(NoToken::new(Origin::Imds, why, advice))
-            }
-            Err(why) if is_absent => Ok(Err(why)),
+            Err(why) if means_absent(answer.status) => self.absent(why),
             Err(why) => Err(failed(why)),
         }
     }
+
+    /// The outcome if this machine has no identity, or not the one that AZURE_CLIENT_ID names.
+    fn absent<T>(&self, why: String) -> Result<Result<T, String>, NoToken> {
+        if self.client.is_none() {
+            return Ok(Err(why));
+        }
+        let advice = "Check AZURE_CLIENT_ID, which names an identity that this machine does not have, \
+                      or unset it to use `az login`";
+        Err(NoToken::new(Origin::Imds, why, advice))
+    }
+}
+
+/// Whether an answer says that there is no identity, or comes from another service. The metadata service
+/// answers 410 while it is updated, and 429 to too many requests; later requests succeed.
+fn means_absent(status: StatusCode) -> bool {
+    let is_busy = matches!(status, StatusCode::GONE | StatusCode::TOO_MANY_REQUESTS);
+    status.is_client_error() && !is_busy
 }
 
 fn query(version: &str, scope: &str, client: Option<&str>) -> String {

@@ -96,6 +96,9 @@ mod search {
                          {\"access_token\":\"t\",\"expires_in\":\"3600\"}";
     const NOT_FOUND: &str = "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
     const NO_IDENTITY: &str = "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    /// The metadata service is being updated.
+    const GONE: &str = "HTTP/1.1 410 Gone\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    const TOO_MANY: &str = "HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
     /// The connection is closed without an answer.
     const NO_ANSWER: &str = "";
 
@@ -122,12 +125,25 @@ mod search {
 
     /// The identity of a machine with this metadata service, and with a user of `az`.
     async fn entra(directory: &ScratchDirectory, answers: &[&'static str]) -> Entra {
+        entra_with_client(directory, None, answers).await
+    }
+
+    /// The identity of such a machine if AZURE_CLIENT_ID has this value.
+    async fn entra_with_client(
+        directory: &ScratchDirectory,
+        client: Option<&str>,
+        answers: &[&'static str],
+    ) -> Entra {
         let program = directory.path().join("az");
         std::fs::write(&program, "#!/bin/sh\necho '{\"accessToken\":\"t\",\"expires_on\":4102444800}'\n")
             .expect("a script");
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("a program");
         let imds = start_imds(answers).await;
-        let variable = |name: &str| (name == "AZURE_POD_IDENTITY_AUTHORITY_HOST").then(|| imds.clone());
+        let variable = |name: &str| match name {
+            "AZURE_POD_IDENTITY_AUTHORITY_HOST" => Some(imds.clone()),
+            "AZURE_CLIENT_ID" => client.map(str::to_owned),
+            _ => None,
+        };
         Entra::new(Environment::read(&variable), AzureCli::at(&program))
     }
 
@@ -157,6 +173,38 @@ mod search {
             let entra = entra(&directory, &[first, TOKEN]).await;
             assert_eq!(origin(&entra).await, Ok(Origin::AzureCli));
             assert_eq!(origin(&entra).await, Ok(Origin::AzureCli));
+        }
+    }
+
+    /// Story of a bug: the metadata service did not answer for a moment, and a dashboard with
+    /// AZURE_CLIENT_ID acted as the user of `az login` for the rest of its life.
+    #[tokio::test]
+    async fn an_identity_that_is_named_is_not_replaced_by_the_user_of_az() {
+        let directory = ScratchDirectory::new();
+        // Without any answer left, the port is closed and refuses the connection.
+        for answers in [&[NO_ANSWER, TOKEN][..], &[NOT_FOUND, TOKEN], &[NO_IDENTITY, TOKEN], &[]] {
+            let entra = entra_with_client(&directory, Some("client-1"), answers).await;
+            let failure = origin(&entra).await.expect_err("no token");
+            assert!(
+                failure.contains("Check AZURE_CLIENT_ID") && failure.contains("or unset it"),
+                "{failure}"
+            );
+            if !answers.is_empty() {
+                assert_eq!(origin(&entra).await, Ok(Origin::Imds));
+            }
+        }
+    }
+
+    /// Story of a bug: the metadata service answers 410 while it is updated, and the command ran as the
+    /// user of `az login`.
+    #[tokio::test]
+    async fn a_busy_metadata_service_is_not_an_absent_one() {
+        let directory = ScratchDirectory::new();
+        for (client, busy) in [(None, GONE), (None, TOO_MANY), (Some("client-1"), GONE)] {
+            let entra = entra_with_client(&directory, client, &[busy, TOKEN]).await;
+            let failure = origin(&entra).await.expect_err("no token");
+            assert!(failure.contains("Try again"), "{failure}");
+            assert_eq!(origin(&entra).await, Ok(Origin::Imds));
         }
     }
 

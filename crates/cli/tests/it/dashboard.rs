@@ -92,6 +92,33 @@ fn the_links_of_two_servers_are_in_two_files_and_not_in_their_logs() {
     }
 }
 
+/// Story of a bug: a server whose user cannot write the home directory had no dashboard, and did not
+/// say what to do.
+#[cfg(unix)]
+#[test]
+fn the_link_is_in_the_directory_of_temporary_files_if_the_cache_cannot_be_written() {
+    let scratch = ScratchDirectory::new();
+    let data = scratch.path().join("data").display().to_string();
+    let start = |temporary_files: &str| {
+        let mut server = command(&scratch, &["server", "--port", "0", "--explorer", "--data", &data]);
+        server.env("PERIHELION_KEY", "YSBrZXkgZm9yIHRlc3RzLCBub3QgYSBzZWNyZXQ=");
+        RunningServer::start(server.env("XDG_CACHE_HOME", "/dev/null/x").env("TMPDIR", temporary_files))
+    };
+    let server = start(&scratch.path().display().to_string());
+    let dashboard = address(&server.banner()).expect("an address");
+    let file = sign_in_file(&server.banner(), &dashboard);
+    assert_eq!(file.parent(), Some(scratch.path()));
+    server.signal("TERM");
+    assert!(server.wait_for_end().0.success());
+
+    let server = start("/dev/null/y");
+    server.signal("TERM");
+    let (status, log) = server.wait_for_end();
+    assert!(status.success(), "the server runs without the dashboard");
+    assert!(log.contains("the dashboard does not start: cannot write the dashboard's link"), "{log}");
+    assert!(log.contains("\n  set XDG_CACHE_HOME or TMPDIR to a directory"), "{log}");
+}
+
 #[test]
 fn each_server_has_its_own_dashboard_unless_the_option_no_dashboard_is_given() {
     let scratch = ScratchDirectory::new();

@@ -41,7 +41,7 @@ impl Beside {
         let client = match connect(&url, &key).await {
             Ok(client) => client,
             Err(failure) => {
-                eprintln!("perihelion: {}: {}", neither_starts(extras), failure.message());
+                let _ = failure.during(neither_starts(extras)).report();
                 return beside;
             }
         };
@@ -52,13 +52,17 @@ impl Beside {
                     server.set_explorer(format!("http://{}/", dashboard.address()));
                     beside.dashboard = Some(dashboard);
                 }
-                Err(failure) => eprintln!("perihelion: the dashboard does not start: {}", failure.message()),
+                Err(failure) => {
+                    let _ = failure.during("the dashboard does not start").report();
+                }
             }
         }
         if extras.demo {
             match Traffic::start(client).await {
                 Ok(traffic) => beside.demo = Some(traffic),
-                Err(failure) => eprintln!("perihelion: the demo does not start: {}", failure.message()),
+                Err(failure) => {
+                    let _ = failure.during("the demo does not start").report();
+                }
             }
         }
         beside
