@@ -692,17 +692,24 @@ mod tests {
     async fn a_long_read_whose_client_leaves_is_charged_for_the_documents_that_it_has_read() {
         let reads = LongReads::new(MemoryBudget::new(100));
         let (bill, charges) = bill();
+        let documents = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let running = tokio::spawn({
-            let reads = Arc::clone(&reads);
+            let (reads, documents) = (Arc::clone(&reads), Arc::clone(&documents));
             // The client leaves before the end of the read.
-            let read = |limits: PageLimits<'_>| {
+            let read = move |limits: PageLimits<'_>| {
                 loop {
                     (limits.checkpoint)(PageEnd::Costly)?;
+                    documents.fetch_add(1, Ordering::SeqCst);
                 }
             };
             async move { reads.run::<()>(LITTLE, bill, read).await }
         });
         while reads.threads() == 0 {
+            tokio::task::yield_now().await;
+        }
+        // The thread has read some documents. Those of the first slice were read before it began.
+        let before = documents.load(Ordering::SeqCst);
+        while documents.load(Ordering::SeqCst) < before + 10 {
             tokio::task::yield_now().await;
         }
         running.abort();

@@ -34,6 +34,17 @@ impl Connection {
 }
 
 impl Account {
+    /// Connects to the account. An empty directory becomes a data directory, for a command that makes
+    /// its own containers.
+    pub(crate) async fn connect_or_create(&self) -> Result<Connection, Failure> {
+        match &self.place {
+            Place::Data(path) if is_empty_directory(path) => {
+                Connection::in_process(EmbeddedOptions::default().with_data(path)).await
+            }
+            _ => self.connect().await,
+        }
+    }
+
     /// Connects to the account.
     pub(crate) async fn connect(&self) -> Result<Connection, Failure> {
         let connected = match &self.place {
@@ -149,6 +160,10 @@ async fn open_data(path: &Path) -> Result<Connection, Failure> {
         return Err(Failure::no_server_data(path));
     }
     Connection::in_process(EmbeddedOptions::default().with_data(path)).await
+}
+
+fn is_empty_directory(path: &Path) -> bool {
+    std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 /// The first line of a message. The other lines of the service's messages are details of the

@@ -75,7 +75,7 @@ impl Target {
         }
         let connection = match is_in_memory {
             true => Connection::in_process(EmbeddedOptions::default().with_throughput(throughput)).await?,
-            false => account.connect().await?,
+            false => account.connect_or_create().await?,
         };
         let client = connection.client.clone();
         let endpoint = (!is_in_memory).then(|| account.display_name());
