@@ -28,6 +28,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(8);
 /// are not counted here may have shown long ago that it is healthy.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
+/// Attempts that began this shortly before a trial are the trial: both times are rounded, and the beginning
+/// of an attempt is computed from its duration.
+const ROUNDING: Duration = Duration::from_millis(50);
+
 /// No pause and no trial takes longer. A later end comes from a clock that has stepped back.
 const UNTIL_MAX: Duration = Duration::from_secs(60);
 
@@ -85,7 +89,7 @@ impl PartitionPauses {
         }
         let none = Failures { count: 0, since: begun, until: now, trial: None };
         let failures = partitions.entry(partition.to_owned()).or_insert(none);
-        if failures.count > FAILURES_TOLERATED && begun < failures.since {
+        if failures.count > FAILURES_TOLERATED && begun.plus(ROUNDING) < failures.since {
             return failures.pause();
         }
         failures.since = now;
