@@ -62,6 +62,8 @@ pub(crate) struct StepOutcome {
     pub(crate) tally: Tally,
     /// The names of the tests and checks that failed, at most [`NAMED_FAILURES_MAX`].
     pub(crate) failures: Vec<String>,
+    /// The names of the tests that failed and then passed when they were tried again.
+    pub(crate) flaky: Vec<String>,
     pub(crate) phase: Phase,
     pub(crate) took: Duration,
 }
@@ -113,16 +115,23 @@ pub(crate) struct PartOutcome {
     pub(crate) run: Duration,
     pub(crate) tally: Tally,
     pub(crate) failures: Vec<String>,
+    pub(crate) flaky: Vec<String>,
 }
 
 impl PartOutcome {
     pub(crate) fn new(part: Part, steps: Vec<StepOutcome>) -> Self {
-        let zero = Duration::ZERO;
-        let mut outcome =
-            Self { part, build: zero, run: zero, tally: Tally::default(), failures: Vec::new() };
+        let mut outcome = Self {
+            part,
+            build: Duration::ZERO,
+            run: Duration::ZERO,
+            tally: Tally::default(),
+            failures: Vec::new(),
+            flaky: Vec::new(),
+        };
         for step in steps {
             outcome.tally += step.tally;
             outcome.failures.extend(step.failures);
+            outcome.flaky.extend(step.flaky);
             match step.phase {
                 Phase::Build => outcome.build += step.took,
                 Phase::Run => outcome.run += step.took,

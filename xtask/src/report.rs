@@ -1,5 +1,5 @@
-//! The closing report: the names of the tests and checks that failed (up to a limit per part),
-//! then a table of the times and counts of each part. The last line is always the sum of all
+//! The closing report: the names of the tests and checks that failed (up to a limit per part) and of
+//! the flaky tests, then a table of the times and counts of each part. The last line is always the sum of all
 //! tests.
 
 use std::fmt::Write;
@@ -11,6 +11,13 @@ pub(crate) fn closing_report(outcomes: &[PartOutcome]) -> String {
     let mut report = String::new();
     for outcome in outcomes.iter().filter(|outcome| !outcome.is_good()) {
         write_failures(&mut report, outcome);
+    }
+    for outcome in outcomes.iter().filter(|outcome| !outcome.flaky.is_empty()) {
+        let _infallible =
+            writeln!(report, "\nfailed in {}, and passed when tried again:", outcome.part.name());
+        for name in &outcome.flaky {
+            let _infallible = writeln!(report, "  {name}");
+        }
     }
     write_table(&mut report, outcomes);
     let mut sum = Tally::default();
@@ -66,6 +73,7 @@ mod tests {
         let tests = StepOutcome {
             tally: Tally { passed: 10, failed: 2, skipped: 1 },
             failures: vec!["engine::it a_split_loses_nothing".to_owned()],
+            flaky: vec!["driver transport::a_slow_line".to_owned()],
             ..StepOutcome::default()
         };
         let outcomes = [
@@ -85,6 +93,9 @@ mod tests {
 failed in unit:
   engine::it a_split_loses_nothing
   and 1 more, see above
+
+failed in unit, and passed when tried again:
+  driver transport::a_slow_line
 
 part        result  build s    run s  passed  failed  skipped
 fmt         ok          0.0      1.2       2       0        0

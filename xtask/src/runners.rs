@@ -1,9 +1,15 @@
 //! Reads the output of each runner, line by line, for the counts in its closing line and the
 //! names of failed tests. A test runner without a closing line has failed, whatever its exit
 //! code. A runner with a bad exit code has failed, whatever its closing line. A suite that
-//! counts no test has failed, too.
+//! counts no test has failed, too. Nextest tries a failed test again once (`.config/nextest.toml`);
+//! a test that then passes is *flaky*. Flaky tests are named, and more than [`FLAKY_MAX`] of them are
+//! a failure.
 
 use crate::outcome::{Ending, StepOutcome, Tally};
+
+/// The most tests of a step that may pass only when they are tried again. One such test in thousands
+/// may have met a busy machine. Several of them are a defect of the code or of the tests.
+const FLAKY_MAX: usize = 3;
 
 /// The program that a step runs, by the form of its output.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,13 +32,13 @@ pub(crate) struct Reading {
     runner: Runner,
     /// The counts of the closing line, once it was read.
     closing: Option<Tally>,
-    /// Only the list `failures` of this outcome is used.
-    named_failures: StepOutcome,
+    /// Only the lists of names of this outcome are used.
+    named: StepOutcome,
 }
 
 impl Reading {
     pub(crate) fn new(runner: Runner) -> Self {
-        Self { runner, closing: None, named_failures: StepOutcome::default() }
+        Self { runner, closing: None, named: StepOutcome::default() }
     }
 
     pub(crate) fn read_line(&mut self, line: &str) {
@@ -50,7 +56,9 @@ impl Reading {
         if let Some(tally) = nextest_closing(line) {
             self.closing = Some(tally);
         } else if let Some(name) = nextest_failure(line) {
-            self.named_failures.name_failure(name);
+            self.named.name_failure(name);
+        } else if let Some(name) = line.strip_prefix("FLAKY ").and_then(nextest_name) {
+            self.named.flaky.push(name);
         }
     }
 
@@ -63,7 +71,7 @@ impl Reading {
         } else if let Some(name) =
             line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"))
         {
-            self.named_failures.name_failure(name);
+            self.named.name_failure(name);
         }
     }
 
@@ -71,7 +79,7 @@ impl Reading {
         if let Some(tally) = suite_closing(line) {
             self.closing = Some(tally);
         } else if let Some(name) = suite_failure(line) {
-            self.named_failures.name_failure(name);
+            self.named.name_failure(name);
         }
     }
 
@@ -89,8 +97,12 @@ impl Reading {
         }
         let has_closing_line = !matches!(self.runner, Runner::ExitCode | Runner::Build);
         let tally = self.closing.unwrap_or_default();
-        let failures = self.named_failures.failures;
-        let mut outcome = StepOutcome { tally, failures, ..StepOutcome::default() };
+        let StepOutcome { failures, flaky, .. } = self.named;
+        let mut outcome = StepOutcome { tally, failures, flaky, ..StepOutcome::default() };
+        if outcome.flaky.len() > FLAKY_MAX {
+            let count = outcome.flaky.len();
+            outcome.add_failure(format!("{step}: {count} tests passed only when they were tried again"));
+        }
         match ending {
             Ending::TimedOut(limit) => {
                 outcome.add_failure(format!("{step}: not done after {} s", limit.as_secs()));
@@ -123,13 +135,20 @@ fn nextest_closing(line: &str) -> Option<Tally> {
 }
 
 /// The name of the test in a line such as `FAIL [   0.079s] (2/2) nx::bin/nx c`. Other words
-/// than `FAIL` mark other failures.
+/// than `FAIL` mark other failures. A failure of the first of two tries (`TRY 1 FAIL`) is not final.
 fn nextest_failure(line: &str) -> Option<String> {
-    let (status, rest) = line.split_once(" [")?;
-    let failure_words = ["FAIL", "TIMEOUT", "XFAIL", "ABORT", "LEAK-FAIL"];
+    let (status, _) = line.split_once(" [")?;
+    let status = status.strip_prefix("TRY 2 ").unwrap_or(status);
+    let failure_words = ["FAIL", "TIMEOUT", "TMT", "XFAIL", "ABORT", "ABRT", "LEAK-FAIL", "LKFAIL"];
     if !failure_words.contains(&status) && !status.starts_with("SIG") {
         return None;
     }
+    nextest_name(line)
+}
+
+/// The name of the test in a line with a status of nextest.
+fn nextest_name(line: &str) -> Option<String> {
+    let (_, rest) = line.split_once(" [")?;
     let (_, name) = rest.split_once(']')?;
     let name = name.trim();
     let name = match name.strip_prefix('(').and_then(|rest| rest.split_once(')')) {
@@ -247,6 +266,34 @@ mod tests {
 error: test run failed";
         let named = ["nx::bin/nx c", "nx::it server::a_stalled_reader_is_dropped"];
         check(Runner::Nextest, output, false, (2, 2, 3), &named);
+    }
+
+    #[test]
+    fn a_flaky_test_has_passed_and_is_named() {
+        let output = "\
+  TRY 1 FAIL [   0.228s] (---) nx flaky
+  TRY 1 TMT [   2.005s] (---) nx slow
+  TRY 2 PASS [   0.018s] (3/5) nx flaky
+  TRY 2 TMT [   2.002s] (5/5) nx slow
+     Summary [   4.305s] 2 tests run: 1 passed (1 flaky), 1 timed out, 0 skipped
+   FLAKY 2/2 [   0.018s] (3/5) nx flaky
+   TRY 2 TMT [   2.002s] (5/5) nx slow";
+        check(Runner::Nextest, output, false, (1, 1, 0), &["nx slow"]);
+        let mut reading = Reading::new(Runner::Nextest);
+        output.lines().for_each(|line| reading.read_line(line));
+        assert_eq!(reading.finish("the step", &Ending::Exited { is_success: false }).flaky, ["nx flaky"]);
+    }
+
+    #[test]
+    fn many_flaky_tests_are_a_failure() {
+        let output = |count| {
+            let flaky: String =
+                (0..count).map(|test| format!("FLAKY 2/2 [   0.018s] (1/9) nx t{test}\n")).collect();
+            format!("Summary [   4.3s] 9 tests run: 9 passed ({count} flaky), 0 skipped\n{flaky}")
+        };
+        check(Runner::Nextest, &output(3), true, (9, 0, 0), &[]);
+        let named = ["the step: 4 tests passed only when they were tried again"];
+        check(Runner::Nextest, &output(4), true, (9, 1, 0), &named);
     }
 
     #[test]
