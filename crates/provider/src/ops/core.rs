@@ -205,9 +205,9 @@ impl Core {
     /// the heartbeat, and closes the embedded engine if there is one.
     pub(crate) async fn close(&self) {
         self.stop_tasks().await;
-        let _ = tokio::time::timeout(RETRY_FOR, self.background.wait_until_idle()).await;
         let watch = lock(&self.unfetched_watch).take();
         watch.iter().for_each(JoinHandle::abort);
+        let _ = tokio::time::timeout(RETRY_FOR, self.background.wait_until_idle()).await;
         unfetched::give_back_all(self).await;
         heartbeat::delete_heartbeat(&self.store, &self.membership).await;
         #[cfg(feature = "embedded")]

@@ -117,6 +117,13 @@ impl Poller {
         targets.polled.iter().for_each(|range| range.poll_soon());
     }
 
+    /// Lets the next polls read the work again that they have skipped because the hints had it: the
+    /// hints have forgotten it.
+    pub(crate) fn read_backlog_soon(&self) {
+        let targets = Arc::clone(&lock(&self.targets));
+        targets.polled.iter().for_each(|range| range.read_backlog_soon());
+    }
+
     /// When the next poll for a fetch is due in any range. Ranges that are being
     /// polled do not count: the end of a poll wakes the fetches.
     pub(crate) fn next_poll_at(&self, ticket: &Ticket<'_>) -> Instant {

@@ -10,6 +10,7 @@ mod interleavings;
 mod interrupted_process;
 mod large;
 mod large_turns;
+mod late_locks;
 mod late_requests;
 mod outdated_rows;
 mod prefetch;

@@ -114,8 +114,8 @@ pub struct ListedInstance {
     pub version: String,
     /// `Running`, `Completed`, `Failed`, `ContinuedAsNew` or `Pending`.
     pub status: String,
-    /// When the instance was created. For a pending instance: when its start was enqueued, or
-    /// becomes due.
+    /// When the instance was created, which is when its first turn was committed. For a pending
+    /// instance: when its start was enqueued, or becomes due.
     pub created_at: u64,
     /// When the last turn was committed, or events were last appended.
     pub updated_at: u64,

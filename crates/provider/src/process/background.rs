@@ -17,6 +17,9 @@ const TASKS_MAX: u32 = 64;
 /// needs the rest of the tasks.
 const DELIVERIES_MAX: usize = 32;
 
+/// The most late locks at the same time: more than the workers of nearly all processes.
+const LATE_LOCKS_MAX: u32 = 1024;
+
 /// See [`Background::deliver_after_or_drop`].
 const CROWDED_WAIT_DIVISOR: u32 = 10;
 
@@ -24,6 +27,7 @@ const CROWDED_WAIT_DIVISOR: u32 = 10;
 pub(crate) struct Background {
     permits: Arc<Semaphore>,
     delivery_permits: Arc<Semaphore>,
+    late_lock_permits: Arc<Semaphore>,
 }
 
 impl Default for Background {
@@ -31,6 +35,7 @@ impl Default for Background {
         Background {
             permits: Arc::new(Semaphore::new(TASKS_MAX as usize)),
             delivery_permits: Arc::new(Semaphore::new(DELIVERIES_MAX)),
+            late_lock_permits: Arc::new(Semaphore::new(LATE_LOCKS_MAX as usize)),
         }
     }
 }
@@ -87,14 +92,30 @@ impl Background {
         if tokio::time::timeout(first_wait, &mut delivery).await.is_ok() {
             return true;
         }
-        match Arc::clone(&self.delivery_permits).try_acquire_owned() {
-            Ok(permit) => self.run_or_drop(async move {
-                delivery.await;
-                drop(permit);
-            }),
+        let delivery_permit = Arc::clone(&self.delivery_permits).try_acquire_owned().ok();
+        let permit = Arc::clone(&self.permits).try_acquire_owned().ok();
+        match delivery_permit.zip(permit) {
+            Some(permits) => {
+                tokio::spawn(async move {
+                    delivery.await;
+                    drop(permits);
+                });
+                true
+            }
             // It cannot continue, so it gets the whole wait.
-            Err(_) => tokio::time::timeout(wait - first_wait, delivery).await.is_ok(),
+            None => tokio::time::timeout(wait - first_wait, delivery).await.is_ok(),
         }
+    }
+
+    /// Finishes a lock whose caller has gone or no longer waits. Partitions that hang can have as many
+    /// such locks as the process has workers, so they do not use up the tasks of other work. With
+    /// [`LATE_LOCKS_MAX`] of them, drops the lock.
+    pub(crate) fn finish_late_lock(&self, lock: impl Future<Output = ()> + Send + 'static) {
+        let Ok(permit) = Arc::clone(&self.late_lock_permits).try_acquire_owned() else { return };
+        tokio::spawn(async move {
+            lock.await;
+            drop(permit);
+        });
     }
 
     /// Runs the work in a task. When there are too many tasks, drops the work and returns false.
@@ -109,6 +130,7 @@ impl Background {
 
     /// Waits until all background tasks have ended.
     pub(crate) async fn wait_until_idle(&self) {
+        let _ = self.late_lock_permits.acquire_many(LATE_LOCKS_MAX).await;
         let _ = self.permits.acquire_many(TASKS_MAX).await;
     }
 }
@@ -166,5 +188,34 @@ mod tests {
         assert_eq!(done.load(Ordering::SeqCst), 1);
         background.wait_until_idle().await;
         assert_eq!(done.load(Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn late_locks_leave_the_tasks_to_other_work() {
+        let (background, done) = (Background::default(), Arc::new(AtomicUsize::new(0)));
+        let late_locks = TASKS_MAX as usize + 36;
+        for _ in 0..late_locks {
+            let done = Arc::clone(&done);
+            background.finish_late_lock(async move {
+                tokio::time::sleep(Duration::from_secs(60)).await;
+                done.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        assert!(background.run_or_drop(async {}), "there is room for other work");
+        background.wait_until_idle().await;
+        assert_eq!(done.load(Ordering::SeqCst), late_locks);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_delivery_that_cannot_continue_in_a_task_gets_the_whole_wait() {
+        let background = Background::default();
+        let long = || tokio::time::sleep(Duration::from_secs(60));
+        for _ in 0..=DELIVERIES_MAX / 2 {
+            assert!(background.deliver_after_or_drop(Duration::from_millis(10), long()).await);
+        }
+        while background.run_or_drop(long()) {}
+        let delivery = tokio::time::sleep(Duration::from_millis(300));
+        assert!(background.deliver_after_or_drop(Duration::from_secs(1), delivery).await);
+        assert!(!background.deliver_after_or_drop(Duration::from_secs(1), long()).await);
     }
 }

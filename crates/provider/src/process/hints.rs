@@ -16,11 +16,12 @@ use tokio::sync::Notify;
 
 pub(crate) use activities::{
     ActivityHints, ActivityRead, Claimant, LOST_ALONE_MAX, LOST_MAX, OfferedActivity, ReadyActivity,
+    relied_on_part,
 };
 pub(crate) use instances::{Candidate, InstanceHints};
 pub(crate) use left_to_others::LeftToOthers;
 pub(crate) use parked::{Capability, Dispatcher};
-pub(crate) use partition_pauses::PartitionPauses;
+pub(crate) use partition_pauses::{Attempt as PartitionAttempt, PartitionPauses};
 pub(crate) use pauses::Pauses;
 pub(crate) use seen_messages::SeenMessages;
 

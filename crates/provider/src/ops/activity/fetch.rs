@@ -27,7 +27,7 @@ use crate::ops::payload;
 use crate::ops::set_aside::{is_item_of_later_version, set_aside, write_later_version_notice};
 use crate::ops::wait::FetchWait;
 use crate::process::hints::{
-    Claimant, Hints, LOST_ALONE_MAX, LOST_MAX, OfferedActivity, ReadyActivity, activity_name,
+    Claimant, Hints, LOST_ALONE_MAX, LOST_MAX, OfferedActivity, ReadyActivity, activity_name, relied_on_part,
 };
 use crate::process::interest::Interest;
 use crate::process::lock_table::{self, LockedActivity, Worker};
@@ -42,6 +42,13 @@ const FAILED_LOCKS_MAX: usize = 3;
 /// The time limit of the first attempt to lock an activity. It doubles after each failure, so
 /// that an activity with a large input on a slow connection can be locked.
 const LOCK_TIMEOUT_FIRST: Duration = Duration::from_secs(10);
+
+/// How long a worker waits for the lock of an activity whose partition was paused. The lock continues
+/// in the background, and the partition stays paused for other work until it has ended.
+const TRIAL_WAIT: Duration = Duration::from_secs(2);
+
+/// How long writing the end of a late lock again may take.
+const EXTENSION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// This process asks the other processes for help if the hints have at least this many activities
 /// that can be taken, and the next of them has waited longer than [`CROWDED_AFTER`].
@@ -114,33 +121,28 @@ impl<'a> Queue for ActivityQueue<'a> {
                 return Ok(None);
             };
             let name = activity_name(&offer.0.instance_id, &offer.0.id);
-            let timeout = hints.paused_activities.time_limit(&name, LOCK_TIMEOUT_FIRST);
-            if !sick_partitions::begin(self.core, &offer.0, timeout) {
-                continue;
-            }
+            let limit = hints.paused_activities.time_limit(&name, LOCK_TIMEOUT_FIRST);
+            let Some(attempt) = sick_partitions::begin(self.core, &offer.0, limit) else { continue };
+            let timeout = if attempt.is_trial() { limit.min(TRIAL_WAIT) } else { limit };
             self.share_if_crowded(&offer.0, now);
-            let (activity, begun) = (offer.0.clone(), Instant::now());
+            let activity = offer.0.clone();
             let request =
                 LockRequest { offer, lease: self.lock_timeout, session_config: self.session_config };
-            let failure = match lock_in_time(self.core, request, timeout).await {
+            let failure = match lock_in_time(self.core, request, &attempt, timeout).await {
                 Ok(LockOutcome::Locked(locked)) => {
                     hints.paused_activities.clear(&name);
-                    sick_partitions::record_answer(self.core, &activity);
                     return Ok(Some(self.finish_fetch(*locked)));
                 }
-                Ok(LockOutcome::Refused) => {
-                    sick_partitions::record_answer(self.core, &activity);
-                    continue;
-                }
-                Ok(LockOutcome::NotTried) => {
-                    sick_partitions::record_no_attempt(self.core, &activity);
-                    continue;
+                Ok(LockOutcome::Refused | LockOutcome::NotTried) => continue,
+                Ok(LockOutcome::Late) => {
+                    let seconds = timeout.as_secs();
+                    Failure::Contended(format!("an activity was not locked within {seconds} s"))
                 }
                 Err(failure) => failure,
             };
             // A poll offers the activity again after a pause. One slow or failing partition, or
             // one broken activity, must not block the others.
-            sick_partitions::record_failure(self.core, &activity, &failure, begun.elapsed());
+            attempt.record_failure(self.core, &activity, &failure);
             locks_failed += 1;
             if locks_failed >= FAILED_LOCKS_MAX {
                 return Err(failure);
@@ -252,6 +254,8 @@ pub(super) enum LockOutcome {
     /// The lock was not written: another worker has the session, the session cannot be claimed now,
     /// or the work item does not exist or is unreadable.
     NotTried,
+    /// The attempt takes longer than the caller waits, and continues in the background.
+    Late,
 }
 
 /// An attempt to lock an activity. If it is dropped before it has ended, because it takes too long or
@@ -260,6 +264,7 @@ pub(super) enum LockOutcome {
 struct LockInProgress<'a, F: Future<Output = Result<LockOutcome, Failure>> + Send + 'static> {
     core: &'a Core,
     lease: Duration,
+    attempt: sick_partitions::Attempt,
     lock: Option<Pin<Box<F>>>,
 }
 
@@ -270,65 +275,71 @@ impl<F: Future<Output = Result<LockOutcome, Failure>> + Send + 'static> Drop for
         if tokio::runtime::Handle::try_current().is_err() {
             return;
         }
-        let lease = self.lease;
-        self.core.background.run_or_drop(async move {
-            if let Ok(LockOutcome::Locked(locked)) = lock.await {
-                keep_late_lock(&shared, *locked, lease);
+        let (lease, attempt) = (self.lease, self.attempt.clone());
+        self.core.background.finish_late_lock(async move {
+            match lock.await {
+                Ok(LockOutcome::Locked(locked)) => {
+                    attempt.record_answer(&shared);
+                    keep_late_lock(&shared, *locked, lease).await;
+                }
+                Ok(LockOutcome::Refused) => attempt.record_answer(&shared),
+                Ok(LockOutcome::NotTried | LockOutcome::Late) | Err(_) => {}
             }
         });
     }
 }
 
-/// Locks an activity as [`lock_activity`] does, and fails if that takes longer than `timeout`. An
-/// activity that is locked after that is given to the next worker of this process.
+/// Locks an activity as [`lock_activity`] does, and waits for `timeout` at most. An activity that is
+/// locked after that is given to the next worker. Records what the outcome says about the partition,
+/// but for failures.
 pub(super) async fn lock_in_time(
     core: &Core,
     request: LockRequest<'_>,
+    attempt: &sick_partitions::Attempt,
     timeout: Duration,
 ) -> Result<LockOutcome, Failure> {
     let LockRequest { offer, lease, session_config } = request;
     let shared =
         core.this.upgrade().ok_or_else(|| Failure::Contended("the provider is closed".to_owned()))?;
     let session_config = session_config.cloned();
-    let attempt = core.hints.activities.begin_lock(&offer.0);
+    let locking = core.hints.activities.begin_lock(&offer.0);
     let lock = async move { lock_activity(&shared, offer, lease, session_config.as_ref()).await };
     let lock = Some(Box::pin(metrics::for_current_call(lock)));
-    let mut in_progress = LockInProgress { core, lease, lock };
+    let mut in_progress = LockInProgress { core, lease, attempt: attempt.clone(), lock };
     let until = Instant::now() + timeout;
     if let Some(lock) = in_progress.lock.as_mut()
         && let Ok(outcome) = tokio::time::timeout_at(until, lock).await
     {
         in_progress.lock = None;
+        match &outcome {
+            Ok(LockOutcome::Locked(_) | LockOutcome::Refused) => attempt.record_answer(core),
+            Ok(LockOutcome::NotTried) => attempt.record_no_attempt(core),
+            Ok(LockOutcome::Late) | Err(_) => {}
+        }
         return outcome;
     }
     // A poll may offer the activity again.
-    drop(attempt);
-    Err(Failure::Contended(format!("an activity was not locked within {} s", timeout.as_secs())))
+    drop(locking);
+    Ok(LockOutcome::Late)
 }
 
 /// Gives an activity that was locked too late for its worker to the next worker of this process.
-/// An activity with a session, or with an input in parts, cannot be handed over with its lock, so
-/// the next worker locks it again.
-fn keep_late_lock(core: &Core, locked: LockedWorkItem, lease: Duration) {
+/// An activity with a session, or with an input in parts, cannot be handed over with its lock. It is
+/// unlocked, and the next worker locks it again.
+async fn keep_late_lock(core: &Core, locked: LockedWorkItem, lease: Duration) {
     let LockedWorkItem { activity, etag, nonce, .. } = locked;
-    sick_partitions::record_answer(core, &activity);
     // A poll that has read the activity before its lock must not bring it back.
     drop(core.hints.activities.begin_lock(&activity));
     let is_handed_over = activity.session_id.is_none() && matches!(activity.item, Text::Inline(_));
-    if is_handed_over {
-        // Otherwise the next worker locks the activity again, and needs the longer time limit.
-        core.hints.paused_activities.clear(&activity_name(&activity.instance_id, &activity.id));
+    let name = activity_name(&activity.instance_id, &activity.id);
+    let ready = ReadyActivity { activity, etag, nonce, lease };
+    if !is_handed_over {
+        // The next worker needs the longer time limit, so the failures are not forgotten.
+        return unfetched::give_back(core, vec![ready]).await;
     }
-    core.hints.activities.update_and_wake(|hints| {
-        if is_handed_over {
-            hints.add_ready(ReadyActivity { activity, etag, nonce, lease });
-        } else {
-            hints.offer((activity.without_lock(), etag));
-        }
-    });
-    if is_handed_over {
-        unfetched::watch(core);
-    }
+    core.hints.paused_activities.clear(&name);
+    core.hints.activities.update_and_wake(|hints| hints.add_ready(ready));
+    unfetched::watch(core);
 }
 
 /// Locks an activity from the hints. Failures are not retried.
@@ -339,8 +350,13 @@ async fn lock_activity(
     session_config: Option<&SessionFetchConfig>,
 ) -> Result<LockOutcome, Failure> {
     let texts = payload::read_texts(&core.store, &activity.instance_id, &[&activity.item]).await?;
-    // If the parts do not exist, the activity was completed or cancelled in the meantime.
-    let Some(text) = texts.into_iter().next().flatten() else { return Ok(LockOutcome::NotTried) };
+    let Some(text) = texts.into_iter().next().flatten() else {
+        // The activity was completed or cancelled in the meantime. If its parts are lost, it must not
+        // come first again and again.
+        let name = activity_name(&activity.instance_id, &activity.id);
+        core.hints.paused_activities.record_failure(&name, Duration::ZERO, core.clock.now());
+        return Ok(LockOutcome::NotTried);
+    };
     let Ok(item) = serde_json::from_str::<WorkItem>(&text) else {
         handle_unreadable(core, &activity, &text).await;
         return Ok(LockOutcome::NotTried);
@@ -376,7 +392,7 @@ async fn lock_activity(
     if let Ok(written) = &written {
         record_lock(core, &activity, written.is_some());
     }
-    let etag = match written {
+    let mut etag = match written {
         Ok(Some(etag)) => etag,
         not_written => {
             if let Some(undo) = claim_undo {
@@ -389,7 +405,29 @@ async fn lock_activity(
     if expired_nonce.is_some_and(|expired| core.activity_locks.get(&expired).is_none()) {
         core.metrics.count_steal();
     }
+    extend_late_lock(core, &mut activity, &mut etag, lock_timeout).await;
     Ok(LockOutcome::Locked(Box::new(LockedWorkItem { activity, etag, nonce, item })))
+}
+
+/// Writes the end of a lock again if the answer of the lock came so late that the worker cannot rely on
+/// the rest of the lease: its first renewal would find that the lock has expired. If that fails, the
+/// worker gets the rest.
+async fn extend_late_lock(core: &Core, activity: &mut Activity, etag: &mut Etag, lease: Duration) {
+    let now_ms = core.clock.now_ms();
+    let left = Duration::from_millis(activity.visible_at.ms().saturating_sub(now_ms));
+    if left >= relied_on_part(lease) {
+        return;
+    }
+    let mut extended = activity.clone();
+    extended.visible_at = Stamp::at_ms(deadline_ms(now_ms, lease));
+    let options = without_content().with_witness(extended.id.as_str(), "/visibleAt", extended.visible_at.0);
+    let options = options.with_timeout(EXTENSION_TIMEOUT);
+    match unless_stale(write_lock(&core.store, &extended, etag, options).await) {
+        Ok(Some(new_etag)) => (*activity, *etag) = (extended, new_etag),
+        // The activity was cancelled. The worker learns it with its first renewal.
+        Ok(None) => {}
+        Err(failure) => tracing::debug!(id = activity.id, ?failure, "a late lock was not extended"),
+    }
 }
 
 /// The etag of an activity, if it has the lock of `activity`: the write of the lock was applied,

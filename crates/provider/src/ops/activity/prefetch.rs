@@ -10,7 +10,6 @@
 use std::time::Duration;
 
 use duroxide::providers::TagFilter;
-use tokio::time::Instant;
 
 use crate::ops::activity::fetch::{self, LockOutcome, LockRequest, LockedWorkItem};
 use crate::ops::activity::{sick_partitions, unfetched};
@@ -22,7 +21,7 @@ use crate::process::hints::{Claimant, Hints, OfferedActivity, ReadyActivity};
 use crate::process::lock_table::Worker;
 
 /// How long the ack of one activity waits for the lock of the next.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What the next fetch of a worker will ask for. `None` if nothing is prefetched for the
 /// worker: in the commit tier `Durable`, and after a fetch that looks once, because its caller
@@ -44,24 +43,26 @@ pub(super) async fn run(core: &Core, worker: Option<&Worker>) {
     let Some(worker) = worker else { return };
     let mut returning = ReturningWorker::new(&core.hints, &core.clock, worker);
     let Some(offer) = returning.offer.take() else { return };
-    if !sick_partitions::begin(core, &offer.0, LOCK_TIMEOUT) {
+    if !sick_partitions::may_prefetch(core, &offer.0) {
+        core.hints.activities.with(|hints| hints.offer(offer));
         return;
     }
-    let (activity, begun) = (offer.0.clone(), Instant::now());
+    let Some(attempt) = sick_partitions::begin(core, &offer.0, LOCK_TIMEOUT) else { return };
+    let activity = offer.0.clone();
     let request = LockRequest { offer, lease: worker.lease, session_config: None };
-    match fetch::lock_in_time(core, request, LOCK_TIMEOUT).await {
+    match fetch::lock_in_time(core, request, &attempt, LOCK_TIMEOUT).await {
         Ok(LockOutcome::Locked(locked)) => {
             let LockedWorkItem { activity, etag, nonce, .. } = *locked;
-            sick_partitions::record_answer(core, &activity);
             let ready = ReadyActivity { activity, etag, nonce, lease: worker.lease };
             core.hints.activities.update_and_wake(|hints| hints.add_ready(ready));
             unfetched::watch(core);
         }
-        Ok(LockOutcome::Refused) => sick_partitions::record_answer(core, &activity),
-        Ok(LockOutcome::NotTried) => sick_partitions::record_no_attempt(core, &activity),
+        Ok(LockOutcome::Refused | LockOutcome::NotTried) => {}
+        // The time limit is short and says little about the partition.
+        Ok(LockOutcome::Late) => attempt.record_delay(core),
         Err(failure) => {
             tracing::debug!(?failure, "an activity was not prefetched; a poll finds it again");
-            sick_partitions::record_failure(core, &activity, &failure, begun.elapsed());
+            attempt.record_failure(core, &activity, &failure);
         }
     }
 }

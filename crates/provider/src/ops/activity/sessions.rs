@@ -20,6 +20,7 @@ use crate::ops::core::Core;
 use crate::options::config::Options;
 use crate::plan::session_document_key;
 use crate::process::clock::HybridClock;
+use crate::process::hints::{ActivityHints, PartitionAttempt};
 use crate::process::metrics;
 use crate::process::session_table::SessionTable;
 use crate::store::{ConflictBudget, SharedDocument, Store, decode_row, retry_until, without_content};
@@ -102,42 +103,67 @@ pub(crate) async fn claim_in_time(
     config: &SessionFetchConfig,
 ) -> Result<SessionClaim, Failure> {
     let (_, key) = session_document_key(session);
-    let (view, pauses, now) =
-        (core.membership.view(), &core.hints.paused_session_partitions, core.clock.now());
+    let (view, pauses, begun) =
+        (core.membership.view(), &core.hints.paused_session_partitions, Instant::now());
     let partition = view.partition_of(key).unwrap_or_default();
-    let leave_out = |until: Stamp| {
-        let until = until.max(core.clock.now().plus(UNAVAILABLE_MIN));
+    let leave_out = |pause: Duration| {
+        let until = core.clock.now().plus(pause.max(UNAVAILABLE_MIN));
         core.hints.activities.with(|hints| hints.set_session_owner(session, String::new(), until));
         Ok(SessionClaim::Unavailable)
     };
-    let limit = CLAIM_TIMEOUT * (1 + pauses.failures(partition)).min(CLAIM_TIMEOUT_FACTOR_MAX);
-    if !(pauses.admit(partition, session, now) && pauses.begin(partition, session, limit, now)) {
-        return leave_out(pauses.paused_until(partition, now).unwrap_or(now));
-    }
+    let limit = CLAIM_TIMEOUT * (1 + pauses.failures(partition, begun)).min(CLAIM_TIMEOUT_FACTOR_MAX);
+    let Some(attempt) = pauses.begin(partition, session, limit, begun) else {
+        return leave_out(pauses.paused_for(partition, begun).unwrap_or_default());
+    };
     let Some(shared) = core.this.upgrade() else {
         return Err(Failure::Contended("the provider is closed".to_owned()));
     };
     let (owned_session, owned_config) = (session.to_owned(), config.clone());
     let mut claiming = Box::pin(async move { claim(&shared, &owned_session, &owned_config).await });
     let claimed = tokio::time::timeout(limit, &mut claiming).await;
-    if claimed.is_err() {
-        core.background.run_or_drop(async move { drop(claiming.await) });
+    if claimed.is_err()
+        && let Some(shared) = core.this.upgrade()
+    {
+        let attempt = attempt.clone();
+        core.background.finish_late_lock(async move {
+            if claiming.await.is_ok() {
+                record_answer(&shared, &attempt, begun);
+            }
+        });
     }
     match claimed {
         Ok(Ok(claimed)) => {
-            pauses.record_answer(partition);
+            record_answer(core, &attempt, begun);
             Ok(claimed)
         }
-        Ok(Err(failure)) if !failure.is_transient() => Err(failure),
+        Ok(Err(failure)) if !failure.is_transient() => {
+            pauses.end_trial(&attempt, Instant::now());
+            Err(failure)
+        }
         // Other workers claim the session too, so its partition answers.
         Ok(Err(Failure::Contended(_))) => {
-            pauses.record_answer(partition);
-            leave_out(core.clock.now())
+            record_answer(core, &attempt, begun);
+            leave_out(Duration::ZERO)
         }
         failed => {
             tracing::debug!(session, is_timeout = failed.is_err(), "a session was not claimed");
-            leave_out(core.clock.now().plus(pauses.record_failure(partition, now, core.clock.now())))
+            leave_out(pauses.record_failure(&attempt, Instant::now()))
         }
+    }
+}
+
+/// Records that the partition of a session has answered a claim. After an answer that came later than
+/// [`CLAIM_TIMEOUT`], the next claims wait longer. If the partition was paused, its sessions are no longer
+/// left out.
+fn record_answer(core: &Core, attempt: &PartitionAttempt, begun: Instant) {
+    let (pauses, now) = (&core.hints.paused_session_partitions, Instant::now());
+    let was_paused = match now.saturating_duration_since(begun) > CLAIM_TIMEOUT {
+        true => pauses.record_late_answer(attempt, now),
+        false => pauses.record_answer(attempt, now),
+    };
+    if was_paused {
+        core.hints.activities.update_and_wake(ActivityHints::forget_unavailable_sessions);
+        core.poller.poll_soon();
     }
 }
 

@@ -5,70 +5,117 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::documents::Activity;
-use crate::documents::stamp::Stamp;
 use crate::failure::Failure;
+use crate::ops::activity::prefetch;
 use crate::ops::core::Core;
-use crate::process::hints::activity_name;
+use crate::process::hints::{PartitionAttempt, activity_name};
 
-/// Records that an activity could not be locked. `elapsed` is the time that the attempt took. A failure
-/// that does not pass (a broken activity) pauses only the activity.
-pub(super) fn record_failure(core: &Core, activity: &Activity, failure: &Failure, elapsed: Duration) {
-    let (view, hints, now) = (core.membership.view(), &core.hints, core.clock.now());
-    let name = activity_name(&activity.instance_id, &activity.id);
-    let partition = view.partition_of(activity.instance_id.as_str());
-    if !failure.is_transient() {
-        tracing::error!(name, error = failure.summary(), "an activity cannot be locked");
-        record_answer(core, activity);
-    }
-    let pause = match partition.filter(|_| failure.is_transient()) {
-        Some(partition) => hints.paused_partitions.record_failure(partition, now.minus(elapsed), now),
-        None => Duration::ZERO,
-    };
-    // After the pause of the partition, another activity is its trial: perhaps only this one cannot be
-    // locked.
-    hints.paused_activities.record_failure(&name, elapsed.max(2 * pause), now);
-    if !pause.is_zero() {
-        let is_there = |instance: &str| view.partition_of(instance) == partition;
-        hints.activities.with(|hints| hints.forget_due(now, is_there));
-    }
+/// An attempt to lock an activity.
+#[derive(Debug, Clone)]
+pub(super) struct Attempt {
+    /// `None` before this process knows the partitions.
+    in_partition: Option<PartitionAttempt>,
+    begun: Instant,
 }
 
-/// Records that the partition of an activity has answered in time. If it was paused, the next poll
-/// offers its activities.
-pub(super) fn record_answer(core: &Core, activity: &Activity) {
-    let view = core.membership.view();
-    let partition = view.partition_of(activity.instance_id.as_str());
-    if partition.is_some_and(|partition| core.hints.paused_partitions.record_answer(partition)) {
-        core.poller.poll_soon();
-    }
-}
-
-/// Begins to lock an activity, which takes at most `limit`. False if its partition is paused: then the
+/// Begins to lock an activity, which takes at most `limit`. `None` if its partition is paused: then the
 /// hints need not keep the activity, because a poll finds it again.
-pub(super) fn begin(core: &Core, activity: &Activity, limit: Duration) -> bool {
+pub(super) fn begin(core: &Core, activity: &Activity, limit: Duration) -> Option<Attempt> {
     let name = activity_name(&activity.instance_id, &activity.id);
-    let (view, now) = (core.membership.view(), core.clock.now());
-    let partition = view.partition_of(activity.instance_id.as_str());
-    partition.is_none_or(|partition| core.hints.paused_partitions.begin(partition, &name, limit, now))
+    let (view, begun) = (core.membership.view(), Instant::now());
+    let Some(partition) = view.partition_of(activity.instance_id.as_str()) else {
+        return Some(Attempt { in_partition: None, begun });
+    };
+    let in_partition = core.hints.paused_partitions.begin(partition, &name, limit, begun);
+    if in_partition.is_none() {
+        core.poller.read_backlog_soon();
+    }
+    in_partition.map(|attempt| Attempt { in_partition: Some(attempt), begun })
 }
 
-/// Records that nothing was sent to the partition of an activity. If the activity was the trial of its
-/// partition, the next poll offers another one.
-pub(super) fn record_no_attempt(core: &Core, activity: &Activity) {
-    let name = activity_name(&activity.instance_id, &activity.id);
+impl Attempt {
+    /// Whether the partition was paused before this attempt.
+    pub(super) fn is_trial(&self) -> bool {
+        self.in_partition.as_ref().is_some_and(PartitionAttempt::is_trial)
+    }
+
+    /// Records that the activity could not be locked. A failure that does not pass (a broken activity)
+    /// pauses only the activity.
+    pub(super) fn record_failure(&self, core: &Core, activity: &Activity, failure: &Failure) {
+        let (hints, now) = (&core.hints, Instant::now());
+        let name = activity_name(&activity.instance_id, &activity.id);
+        let mut pause = Duration::ZERO;
+        if failure.is_transient() {
+            let record = |attempt| hints.paused_partitions.record_failure(attempt, now);
+            pause = self.in_partition.as_ref().map_or(pause, record);
+        } else {
+            tracing::error!(name, error = failure.summary(), "an activity cannot be locked");
+            self.record_no_attempt(core);
+        }
+        // After the pause of the partition, another activity is its trial: perhaps only this one cannot
+        // be locked.
+        let elapsed = now.saturating_duration_since(self.begun);
+        hints.paused_activities.record_failure(&name, elapsed.max(2 * pause), core.clock.now());
+        if !pause.is_zero() {
+            self.forget_due(core, activity);
+        }
+    }
+
+    /// Forgets the activities of the partition that could be taken now.
+    fn forget_due(&self, core: &Core, activity: &Activity) {
+        let view = core.membership.view();
+        let partition = view.partition_of(activity.instance_id.as_str());
+        let is_there = |instance: &str| view.partition_of(instance) == partition;
+        if core.hints.activities.with(|hints| hints.forget_due(core.clock.now(), is_there)) {
+            core.poller.read_backlog_soon();
+        }
+    }
+
+    /// Records that the caller no longer waits for the lock, because there is other work.
+    pub(super) fn record_delay(&self, core: &Core) {
+        if let Some(attempt) = &self.in_partition {
+            core.hints.paused_partitions.record_delay(attempt, Instant::now());
+        }
+    }
+
+    /// Records that the partition has answered. If it was paused, the next poll offers its activities.
+    pub(super) fn record_answer(&self, core: &Core) {
+        let (pauses, now) = (&core.hints.paused_partitions, Instant::now());
+        let is_late = now.saturating_duration_since(self.begun) > prefetch::LOCK_TIMEOUT;
+        let record = |attempt| match is_late {
+            true => pauses.record_late_answer(attempt, now),
+            false => pauses.record_answer(attempt, now),
+        };
+        if self.in_partition.as_ref().is_some_and(record) {
+            core.poller.poll_soon();
+        }
+    }
+
+    /// Records that nothing was sent to the partition. If the activity was the trial of its partition,
+    /// the next poll offers another one.
+    pub(super) fn record_no_attempt(&self, core: &Core) {
+        let record = |attempt| core.hints.paused_partitions.end_trial(attempt, Instant::now());
+        if self.in_partition.as_ref().is_some_and(record) {
+            core.poller.poll_soon();
+        }
+    }
+}
+
+/// Whether prefetch may lock an activity of this partition: not if the last attempt there failed or was
+/// late, because the ack would wait for it.
+pub(super) fn may_prefetch(core: &Core, activity: &Activity) -> bool {
     let view = core.membership.view();
     let partition = view.partition_of(activity.instance_id.as_str());
-    let pauses = &core.hints.paused_partitions;
-    if partition.is_some_and(|partition| pauses.end_trial(partition, &name, core.clock.now())) {
-        core.poller.poll_soon();
-    }
+    partition.is_none_or(|partition| core.hints.paused_partitions.failures(partition, Instant::now()) == 0)
 }
 
 /// Whether a poll may offer an activity now. See `PartitionPauses::admit`.
-pub(crate) fn admit(core: &Core, activity: &Activity, now: Stamp) -> bool {
+pub(crate) fn admit(core: &Core, activity: &Activity) -> bool {
     let name = activity_name(&activity.instance_id, &activity.id);
     let view = core.membership.view();
     let partition = view.partition_of(activity.instance_id.as_str());
-    partition.is_none_or(|partition| core.hints.paused_partitions.admit(partition, &name, now))
+    partition.is_none_or(|partition| core.hints.paused_partitions.admit(partition, &name, Instant::now()))
 }

@@ -4,7 +4,7 @@
 //!
 //! One task watches the activities, while there are any. It begins with the first one.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -34,7 +34,11 @@ async fn run(core: Weak<Core>) {
         let Some(shared) = core.upgrade() else { return };
         let now_ms = shared.clock.now_ms();
         let (overdue, next_ms) = shared.hints.activities.with(|hints| hints.take_overdue_ready(now_ms));
-        give_back(&shared, overdue).await;
+        if !overdue.is_empty() {
+            // Not in this task, because closing the provider ends it.
+            let core = Arc::clone(&shared);
+            shared.background.run(async move { give_back(&core, overdue).await }).await;
+        }
         let Some(next_ms) = next_ms else {
             if end(&shared) {
                 return;
@@ -67,7 +71,8 @@ pub(crate) async fn give_back(core: &Core, ready: Vec<ReadyActivity>) {
         let ReadyActivity { activity, etag, .. } = ready;
         let attempt = core.hints.activities.begin_lock(&activity);
         let activity = activity.without_lock();
-        let written = unless_stale(write_lock(&core.store, &activity, &etag, without_content()).await);
+        let options = without_content().with_witness(&activity.id, "/visibleAt", activity.visible_at.0);
+        let written = unless_stale(write_lock(&core.store, &activity, &etag, options).await);
         drop(attempt);
         match written {
             Ok(Some(etag)) => {

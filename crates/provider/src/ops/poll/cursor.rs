@@ -57,6 +57,13 @@ const QUERIES_MAX: usize = 4;
 pub(super) struct PollCursors(Vec<(PollQuery, PollCursor)>);
 
 impl PollCursors {
+    /// Records that some of the known rows may be work again, so the heads are due at once.
+    pub(super) fn record_left_work(&mut self) {
+        self.0.iter_mut().filter_map(|(_, cursor)| cursor.known.as_mut()).for_each(|known| {
+            known.has_left_work = true;
+        });
+    }
+
     /// Begins a poll.
     pub(super) fn begin(&mut self, query: &PollQuery, time: PollTime) -> Poll<'_> {
         let known = self.0.iter().position(|(other, _)| other == query);

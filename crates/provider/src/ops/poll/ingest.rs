@@ -395,7 +395,7 @@ fn add_activity_hint(core: &Core, (activity, etag): OfferedActivity, found: &mut
         }
         return false;
     }
-    if !sick_partitions::admit(core, &offer.0, found.now) {
+    if !sick_partitions::admit(core, &offer.0) {
         found.has_left_activities = true;
         return false;
     }

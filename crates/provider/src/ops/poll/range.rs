@@ -58,6 +58,8 @@ pub(super) struct RangePoller {
     is_running: Arc<AtomicBool>,
     /// Where the next poll begins. The poll that runs holds this mutex.
     cursor: Mutex<PollCursors>,
+    /// Whether the hints have forgotten work since the last poll began.
+    has_forgotten_hints: AtomicBool,
     /// Where polls begin in a backlog, if this process helps with the range.
     spread: StdMutex<Spread>,
 }
@@ -82,6 +84,7 @@ impl RangePoller {
             full_since: StdMutex::default(),
             is_running: Arc::default(),
             cursor: Mutex::default(),
+            has_forgotten_hints: AtomicBool::new(false),
             spread: StdMutex::default(),
         }
     }
@@ -102,6 +105,11 @@ impl RangePoller {
     /// Brings the next poll forward, to the shortest interval after the last poll.
     pub(super) fn poll_soon(&self) {
         self.schedule.poll_soon();
+    }
+
+    /// Lets the next poll read the head again. See [`PollCursors::record_left_work`].
+    pub(super) fn read_backlog_soon(&self) {
+        self.has_forgotten_hints.store(true, Ordering::Relaxed);
     }
 
     /// Sets the place of this process among the helpers of the range, from 0 to 1; `None` if
@@ -155,6 +163,9 @@ impl RangePoller {
         waiting: &WaitingInterests,
     ) -> Result<FoundWork, Failure> {
         let poll_number = self.schedule.begin_poll();
+        if self.has_forgotten_hints.swap(false, Ordering::Relaxed) {
+            cursor.record_left_work();
+        }
         core.metrics.count_poll();
         let read = core.hints.activities.begin_read();
         let mut found = FoundWork::new(&core.membership, waiting.is_eager, core.clock.now());

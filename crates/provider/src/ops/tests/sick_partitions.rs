@@ -17,7 +17,7 @@ use crate::plan::session_document_key;
 use crate::process::hints::activity_name;
 
 /// The interval of a reconciler that does not run during a test.
-const NEVER: Duration = Duration::from_secs(3600);
+pub(super) const NEVER: Duration = Duration::from_secs(3600);
 
 /// A poll timeout with which a fetch waits for work, as the runtime does.
 const WAIT: Duration = Duration::from_secs(60);
@@ -31,7 +31,11 @@ impl World {
 
     /// Lets requests of this kind to one partition take a minute.
     async fn hang(&self, operation: &str, range: usize) {
-        let rule = format!(r#"{{"operation":"{operation}","range":"{range}","delayMs":60000}}"#);
+        self.delay(operation, range, 60_000).await;
+    }
+
+    async fn delay(&self, operation: &str, range: usize, delay_ms: u64) {
+        let rule = format!(r#"{{"operation":"{operation}","range":"{range}","delayMs":{delay_ms}}}"#);
         self.inject_fault(&rule).await;
     }
 
@@ -61,7 +65,10 @@ async fn instances(provider: &CosmosDBProvider, range: usize, is_there: bool, co
 }
 
 /// Fetches an activity as the runtime does. Returns its instance, its token and the attempt.
-async fn fetch(provider: &CosmosDBProvider, session: Option<&SessionFetchConfig>) -> (WorkItem, String, u32) {
+pub(super) async fn fetch(
+    provider: &CosmosDBProvider,
+    session: Option<&SessionFetchConfig>,
+) -> (WorkItem, String, u32) {
     loop {
         let fetched = provider.fetch_work_item(LOCK, WAIT, session, &TagFilter::default()).await;
         if let Ok(Some(fetched)) = fetched {
@@ -207,7 +214,7 @@ async fn an_activity_is_not_left_locked_when_the_ack_that_prefetches_it_is_dropp
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
-fn activity_of_session(instance: &str, session: &str) -> WorkItem {
+pub(super) fn activity_of_session(instance: &str, session: &str) -> WorkItem {
     let WorkItem::ActivityExecute { instance, execution_id, id, name, input, tag, .. } =
         activity_item(instance, 1, String::new())
     else {
@@ -266,4 +273,104 @@ async fn polls_do_not_skip_activities_whose_pause_ends() {
     let begun = Instant::now();
     fetch(&provider, None).await;
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+}
+
+/// Each worker that waits for a lock in a partition that hangs is missing elsewhere.
+#[tokio::test(start_paused = true)]
+async fn two_partitions_that_hang_leave_two_workers_time_for_the_others() {
+    const SECONDS: u32 = 120;
+    let world = World::with_four_partitions().await;
+    let provider = world.provider_with_reconciler(NEVER).await;
+    let core = &provider.core;
+    core.membership.update_space(&core.store.container.key_space().await.unwrap(), core.clock.now());
+    for range in [0, 1] {
+        for instance in instances(&provider, range, true, 20).await {
+            provider.enqueue_for_worker(activity_item(&instance, 1, String::new())).await.unwrap();
+        }
+        world.hang("patch_item", range).await;
+    }
+    let healthy = instances(&provider, 2, true, SECONDS as usize).await;
+    let producer = async {
+        for instance in &healthy {
+            provider.enqueue_for_worker(activity_item(instance, 1, String::new())).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    let begun = Instant::now();
+    // One activity is enqueued per second.
+    let waits = std::sync::Mutex::new(Vec::new());
+    let worker = async || {
+        while waits.lock().unwrap().len() < SECONDS as usize {
+            let instance = run_one(&provider).await;
+            let number = healthy.iter().position(|healthy| *healthy == instance).unwrap();
+            let enqueued = begun + Duration::from_secs(number as u64);
+            waits.lock().unwrap().push(Instant::now().saturating_duration_since(enqueued));
+        }
+    };
+    let workers = async {
+        tokio::select! { () = worker() => {}, () = worker() => {} }
+    };
+    tokio::join!(producer, workers);
+    // Until the partitions are paused, locks may take their first time limit.
+    let waits = waits.into_inner().unwrap().split_off(40);
+    let (sum, longest) = (waits.iter().sum::<Duration>(), waits.iter().max().unwrap());
+    assert!(sum < Duration::from_secs(40) && *longest < Duration::from_secs(4), "{waits:?}");
+}
+
+/// The time limit of a prefetch is short. A partition that is slower works nevertheless.
+#[tokio::test(start_paused = true)]
+async fn a_slow_partition_is_not_paused_by_prefetch() {
+    const COUNT: u64 = 40;
+    let world = World::open().await;
+    let provider = world.provider_with_reconciler(NEVER).await;
+    let core = &provider.core;
+    core.membership.update_space(&core.store.container.key_space().await.unwrap(), core.clock.now());
+    for id in 1..=COUNT {
+        provider.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
+    }
+    world.delay("patch_item", 0, 2_500).await;
+    let begun = Instant::now();
+    let worker = async || {
+        for _ in 0..COUNT / 4 {
+            run_one(&provider).await;
+        }
+    };
+    tokio::join!(worker(), worker(), worker(), worker());
+    // Each worker locks ten activities, which takes 25 s.
+    assert!(begun.elapsed() < Duration::from_secs(32), "{:?}", begun.elapsed());
+}
+
+/// A claim is a read and a write, and takes longer than the first time limit.
+#[tokio::test(start_paused = true)]
+async fn sessions_of_a_slow_partition_are_claimed_by_all_workers() {
+    const WORKERS: usize = 8;
+    let world = World::with_four_partitions().await;
+    let provider = world.provider_with_reconciler(NEVER).await;
+    let core = &provider.core;
+    core.membership.update_space(&core.store.container.key_space().await.unwrap(), core.clock.now());
+    let mut sessions = Vec::new();
+    for number in 0.. {
+        let session = format!("s{number}");
+        if sessions.len() == 2 * WORKERS {
+            break;
+        }
+        if partition_of(&provider, session_document_key(&session).1).await == 0 {
+            sessions.push(session);
+        }
+    }
+    let healthy = instances(&provider, 0, false, sessions.len()).await;
+    for (instance, session) in healthy.iter().zip(&sessions) {
+        provider.enqueue_for_worker(activity_of_session(instance, session)).await.unwrap();
+    }
+    for operation in ["read_item", "create_item", "replace_item"] {
+        world.delay(operation, 0, 2_000).await;
+    }
+    let config = SessionFetchConfig { owner_id: "worker".into(), lock_timeout: LOCK };
+    let begun = Instant::now();
+    let worker = async || {
+        fetch(&provider, Some(&config)).await;
+        fetch(&provider, Some(&config)).await;
+    };
+    join_all((0..WORKERS).map(|_| worker())).await;
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
 }

@@ -94,10 +94,14 @@ pub(crate) struct ReadyActivity {
 impl ReadyActivity {
     /// The latest time at which a worker may still fetch the activity, in milliseconds since 1970.
     fn fetched_until_ms(&self) -> u64 {
-        let relied_on = self.lease - self.lease / READY_WAIT_DIVISOR;
-        let relied_on_ms = u64::try_from(relied_on.as_millis()).unwrap_or(u64::MAX);
+        let relied_on_ms = u64::try_from(relied_on_part(self.lease).as_millis()).unwrap_or(u64::MAX);
         self.activity.visible_at.ms().saturating_sub(relied_on_ms)
     }
+}
+
+/// The part of a lease that a worker relies on: with less, its first renewal may come too late.
+pub(crate) fn relied_on_part(lease: Duration) -> Duration {
+    lease - lease / READY_WAIT_DIVISOR
 }
 
 /// The lease divided by this is the longest time that a locked activity may wait for its
@@ -145,7 +149,9 @@ impl ActivityHints {
         let is_held = |session: &String| owners.contains_key(session);
         let held =
             self.offers.iter().filter(|(_, (activity, _))| activity.session_id.as_ref().is_some_and(is_held));
-        let held: Vec<Key> = held.map(|(key, _)| key.clone()).collect();
+        // Without such sessions, a full table is not searched for each new activity.
+        let held: Vec<Key> =
+            if owners.is_empty() { Vec::new() } else { held.map(|(key, _)| key.clone()).collect() };
         let last = self.offers.last_key_value().map(|(key, _)| key.clone()).filter(|key| key > new);
         let victims = if held.is_empty() { Vec::from_iter(last) } else { held };
         for (_, _, instance, id) in &victims {
@@ -188,6 +194,8 @@ impl ActivityHints {
     /// not bring it back.
     pub(crate) fn remove(&mut self, instance: &str, id: &str) {
         self.forget(instance, id);
+        // A cancelled activity may be locked for a worker.
+        self.ready.retain(|ready| ready.activity.instance_id != instance || ready.activity.id != id);
         self.changes.record_change(instance, id);
     }
 
@@ -220,12 +228,14 @@ impl ActivityHints {
     }
 
     /// Forgets the activities of some instances that can be taken at `now`. Polls find them again.
-    pub(crate) fn forget_due(&mut self, now: Stamp, is_forgotten: impl Fn(&str) -> bool) {
+    /// Returns whether there were such activities.
+    pub(crate) fn forget_due(&mut self, now: Stamp, is_forgotten: impl Fn(&str) -> bool) -> bool {
         let due = self.offers.keys().take_while(|key| key.0 <= now);
         let victims: Vec<Key> = due.filter(|key| is_forgotten(&key.2)).cloned().collect();
         for (_, _, instance, id) in &victims {
             self.forget(instance, id);
         }
+        !victims.is_empty()
     }
 
     /// Registers a worker that begins to wait, and returns its number.
@@ -350,6 +360,11 @@ impl ActivityHints {
     /// When the next activity that this worker may run is visible; `None` if none is known.
     pub(crate) fn next_due(&self, now: Stamp, claimant: &Claimant<'_>) -> Option<Stamp> {
         self.offers.iter().find(|(_, offer)| self.may_take(offer, now, claimant)).map(|(key, _)| key.0)
+    }
+
+    /// Forgets the sessions that are left out because their partition did not answer.
+    pub(crate) fn forget_unavailable_sessions(&mut self) {
+        self.session_owners.retain(|_, (owner, _)| !owner.is_empty());
     }
 
     /// Records that `owner` holds this session until `until`.

@@ -7,12 +7,16 @@
 //! pause is over, or until the time limit of the trial. So a trial that is dropped without an outcome
 //! needs no care, and a hanging partition holds one worker at a time. An answer of the partition,
 //! whatever it says, ends all that. So does a long time without a failure.
+//!
+//! Attempts overlap, and their outcomes arrive in any order. So each attempt has a number. The failure
+//! of an attempt that began before the last answer, pause or trial of its partition says nothing new.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::documents::stamp::Stamp;
+use tokio::time::Instant;
+
 use crate::sync::lock;
 
 /// This many failures in a row are tolerated. One failed request says little about its partition.
@@ -28,34 +32,57 @@ const PAUSE_MAX: Duration = Duration::from_secs(8);
 /// are not counted here may have shown long ago that it is healthy.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
-/// Attempts that began this shortly before a trial are the trial: both times are rounded, and the beginning
-/// of an attempt is computed from its duration.
-const ROUNDING: Duration = Duration::from_millis(50);
-
-/// No pause and no trial takes longer. A later end comes from a clock that has stepped back.
-const UNTIL_MAX: Duration = Duration::from_secs(60);
+/// The end of a trial takes this long to arrive here after its time limit.
+const TRIAL_MARGIN: Duration = Duration::from_secs(1);
 
 /// The most partitions remembered. With more, those whose pause is over are forgotten; if there are
 /// none, further ones get no pause.
 const PARTITIONS_MAX: usize = 1024;
 
-/// The partitions with failures, by their first key.
+/// The partitions with failures.
 #[derive(Debug, Default)]
-pub(crate) struct PartitionPauses(Mutex<HashMap<String, Failures>>);
+pub(crate) struct PartitionPauses(Mutex<Partitions>);
+
+#[derive(Debug, Default)]
+struct Partitions {
+    /// The number of the last attempt, answer, pause or trial.
+    last_number: u64,
+    /// The failures, by the first key of the partition.
+    failures: HashMap<String, Failures>,
+}
+
+/// An attempt to lock work of a partition.
+#[derive(Debug, Clone)]
+pub(crate) struct Attempt {
+    partition: String,
+    number: u64,
+    is_trial: bool,
+}
+
+impl Attempt {
+    /// Whether the partition was paused before this attempt.
+    pub(crate) fn is_trial(&self) -> bool {
+        self.is_trial
+    }
+}
 
 /// The failures of a partition since its last answer.
 #[derive(Debug)]
 struct Failures {
     count: u32,
-    /// When the current pause or trial began.
-    since: Stamp,
+    /// Failures of attempts with smaller numbers are not counted.
+    counted_from: u64,
     /// The end of the pause, or of the time limit of the trial.
-    until: Stamp,
+    closed_until: Instant,
     /// The name of the work that may be tried now.
     trial: Option<String>,
 }
 
 impl Failures {
+    fn new(now: Instant) -> Self {
+        Failures { count: 0, counted_from: 0, closed_until: now, trial: None }
+    }
+
     fn pause(&self) -> Duration {
         match self.count.checked_sub(FAILURES_TOLERATED + 1) {
             None => Duration::ZERO,
@@ -64,99 +91,163 @@ impl Failures {
         }
     }
 
-    /// Whether work of the partition may be tried like any other.
-    fn is_over(&self, now: Stamp) -> bool {
-        self.count <= FAILURES_TOLERATED || self.until.plus(FORGOTTEN_AFTER) < now
+    /// Whether the partition is paused, or its next work is a trial.
+    fn is_sick(&self) -> bool {
+        self.count > FAILURES_TOLERATED
     }
 
     /// Whether the partition is paused, or its trial is under way.
-    fn is_closed(&self, now: Stamp) -> bool {
-        self.until > now && self.until <= now.plus(UNTIL_MAX)
+    fn is_closed(&self, now: Instant) -> bool {
+        self.closed_until > now
+    }
+}
+
+impl Partitions {
+    fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    /// The failures of a partition. Old ones are forgotten first.
+    fn find(&mut self, partition: &str, now: Instant) -> Option<&mut Failures> {
+        let failures = self.failures.get_mut(partition)?;
+        if failures.closed_until + FORGOTTEN_AFTER < now {
+            (failures.count, failures.trial) = (0, None);
+        }
+        Some(failures)
+    }
+
+    fn find_sick(&mut self, partition: &str, now: Instant) -> Option<&mut Failures> {
+        self.find(partition, now).filter(|failures| failures.is_sick())
+    }
+
+    /// The failures of a partition, which may be none yet. `None` if too many partitions are paused.
+    fn find_or_insert(&mut self, partition: &str, now: Instant) -> Option<&mut Failures> {
+        if self.failures.len() >= PARTITIONS_MAX && !self.failures.contains_key(partition) {
+            self.failures.retain(|_, failures| failures.is_closed(now));
+            if self.failures.len() >= PARTITIONS_MAX {
+                return None;
+            }
+        }
+        self.failures.entry(partition.to_owned()).or_insert_with(|| Failures::new(now));
+        self.find(partition, now)
     }
 }
 
 impl PartitionPauses {
-    /// Records that work of a partition could not be locked. The attempt began at `begun`. If that was
-    /// before the current pause or trial, it says nothing new. Returns the pause of the partition; zero
-    /// if the failure is tolerated.
-    pub(crate) fn record_failure(&self, partition: &str, begun: Stamp, now: Stamp) -> Duration {
-        let mut partitions = lock(&self.0);
-        if partitions.len() >= PARTITIONS_MAX && !partitions.contains_key(partition) {
-            partitions.retain(|_, failures| failures.until > now);
-            if partitions.len() >= PARTITIONS_MAX {
-                return Duration::ZERO;
-            }
-        }
-        let none = Failures { count: 0, since: begun, until: now, trial: None };
-        let failures = partitions.entry(partition.to_owned()).or_insert(none);
-        if failures.count > FAILURES_TOLERATED && begun.plus(ROUNDING) < failures.since {
-            return failures.pause();
-        }
-        failures.since = now;
-        failures.count = failures.count.saturating_add(1);
-        failures.trial = None;
-        failures.until = now.plus(failures.pause());
-        failures.pause()
-    }
-
-    /// Records that a partition has answered. Returns whether it was paused.
-    pub(crate) fn record_answer(&self, partition: &str) -> bool {
-        let before = lock(&self.0).remove(partition);
-        before.is_some_and(|failures| failures.count > FAILURES_TOLERATED)
-    }
-
     /// Whether a poll may offer this work of a partition. If the partition was paused and its pause is
     /// over, the work is its trial, and further work is not admitted during the next pause.
-    pub(crate) fn admit(&self, partition: &str, work: &str, now: Stamp) -> bool {
+    pub(crate) fn admit(&self, partition: &str, work: &str, now: Instant) -> bool {
         let mut partitions = lock(&self.0);
-        let Some(failures) = partitions.get_mut(partition).filter(|failures| !failures.is_over(now)) else {
-            return true;
-        };
+        let Some(failures) = partitions.find_sick(partition, now) else { return true };
         if failures.is_closed(now) {
             return false;
         }
-        failures.since = now;
-        failures.until = now.plus(failures.pause());
+        failures.closed_until = now + failures.pause();
         failures.trial = Some(work.to_owned());
         true
     }
 
-    /// Begins to lock this work, which takes at most `limit`. False if its partition is paused or has
+    /// Begins to lock this work, which takes at most `limit`. `None` if its partition is paused or has
     /// another trial: then the work must not be tried.
-    pub(crate) fn begin(&self, partition: &str, work: &str, limit: Duration, now: Stamp) -> bool {
+    pub(crate) fn begin(
+        &self,
+        partition: &str,
+        work: &str,
+        limit: Duration,
+        now: Instant,
+    ) -> Option<Attempt> {
         let mut partitions = lock(&self.0);
-        let Some(failures) = partitions.get_mut(partition).filter(|failures| !failures.is_over(now)) else {
-            return true;
+        let number = partitions.next_number();
+        let mut is_trial = false;
+        if let Some(failures) = partitions.find_sick(partition, now) {
+            // If no poll has offered a trial yet, this work is the trial.
+            if failures.is_closed(now) && failures.trial.as_deref() != Some(work) {
+                return None;
+            }
+            failures.counted_from = number;
+            failures.closed_until = now + limit + TRIAL_MARGIN;
+            failures.trial = Some(work.to_owned());
+            is_trial = true;
+        }
+        Some(Attempt { partition: partition.to_owned(), number, is_trial })
+    }
+
+    /// Records that work of a partition could not be locked. Returns the pause that begins now; zero if
+    /// the failure is tolerated or says nothing new.
+    pub(crate) fn record_failure(&self, attempt: &Attempt, now: Instant) -> Duration {
+        let mut partitions = lock(&self.0);
+        let next = partitions.next_number();
+        let Some(failures) = partitions.find_or_insert(&attempt.partition, now) else {
+            return Duration::ZERO;
         };
-        // If no poll has offered a trial yet, this work is the trial.
-        if failures.is_closed(now) && failures.trial.as_deref() != Some(work) {
+        if attempt.number < failures.counted_from {
+            return Duration::ZERO;
+        }
+        failures.count = failures.count.saturating_add(1);
+        failures.trial = None;
+        failures.closed_until = now + failures.pause();
+        if failures.is_sick() {
+            failures.counted_from = next;
+        }
+        failures.pause()
+    }
+
+    /// Records that an attempt takes longer than its caller waits. That alone pauses no partition, but
+    /// counts as a first failure.
+    pub(crate) fn record_delay(&self, attempt: &Attempt, now: Instant) {
+        let mut partitions = lock(&self.0);
+        let Some(failures) = partitions.find_or_insert(&attempt.partition, now) else { return };
+        if attempt.number >= failures.counted_from && failures.count < FAILURES_TOLERATED {
+            (failures.count, failures.closed_until) = (FAILURES_TOLERATED, now);
+        }
+    }
+
+    /// Records that a partition has answered. Returns whether it was paused.
+    pub(crate) fn record_answer(&self, attempt: &Attempt, now: Instant) -> bool {
+        self.reopen(attempt, 0, now)
+    }
+
+    /// Records that a partition has answered, but so late that the next failure counts as the second.
+    /// Returns whether it was paused.
+    pub(crate) fn record_late_answer(&self, attempt: &Attempt, now: Instant) -> bool {
+        self.reopen(attempt, FAILURES_TOLERATED, now)
+    }
+
+    fn reopen(&self, attempt: &Attempt, count: u32, now: Instant) -> bool {
+        let mut partitions = lock(&self.0);
+        let next = partitions.next_number();
+        if count == 0 && !partitions.failures.contains_key(&attempt.partition) {
             return false;
         }
-        failures.since = now;
-        failures.until = now.plus(limit);
-        failures.trial = Some(work.to_owned());
-        true
+        let Some(failures) = partitions.find_or_insert(&attempt.partition, now) else { return false };
+        let was_sick = failures.is_sick();
+        *failures = Failures { count, counted_from: next, ..Failures::new(now) };
+        was_sick
     }
 
     /// Records that the trial of a partition has ended and says nothing about the partition. Other work
-    /// may be tried at once. Returns whether the work was the trial.
-    pub(crate) fn end_trial(&self, partition: &str, work: &str, now: Stamp) -> bool {
+    /// may be tried at once. Returns whether the attempt was the trial.
+    pub(crate) fn end_trial(&self, attempt: &Attempt, now: Instant) -> bool {
         let mut partitions = lock(&self.0);
-        let trial = partitions.get_mut(partition).filter(|failures| failures.trial.as_deref() == Some(work));
-        let Some(failures) = trial else { return false };
-        (failures.trial, failures.until) = (None, now);
+        let is_this = |failures: &&mut Failures| failures.counted_from == attempt.number;
+        let Some(failures) = partitions.find_sick(&attempt.partition, now).filter(is_this) else {
+            return false;
+        };
+        (failures.trial, failures.closed_until) = (None, now);
         true
     }
 
     /// The number of failures of a partition since its last answer.
-    pub(crate) fn failures(&self, partition: &str) -> u32 {
-        lock(&self.0).get(partition).map_or(0, |failures| failures.count)
+    pub(crate) fn failures(&self, partition: &str, now: Instant) -> u32 {
+        lock(&self.0).find(partition, now).map_or(0, |failures| failures.count)
     }
 
-    /// The end of the pause of a partition; `None` if the partition is not paused.
-    pub(crate) fn paused_until(&self, partition: &str, now: Stamp) -> Option<Stamp> {
-        let partitions = lock(&self.0);
-        partitions.get(partition).filter(|failures| failures.is_closed(now)).map(|failures| failures.until)
+    /// How long a partition stays paused; `None` if the partition is not paused.
+    pub(crate) fn paused_for(&self, partition: &str, now: Instant) -> Option<Duration> {
+        let mut partitions = lock(&self.0);
+        let failures = partitions.find_sick(partition, now).filter(|failures| failures.is_closed(now))?;
+        Some(failures.closed_until - now)
     }
 }
 
@@ -167,85 +258,153 @@ mod tests {
     /// The time limit of a trial.
     const TRIAL: Duration = Duration::from_secs(10);
 
+    /// Pauses, and a clock for them.
+    struct World {
+        pauses: PartitionPauses,
+        begun: Instant,
+    }
+
+    impl World {
+        fn new() -> Self {
+            World { pauses: PartitionPauses::default(), begun: Instant::now() }
+        }
+
+        fn at(&self, ms: u64) -> Instant {
+            self.begun + Duration::from_millis(ms)
+        }
+
+        fn begin(&self, work: &str, ms: u64) -> Option<Attempt> {
+            self.pauses.begin("p", work, TRIAL, self.at(ms))
+        }
+
+        fn admit(&self, work: &str, ms: u64) -> bool {
+            self.pauses.admit("p", work, self.at(ms))
+        }
+
+        /// Two failures of attempts that begin together.
+        fn fail_twice(&self, ms: u64) {
+            let attempts = [self.begin("x", ms).unwrap(), self.begin("y", ms).unwrap()];
+            assert_eq!(self.pauses.record_failure(&attempts[0], self.at(ms)), Duration::ZERO);
+            assert_eq!(self.pauses.record_failure(&attempts[1], self.at(ms)), PAUSE_FIRST);
+        }
+    }
+
     #[test]
     fn pauses_begin_with_the_second_failure_and_grow() {
-        let pauses = PartitionPauses::default();
-        let now = Stamp::at_ms(1_000_000);
-        assert_eq!(pauses.record_failure("p", now, now), Duration::ZERO);
-        assert!(pauses.begin("p", "a", TRIAL, now) && pauses.admit("p", "a", now));
-        let lengths: Vec<u128> = (0..8).map(|_| pauses.record_failure("p", now, now).as_millis()).collect();
-        assert_eq!(lengths, [250, 500, 1000, 2000, 4000, 8000, 8000, 8000]);
-        assert!(!pauses.begin("p", "a", TRIAL, now) && pauses.begin("another", "a", TRIAL, now));
-        assert!(pauses.record_answer("p") && !pauses.record_answer("p"));
-        assert!(pauses.begin("p", "a", TRIAL, now));
+        let world = World::new();
+        let mut ms = 0;
+        let mut fail = || {
+            let attempt = world.begin("a", ms).unwrap();
+            let pause = world.pauses.record_failure(&attempt, world.at(ms)).as_millis();
+            ms += u64::try_from(pause).unwrap();
+            pause
+        };
+        let lengths: Vec<u128> = (0..9).map(|_| fail()).collect();
+        assert_eq!(lengths, [0, 250, 500, 1000, 2000, 4000, 8000, 8000, 8000]);
+        let trial = world.begin("a", ms).unwrap();
+        assert!(trial.is_trial() && world.begin("b", ms).is_none());
+        assert!(world.pauses.begin("another", "a", TRIAL, world.at(ms)).is_some());
+        assert!(world.pauses.record_answer(&trial, world.at(ms)));
+        assert!(!world.pauses.record_answer(&trial, world.at(ms)));
+        assert!(!world.begin("b", ms).unwrap().is_trial());
     }
 
     #[test]
     fn after_a_pause_one_piece_of_work_is_tried_at_a_time() {
-        let pauses = PartitionPauses::default();
-        let at = |ms: u64| Stamp::at_ms(1_000_000 + ms);
-        pauses.record_failure("p", at(0), at(0));
-        pauses.record_failure("p", at(0), at(0));
-        assert!(!pauses.admit("p", "a", at(249)));
-        assert!(pauses.admit("p", "a", at(250)));
-        assert!(!pauses.admit("p", "b", at(499)), "the trial is offered");
-        assert!(!pauses.begin("p", "b", TRIAL, at(499)) && pauses.begin("p", "a", TRIAL, at(499)));
-        assert!(!pauses.admit("p", "b", at(10_498)), "the trial is under way");
+        let world = World::new();
+        world.fail_twice(0);
+        assert!(!world.admit("a", 249) && world.admit("a", 250));
+        assert!(!world.admit("b", 499), "the trial is offered");
+        assert!(world.begin("b", 499).is_none() && world.begin("a", 499).is_some());
+        assert!(!world.admit("b", 11_498), "the trial is under way");
         // The trial was dropped without an outcome, and its time is over.
-        assert!(pauses.admit("p", "b", at(10_499)));
-        assert!(!pauses.begin("p", "a", TRIAL, at(10_600)) && pauses.begin("p", "b", TRIAL, at(10_600)));
-        pauses.record_failure("p", at(10_700), at(10_700));
-        assert!(!pauses.begin("p", "b", TRIAL, at(10_700)));
-        assert_eq!(pauses.paused_until("p", at(10_700)), Some(at(11_200)));
-        assert_eq!(pauses.paused_until("p", at(11_200)), None);
+        assert!(world.admit("b", 11_499) && world.begin("a", 11_600).is_none());
+        let trial = world.begin("b", 11_600).unwrap();
+        world.pauses.record_failure(&trial, world.at(11_700));
+        assert!(world.begin("b", 11_700).is_none());
+        let paused_for = |ms| world.pauses.paused_for("p", world.at(ms));
+        assert_eq!((paused_for(11_700), paused_for(12_200)), (Some(Duration::from_millis(500)), None));
         // Work that the process remembers is a trial too, and may end without saying anything.
-        assert!(pauses.begin("p", "c", TRIAL, at(11_200)));
-        assert!(!pauses.end_trial("p", "b", at(11_300)) && pauses.end_trial("p", "c", at(11_300)));
-        assert!(pauses.begin("p", "d", TRIAL, at(11_300)), "another trial may begin at once");
+        let next = world.begin("c", 12_200).unwrap();
+        assert!(!world.pauses.end_trial(&trial, world.at(12_300)));
+        assert!(world.pauses.end_trial(&next, world.at(12_300)));
+        assert!(world.begin("d", 12_300).is_some(), "another trial may begin at once");
     }
 
+    /// Workers hang together, or are refused together within milliseconds.
     #[test]
-    fn failures_of_one_hang_count_once() {
-        let pauses = PartitionPauses::default();
-        let at = |ms: u64| Stamp::at_ms(1_000_000 + ms);
-        assert_eq!(pauses.record_failure("p", at(0), at(10_000)), Duration::ZERO);
-        for _ in 0..16 {
-            assert_eq!(pauses.record_failure("p", at(0), at(10_000)), PAUSE_FIRST);
+    fn failures_of_one_wave_count_once() {
+        for duration_ms in [5, 10_000] {
+            let world = World::new();
+            let attempts: Vec<Attempt> =
+                (0..16).map(|work| world.begin(&work.to_string(), 0).unwrap()).collect();
+            for attempt in &attempts[..15] {
+                world.pauses.record_failure(attempt, world.at(duration_ms));
+            }
+            assert_eq!(world.pauses.failures("p", world.at(duration_ms)), 2);
+            let ms = duration_ms + 250;
+            assert!(world.admit("a", ms));
+            assert_eq!(world.pauses.record_failure(&attempts[15], world.at(ms)), Duration::ZERO);
+            let trial = world.begin("a", ms).expect("an older failure ends no trial");
+            assert_eq!(world.pauses.record_failure(&trial, world.at(ms)), 2 * PAUSE_FIRST);
         }
-        assert!(pauses.admit("p", "a", at(10_250)) && pauses.begin("p", "a", TRIAL, at(10_250)));
-        pauses.record_failure("p", at(5_000), at(10_300));
-        assert!(pauses.end_trial("p", "a", at(10_300)), "a failure of an earlier attempt ends no trial");
     }
 
     #[test]
-    fn old_failures_are_forgotten_and_a_step_of_the_clock_pauses_nothing() {
-        let pauses = PartitionPauses::default();
-        let at = |seconds: u64| Stamp::at_ms(100_000_000 + seconds * 1000);
-        pauses.record_failure("p", at(0), at(0));
-        pauses.record_failure("p", at(0), at(0));
-        assert!(pauses.begin("p", "a", TRIAL, at(61)) && pauses.begin("p", "b", TRIAL, at(61)));
-        // The clock was an hour ahead.
-        pauses.record_failure("q", at(3600), at(3600));
-        pauses.record_failure("q", at(3600), at(3600));
-        assert!(pauses.admit("q", "a", at(1)));
-        assert_eq!(
-            pauses.paused_until("q", at(0)),
-            Some(at(0).plus(PAUSE_FIRST).plus(Duration::from_secs(1)))
-        );
+    fn failures_from_before_an_answer_say_nothing_new() {
+        let world = World::new();
+        let old = [world.begin("a", 0).unwrap(), world.begin("b", 0).unwrap()];
+        world.fail_twice(10);
+        let trial = world.begin("c", 500).unwrap();
+        world.pauses.record_answer(&trial, world.at(600));
+        for attempt in &old {
+            assert_eq!(world.pauses.record_failure(attempt, world.at(10_000)), Duration::ZERO);
+        }
+        assert_eq!(world.pauses.failures("p", world.at(10_000)), 0);
+    }
+
+    #[test]
+    fn old_failures_are_forgotten() {
+        let world = World::new();
+        world.fail_twice(0);
+        let attempts = [world.begin("a", 61_000).unwrap(), world.begin("b", 61_000).unwrap()];
+        assert!(attempts.iter().all(|attempt| !attempt.is_trial()));
+        assert_eq!(world.pauses.record_failure(&attempts[0], world.at(61_000)), Duration::ZERO);
+        // A tolerated failure is forgotten, too.
+        let later = world.begin("a", 122_000).unwrap();
+        assert_eq!(world.pauses.record_failure(&later, world.at(122_000)), Duration::ZERO);
+    }
+
+    #[test]
+    fn delays_pause_no_partition_and_count_as_the_first_failure() {
+        let world = World::new();
+        for work in ["a", "b", "c"] {
+            world.pauses.record_delay(&world.begin(work, 0).unwrap(), world.at(0));
+        }
+        assert_eq!(world.pauses.failures("p", world.at(0)), 1);
+        let attempt = world.begin("d", 0).unwrap();
+        world.pauses.record_late_answer(&attempt, world.at(1));
+        assert_eq!(world.pauses.failures("p", world.at(1)), 1, "the partition is still slow");
+        world.pauses.record_answer(&attempt, world.at(2));
+        assert_eq!(world.pauses.failures("p", world.at(2)), 0);
     }
 
     #[test]
     fn the_number_of_partitions_is_limited() {
         let pauses = PartitionPauses::default();
-        let now = Stamp::at_ms(1_000_000);
+        let now = Instant::now();
+        let fail = |partition: &str, now| {
+            let attempt = pauses.begin(partition, "a", TRIAL, now).unwrap();
+            pauses.record_failure(&attempt, now)
+        };
         for number in 0..PARTITIONS_MAX {
             let partition = number.to_string();
-            pauses.record_failure(&partition, now, now);
-            pauses.record_failure(&partition, now, now);
+            fail(&partition, now);
+            fail(&partition, now);
         }
-        assert_eq!(pauses.record_failure("one more", now, now), Duration::ZERO);
-        assert!(!lock(&pauses.0).contains_key("one more"));
-        pauses.record_failure("one more", now.plus(PAUSE_MAX), now.plus(PAUSE_MAX));
-        assert_eq!(lock(&pauses.0).len(), 1);
+        assert_eq!(fail("one more", now), Duration::ZERO);
+        assert!(!lock(&pauses.0).failures.contains_key("one more"));
+        fail("one more", now + PAUSE_MAX);
+        assert_eq!(lock(&pauses.0).failures.len(), 1);
     }
 }

@@ -264,3 +264,15 @@ fn work_that_was_left_for_lack_of_room_is_read_again_at_once() {
     partition.work.push(takeable_row);
     assert_eq!(partition.poll().work, [takeable_row]);
 }
+
+#[test]
+fn work_that_the_hints_forget_is_read_again_at_once() {
+    let mut partition = Partition::with_old_rows(200);
+    partition.poll();
+    partition.pass(SECOND);
+    let forgotten = partition.rows.remove(0);
+    partition.work.push(forgotten);
+    assert_eq!(partition.poll().work, [], "known rows are skipped");
+    partition.cursors.record_left_work();
+    assert_eq!(partition.poll().work, [forgotten]);
+}

@@ -133,3 +133,21 @@ fn activities_that_wait_too_long_for_a_worker_are_given_back() {
     assert_eq!((overdue.len(), next), (1, None));
     assert!(!hints.has_ready());
 }
+
+#[test]
+fn a_cancelled_activity_is_not_handed_to_the_worker_for_which_it_is_locked() {
+    let mut hints = ActivityHints::default();
+    for number in [1, 2] {
+        let (mut activity, etag) = offer(number, None, None);
+        activity.visible_at = Stamp::at_ms(60_000);
+        hints.add_ready(ReadyActivity {
+            activity,
+            etag,
+            nonce: String::new(),
+            lease: Duration::from_secs(30),
+        });
+    }
+    hints.remove("order", "a:1:1");
+    let mut take = || hints.take_ready(30_000, &UNTAGGED_WORKER).map(|ready| ready.activity.id);
+    assert_eq!((take(), take()), (Some("a:1:2".to_owned()), None));
+}
