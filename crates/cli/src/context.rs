@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use duroxide::providers::ProviderError;
 use duroxide_cdb::{ContainerName, CosmosDBProvider};
-use perihelion_client::{Client, Container, Error};
+use perihelion_client::{Client, Container, Error, ErrorKind};
 use serde::Serialize;
 
 use crate::account::{Account, AccountArgs, NameArgs};
@@ -60,6 +60,13 @@ pub(crate) struct Context {
 
 impl CommonArgs {
     pub(crate) fn resolve(&self) -> Result<Context, Failure> {
+        let context = self.resolve_unchecked()?;
+        context.account.check_names()?;
+        Ok(context)
+    }
+
+    /// The context, also with names that no container can have. `doctor` reports them itself.
+    pub(crate) fn resolve_unchecked(&self) -> Result<Context, Failure> {
         let account = self.account.resolve_with(&self.names)?;
         Ok(Context { account, form: self.output.output })
     }
@@ -156,9 +163,15 @@ impl Context {
         if error.is_container_not_found() {
             return self.missing_container().into_failure();
         }
-        match error.is_not_found() {
-            true => Failure::not_found(format!("{what}: there is no such item in {}", self.container_name())),
-            false => Failure::runtime(format!("{what}: {}", first_line(error))),
+        match error.kind() {
+            _ if error.is_not_found() => {
+                Failure::not_found(format!("{what}: there is no such item in {}", self.container_name()))
+            }
+            ErrorKind::Input => Failure::usage(
+                format!("{what}: {}", first_line(&error.to_string())),
+                "see --help for the forms",
+            ),
+            _ => Failure::runtime(format!("{what}: {}", first_line(&error.to_string()))),
         }
     }
 
@@ -166,9 +179,11 @@ impl Context {
     pub(crate) fn container_failed(&self, error: &Error) -> Failure {
         match error.is_not_found() {
             true => self.missing_container().into_failure(),
-            false => {
-                Failure::runtime(format!("cannot read {}: {}", self.container_name(), first_line(error)))
-            }
+            false => Failure::runtime(format!(
+                "cannot read {}: {}",
+                self.container_name(),
+                first_line(&error.to_string())
+            )),
         }
     }
 
@@ -221,8 +236,8 @@ impl MissingContainer {
 }
 
 /// The first line of the service's message. Details of the request follow it.
-fn first_line(error: &Error) -> String {
-    error.to_string().lines().next().unwrap_or_default().trim_end_matches([',', ' ', '\r']).to_owned()
+pub(crate) fn first_line(message: &str) -> &str {
+    message.lines().next().unwrap_or_default().trim_end_matches([',', ' ', '\r'])
 }
 
 /// Milliseconds since 1970.

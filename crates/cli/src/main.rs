@@ -16,6 +16,7 @@ mod escape;
 mod exit;
 mod logs;
 mod management;
+mod names;
 mod output;
 mod process;
 mod progress;

@@ -22,6 +22,7 @@ use super::file::{self, ConfigFile};
 use super::{AccountArgs, NameArgs};
 use crate::args::is_on;
 use crate::exit::Failure;
+use crate::names::{check_container, check_database};
 use crate::secret::{FILE_BYTES_MAX, Secret};
 
 /// The server of `perihelion dev`.
@@ -138,6 +139,13 @@ impl Account {
     pub(crate) fn described(&self) -> String {
         let kind = if matches!(self.place, Place::Data(_)) { "the data directory " } else { "" };
         format!("{kind}{}{}", self.display_name(), self.display_source())
+    }
+
+    /// Refuses names that no database and no container can have. For commands that use the names.
+    pub(crate) fn check_names(&self) -> Result<(), Failure> {
+        check_database(&self.database)?;
+        check_container(&self.container)?;
+        Ok(())
     }
 
     /// Whether the endpoint is an account of Azure, by its name.

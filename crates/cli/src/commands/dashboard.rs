@@ -55,6 +55,7 @@ pub(crate) struct DashboardArgs {
 pub(crate) fn run(args: DashboardArgs, _started_at: Instant) -> Result<(), Failure> {
     logs::start(Level::Error);
     let account = args.account.resolve_with(&args.names)?;
+    account.check_names()?;
     let token = args.token_file.as_deref().map(read_token).transpose()?;
     block_on(serve(args, account, token))
 }

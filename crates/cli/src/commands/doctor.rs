@@ -42,7 +42,7 @@ pub(crate) struct DoctorArgs {
 
 pub(crate) fn run(args: DoctorArgs, _started_at: Instant) -> Result<(), Failure> {
     logs::start(Level::Error);
-    let context = args.common.resolve()?;
+    let context = args.common.resolve_unchecked()?;
     eprintln!("{}", escaped(&format!("checking {}", context.target())));
     block_on(async {
         let checks = examine(&context.account).await?;

@@ -14,6 +14,7 @@ use crate::account::{self, AccountArgs};
 use crate::args::Level;
 use crate::exit::{self, Failure};
 use crate::logs;
+use crate::names::container_name;
 use crate::output::{Form, OutputArgs};
 use crate::process::{block_on, print};
 
@@ -33,11 +34,11 @@ all workflows are moved, providers cannot open the new container.";
 #[command(after_help = format!("{EXAMPLES}\n\n{}\n\n{}", account::HELP, exit::HELP))]
 pub(crate) struct MigrateArgs {
     /// The container of the published crate
-    #[arg(long, value_name = "DATABASE/CONTAINER")]
+    #[arg(long, value_name = "DATABASE/CONTAINER", value_parser = container_name)]
     from: ContainerName,
 
     /// The container to fill, created if missing
-    #[arg(long, value_name = "DATABASE/CONTAINER")]
+    #[arg(long, value_name = "DATABASE/CONTAINER", value_parser = container_name)]
     to: ContainerName,
 
     #[command(flatten)]
@@ -99,6 +100,12 @@ pub(crate) fn run(args: MigrateArgs, _started_at: Instant) -> Result<(), Failure
 }
 
 async fn migrate(args: MigrateArgs) -> Result<(), Failure> {
+    if args.from == args.to {
+        return Err(Failure::usage(
+            format!("{} cannot be migrated into itself", args.from),
+            "name a new container with --to: the old one stays as it is",
+        ));
+    }
     let account = args.account.resolve()?;
     account.run(async |client| move_instances(client.clone(), args).await).await
 }

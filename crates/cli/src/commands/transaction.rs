@@ -10,7 +10,9 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use perihelion_client::{Client, IdempotencyToken, TransactionError, TransactionResult, TransactionResults};
+use perihelion_client::{
+    Client, ErrorKind, IdempotencyToken, TransactionError, TransactionResult, TransactionResults,
+};
 
 use self::file::{FileOperation, TransactionFile, TransactionToRun};
 use self::outcome::Outcome;
@@ -139,6 +141,9 @@ async fn execute(
         }
         Err(TransactionError::Failed(error)) if error.is_not_found() => Err(Failure::not_found(error)
             .with_advice("check the names of the containers in the file; `perihelion container list` shows what there is")),
+        Err(TransactionError::Failed(error)) if error.kind() == ErrorKind::Input => {
+            Err(wrong_file(error.message()))
+        }
         Err(error) => Err(Failure::runtime(error)),
     }
 }
@@ -148,8 +153,11 @@ fn build(
     file: &TransactionFile,
     token: Option<IdempotencyToken>,
 ) -> Result<TransactionToRun, Failure> {
-    file.build(client, token)
-        .map_err(|text| Failure::usage(text, "perihelion transaction run --help shows the form"))
+    file.build(client, token).map_err(wrong_file)
+}
+
+fn wrong_file(why: impl std::fmt::Display) -> Failure {
+    Failure::usage(why, "perihelion transaction run --help shows the form")
 }
 
 /// The table of the operations, one line each: kind, container, id, status, charge and etag.

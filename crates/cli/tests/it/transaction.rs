@@ -104,10 +104,21 @@ fn a_wrong_file_is_refused_with_the_operation_that_is_wrong() {
             .to_string(),
             "use two files",
         ),
+        (with(json!({"do": "delete", "in": "a/b?", "key": 1, "id": "1"})), "the name of a container"),
+        (with(json!({"do": "delete", "in": "a/b", "key": 1, "id": "x".repeat(3000)})), "has 3000 bytes"),
+        (
+            with(json!({"do": "create", "in": "a/b", "key": 1, "document": {"id": "x".repeat(3000)}})),
+            "has 3000 bytes",
+        ),
     ] {
         check(&transaction(&endpoint, &content, &[]), 2, &[], words);
     }
-    check(&transaction(&endpoint, r#"{"operations":[]}"#, &[]), 1, &[], "at least one operation");
+    let empty = transaction(&endpoint, r#"{"operations":[]}"#, &[]);
+    check(&empty, 2, &[], "at least one");
+    assert!(!text(&empty.stderr).contains("committing"), "{}", text(&empty.stderr));
+    let many = vec![json!({"do": "delete", "in": "a/b", "key": 1, "id": "1"}); 101];
+    let many = json!({ "operations": many }).to_string();
+    check(&transaction(&endpoint, &many, &[]), 2, &[], "at most 100");
     check(&run(&["transaction", "run", "no such file.json"]), 2, &[], "cannot read");
     check(&run(&["transaction", "run", "x.json", "--token", "7"]), 2, &[], "a token is a UUID");
 }

@@ -29,6 +29,58 @@ fn invalid_options_are_wrong_usage() {
     check(&["dev", "--enable-explorer", "false"], &["--enable-explorer"]);
 }
 
+/// These names and ids were sent, and the account refused them: the exit code was that of a failure
+/// while running, or that of a thing that does not exist. Nothing listens at port 1 of this machine, so
+/// each is refused before a request is sent.
+#[test]
+fn names_and_ids_that_cannot_exist_are_wrong_usage() {
+    let check = |arguments: &[&str], words: &[&str]| {
+        check(&[arguments, &["--endpoint", "http://127.0.0.1:1"]].concat(), words);
+    };
+    let long = "x".repeat(3000);
+    let split = "--database shop --container orders";
+    for verb in [
+        &["workflow", "list"][..],
+        &["item", "get", "1", "--pk", "1"],
+        &["query", "SELECT * FROM c"],
+        &["feed", "tail"],
+        &["dashboard"],
+    ] {
+        check(&[verb, &["-c", "shop/orders"]].concat(), &["the name of a container", split]);
+        check(&[verb, &["-d", "a?"]].concat(), &["the name of a database", "1 to 255"]);
+        check(&[verb, &["-c", ""]].concat(), &["the name of a container", "1 to 255"]);
+    }
+    check(&["container", "list", "a/b"], &["the name of a database"]);
+    check(&["container", "show", "a/b?"], &["the name of a container"]);
+    check(&["container", "create", "a/b ", "--key-path", "/id"], &["the name of a container"]);
+    for id in [long.as_str(), "a/b", ""] {
+        check(&["item", "get", id, "--pk", "1"], &["1 to 1023"]);
+        check(&["item", "delete", id, "--pk", "1", "--yes"], &["1 to 1023"]);
+        check(&["item", "patch", id, "--pk", "1", "--set", "/a=1"], &["1 to 1023"]);
+    }
+    check(&["workflow", "start", "hello", "--id", &long], &["has 3000 bytes", "at most 2048"]);
+    check(&["workflow", "execute", &long], &["has 3017 bytes", "at most 2048"]);
+    check(&["workflow", "restart", "hello-1", "--new-id", &long, "--yes"], &["at most 2048"]);
+    check(&["migrate", "--from", "shop/old", "--to", "shop/old"], &["into itself", "--to"]);
+    check(&["migrate", "--from", "shop/old", "--to", "shop/new#"], &["the name of a container"]);
+}
+
+/// An invalid name in a variable is refused by the commands that use it.
+#[test]
+fn a_name_of_the_environment_is_checked_too() {
+    let scratch = ScratchDirectory::new();
+    let list = |arguments: &[&str]| {
+        let arguments = [arguments, &["--endpoint", "http://127.0.0.1:1"]].concat();
+        let mut command = command(&scratch, &arguments);
+        let output = command.env("COSMOS_CONTAINER", "shop/orders").output().expect("the binary runs");
+        (output.status.code(), text(&output.stderr))
+    };
+    let (code, errors) = list(&["workflow", "list"]);
+    assert!(code == Some(2) && errors.contains("--database shop --container orders"), "{errors}");
+    let (code, errors) = list(&["migrate", "--from", "a/b", "--to", "a/c"]);
+    assert!(code == Some(1) && errors.contains("cannot connect"), "{errors}");
+}
+
 #[test]
 fn an_invalid_key_is_refused_and_not_repeated() {
     let output = run(&["dev", "--key", "certainly*not*base64"]);

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::names::container_name;
 use crate::output::text::escaped;
 
 const EXAMPLES: &str = "\
@@ -25,7 +26,7 @@ item, and the index that workflows need. The database is created if it is missin
 #[command(after_help = EXAMPLES)]
 pub(super) struct CreateArgs {
     /// The container
-    #[arg(value_name = "DATABASE/CONTAINER")]
+    #[arg(value_name = "DATABASE/CONTAINER", value_parser = container_name)]
     name: ContainerName,
 
     /// The path of the partition key, such as /customer; two or three for a hierarchical key

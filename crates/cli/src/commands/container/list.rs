@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::names::check_database;
 use crate::output::table::Column;
 use crate::output::text::duration;
 
@@ -52,6 +53,9 @@ const COLUMNS: &[Column<Row>] = &[
 ];
 
 pub(super) async fn run(args: ListArgs, context: &Context) -> Result<(), Failure> {
+    if let Some(name) = &args.only {
+        check_database(name)?;
+    }
     let rows = context.with_client(async |client| {
         let names = match &args.only {
             Some(name) => vec![name.clone()],

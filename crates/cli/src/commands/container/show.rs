@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::list::ttl_text;
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::names::container_name;
 use crate::process::print;
 
 const EXAMPLES: &str = "\
@@ -20,7 +21,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(super) struct ShowArgs {
     /// The container [default: that of --database and --container]
-    #[arg(value_name = "DATABASE/CONTAINER")]
+    #[arg(value_name = "DATABASE/CONTAINER", value_parser = container_name)]
     name: Option<ContainerName>,
 }
 

@@ -8,6 +8,7 @@ use super::put::{parse_etag, print_written};
 use crate::commands::workflow::{YES_OR_DRY_RUN, confirm};
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::names::check_item_id;
 use crate::output::text::escaped;
 
 const EXAMPLES: &str = "\
@@ -39,6 +40,7 @@ pub(super) struct DeleteArgs {
 
 pub(super) async fn run(args: DeleteArgs, context: &Context) -> Result<(), Failure> {
     let DeleteArgs { id, key, if_match, dry_run, yes } = args;
+    check_item_id(&id)?;
     let wanted_etag = parse_etag(if_match.as_deref())?;
     let mut options = ItemOptions::new();
     if let Some(etag) = &wanted_etag {

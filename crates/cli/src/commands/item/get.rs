@@ -6,6 +6,7 @@ use perihelion_model::json::Value;
 use super::KeyArgs;
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::names::check_item_id;
 use crate::output::Form;
 use crate::process::print;
 
@@ -28,6 +29,7 @@ pub(super) struct GetArgs {
 }
 
 pub(super) async fn run(args: GetArgs, context: &Context) -> Result<(), Failure> {
+    check_item_id(&args.id)?;
     let item = context.with_container(async |container| {
         let key = args.key.of_id(context, container, &args.id).await?;
         let item = container.read::<Value>(key, &args.id).await;

@@ -12,6 +12,7 @@ use super::steps::{self, PatchStep};
 use crate::commands::workflow::read_text;
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::names::check_item_id;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -78,6 +79,7 @@ fn increment(text: &str) -> Result<PatchStep, String> {
 }
 
 pub(super) async fn run(args: PatchArgs, context: &Context) -> Result<(), Failure> {
+    check_item_id(&args.id)?;
     let mut all = match &args.steps {
         None => Vec::new(),
         Some(path) => serde_json::from_str::<Vec<PatchStep>>(&read_text(path)?).map_err(|error| {

@@ -11,6 +11,7 @@ use super::KeyArgs;
 use crate::commands::workflow::read_text;
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::names::check_item_id;
 use crate::process::print;
 
 const EXAMPLES: &str = "\
@@ -57,6 +58,7 @@ pub(super) async fn run(args: PutArgs, context: &Context) -> Result<(), Failure>
     };
     let document: Value = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     let id = document["id"].as_str().ok_or_else(|| wrong("the item has no id".to_owned()))?.to_owned();
+    check_item_id(&id).map_err(|error| wrong(error.to_string()))?;
     let etag = parse_etag(args.if_match.as_deref())?;
     let written = context.with_container(async |container| {
         let key = args.key.of_document(context, container, &document).await?;

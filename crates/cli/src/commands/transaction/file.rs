@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::commands::item::steps::{self, PatchStep};
 use crate::commands::workflow::read_text;
 use crate::exit::Failure;
+use crate::names::{check_container, check_database, check_item_id};
 
 /// The contents of the file.
 #[derive(Debug, Deserialize)]
@@ -76,7 +77,11 @@ impl TransactionFile {
             )
         };
         let text = read_text(path)?;
-        serde_json::from_str(&text).map_err(|error| fail(&error))
+        let file: TransactionFile = serde_json::from_str(&text).map_err(|error| fail(&error))?;
+        match file.operations.is_empty() {
+            true => Err(fail(&"it has no operations, and a transaction needs at least one")),
+            false => Ok(file),
+        }
     }
 
     /// Whether the transaction reads. A file that mixes reads and writes is refused when the
@@ -123,6 +128,9 @@ impl FileOperation {
     fn container(&self, client: &Client) -> Result<perihelion_client::Container, Error> {
         match self.container.split_once('/') {
             Some((database, container)) if !database.is_empty() && !container.is_empty() => {
+                check_database(database)
+                    .and_then(|()| check_container(container))
+                    .map_err(|wrong| Error::input(wrong.to_string()))?;
                 Ok(client.database(database).container(container))
             }
             Some(_) | None => {
@@ -172,6 +180,15 @@ impl FileOperation {
         Ok(())
     }
 
+    /// Refuses an id that no item can have. An operation without an id is refused when it is added to
+    /// the transaction, and that error says what is missing.
+    fn check_id(&self) -> Result<(), Error> {
+        match self.id() {
+            "" => Ok(()),
+            id => check_item_id(id).map_err(|wrong| Error::input(wrong.to_string())),
+        }
+    }
+
     fn add_read(&self, client: &Client, reads: &mut DistributedReadTransaction) -> Result<(), Error> {
         if self.verb != FileVerb::Read {
             let verb = self.verb.name();
@@ -181,6 +198,7 @@ impl FileOperation {
         }
         self.check_members()?;
         let (container, key) = (self.container(client)?, self.key()?);
+        self.check_id()?;
         match Self::etag(self.if_none_match.as_ref())? {
             Some(seen) => reads.read_if_changed(&container, key, self.id(), &seen)?,
             None => reads.read(&container, key, self.id())?,
@@ -191,6 +209,7 @@ impl FileOperation {
     fn add_write(&self, client: &Client, writes: &mut DistributedWriteTransaction) -> Result<(), Error> {
         self.check_members()?;
         let (container, key, id) = (self.container(client)?, self.key()?, self.id());
+        self.check_id()?;
         let etag = Self::etag(self.if_match.as_ref())?;
         match (self.verb, &etag) {
             (FileVerb::Create, _) => writes.create(&container, key, self.document()?)?,

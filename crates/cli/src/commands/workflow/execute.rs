@@ -27,9 +27,9 @@ pub(super) struct ExecuteArgs {
 }
 
 pub(super) async fn run(args: ExecuteArgs, context: &Context) -> Result<(), Failure> {
-    let input = args.start.read_input()?;
+    let (id, input) = (args.start.choose_id()?, args.start.read_input()?);
     let ended = context.with_provider(async |provider| {
-        let id = start::start(provider, &args.start, input).await?;
+        start::start(provider, &args.start, &id, input).await?;
         context.announce(&format!("started {id}"));
         end::wait(provider, &id, args.timeout.timeout).await
     });

@@ -9,6 +9,7 @@ use super::selection::SelectionArgs;
 use super::{bulk, start};
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::names::check_instance_id;
 use crate::output::text::counted;
 
 const EXAMPLES: &str = "\
@@ -47,6 +48,9 @@ pub(super) struct RestartArgs {
 
 pub(super) async fn run(args: RestartArgs, context: &Context) -> Result<(), Failure> {
     let RestartArgs { selection: selection_args, new_id, newest_version, force } = args;
+    if let Some(id) = &new_id {
+        check_instance_id(id)?;
+    }
     context
         .with_provider(async |provider| {
             let selection = selection_args.select(provider, |row| objection(row).is_none()).await?;

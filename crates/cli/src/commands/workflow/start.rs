@@ -14,6 +14,7 @@ use super::input::InputArgs;
 use super::instance;
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::names::check_instance_id;
 use crate::output::Form;
 use crate::process::print;
 
@@ -58,8 +59,8 @@ struct Started<'a> {
 }
 
 pub(super) async fn run(args: StartArgs, context: &Context) -> Result<(), Failure> {
-    let input = args.input.read()?;
-    let id = context.with_provider(async |provider| start(provider, &args, input).await).await?;
+    let (id, input) = (args.choose_id()?, args.input.read()?);
+    context.with_provider(async |provider| start(provider, &args, &id, input).await).await?;
     context.announce(&format!("started {id}"));
     let started = Started { instance_id: &id, name: &args.name, version: args.version.as_deref() };
     print(&match context.form {
@@ -68,19 +69,18 @@ pub(super) async fn run(args: StartArgs, context: &Context) -> Result<(), Failur
     })
 }
 
-/// Queues the start and returns the id. Refuses an id that exists: duroxide would drop the start.
+/// Queues the start. Refuses a given id that exists: duroxide would drop the start.
 pub(super) async fn start(
     provider: &CosmosDBProvider,
     args: &StartArgs,
+    id: &str,
     input: String,
-) -> Result<String, Failure> {
-    let id = args.id.clone().unwrap_or_else(|| random_id(&args.name));
-    if args.id.is_some() && instance::find(provider, &id).await?.is_some() {
+) -> Result<(), Failure> {
+    if args.id.is_some() && instance::find(provider, id).await?.is_some() {
         return Err(Failure::runtime(format!("the workflow {id:?} exists already"))
             .with_advice("choose another --id, or delete it first"));
     }
-    enqueue(provider, &id, &args.name, args.version.as_deref(), input).await?;
-    Ok(id)
+    enqueue(provider, id, &args.name, args.version.as_deref(), input).await
 }
 
 /// Queues the start of a workflow.
@@ -106,6 +106,13 @@ fn random_id(name: &str) -> String {
 }
 
 impl StartArgs {
+    /// The given id, or a new one that begins with the name of the orchestration.
+    pub(super) fn choose_id(&self) -> Result<String, Failure> {
+        let id = self.id.clone().unwrap_or_else(|| random_id(&self.name));
+        check_instance_id(&id)?;
+        Ok(id)
+    }
+
     pub(super) fn read_input(&self) -> Result<String, Failure> {
         self.input.read()
     }
