@@ -166,7 +166,7 @@ async fn attempt(
     row: &Selected,
 ) -> Result<String, String> {
     let found = provider.list(&ListOptions::new().with_id(row.id.as_str())).await;
-    let now = found.map_err(|error| error.message)?.instances.into_iter().next();
+    let now = found.map_err(|error| Failure::from(error).message)?.instances.into_iter().next();
     match now {
         None => Err("skipped: it no longer exists".to_owned()),
         Some(now) if now.status != row.status || now.created_at != row.created_at => {

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use duroxide::ClientError;
 use duroxide::providers::ProviderError;
 use http::StatusCode;
-use perihelion_client::Error;
+use perihelion_client::{Error, ErrorKind};
 
 /// Why a page or an action failed.
 #[derive(Debug, Clone)]
@@ -67,29 +67,126 @@ impl Failure {
 
     /// A failed request to a container or an item.
     pub(crate) fn request(what: impl Display, error: &Error) -> Failure {
-        let text = format!("{what}: {}", first_line(&error.to_string()));
+        let text = format!("{what}: {}.", reason(error).trim_end_matches('.'));
         match error.status().map(|status| status.code) {
+            _ if error.kind() == ErrorKind::Input => Failure::wrong(text),
             Some(404) => Failure::not_found(text),
             Some(400) => Failure::wrong(text),
             Some(409 | 412) => Failure::conflict(text),
             Some(_) | None => Failure::account(text),
         }
     }
+
+    /// The failure of a list whose page begins at the place `after` of its address, if that is not
+    /// empty. A place that the list does not have was typed, or belongs to another filter or container.
+    pub(crate) fn list(error: ProviderError, after: &str) -> Failure {
+        let is_about_place = error.message.to_ascii_lowercase().contains("continuation");
+        match !after.is_empty() && !error.is_retryable() && is_about_place {
+            true => {
+                Failure::wrong("The address names a place in the list (after=) that this list does not have.")
+                    .advise("Begin again with the first page.")
+            }
+            false => Failure::from(error),
+        }
+    }
+}
+
+/// Why a request failed, in our words for the reasons that are known. The status of a write whose
+/// outcome is not known may be about an earlier attempt of it, so it is shown as it is.
+fn reason(error: &Error) -> String {
+    let status = error.status().filter(|_| error.kind() == ErrorKind::Service);
+    let status = status.map(|status| (status.code, status.sub));
+    let known = match status {
+        _ if error.is_container_not_found() => "there is no such container",
+        _ if error.is_not_found() => "it does not exist",
+        Some(PARTITION_KEY_MISMATCH) => "the partition key does not fit the container or the item",
+        Some((409, _)) => "there is another item with this id or with the same unique key",
+        Some((412, _)) => "it was changed meanwhile",
+        Some((400, _)) if error.message().starts_with(INVALID_ADDRESS) => {
+            "a name or an id in the address cannot exist"
+        }
+        _ => return without_json(first_line(&error.to_string())),
+    };
+    known.to_owned()
+}
+
+/// The status of a partition key that does not have the form that the container needs, or is not that
+/// of the item.
+const PARTITION_KEY_MISMATCH: (u16, u32) = (400, 1001);
+
+/// The service's message for a request whose address has an invalid name or id.
+const INVALID_ADDRESS: &str = "Request url is invalid";
+
+/// The text with the service's sentences in place of the JSON that the service wraps around them:
+/// `400: Message: {"Errors":["The input ttl is invalid."]}`.
+fn without_json(text: &str) -> String {
+    let Some((before, rest)) = text.split_once("Message: {") else { return text.to_owned() };
+    let json = format!("{{{rest}");
+    // Something may follow the JSON.
+    let first = serde_json::Deserializer::from_str(&json).into_iter::<serde_json::Value>().next();
+    let Some(Ok(value)) = first else { return text.to_owned() };
+    let errors = value["Errors"].as_array().or_else(|| value["errors"].as_array());
+    let sentences: Vec<&str> = errors
+        .into_iter()
+        .flatten()
+        .filter_map(|error| error.as_str().or_else(|| error["message"].as_str()))
+        .collect();
+    match sentences.is_empty() {
+        true => text.to_owned(),
+        false => format!("{before}{}", sentences.join(" ")),
+    }
 }
 
 impl From<ProviderError> for Failure {
     fn from(error: ProviderError) -> Failure {
-        Failure::account(first_line(&error.message))
+        Failure::account(without_json(first_line(&error.message)))
     }
 }
 
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Failure {
-        Failure::account(first_line(&error.to_string()))
+        Failure::account(without_json(first_line(&error.to_string())))
     }
 }
 
 /// The first line of a message. The service's messages go on with details of the request.
 pub(crate) fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default().trim_end_matches([',', ' ', '\r'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sentences_of_the_service_are_shown_without_their_json() {
+        for (text, expected) in [
+            (r#"400: Message: {"Errors":["The ttl is invalid.","b"]}"#, "400: The ttl is invalid. b"),
+            (
+                r#"list: 400: Message: {"errors":[{"message":"near 'x'."}]} (attempt 1)"#,
+                "list: 400: near 'x'.",
+            ),
+            (r#"400: Message: {"Errors":7}"#, r#"400: Message: {"Errors":7}"#),
+            ("Message: {broken", "Message: {broken"),
+            ("429: Request rate is large", "429: Request rate is large"),
+        ] {
+            assert_eq!(without_json(text), expected);
+        }
+    }
+
+    #[test]
+    fn only_a_wrong_place_in_the_address_is_the_fault_of_the_address() {
+        let status = |message: &str, after: &str, is_retryable: bool| {
+            let error = match is_retryable {
+                true => ProviderError::retryable("list", message),
+                false => ProviderError::permanent("list", message),
+            };
+            Failure::list(error, after).status
+        };
+        let wrong_place = "400: Invalid Continuation Token";
+        assert_eq!(status(wrong_place, "x", false), StatusCode::BAD_REQUEST);
+        assert_eq!(status(wrong_place, "", false), StatusCode::BAD_GATEWAY, "the address names no place");
+        assert_eq!(status(wrong_place, "x", true), StatusCode::BAD_GATEWAY);
+        assert_eq!(status("401: wrong key", "x", false), StatusCode::BAD_GATEWAY);
+    }
 }

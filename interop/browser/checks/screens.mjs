@@ -35,8 +35,9 @@ const FAILURES = [
   ["an address without a page", "/nowhere", 404],
   ["a workflow that does not exist", "/workflow?id=nobody", 404],
   ["an address that names no workflow", "/workflow", 400],
-  ["an old address of a list", "/workflows?after=l1.nonsense", 502],
+  ["an old address of a list", "/workflows?after=l1.nonsense", 400],
   ["a bulk action that does not exist", "/bulk?job=999", 404],
+  ["a bulk action whose number is not a number", "/bulk?job=zzz", 404],
   ["a container that does not exist", "/container?database=no&container=no", 404],
   ["an item that does not exist", `${ITEM}&id=i&key=nobody`, 404],
 ];

@@ -11,13 +11,16 @@ use super::parts::{self, button, check, field, hidden};
 use super::{Outcome, Page, View, workflow, workflows};
 use crate::actions::{NAMES, WorkflowAction};
 use crate::app::App;
-use crate::bulk::SELECTED_MAX;
+use crate::bulk::{Job, SELECTED_MAX};
 use crate::failure::Failure;
 use crate::html::{Html, Link, list, tag};
 use crate::http::Parameters;
-use crate::text::{counted, grouped, now_ms};
+use crate::text::{counted, cut, grouped, now_ms};
 
 const PATH: &str = "/bulk";
+
+/// The most characters of a wrong number of a bulk action that its page repeats.
+const JOB_CHARS_MAX: usize = 40;
 
 pub(super) const PAGE: Page = Page {
     path: PATH,
@@ -30,11 +33,20 @@ pub(super) const PAGE: Page = Page {
 };
 
 async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
-    let html = match query.number("job") {
-        Some(number) => progress::show(&app, number)?,
-        None => begin(&app, query.get("filter"), query.get("workflow_action"), &Parameters::default()),
+    let html = match query.get("job") {
+        "" => begin(&app, query.get("filter"), query.get("workflow_action"), &Parameters::default()),
+        job => progress::show(&app, find_job(&app, job)?.as_ref()),
     };
     Ok(View { title: "Bulk actions".to_owned(), html })
+}
+
+/// The bulk action with this number, as the address or the form has it.
+fn find_job(app: &App, number: &str) -> Result<Arc<Job>, Failure> {
+    let found = number.trim().parse().ok().and_then(|number| app.jobs.find(number));
+    found.ok_or_else(|| {
+        Failure::not_found(format!("There is no bulk action {}.", cut(number, JOB_CHARS_MAX)))
+            .advise("Bulk actions are forgotten when the dashboard ends.")
+    })
 }
 
 /// The first step: the form for the filter and the action.
@@ -85,8 +97,7 @@ fn details(form: &Parameters) -> Html {
 
 async fn act(app: Arc<App>, form: Parameters) -> Result<Outcome, Failure> {
     if form.get("action") == "stop" {
-        let job = form.number("job").and_then(|number| app.jobs.find(number));
-        let job = job.ok_or_else(|| Failure::not_found("There is no such bulk action."))?;
+        let job = find_job(&app, form.get("job"))?;
         job.stop();
         let notice = "Nothing more is begun. What was begun is finished.".to_owned();
         return Ok(Outcome::Go { to: Link::to(PATH).with("job", job.number), notice });

@@ -94,7 +94,11 @@ impl Place {
     pub(super) async fn properties(&self) -> Result<ContainerProperties, Failure> {
         let read = self.container.properties().await;
         read.map_err(|error| {
-            Failure::request(format!("The container {} cannot be read", self.name()), &error)
+            let failure = Failure::request(format!("The container {} cannot be read", self.name()), &error);
+            match error.is_not_found() {
+                true => failure.advise("The page of data lists the containers."),
+                false => failure,
+            }
         })
     }
 

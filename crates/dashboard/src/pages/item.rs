@@ -102,14 +102,7 @@ fn forms(app: &App, hidden_fields: &Html, json: &str) -> Html {
 async fn act(app: Arc<App>, form: Parameters) -> Result<Outcome, Failure> {
     let place = Place::of(&app, &form)?;
     let (id, key) = (form.get("id"), form.get("key"));
-    let failed = |error: Error| {
-        let what = match error.is_ambiguous() {
-            true => "It is not known whether the change was made in",
-            false => "Nothing was changed in",
-        };
-        Failure::request(format!("{what} {}", place.name()), &error)
-            .advise("If somebody else has changed the item, open it again and repeat the change.")
-    };
+    let failed = |error: Error| write_failed(&place.name(), &error);
     let options = || -> Result<ItemOptions, Failure> {
         let etag = Etag::parse(form.get("etag")).map_err(Failure::wrong)?;
         Ok(ItemOptions::new().with_if_match(&etag))
@@ -135,6 +128,21 @@ async fn act(app: Arc<App>, form: Parameters) -> Result<Outcome, Failure> {
         }
         "delete" => Err(Failure::wrong("The deletion was not confirmed, so nothing was done.")),
         other => Err(Failure::wrong(format!("{other:?} is not an action."))),
+    }
+}
+
+/// The failure of a write in a container.
+fn write_failed(container: &str, error: &Error) -> Failure {
+    let what = match error.is_ambiguous() {
+        true => format!("It is not known whether the item in {container} was changed"),
+        false => format!("The item in {container} was not changed"),
+    };
+    let failure = Failure::request(what, error);
+    match error.is_precondition_failed() || error.is_document_not_found() {
+        true => {
+            failure.advise("Somebody else has changed or deleted it: open it again, and repeat the change.")
+        }
+        false => failure,
     }
 }
 

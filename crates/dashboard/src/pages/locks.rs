@@ -41,9 +41,8 @@ async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
     if query.has("after") {
         options = options.with_continuation(query.get("after"));
     }
-    let page = app.source.provider().await?.locks(&options).await.map_err(|error| {
-        Failure::from(error).advise("Begin again with the first page if the address is an old one.")
-    })?;
+    let listed = app.source.provider().await?.locks(&options).await;
+    let page = listed.map_err(|error| Failure::list(error, query.get("after")))?;
     let title = match worker {
         "" => "What workers hold".to_owned(),
         worker => format!("What {} holds", cut(worker, NAME_CHARS_MAX)),

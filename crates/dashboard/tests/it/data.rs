@@ -47,6 +47,15 @@ async fn an_item_is_created_edited_and_deleted_under_its_etag() {
     saved.has(&["Saved a for", "&quot;z&quot;: 2"]);
     let stale = browser.post("/item", &save(r#"{"id":"a","instanceId":"shop","z":3}"#)).await;
     assert_eq!(stale.status, 409, "the item has another etag now");
+    stale.has(&["was not changed: it was changed meanwhile.", "open it again"]);
+    let again = browser.post("/item", &[&place[..], &[("action", "create"), ("item", json)]].concat()).await;
+    assert_eq!(again.status, 409, "the item exists");
+    again.has(&["there is another item with this id"]);
+    let time_to_live = r#"{"id":"b","instanceId":"shop","ttl":-7}"#;
+    let refused =
+        browser.post("/item", &[&place[..], &[("action", "create"), ("item", time_to_live)]].concat()).await;
+    assert_eq!(refused.status, 400);
+    refused.has(&["was not changed: 400: The input ttl is invalid."]);
     for wrong in ["[1]", "{", "not json"] {
         let answer = browser
             .post("/item", &[&place[..], &item[..], &[("action", "save"), ("item", wrong)]].concat())

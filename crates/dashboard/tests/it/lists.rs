@@ -75,7 +75,10 @@ async fn a_filter_selects_workflows_and_an_error_in_it_shows_its_place() {
     wrong.has(&["`faild` is not a status", "       ^", "role=\"alert\""]);
     let none = browser.get(&format!("/workflows?filter={}", encode("name=nobody"))).await;
     none.has(&["No workflow matches."]);
-    let old = browser.get("/workflows?after=l1.nonsense").await;
-    assert_eq!(old.status, 502);
+    for after in ["l1.nonsense", "nonsense"] {
+        let old = browser.get(&format!("/workflows?after={after}")).await;
+        assert_eq!(old.status, 400, "the address is wrong, and not the account");
+        old.has(&["names a place in the list (after=) that this list does not have", "the first page"]);
+    }
     shop.close().await;
 }

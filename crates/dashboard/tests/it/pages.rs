@@ -52,7 +52,39 @@ async fn the_files_are_served_and_missing_pages_are_reported() {
     assert_eq!(missing.status, 404);
     missing.has(&["There is no workflow &quot;nobody&quot;"]);
     assert_eq!(browser.get("/workflow").await.status, 400);
-    assert_eq!(browser.get("/container?database=no&container=no").await.status, 404);
+    for job in ["zzz", "7", "-1"] {
+        let missing = browser.get(&format!("/bulk?job={job}")).await;
+        assert_eq!(missing.status, 404);
+        missing.has(&[&format!("There is no bulk action {job}.")]);
+    }
+    shop.close().await;
+}
+
+/// These pages showed the service's JSON, or asked the account for what cannot exist.
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_of_the_data_explorer_are_in_our_words() {
+    let shop = Shop::open().await;
+    let browser = shop.browser();
+    let of_shop = "database=duroxide&container=duroxide";
+    for (path, status, words) in [
+        ("/container?database=no&container=no".to_owned(), 404, "no/no cannot be read: it does not exist."),
+        (
+            "/container?database=a%2Fb&container=c".to_owned(),
+            400,
+            "a name or an id in the address cannot exist.",
+        ),
+        ("/item?database=no&container=no&id=a&key=a".to_owned(), 404, "there is no such container."),
+        (format!("/item?{of_shop}&id=a&key=a"), 404, "cannot be read: it does not exist."),
+        (format!("/item?{of_shop}&id=&key=a"), 400, "the id of a document is empty."),
+        (format!("/item?{of_shop}&id=a&key=[1,2]"), 400, "the partition key does not fit the container"),
+    ] {
+        let page = browser.get(&path).await;
+        assert_eq!(page.status, status, "{path}: {}", page.text);
+        page.has(&[words]);
+        for raw in ["Message:", "{&quot;", "ActivityId", "attempt 1"] {
+            assert!(!page.text.contains(raw), "{path} has {raw}: {}", page.text);
+        }
+    }
     shop.close().await;
 }
 
@@ -124,7 +156,9 @@ async fn a_worker_has_a_page_of_what_it_holds() {
     held.has(&["What ", " holds</h1>", "href=\"/workflow?id=slow-1\"", ">pause<", "Held since", "Lock ends"]);
     assert!(!held.text.contains("not named"), "the lock names its worker");
     browser.get("/locks?worker=nobody").await.has(&["This worker holds none of the locked activities"]);
-    assert_eq!(browser.get("/locks?after=nonsense").await.status, 502);
+    let old = browser.get("/locks?after=nonsense").await;
+    assert_eq!(old.status, 400, "the address is wrong, and not the account");
+    old.has(&["names a place in the list (after=) that this list does not have", "the first page"]);
     shop.close().await;
 }
 

@@ -5,19 +5,13 @@ use std::sync::Arc;
 use super::PATH;
 use crate::app::App;
 use crate::bulk::{Job, Jobs, Progress};
-use crate::failure::Failure;
 use crate::html::{Html, Link, list, tag};
 use crate::pages::parts::{self, button, hidden, number, text, workflow_link};
 use crate::text::{duration, grouped, now_ms};
 
-pub(super) fn show(app: &App, number: u64) -> Result<Html, Failure> {
-    let missing = || {
-        Failure::not_found("There is no such bulk action.")
-            .advise("Bulk actions are forgotten when the dashboard ends.")
-    };
-    let job = app.jobs.find(number).ok_or_else(missing)?;
+pub(super) fn show(app: &App, job: &Job) -> Html {
     let progress = job.progress();
-    let state = state(&job, &progress);
+    let state = state(job, &progress);
     let heading = parts::heading(&format!("Bulk action {}", job.number), text(state));
     let what = tag("p")
         .add(tag("strong").add(job.action.name()))
@@ -27,7 +21,7 @@ pub(super) fn show(app: &App, number: u64) -> Result<Html, Failure> {
             Html::default().add(hidden("job", &job.number.to_string())).add(button("Stop", "danger"));
         parts::form(app, PATH, "stop", content)
     });
-    Ok(heading
+    heading
         .add(what)
         .add(bar(&progress))
         .add(parts::facts(vec![
@@ -50,7 +44,7 @@ pub(super) fn show(app: &App, number: u64) -> Result<Html, Failure> {
         )
         .add(stop)
         .add(failures(&progress))
-        .add(tag("p").add(tag("a").href(&Link::to(PATH)).add("All bulk actions"))))
+        .add(tag("p").add(tag("a").href(&Link::to(PATH)).add("All bulk actions")))
 }
 
 fn state(job: &Job, progress: &Progress) -> &'static str {
