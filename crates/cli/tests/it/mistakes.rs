@@ -38,6 +38,15 @@ fn a_workflow_that_no_worker_takes_is_not_said_to_go_on() {
     let executed = run(&["workflow", "execute", "hello", "--id", "hello-1", "--timeout", "100ms"]);
     let no_worker = "no worker is alive on this container";
     check(&executed, 8, &["started hello-1 in duroxide/duroxide on", "is pending after", no_worker]);
+    let listed = text(&run(&["workflow", "list", "-o", "jsonl"]).stdout);
+    assert!(
+        listed.contains(r#""version":null,"status":"Pending""#),
+        "a worker chooses the version: {listed}"
+    );
+    let described = text(&run(&["workflow", "describe", "hello-1", "-o", "jsonl"]).stdout);
+    assert!(described.contains(r#""version":null,"status":"Pending""#), "{described}");
+    assert!(described.contains(r#""events":null,"historyBytes":null,"input":null"#), "{described}");
+    assert!(described.contains(r#""cost":null"#), "{described}");
     let waited = run(&["workflow", "wait", "hello-1", "--timeout", "4s"]);
     check(&waited, 8, &["hello-1 is pending: no worker is alive", no_worker]);
 }

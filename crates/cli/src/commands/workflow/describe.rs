@@ -21,7 +21,9 @@ Examples:
   perihelion workflow describe order-7 -o json | jq -r .output
   perihelion workflow describe order-7 --watch
 
-The table cuts long values; -o json has them whole.";
+The table cuts long values; -o json has them whole. There, null is a value that is not known: a
+pending workflow has no history, no recorded input and often no version yet, and the cost of a
+turn is stored by the next turn.";
 
 /// Show one workflow: status, input, output, custom status, key-values, executions
 #[derive(Clone, Debug, Args)]
@@ -45,20 +47,22 @@ struct Description {
     #[serde(flatten)]
     instance: Instance,
     executions: Vec<u64>,
-    events: u64,
-    history_bytes: u64,
+    /// `None` for a pending workflow, as are the bytes and the input.
+    events: Option<u64>,
+    history_bytes: Option<u64>,
     input: Option<String>,
     output: Option<String>,
     key_values: BTreeMap<String, String>,
-    cost: Cost,
+    /// `None` until the second turn: the cost of a turn is stored by the next turn.
+    cost: Option<Cost>,
     #[serde(skip)]
     created_ms: u64,
     #[serde(skip)]
     updated_ms: u64,
 }
 
-/// The cost of a workflow, without its last turn: the cost of a turn is stored by the next turn.
-#[derive(Debug, Default, Serialize)]
+/// The cost of a workflow, without its last turn.
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Cost {
     request_units: f64,
@@ -84,12 +88,12 @@ async fn describe(provider: &CosmosDBProvider, id: &str) -> Result<Description, 
     let (created_ms, updated_ms) = (row.created_at, row.updated_at);
     let mut description = Description {
         executions: Vec::new(),
-        events: 0,
-        history_bytes: 0,
+        events: None,
+        history_bytes: None,
         input: None,
         output: row.output.take(),
         key_values: BTreeMap::new(),
-        cost: Cost::default(),
+        cost: None,
         created_ms,
         updated_ms,
         instance: row.clone().into(),
@@ -110,11 +114,12 @@ async fn describe(provider: &CosmosDBProvider, id: &str) -> Result<Description, 
     });
     if let Some(stats) = client.get_orchestration_stats(id).await.map_err(client_failed)? {
         (description.events, description.history_bytes) =
-            (stats.history_event_count, stats.history_size_bytes);
+            (Some(stats.history_event_count), Some(stats.history_size_bytes));
     }
     description.key_values = client.get_kv_all_values(id).await.map_err(client_failed)?.into_iter().collect();
     let cost = provider.cost(id).await.map_err(failed)?;
-    description.cost = Cost { request_units: cost.request_units, round_trips: cost.requests };
+    description.cost =
+        (cost.requests > 0).then_some(Cost { request_units: cost.request_units, round_trips: cost.requests });
     Ok(description)
 }
 
@@ -135,7 +140,7 @@ fn lines(description: &Description) -> Vec<(&'static str, String)> {
     };
     let mut lines = vec![
         ("instance", instance.instance_id.clone()),
-        ("orchestration", format!("{} {}", instance.name, instance.version).trim_end().to_owned()),
+        ("orchestration", orchestration(instance)),
         ("status", instance.status.clone()),
         ("custom status", value(&instance.custom_status)),
         ("created", ago(&instance.created_at, description.created_ms)),
@@ -143,8 +148,8 @@ fn lines(description: &Description) -> Vec<(&'static str, String)> {
         ("completed", value(&instance.completed_at)),
         ("parent", value(&instance.parent)),
         ("execution", format!("{} (kept: {kept})", instance.execution)),
-        ("history", format!("{}, {} bytes", counted(description.events, "event"), description.history_bytes)),
-        ("cost", cost(&description.cost)),
+        ("history", history(description)),
+        ("cost", description.cost.as_ref().map_or_else(|| "-".to_owned(), cost)),
         ("input", input),
         ("output", value(&description.output)),
     ];
@@ -154,12 +159,24 @@ fn lines(description: &Description) -> Vec<(&'static str, String)> {
     lines
 }
 
+/// The name, and the version if it is known.
+fn orchestration(instance: &Instance) -> String {
+    match &instance.version {
+        Some(version) => format!("{} {version}", instance.name),
+        None => instance.name.clone(),
+    }
+}
+
+/// The size of the history in one line.
+fn history(description: &Description) -> String {
+    match (description.events, description.history_bytes) {
+        (Some(events), Some(bytes)) => format!("{}, {bytes} bytes", counted(events, "event")),
+        _ => "-".to_owned(),
+    }
+}
+
 /// The cost in one line.
 fn cost(cost: &Cost) -> String {
-    match cost.round_trips {
-        0 => "-".to_owned(),
-        requests => {
-            format!("{:.2} RU, {}, without the last turn", cost.request_units, counted(requests, "request"))
-        }
-    }
+    let Cost { request_units, round_trips } = cost;
+    format!("{request_units:.2} RU, {}, without the last turn", counted(*round_trips, "request"))
 }

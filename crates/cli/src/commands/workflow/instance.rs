@@ -16,7 +16,8 @@ const CUSTOM_STATUS_CHARS_MAX: usize = 40;
 pub(super) struct Instance {
     pub(super) instance_id: String,
     pub(super) name: String,
-    pub(super) version: String,
+    /// `None` for a pending workflow whose start names no version: a worker chooses it.
+    pub(super) version: Option<String>,
     pub(super) status: String,
     pub(super) created_at: String,
     pub(super) updated_at: String,
@@ -35,7 +36,7 @@ impl From<ListedInstance> for Instance {
         Instance {
             instance_id: row.instance_id,
             name: row.name,
-            version: row.version,
+            version: Some(row.version).filter(|version| !version.is_empty()),
             status: row.status,
             created_at: time(row.created_at),
             updated_at: time(row.updated_at),
