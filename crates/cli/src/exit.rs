@@ -89,6 +89,12 @@ impl Failure {
         Failure { advice: Some(advice.to_owned()), ..self }
     }
 
+    /// The same failure with more advice after its own.
+    pub(crate) fn advise_too(self, more: &str) -> Failure {
+        let advice = self.advice.iter().map(String::as_str).chain([more]).collect::<Vec<_>>().join("; ");
+        Failure { advice: Some(advice), ..self }
+    }
+
     /// The same failure with `what` before its message, as in `WHAT: MESSAGE`.
     pub(crate) fn during(self, what: &str) -> Failure {
         Failure { message: format!("{what}: {}", self.message), ..self }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use clap::Args;
 use duroxide_cdb::ContainerName;
-use perihelion_client::{ContainerProperties, Error, Throughput};
+use perihelion_client::{Client, ContainerProperties, Error, Throughput};
 use serde::Serialize;
 
-use crate::context::Context;
+use crate::context::{Context, first_line};
 use crate::exit::Failure;
 use crate::names::container_name;
 use crate::output::text::escaped;
@@ -31,6 +31,7 @@ pub(super) struct CreateArgs {
 
     /// The path of the partition key, such as /customer; two or three for a hierarchical key
     #[arg(long, value_name = "/PATH", required_unless_present = "workflows", conflicts_with = "workflows")]
+    #[arg(value_parser = key_path)]
     key_path: Vec<String>,
 
     /// A container for workflows
@@ -50,6 +51,13 @@ pub(super) struct CreateArgs {
     autoscale: Option<u32>,
 }
 
+fn key_path(text: &str) -> Result<String, String> {
+    match text.strip_prefix('/').is_some_and(|name| !name.is_empty() && !name.ends_with('/')) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("`{text}` is not the path of a member: write it like /customer")),
+    }
+}
+
 fn ttl(text: &str) -> Result<Duration, String> {
     let is_at_least_a_second = |time: &Duration| time.as_secs() > 0;
     crate::args::parse_time(text)
@@ -67,26 +75,53 @@ pub(super) async fn run(args: CreateArgs, context: &Context) -> Result<(), Failu
                 true => Failure::runtime(format!("the container {name} exists already on {account}")),
                 false => creation_failed(context, name, &error),
             };
-            let database = client.create_database_if_missing(&name.database).await.map_err(failed)?;
-            database.create_container(&properties).await.map_err(failed)?;
-            Ok(())
+            let is_new = create_database(client, &name.database).await.map_err(failed)?;
+            let created = client.database(&name.database).create_container(&properties).await;
+            created.map(drop).map_err(|error| match is_new && !error.is_conflict() {
+                true => failed(error).advise_too(&left_over(context, &name.database)),
+                false => failed(error),
+            })
         })
         .await?;
     eprintln!("{}", escaped(&format!("created {name} on {}", context.account.described())));
     context.print_done(&Created { database: &name.database, container: &name.container })
 }
 
+/// Creates the database if it is missing. Returns whether it was missing.
+async fn create_database(client: &Client, name: &str) -> Result<bool, Error> {
+    match client.database(name).read().await {
+        Ok(_) => Ok(false),
+        Err(error) if error.is_not_found() => client.create_database_if_missing(name).await.map(|_| true),
+        Err(error) => Err(error),
+    }
+}
+
+/// What to do with a database that was created for a container that could not be created. It is not
+/// removed here: the service cannot delete a database only if it is empty, and another process may
+/// create a container in it at any moment.
+fn left_over(context: &Context, database: &str) -> String {
+    let removal = match context.account.is_azure() {
+        true => format!("`az cosmosdb sql database delete` with --name {database}"),
+        false => format!("DELETE /dbs/{database}, which every SDK can send,"),
+    };
+    format!(
+        "the database {database} was missing and is created now; it stays, because another program may use it by \
+         now. The command uses it when it is repeated; {removal} removes it"
+    )
+}
+
 /// The failure to create a container. With Entra ID only Azure Resource Manager creates containers.
 fn creation_failed(context: &Context, name: &ContainerName, error: &Error) -> Failure {
     let account = context.account.described();
-    let message = format!("cannot create the container {name} on {account}: {}", error.message());
-    let is_forbidden = error.status().is_some_and(|status| status.code == 403);
-    match context.account.is_entra() && is_forbidden {
-        true => Failure::runtime(message).with_advice(
+    let message = format!("cannot create the container {name} on {account}: {}", first_line(error.message()));
+    match error.status().map(|status| status.code) {
+        Some(403) if context.account.is_entra() => Failure::runtime(message).with_advice(
             "with Entra ID no data role permits this: create it with `az cosmosdb sql container create` \
              (docs/provider.md), or with a key",
         ),
-        false => Failure::runtime(message),
+        // The request has what the options say.
+        Some(400) => Failure::usage(message, "check the options"),
+        Some(_) | None => Failure::runtime(message),
     }
 }
 
