@@ -15,7 +15,7 @@ use crate::args::parse_time;
 use crate::exit::Failure;
 use crate::output::table::Column;
 use crate::output::text::escaped;
-use crate::output::{Form, OutputArgs};
+use crate::output::{Form, OutputArgs, refuse_endless_json};
 use crate::process::{Signals, print};
 
 // The options of every verb. Not a documentation comment: clap would show it as the help.
@@ -32,7 +32,8 @@ pub(crate) struct CommonArgs {
 // The option of verbs that show something that changes.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct WatchArgs {
-    /// Show it again and again until Ctrl-C, every 2s or as often as given: --watch=500ms
+    /// Show it again and again until Ctrl-C, every 2s or as often as given: --watch=500ms. Not with -o
+    /// json
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "2s", require_equals = true)]
     #[arg(value_parser = interval)]
     watch: Option<Duration>,
@@ -201,9 +202,24 @@ impl Context {
     pub(crate) async fn show(
         &self,
         watch: WatchArgs,
+        mut render: impl AsyncFnMut(&CosmosDBProvider) -> Result<String, Failure>,
+    ) -> Result<(), Failure> {
+        if watch.watch.is_some() && self.form == Form::Json {
+            return Err(refuse_endless_json("--watch shows a result again and again"));
+        }
+        self.with_provider(async |provider| match watch.watch {
+            Some(interval) => self.repeat(interval, async || render(provider).await).await,
+            None => print(&render(provider).await?),
+        })
+        .await
+    }
+
+    /// Prints the text that `render` returns again and again, until a signal.
+    async fn repeat(
+        &self,
+        interval: Duration,
         mut render: impl AsyncFnMut() -> Result<String, Failure>,
     ) -> Result<(), Failure> {
-        let Some(interval) = watch.watch else { return print(&render().await?) };
         let mut signals = Signals::listen()?;
         let is_terminal = std::io::stdout().is_terminal();
         loop {

@@ -61,6 +61,39 @@ impl Form {
     }
 }
 
+/// A list in one JSON document whose values are printed one after the other, each as soon as it is known.
+#[derive(Debug, Default)]
+pub(crate) struct JsonList {
+    printed: usize,
+}
+
+impl JsonList {
+    /// The text of the next value, with what comes before it.
+    pub(crate) fn next<T: Serialize>(&mut self, value: &T) -> Result<String, Failure> {
+        let begin = if self.printed == 0 { "[\n  " } else { ",\n  " };
+        self.printed += 1;
+        Ok(format!("{begin}{}", pretty(value)?.trim_end().replace('\n', "\n  ")))
+    }
+
+    /// Whether a part of the document was made.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.printed > 0
+    }
+
+    /// The text that ends the document.
+    pub(crate) fn end(&self) -> &'static str {
+        if self.printed == 0 { "[]\n" } else { "\n]\n" }
+    }
+}
+
+/// The failure of a command that prints results until it is interrupted, with `-o json`.
+pub(crate) fn refuse_endless_json(what: &str) -> Failure {
+    Failure::usage(
+        format!("{what} until Ctrl-C, and -o json is one document, which would have no end"),
+        "use -o jsonl, which has a line for each row",
+    )
+}
+
 /// One JSON document on several lines.
 pub(crate) fn pretty<T: Serialize + ?Sized>(value: &T) -> Result<String, Failure> {
     serde_json::to_string_pretty(value).map(|text| for_reader(&text) + "\n").map_err(Failure::runtime)

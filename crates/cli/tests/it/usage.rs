@@ -65,6 +65,24 @@ fn names_and_ids_that_cannot_exist_are_wrong_usage() {
     check(&["migrate", "--from", "shop/old", "--to", "shop/new#"], &["the name of a container"]);
 }
 
+/// They printed one document after the other. Nothing listens at port 1 of this machine.
+#[test]
+fn one_json_document_is_refused_where_it_would_have_no_end() {
+    for verb in [
+        &["feed", "tail"][..],
+        &["queue", "list", "--watch"],
+        &["worker", "list", "--watch"],
+        &["session", "list", "--watch=1s"],
+        &["workflow", "list", "--watch"],
+        &["workflow", "count", "--watch"],
+        &["workflow", "describe", "hello-1", "--watch"],
+        &["workflow", "tree", "hello-1", "--watch"],
+    ] {
+        let arguments = [verb, &["-o", "json", "--endpoint", "http://127.0.0.1:1"]].concat();
+        check(&arguments, &["until Ctrl-C", "-o jsonl"]);
+    }
+}
+
 /// An invalid name in a variable is refused by the commands that use it.
 #[test]
 fn a_name_of_the_environment_is_checked_too() {

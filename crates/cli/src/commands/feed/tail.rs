@@ -11,7 +11,7 @@ use crate::commands::item::KeyArgs;
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::output::text::{escaped, time};
-use crate::output::{self, Form};
+use crate::output::{self, Form, JsonList, refuse_endless_json};
 use crate::process::{Signals, print};
 
 const EXAMPLES: &str = "\
@@ -22,8 +22,9 @@ Examples:
 
 After a failure that may pass, the command prints it and goes on; with --until-now it ends.
 
-A line is the time of the change, the id and the item; with -o json or jsonl it is the item. An
-item that was changed twice appears once, as it is now; deleted items do not appear.";
+A line is the time of the change, the id and the item; with -o jsonl it is the item. -o json prints
+one list of items, and needs --until-now or --limit, so that the list has an end. An item that was
+changed twice appears once, as it is now; deleted items do not appear.";
 
 /// Print the changes of a container as they happen
 #[derive(Clone, Debug, Args)]
@@ -71,10 +72,31 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 pub(super) async fn run(args: TailArgs, context: &Context) -> Result<(), Failure> {
-    context.with_container(async |container| follow(&args, context, container).await).await
+    let has_end = args.until_now || args.limit.is_some();
+    if context.form == Form::Json && !has_end {
+        return Err(refuse_endless_json("feed tail without --until-now or --limit prints changes"));
+    }
+    context
+        .with_container(async |container| {
+            let mut printer = Printer { form: context.form, list: JsonList::default() };
+            let followed = follow(&args, context, container, &mut printer).await;
+            match followed {
+                // The document has its end also after a failure. The exit code tells of the failure.
+                Err(failure) if printer.list.is_begun() => printer.end().and(Err(failure)),
+                Err(failure) => Err(failure),
+                Ok(()) => printer.end(),
+            }
+        })
+        .await
 }
 
-async fn follow(args: &TailArgs, context: &Context, container: &Container) -> Result<(), Failure> {
+/// Prints changes until the end that the options name, or until a signal.
+async fn follow(
+    args: &TailArgs,
+    context: &Context,
+    container: &Container,
+    printer: &mut Printer,
+) -> Result<(), Failure> {
     let options = match args.from {
         From::Now => ChangeFeedOptions::from_now(),
         From::Beginning => ChangeFeedOptions::from_beginning(),
@@ -106,7 +128,7 @@ async fn follow(args: &TailArgs, context: &Context, container: &Container) -> Re
         };
         let Some(items) = page else { return Ok(()) };
         for item in items.iter().take(usize::try_from(left).unwrap_or(usize::MAX)) {
-            print(&line(context.form, item)?)?;
+            printer.print(item)?;
             left -= 1;
         }
     }
@@ -124,16 +146,36 @@ async fn next(
     }
 }
 
-fn line(form: Form, item: &Value) -> Result<String, Failure> {
-    match form {
-        Form::Json | Form::Jsonl => output::line(item),
-        Form::Table => {
-            let written_at =
-                item.get("_ts").and_then(Value::as_i64).and_then(|seconds| u64::try_from(seconds).ok());
-            let at = written_at.map_or_else(|| "-".to_owned(), |seconds| time(seconds.saturating_mul(1000)));
-            let id = item.get("id").and_then(Value::as_str).unwrap_or("-");
-            let item = output::line(item)?;
-            Ok(format!("{at}  {}  {}\n", escaped(id), escaped(item.trim_end())))
+/// Prints each change as soon as it is read.
+struct Printer {
+    form: Form,
+    /// The document of `-o json`.
+    list: JsonList,
+}
+
+impl Printer {
+    fn print(&mut self, item: &Value) -> Result<(), Failure> {
+        print(&match self.form {
+            Form::Json => self.list.next(item)?,
+            Form::Jsonl => output::line(item)?,
+            Form::Table => row(item)?,
+        })
+    }
+
+    /// Ends the document.
+    fn end(&self) -> Result<(), Failure> {
+        match self.form {
+            Form::Json => print(self.list.end()),
+            Form::Jsonl | Form::Table => Ok(()),
         }
     }
+}
+
+/// The time of a change, the id and the item.
+fn row(item: &Value) -> Result<String, Failure> {
+    let written_at = item.get("_ts").and_then(Value::as_i64).and_then(|seconds| u64::try_from(seconds).ok());
+    let at = written_at.map_or_else(|| "-".to_owned(), |seconds| time(seconds.saturating_mul(1000)));
+    let id = item.get("id").and_then(Value::as_str).unwrap_or("-");
+    let item = output::line(item)?;
+    Ok(format!("{at}  {}  {}\n", escaped(id), escaped(item.trim_end())))
 }

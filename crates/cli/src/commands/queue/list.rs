@@ -65,14 +65,10 @@ const COLUMNS: &[Column<Queue>] = &[
 
 pub(super) async fn run(args: ListArgs, context: &Context) -> Result<(), Failure> {
     context
-        .with_provider(async |provider| {
-            context
-                .show(args.watch, async || {
-                    let queues = provider.queues().await.map_err(Failure::provider)?;
-                    let rows: Vec<Queue> = queues.into_iter().map(Queue::from).collect();
-                    context.form.list(COLUMNS, &rows, now_ms())
-                })
-                .await
+        .show(args.watch, async |provider| {
+            let queues = provider.queues().await.map_err(Failure::provider)?;
+            let rows: Vec<Queue> = queues.into_iter().map(Queue::from).collect();
+            context.form.list(COLUMNS, &rows, now_ms())
         })
         .await
 }

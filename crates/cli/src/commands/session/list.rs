@@ -68,17 +68,12 @@ const COLUMNS: &[Column<Session>] = &[
 
 pub(super) async fn run(args: ListArgs, context: &Context) -> Result<(), Failure> {
     context
-        .with_provider(async |provider| {
-            context
-                .show(args.watch, async || {
-                    let sessions = provider.sessions().await.map_err(Failure::provider)?;
-                    let now_ms = now_ms();
-                    let is_wanted = |row: &SessionInfo| !args.held || row.locked_until_ms > now_ms;
-                    let rows: Vec<Session> =
-                        sessions.into_iter().filter(is_wanted).map(Session::from).collect();
-                    context.form.list(COLUMNS, &rows, now_ms)
-                })
-                .await
+        .show(args.watch, async |provider| {
+            let sessions = provider.sessions().await.map_err(Failure::provider)?;
+            let now_ms = now_ms();
+            let is_wanted = |row: &SessionInfo| !args.held || row.locked_until_ms > now_ms;
+            let rows: Vec<Session> = sessions.into_iter().filter(is_wanted).map(Session::from).collect();
+            context.form.list(COLUMNS, &rows, now_ms)
         })
         .await
 }

@@ -91,14 +91,10 @@ const COLUMNS: &[Column<Worker>] = &[
 
 pub(super) async fn run(args: ListArgs, context: &Context) -> Result<(), Failure> {
     context
-        .with_provider(async |provider| {
-            context
-                .show(args.watch, async || {
-                    let workers = provider.workers().await.map_err(Failure::provider)?;
-                    let rows: Vec<Worker> = workers.into_iter().map(Worker::from).collect();
-                    context.form.list(COLUMNS, &rows, now_ms())
-                })
-                .await
+        .show(args.watch, async |provider| {
+            let workers = provider.workers().await.map_err(Failure::provider)?;
+            let rows: Vec<Worker> = workers.into_iter().map(Worker::from).collect();
+            context.form.list(COLUMNS, &rows, now_ms())
         })
         .await
 }

@@ -54,14 +54,10 @@ pub(super) async fn run(args: CountArgs, context: &Context) -> Result<(), Failur
     let filter = args.filter.join(" ");
     selection::parse_filter(&filter)?;
     context
-        .with_provider(async |provider| {
-            context
-                .show(args.watch, async || {
-                    let options = selection::parse_filter(&filter)?;
-                    let counts = provider.count(&options).await;
-                    render(context.form, counts.map_err(Failure::provider)?)
-                })
-                .await
+        .show(args.watch, async |provider| {
+            let options = selection::parse_filter(&filter)?;
+            let counts = provider.count(&options).await;
+            render(context.form, counts.map_err(Failure::provider)?)
         })
         .await
 }

@@ -71,13 +71,9 @@ struct Cost {
 
 pub(super) async fn run(args: DescribeArgs, context: &Context) -> Result<(), Failure> {
     context
-        .with_provider(async |provider| {
-            context
-                .show(args.watch, async || {
-                    let description = describe(provider, &args.instance).await?;
-                    context.form.single(&description, &lines(&description))
-                })
-                .await
+        .show(args.watch, async |provider| {
+            let description = describe(provider, &args.instance).await?;
+            context.form.single(&description, &lines(&description))
         })
         .await
 }

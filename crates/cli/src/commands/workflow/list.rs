@@ -49,20 +49,16 @@ pub(super) async fn run(args: ListArgs, context: &Context) -> Result<(), Failure
     // A wrong filter is reported before any request is sent.
     options(&args)?;
     context
-        .with_provider(async |provider| {
-            context
-                .show(args.watch, async || {
-                    let (limit, options) = (args.limit as usize, options(&args)?);
-                    let (rows, is_cut) = selection::read(provider, &options, limit, |_| true).await?;
-                    if is_cut {
-                        let pending =
-                            if options.status.is_none() { "; status=pending shows pending ones" } else { "" };
-                        eprintln!("there are more than {limit}: --limit N shows up to N{pending}");
-                    }
-                    let rows: Vec<Instance> = rows.into_iter().map(Instance::from).collect();
-                    context.form.list(COLUMNS, &rows, now_ms())
-                })
-                .await
+        .show(args.watch, async |provider| {
+            let (limit, options) = (args.limit as usize, options(&args)?);
+            let (rows, is_cut) = selection::read(provider, &options, limit, |_| true).await?;
+            if is_cut {
+                let pending =
+                    if options.status.is_none() { "; status=pending shows pending ones" } else { "" };
+                eprintln!("there are more than {limit}: --limit N shows up to N{pending}");
+            }
+            let rows: Vec<Instance> = rows.into_iter().map(Instance::from).collect();
+            context.form.list(COLUMNS, &rows, now_ms())
         })
         .await
 }

@@ -48,24 +48,20 @@ const COLUMNS: &[Column<Row>] = &[
 
 pub(super) async fn run(args: TreeArgs, context: &Context) -> Result<(), Failure> {
     context
-        .with_provider(async |provider| {
-            context
-                .show(args.watch, async || {
-                    instance::get(provider, &args.instance).await?;
-                    let tree = provider.tree(&args.instance).await;
-                    let tree = tree.map_err(Failure::provider)?;
-                    if !tree.is_complete {
-                        eprintln!("there are more: only the first 1000 workflows are shown");
-                    }
-                    let row = |row: duroxide_cdb::TreeInstance| Row {
-                        depth: row.depth,
-                        updated_ms: row.instance.updated_at,
-                        instance: row.instance.into(),
-                    };
-                    let rows: Vec<Row> = tree.instances.into_iter().map(row).collect();
-                    context.form.list(COLUMNS, &rows, now_ms())
-                })
-                .await
+        .show(args.watch, async |provider| {
+            instance::get(provider, &args.instance).await?;
+            let tree = provider.tree(&args.instance).await;
+            let tree = tree.map_err(Failure::provider)?;
+            if !tree.is_complete {
+                eprintln!("there are more: only the first 1000 workflows are shown");
+            }
+            let row = |row: duroxide_cdb::TreeInstance| Row {
+                depth: row.depth,
+                updated_ms: row.instance.updated_at,
+                instance: row.instance.into(),
+            };
+            let rows: Vec<Row> = tree.instances.into_iter().map(row).collect();
+            context.form.list(COLUMNS, &rows, now_ms())
         })
         .await
 }

@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthStr;
 use super::Outcome;
 use crate::exit::Failure;
 use crate::output::table::cell;
-use crate::output::{self, Form};
+use crate::output::{self, Form, JsonList};
 use crate::process::print;
 
 /// The heading of the first column.
@@ -18,14 +18,14 @@ pub(super) struct Rows {
     form: Form,
     /// The width of the first column.
     width: usize,
-    printed: usize,
+    list: JsonList,
 }
 
 impl Rows {
     /// Begins with the head of a table.
     pub(super) fn begin(form: Form, instances: &[ListedInstance]) -> Result<Rows, Failure> {
         let widths = instances.iter().map(|row| cell(&row.instance_id).width());
-        let rows = Rows { form, width: widths.max().unwrap_or(0).max(HEAD.len()), printed: 0 };
+        let rows = Rows { form, width: widths.max().unwrap_or(0).max(HEAD.len()), list: JsonList::default() };
         if form == Form::Table {
             print(&rows.line(HEAD, "RESULT"))?;
         }
@@ -36,22 +36,16 @@ impl Rows {
         let text = match self.form {
             Form::Table => self.line(&cell(&outcome.instance_id), &cell(&outcome.text())),
             Form::Jsonl => output::line(outcome)?,
-            Form::Json => {
-                let begin = if self.printed == 0 { "[\n  " } else { ",\n  " };
-                let text = output::pretty(outcome)?;
-                format!("{begin}{}", text.trim_end().replace('\n', "\n  "))
-            }
+            Form::Json => self.list.next(outcome)?,
         };
-        self.printed += 1;
         print(&text)
     }
 
     /// Closes the list of a JSON document.
     pub(super) fn end(self) -> Result<(), Failure> {
-        match (self.form, self.printed) {
-            (Form::Json, 0) => print("[]\n"),
-            (Form::Json, _) => print("\n]\n"),
-            (Form::Table | Form::Jsonl, _) => Ok(()),
+        match self.form {
+            Form::Json => print(self.list.end()),
+            Form::Table | Form::Jsonl => Ok(()),
         }
     }
 
