@@ -113,6 +113,7 @@ pub(super) fn help() -> Html {
     let terms = [
         ("status=failed", "running, completed, failed, continued, pending"),
         ("name=order*", "the orchestration, or how its name begins"),
+        ("name=\"order*\"", "in quotes * is an ordinary character"),
         ("id=order-7", "the workflow, or how its id begins: id=order-*"),
         ("version=1.2.0", "the version of the orchestration"),
         ("parent=batch-7", "children of this workflow"),

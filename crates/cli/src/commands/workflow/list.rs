@@ -18,7 +18,8 @@ Filters (all terms must match; quote them, because the shell reads < and > itsel
   custom~half             the custom status contains the text
   created<2h updated>7d   created less than 2 h ago; last updated more than 7 days ago
   created>=2026-11-17     created at this time (UTC) or later; also 2026-11-17T04:05Z
-  name=\"two words\"        a value with spaces
+  name=\"two words\"        a value with spaces. As in a shell, * within the double quotes is
+                          an ordinary character: name=\"order*\" is the name order*
 
 Examples:
   perihelion workflow list
