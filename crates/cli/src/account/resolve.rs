@@ -137,7 +137,7 @@ impl Account {
 
     /// The account and the place that named it, for the messages of verbs that change something.
     pub(crate) fn described(&self) -> String {
-        let kind = if matches!(self.place, Place::Data(_)) { "the data directory " } else { "" };
+        let kind = if self.is_data_directory() { "the data directory " } else { "" };
         format!("{kind}{}{}", self.display_name(), self.display_source())
     }
 
@@ -153,6 +153,12 @@ impl Account {
         let endpoint = self.place.endpoint();
         let is_of_azure = |host: &str| AZURE_HOSTS.iter().any(|suffix| host.ends_with(suffix));
         endpoint.is_some_and(|endpoint| is_of_azure(&endpoint.host().to_ascii_lowercase()))
+    }
+
+    /// Whether the account is a data directory. This command has opened it then, and no other process uses
+    /// it: no server and no worker is alive on it.
+    pub(crate) fn is_data_directory(&self) -> bool {
+        matches!(self.place, Place::Data(_))
     }
 
     /// Whether requests have a token of Entra ID.

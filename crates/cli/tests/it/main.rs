@@ -19,6 +19,7 @@ mod pages;
 mod profiles;
 mod program;
 mod serving;
+mod stopped_workers;
 mod stress;
 mod transaction;
 mod usage;

@@ -15,6 +15,8 @@ Examples:
   perihelion worker list --watch=5s
 
   SEEN        age of the last heartbeat. A process that does nothing writes none
+  ALIVE       whether the last heartbeat is recent. With --data no worker is alive, because no
+              other process can use the directory meanwhile
   TURNS       whether the process runs orchestrations
   ACTIVITIES  the activities that it runs: * all, untagged those without a tag, and tags
   SLICES      how many slices of the container it polls
@@ -48,13 +50,15 @@ struct Worker {
     seen_ms: u64,
 }
 
-impl From<WorkerInfo> for Worker {
-    fn from(info: WorkerInfo) -> Self {
+impl Worker {
+    /// `is_open_here`: the data directory is open in this process, so no worker can be alive whatever
+    /// its heartbeat says.
+    fn new(info: WorkerInfo, is_open_here: bool) -> Self {
         Worker {
             seen_at: time(info.seen_at_ms),
             seen_ms: info.seen_at_ms,
             worker: info.id,
-            is_alive: info.is_alive,
+            is_alive: info.is_alive && !is_open_here,
             runs_orchestrations: info.runs_orchestrations,
             activity_tags: info.activity_tags,
             is_busy: info.is_busy,
@@ -89,11 +93,20 @@ const COLUMNS: &[Column<Worker>] = &[
     Column::number("SHARED", |row, _| row.shared_slices.to_string()),
 ];
 
+/// Why a worker with a recent heartbeat is not alive.
+const STOPPED: &str =
+    "no worker is alive: this command has the data directory open, and no other process can use it meanwhile";
+
 pub(super) async fn run(args: ListArgs, context: &Context) -> Result<(), Failure> {
     context
         .show(args.watch, async |provider| {
             let workers = provider.workers().await.map_err(Failure::provider)?;
-            let rows: Vec<Worker> = workers.into_iter().map(Worker::from).collect();
+            let is_open_here = context.account.is_data_directory();
+            if is_open_here && workers.iter().any(|worker| worker.is_alive) {
+                eprintln!("{STOPPED}");
+            }
+            let rows: Vec<Worker> =
+                workers.into_iter().map(|worker| Worker::new(worker, is_open_here)).collect();
             context.form.list(COLUMNS, &rows, now_ms())
         })
         .await

@@ -59,6 +59,7 @@ const PENDING_MAX: Duration = Duration::from_secs(3);
 /// Waits until a workflow has ended. Says once on standard error that no worker is alive, and each
 /// transient failure once until a read succeeds.
 pub(super) async fn wait(
+    context: &Context,
     provider: &CosmosDBProvider,
     id: &str,
     timeout: Duration,
@@ -87,14 +88,15 @@ pub(super) async fn wait(
         let now = Instant::now();
         if now >= deadline {
             let waited = duration(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
-            let advice = match is_pending && !has_live_worker(provider).await {
-                true => NO_WORKER,
-                false => "wait longer with --timeout; the workflow goes on",
-            };
+            let stopped = why_stopped(context, provider, is_pending).await;
+            let advice = stopped.unwrap_or("wait longer with --timeout; the workflow goes on");
             return Err(Failure::timeout(format!("{id:?} {state} after {waited}")).with_advice(advice));
         }
-        if is_pending && !is_told && now >= began + PENDING_MAX && !has_live_worker(provider).await {
-            eprintln!("{} is pending: {NO_WORKER}", escaped(id));
+        if !is_told
+            && now >= began + PENDING_MAX
+            && let Some(why) = why_stopped(context, provider, is_pending).await
+        {
+            eprintln!("{} {}: {why}", escaped(id), escaped(&state));
             is_told = true;
         }
         tokio::time::sleep_until(deadline.min(Instant::now() + pause)).await;
@@ -102,8 +104,24 @@ pub(super) async fn wait(
     }
 }
 
+/// Why the workflow does not go on; `None` if it probably does.
+async fn why_stopped(
+    context: &Context,
+    provider: &CosmosDBProvider,
+    is_pending: bool,
+) -> Option<&'static str> {
+    match context.account.is_data_directory() {
+        true => Some(NOTHING_RUNS),
+        false if is_pending && !has_live_worker(provider).await => Some(NO_WORKER),
+        false => None,
+    }
+}
+
 const NO_WORKER: &str =
     "no worker is alive on this container. Start one; until then the workflow stays in the queue";
+
+const NOTHING_RUNS: &str =
+    "no worker can run while this command has the data directory open. Start a server and a worker on it";
 
 /// Whether a process is alive that runs orchestrations. `true` if the processes cannot be read,
 /// because then nothing is known about them.

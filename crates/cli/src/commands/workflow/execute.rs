@@ -31,7 +31,7 @@ pub(super) async fn run(args: ExecuteArgs, context: &Context) -> Result<(), Fail
     let ended = context.with_provider(async |provider| {
         start::start(provider, &args.start, &id, input).await?;
         context.announce(&format!("started {id}"));
-        end::wait(provider, &id, args.timeout.timeout).await
+        end::wait(context, provider, &id, args.timeout.timeout).await
     });
     end::print_end(context, ended.await?)
 }

@@ -27,7 +27,8 @@ pub(super) struct WaitArgs {
 }
 
 pub(super) async fn run(args: WaitArgs, context: &Context) -> Result<(), Failure> {
-    let ended = context
-        .with_provider(async |provider| end::wait(provider, &args.instance, args.timeout.timeout).await);
+    let ended = context.with_provider(async |provider| {
+        end::wait(context, provider, &args.instance, args.timeout.timeout).await
+    });
     end::print_end(context, ended.await?)
 }
