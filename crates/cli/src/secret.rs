@@ -16,7 +16,7 @@ impl Secret {
         Secret(text.into())
     }
 
-    /// Reads a file of at most `bytes_max` bytes, without white space at its ends. `holds` says what
+    /// Reads a file of at most `bytes_max` bytes, and removes white space at both ends of its text. `holds` says what
     /// such a file holds, for the error about a longer one.
     pub(crate) fn read_file(path: &Path, bytes_max: u64, holds: &str) -> std::io::Result<Secret> {
         let mut text = String::new();

@@ -133,8 +133,9 @@ fn begun(event: &Event, hasher: &RandomState) -> Option<Span> {
     })
 }
 
-/// The place of the span that an event ends, and how the span ends. An event that a wait gets names
-/// no span: it ends the first open wait with its name.
+/// The place of the span that an event ends, and how the span ends. The event that a
+/// wait has waited for does not say which span it ends. It ends the first open wait with the name of
+/// the event.
 fn ended(event: &Event, spans: &[Span], index: &mut Index) -> Option<(usize, Ending)> {
     let source = event.source_event_id.and_then(|id| index.by_event.get(&id).copied());
     let (place, ending) = match &event.kind {

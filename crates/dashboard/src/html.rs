@@ -73,7 +73,7 @@ impl Tag {
     }
 
     /// An attribute whose value must not be changed: the value of a field, which a form sends back, or
-    /// a key, which is compared. A browser reads exactly this value; only U+0000 cannot be written in HTML.
+    /// a `data-key`, by which the script finds the same element in a newer page. A browser reads exactly this value; only U+0000 cannot be written in HTML.
     pub(crate) fn exact(mut self, name: &'static str, value: &str) -> Tag {
         self.put(name, value, |_| false);
         self
@@ -208,8 +208,8 @@ fn escape(out: &mut String, text: &str, is_replaced: fn(char) -> bool) {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             _ if is_replaced(character) => out.push('\u{fffd}'),
-            // HTML reads the references &#128; to &#159; as other characters, and the characters
-            // themselves as they are.
+            // HTML reads the references &#128; to &#159; as other characters. The characters themselves
+            // are not changed, so they are written without a reference.
             '\u{80}'..='\u{9f}' => out.push(character),
             _ if is_not_shown(character) => {
                 let _ = write!(out, "&#{};", u32::from(character));

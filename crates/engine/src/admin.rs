@@ -3,7 +3,8 @@
 //!
 //! Each command writes its records and puts a new catalog into the transaction.
 //! The writer publishes that catalog when the records are durable. Scripts, users and
-//! permissions are not part of the catalog, so the commands on them only write records.
+//! permissions are not part of the catalog, so the commands on them only write records. In names,
+//! `access` means users and permissions.
 
 mod containers;
 mod copy_catalog;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 
 use perihelion_model::etag;
 
-pub(crate) use self::containers::{create_container, delete_container, log_versions, replace_container};
+pub(crate) use self::containers::{create_container, delete_container, replace_container, start_version_log};
 pub(crate) use self::copy_catalog::{copy_catalog, is_same_catalog};
 pub(crate) use self::databases::{create_database, delete_database};
 pub(crate) use self::indexes::{

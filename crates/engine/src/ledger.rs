@@ -270,9 +270,9 @@ pub(crate) fn expired(
 }
 
 /// Removes the entries of these age keys.
-pub(crate) fn remove(transaction: &mut Transaction<'_>, age_keys: Vec<Vec<u8>>) -> Result<(), Refusal> {
+pub(crate) fn remove(transaction: &mut Transaction<'_>, keys_by_age: Vec<Vec<u8>>) -> Result<(), Refusal> {
     let mut used = decode_use(transaction.get(&keys::ledger_use())?);
-    for key in age_keys {
+    for key in keys_by_age {
         // If the age key does not exist any more, the entry was removed or replaced after the
         // age keys were listed.
         let Some(size) = transaction.get(&key)? else { continue };

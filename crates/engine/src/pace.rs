@@ -38,7 +38,7 @@ pub struct PageLimits<'a> {
     /// The time of the page.
     pub time_max: Duration,
     /// Called before each document. It may wait, and it may refuse the page.
-    pub checkpoint: &'a dyn Fn(PageEnd) -> Result<Checked, Refusal>,
+    pub checkpoint: &'a dyn Fn(PageEnd) -> Result<CheckpointResult, Refusal>,
     /// Called with the bytes of each document of a query before the document is evaluated. It may
     /// refuse the page.
     pub on_document: &'a dyn Fn(usize) -> Result<(), Refusal>,
@@ -60,7 +60,7 @@ pub enum PageEnd {
 
 /// The result of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Checked {
+pub enum CheckpointResult {
     /// The page goes on.
     GoOn,
     /// The page should end, because other reads wait. Only for [`PageEnd::Cheap`].
@@ -71,7 +71,7 @@ impl Default for PageLimits<'_> {
     fn default() -> Self {
         PageLimits {
             time_max: PAGE_TIME_MAX,
-            checkpoint: &|_| Ok(Checked::GoOn),
+            checkpoint: &|_| Ok(CheckpointResult::GoOn),
             on_document: &|_| Ok(()),
             bytes_max: PAGE_BYTES_MAX,
             memory: &Unlimited,
@@ -110,7 +110,7 @@ impl<'a> Pace<'a> {
         self.entries.set(entries.saturating_add(1));
         let (checked, time) = self.checkpoint(end)?;
         let is_over = time >= self.limits.time_max || self.with_waits(time) >= TIME_WITH_WAITS_MAX;
-        Ok(entries > 0 && (checked == Checked::ShouldEnd || is_over))
+        Ok(entries > 0 && (checked == CheckpointResult::ShouldEnd || is_over))
     }
 
     /// Asks whether the page may evaluate a document of this size.
@@ -149,7 +149,7 @@ impl<'a> Pace<'a> {
 
     /// Lets other reads run if they wait for this read. Also returns the time that the page has
     /// taken, without its waits.
-    fn checkpoint(&self, end: PageEnd) -> Result<(Checked, Duration), Refusal> {
+    fn checkpoint(&self, end: PageEnd) -> Result<(CheckpointResult, Duration), Refusal> {
         let (before, waited) = (self.clock.unix_time(), self.waited.get());
         let checked = (self.limits.checkpoint)(end)?;
         let wait = self.clock.unix_time().saturating_sub(before);
@@ -189,7 +189,7 @@ mod tests {
         let (clock, seconds) = new_clock();
         let wait = |_| {
             seconds.fetch_add(50, Ordering::Relaxed);
-            Ok(Checked::GoOn)
+            Ok(CheckpointResult::GoOn)
         };
         let pace = Pace::start(&clock, PageLimits { checkpoint: &wait, ..PageLimits::default() });
         assert_eq!(pace.check_gathering(), Ok(()));
@@ -207,7 +207,7 @@ mod tests {
             if !is_set.replace(true) {
                 seconds.fetch_add(3600, Ordering::Relaxed);
             }
-            Ok(Checked::GoOn)
+            Ok(CheckpointResult::GoOn)
         };
         let pace = Pace::start(&clock, PageLimits { checkpoint: &wait, ..PageLimits::default() });
         for _ in 0..3 {

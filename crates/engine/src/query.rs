@@ -126,7 +126,7 @@ pub struct QueryPage {
 /// The time with which the statement of a continuation has to be compiled, in ticks (100 ns) since
 /// 1970; `None` if the time does not matter. With another time, the date functions would make the
 /// rows of this page differ from those of the pages before.
-pub fn compile_time_of(continuation: &str) -> Option<i64> {
+pub fn now_of_continuation(continuation: &str) -> Option<i64> {
     continuation::ticks_of(continuation)
 }
 

@@ -38,7 +38,9 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use perihelion_engine::{Checked, PAGE_BYTES_MAX, PageEnd, PageLimits, PageMemory, Refusal, blocking};
+use perihelion_engine::{
+    CheckpointResult, PAGE_BYTES_MAX, PageEnd, PageLimits, PageMemory, Refusal, blocking,
+};
 use tokio::sync::watch;
 
 pub(crate) use self::bill::Bill;
@@ -228,7 +230,7 @@ impl LongReads {
         let end_if = |ends: bool| if ends { Err(Refusal::throttled(RETRY_AFTER_MS)) } else { Ok(()) };
         let checkpoint = |_| {
             is_over.set(slice.is_over());
-            end_if(is_over.get()).map(|()| Checked::GoOn)
+            end_if(is_over.get()).map(|()| CheckpointResult::GoOn)
         };
         let on_document = |bytes: usize| {
             has_large_document.set(bytes > document_bytes_max);
@@ -242,7 +244,10 @@ impl LongReads {
         }
     }
 
-    fn limits<'a>(&'a self, checkpoint: &'a dyn Fn(PageEnd) -> Result<Checked, Refusal>) -> PageLimits<'a> {
+    fn limits<'a>(
+        &'a self,
+        checkpoint: &'a dyn Fn(PageEnd) -> Result<CheckpointResult, Refusal>,
+    ) -> PageLimits<'a> {
         PageLimits {
             checkpoint,
             bytes_max: self.memory.page_bytes_max().min(PAGE_BYTES_MAX),
@@ -387,10 +392,10 @@ impl<'a> Turn<'a> {
 
     /// The checkpoint that a read calls before its next document. It ends the slice when the time of
     /// the slice is over.
-    fn check(&self, end: PageEnd) -> Result<Checked, Refusal> {
+    fn check(&self, end: PageEnd) -> Result<CheckpointResult, Refusal> {
         let slice = self.slice_began_at.get().elapsed();
         if slice < SLICE {
-            return Ok(Checked::GoOn);
+            return Ok(CheckpointResult::GoOn);
         }
         self.time.set(self.time.get() + slice);
         check_departure(self.departure)?;
@@ -402,13 +407,13 @@ impl<'a> Turn<'a> {
     }
 
     /// Lets other reads run. The answer says whether the read goes on or should end its page.
-    fn end_slice(&self, end: PageEnd, slice: Duration) -> Result<Checked, Refusal> {
+    fn end_slice(&self, end: PageEnd, slice: Duration) -> Result<CheckpointResult, Refusal> {
         let mut kind = self.kind.borrow_mut();
         let has_others = self.reads.turns.waiting() > 0 || self.reads.first_slices.waiting() > 0;
         let is_turn_over = has_others && self.time.get() >= TURN_TIME && matches!(*kind, TurnKind::Short(_));
         let mut core = self.core.borrow_mut();
         match end {
-            PageEnd::Cheap if is_turn_over => return Ok(Checked::ShouldEnd),
+            PageEnd::Cheap if is_turn_over => return Ok(CheckpointResult::ShouldEnd),
             PageEnd::Costly if is_turn_over => {
                 // The turn and the processor are given back before the wait.
                 *kind = TurnKind::None;
@@ -423,7 +428,7 @@ impl<'a> Turn<'a> {
                 }
             }
         }
-        Ok(Checked::GoOn)
+        Ok(CheckpointResult::GoOn)
     }
 }
 
@@ -724,22 +729,22 @@ mod tests {
         reads: &Arc<LongReads>,
         end: PageEnd,
         is_over: impl Fn() -> bool + Send + Sync + 'static,
-    ) -> Result<Checked, Refusal> {
+    ) -> Result<CheckpointResult, Refusal> {
         let read = move |limits: PageLimits<'_>| {
             while !is_over() {
-                if (limits.checkpoint)(end)? == Checked::ShouldEnd {
-                    return Ok(Checked::ShouldEnd);
+                if (limits.checkpoint)(end)? == CheckpointResult::ShouldEnd {
+                    return Ok(CheckpointResult::ShouldEnd);
                 }
                 std::thread::yield_now();
             }
-            Ok(Checked::GoOn)
+            Ok(CheckpointResult::GoOn)
         };
         reads.run(UNKNOWN, Bill::free(), read).await
     }
 
     /// Starts as many long reads as there are turns, and then another read that needs a turn. The
     /// long reads end when the other read has run. Returns the outcomes of the long reads.
-    async fn run_beside_a_waiting_read(end: PageEnd) -> Vec<Result<Checked, Refusal>> {
+    async fn run_beside_a_waiting_read(end: PageEnd) -> Vec<Result<CheckpointResult, Refusal>> {
         let reads = LongReads::new(MemoryBudget::new(100));
         let turns = reads.turns.free();
         let has_run = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -765,12 +770,12 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_long_read_ends_its_page_when_another_read_waits() {
         let outcomes = run_beside_a_waiting_read(PageEnd::Cheap).await;
-        assert!(outcomes.contains(&Ok(Checked::ShouldEnd)), "{outcomes:?}");
+        assert!(outcomes.contains(&Ok(CheckpointResult::ShouldEnd)), "{outcomes:?}");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_long_read_that_cannot_end_its_page_gives_its_turn_to_a_waiting_read() {
         let outcomes = run_beside_a_waiting_read(PageEnd::Costly).await;
-        assert!(outcomes.iter().all(|outcome| *outcome == Ok(Checked::GoOn)), "{outcomes:?}");
+        assert!(outcomes.iter().all(|outcome| *outcome == Ok(CheckpointResult::GoOn)), "{outcomes:?}");
     }
 }

@@ -1,5 +1,5 @@
 //! The checkers: each one checks one property of a run, from the evidence of the run.
-//! `planted` has bugs that show that each checker can fail.
+//! The module `planted` puts bugs into a run on purpose, to prove that each checker finds such a bug.
 
 pub mod completions;
 pub mod deletions;
@@ -53,9 +53,9 @@ pub struct Deleted {
     pub instance: String,
     /// When the call returned.
     pub at: Duration,
-    /// The names of the tree that the user used again after that.
+    /// The deleted instances whose id the user used again for a new instance.
     pub started_again: Vec<String>,
-    /// The incarnations of these names that were deleted.
+    /// The deleted incarnations of the instances in `started_again`.
     pub incarnations: Vec<String>,
 }
 

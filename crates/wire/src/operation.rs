@@ -58,7 +58,7 @@ impl OperationKind {
     }
 
     /// Whether the operation writes documents. A batch and a distributed transaction count as
-    /// writes, although they may only read.
+    /// writes, although all their operations may be reads.
     pub fn writes_documents(self) -> bool {
         match self {
             OperationKind::CreateItem

@@ -13,8 +13,9 @@ const ROW: f64 = 24.0;
 /// The narrowest bar that can still be seen and clicked, in pixels.
 const BAR_WIDTH_MIN: &str = "5";
 
-/// The last place where a bar begins, so that the narrowest bar is within the picture.
-const AXIS_END: f64 = 0.99;
+/// The last place where a bar begins or ends. The narrowest bar that begins there is still within the
+/// picture.
+const BAR_PLACE_MAX: f64 = 0.99;
 
 /// The least share of the page between two labels of the axis.
 const TICK_GAP: f64 = 0.09;
@@ -57,7 +58,7 @@ impl Timeline<'_> {
             .add(list(rows))
     }
 
-    /// Lines with their times, and the folds.
+    /// Lines with their times, and a band for each fold (a long gap without events, drawn short).
     fn grid(self, height: f64) -> Html {
         let mut html = Html::default();
         for fold in self.axis.folds() {
@@ -84,7 +85,7 @@ impl Timeline<'_> {
     fn bar(self, span: &Span, row: usize) -> Html {
         let y = ROW * (row as f64 + 1.0) + 5.0;
         let end_ms = span.end_ms.unwrap_or(self.now_ms.max(span.begin_ms));
-        let [begin, end] = [span.begin_ms, end_ms].map(|ms| self.axis.position(ms).min(AXIS_END));
+        let [begin, end] = [span.begin_ms, end_ms].map(|ms| self.axis.position(ms).min(BAR_PLACE_MAX));
         let words = words(span, self.now_ms);
         let shape = |width: String| {
             let bar = tag("rect").class(class(span)).attr("x", share(begin)).attr("y", y);

@@ -16,7 +16,7 @@ use tokio::time::{Instant, Sleep};
 pub(super) struct WriteLimit<S> {
     stream: S,
     wait_max: Duration,
-    /// When the write that waits fails. It is only looked at while `is_waiting`.
+    /// The time at which a waiting write fails. Only used while `is_waiting`.
     deadline: Pin<Box<Sleep>>,
     is_waiting: bool,
 }
@@ -27,7 +27,7 @@ impl<S: Unpin> WriteLimit<S> {
         WriteLimit { stream, wait_max, deadline, is_waiting: false }
     }
 
-    /// Writes, and fails if no write has made progress since the deadline was set.
+    /// Writes. Fails when writes have waited for `wait_max` without progress.
     fn limit<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -97,15 +97,16 @@ mod tests {
     async fn a_write_fails_if_the_other_side_takes_nothing() {
         let (near, mut far) = tokio::io::duplex(4);
         let mut near = WriteLimit::new(near, Duration::from_millis(200));
-        let mut taken = [0; 4];
-        for _ in 0..3 {
-            near.write_all(b"1234").await.unwrap();
-            // The waits together are longer than the limit, but each wait is shorter.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            far.read_exact(&mut taken).await.unwrap();
-        }
-        near.write_all(b"1234").await.unwrap();
-        let failed = near.write_all(b"5").await.unwrap_err();
+        // The waits together are longer than the limit, but each wait is shorter.
+        let take_slowly = async {
+            for _ in 0..3 {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                far.read_exact(&mut [0; 4]).await.unwrap();
+            }
+        };
+        let (written, ()) = tokio::join!(near.write_all(b"1234567890123456"), take_slowly);
+        written.unwrap();
+        let failed = near.write_all(b"7").await.unwrap_err();
         assert_eq!(failed.kind(), ErrorKind::TimedOut);
     }
 }

@@ -144,7 +144,7 @@ fn check_etag(container: &Container, if_match: Option<&str>) -> Result<(), Refus
 }
 
 /// Starts the version log of a container.
-pub(crate) fn log_versions(
+pub(crate) fn start_version_log(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,
 ) -> Result<(), Refusal> {

@@ -86,12 +86,12 @@ impl Engine {
 
     /// Starts the version log of a container. The log must be started before the change feed
     /// is read in the mode "all versions and deletes".
-    pub async fn log_versions(&self, container: &Arc<Container>) -> Result<(), Refusal> {
+    pub async fn start_version_log(&self, container: &Arc<Container>) -> Result<(), Refusal> {
         if container.logs_versions {
             return Ok(());
         }
         let container = Arc::clone(container);
-        self.store.write(move |transaction| admin::log_versions(transaction, &container)).await
+        self.store.write(move |transaction| admin::start_version_log(transaction, &container)).await
     }
 
     /// Splits a physical partition; returns the ids of its children.

@@ -52,11 +52,13 @@ fn purge_next(transaction: &mut Transaction<'_>, number: ContainerNumber, next: 
 pub(super) async fn purge_tombstones(store: &StoreHandle) -> Result<(), Refusal> {
     loop {
         let now = store.clock().seconds();
-        let age_keys = replication::expired_tombstones(&*store.view()?, now, ENTRIES_PER_JOB_MAX)?;
-        if age_keys.is_empty() {
+        let keys_by_age = replication::expired_tombstones(&*store.view()?, now, ENTRIES_PER_JOB_MAX)?;
+        if keys_by_age.is_empty() {
             return Ok(());
         }
-        store.write(move |transaction| replication::remove_expired_tombstones(transaction, age_keys)).await?;
+        store
+            .write(move |transaction| replication::remove_expired_tombstones(transaction, keys_by_age))
+            .await?;
     }
 }
 
@@ -64,10 +66,10 @@ pub(super) async fn purge_tombstones(store: &StoreHandle) -> Result<(), Refusal>
 pub(super) async fn purge_ledger(store: &StoreHandle, age: Duration) -> Result<(), Refusal> {
     loop {
         let now = store.clock().seconds();
-        let age_keys = ledger::expired(&*store.view()?, now, age, ENTRIES_PER_JOB_MAX)?;
-        if age_keys.is_empty() {
+        let keys_by_age = ledger::expired(&*store.view()?, now, age, ENTRIES_PER_JOB_MAX)?;
+        if keys_by_age.is_empty() {
             return Ok(());
         }
-        store.write(move |transaction| ledger::remove(transaction, age_keys)).await?;
+        store.write(move |transaction| ledger::remove(transaction, keys_by_age)).await?;
     }
 }

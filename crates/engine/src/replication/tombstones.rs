@@ -76,9 +76,9 @@ pub(crate) fn expired_tombstones(
 /// Removes tombstones and their age keys.
 pub(crate) fn remove_expired_tombstones(
     transaction: &mut Transaction<'_>,
-    age_keys: Vec<Vec<u8>>,
+    keys_by_age: Vec<Vec<u8>>,
 ) -> Result<(), Refusal> {
-    for key in age_keys {
+    for key in keys_by_age {
         if let Some((age, tombstone)) = keys::parse_tombstone_age(&key) {
             // If the times differ, a later delete of the same document has replaced the
             // tombstone and added an age key of its own. The later tombstone stays.

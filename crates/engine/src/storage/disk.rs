@@ -50,9 +50,9 @@ const KEYSPACE: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("p
 /// disk read. An idle process uses far less memory.
 const PAGE_CACHE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The room that a commit which bypasses the log needs, as a multiple of its bytes and those of the
-/// log. The data file has the same bytes in pages that are at least half full. Changed pages are
-/// copied too, but mostly to pages that are free already.
+/// The room in the data file that a commit which bypasses the log needs, as a multiple of the bytes of
+/// the commit and of the log. Pages of the data file are at least half full, so these bytes take at
+/// most twice their size there. Changed pages are copied too, but mostly to pages that are free already.
 const DATA_FILE_BYTES_PER_BYTE: u64 = 2;
 
 /// Options of a disk store.
@@ -69,8 +69,8 @@ pub struct DiskOptions {
 }
 
 /// The limits of the log. The log has two files. Their limits bound the memory of the
-/// overlay and the time to open the store after a crash. A commit above the limits of a file
-/// is alone in its file.
+/// overlay and the time to open the store after a crash. A record that is above the limits of a
+/// file, but not above `record_bytes`, is the only record of its file.
 #[derive(Debug, Clone, Copy)]
 pub struct LogLimits {
     /// The most bytes in a file.
@@ -82,8 +82,9 @@ pub struct LogLimits {
     /// running. A scan has to pass over each removal and over the entry that the removal
     /// hides.
     pub removals: usize,
-    /// The most bytes of a record. A larger commit bypasses the log and goes to the data
-    /// file, because writing it twice would cost more than the second sync of the data file.
+    /// The most bytes of a record. A larger commit bypasses the log and goes to the data file at once.
+    /// A commit of the data file needs two syncs and an append to the log only one, but writing many
+    /// bytes twice costs more than a sync.
     pub record_bytes: usize,
 }
 
@@ -108,8 +109,8 @@ impl DiskOptions {
         DiskOptions { log: LogLimits::PRODUCTION, checkpoints: CheckpointMode::Thread, instance }
     }
 
-    /// For simulated disks: no thread, no randomness, and a checkpoint every few
-    /// commits.
+    /// For simulated disks: no thread, no randomness, and small limits, so that a checkpoint begins
+    /// after few commits. The checkpoint ends with the third commit after that.
     pub fn simulation() -> DiskOptions {
         let checkpoints = CheckpointMode::Inline { commits_later: 3 };
         DiskOptions { log: LogLimits::SIMULATION, checkpoints, instance: 1 }
@@ -250,7 +251,7 @@ impl Writer {
     /// Makes a commit durable and visible: through the log, or directly in the data file if
     /// the commit is too large for the log.
     fn commit(&mut self, core: &Core, writes: &[Write<'_>]) -> Result<(), Failure> {
-        self.log.erase_refused()?;
+        self.log.erase_refused_record()?;
         let instance = match self.instance {
             Some(instance) => {
                 if !self.is_current {

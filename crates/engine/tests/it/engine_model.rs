@@ -110,7 +110,7 @@ impl Trial {
         let (plain, indexed) = (open(), open());
         for engine in [&plain, &indexed] {
             let container = create(engine, has_unique_key).await.expect("a container");
-            engine.log_versions(&container).await.expect("a log of versions");
+            engine.start_version_log(&container).await.expect("a log of versions");
         }
         let model = Model { has_unique_key, ..Model::default() };
         let workload = Workload::new(seed, 40);

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use perihelion_engine::{
-    Checked, Clock, Column, Container, Engine, EngineOptions, FeedMode, FeedPage, FeedRequest, FeedStart,
-    IndexScope, IndexShape, ItemOperation, NewBody, PageLimits, Paging, Precondition, QueryPage,
+    CheckpointResult, Clock, Column, Container, Engine, EngineOptions, FeedMode, FeedPage, FeedRequest,
+    FeedStart, IndexScope, IndexShape, ItemOperation, NewBody, PageLimits, Paging, Precondition, QueryPage,
     QueryRequest, QueryScope, Refusal,
 };
 use perihelion_model::json::{Value, parse_str};
@@ -319,7 +319,7 @@ async fn a_paused_order_by_the_current_time_ends() {
     let query = perihelion_query::parse(text).unwrap();
     let (mut token, mut found): (Option<String>, _) = (None, Vec::new());
     for time in 1..200 {
-        let now = token.as_deref().and_then(perihelion_engine::compile_time_of).map(Now::from_unix_ticks);
+        let now = token.as_deref().and_then(perihelion_engine::now_of_continuation).map(Now::from_unix_ticks);
         let now = now.unwrap_or_else(|| Now::from_unix_milliseconds(1_700_000_000_000 + 1000 * time));
         let request = QueryRequest {
             program: perihelion_query::compile(&query, &Parameters::none(), now).unwrap(),
@@ -422,7 +422,7 @@ async fn a_read_of_many_index_entries_lets_other_reads_run() {
     let checks = AtomicU64::new(0);
     let checkpoint = |_| {
         checks.fetch_add(1, Ordering::Relaxed);
-        Ok(Checked::GoOn)
+        Ok(CheckpointResult::GoOn)
     };
     let limits = PageLimits { checkpoint: &checkpoint, ..PageLimits::default() };
     let page = engine.query_within(&container, &request, &[], limits).unwrap();
@@ -454,7 +454,7 @@ async fn an_aggregate_without_documents_in_its_keys_lets_other_reads_run() {
     let checks = AtomicU64::new(0);
     let checkpoint = |_| {
         checks.fetch_add(1, Ordering::Relaxed);
-        Ok(Checked::GoOn)
+        Ok(CheckpointResult::GoOn)
     };
     let limits = PageLimits { checkpoint: &checkpoint, ..PageLimits::default() };
     let page = engine.query_within(&container, &request, &[], limits).unwrap();
@@ -517,7 +517,7 @@ fn feed(engine: &Engine, mode: FeedMode, start: FeedStart) -> FeedPage {
 async fn a_change_feed_without_an_item_goes_on_where_its_time_was_over() {
     for mode in [FeedMode::LatestVersion, FeedMode::AllVersionsAndDeletes] {
         let (engine, container) = slow_engine(1).await;
-        engine.log_versions(&container).await.unwrap();
+        engine.start_version_log(&container).await.unwrap();
         let start = engine.state(&container).unwrap().lsn(container.ranges[0].id);
         fill(&engine, &container, 70).await;
         let (mut after, mut items, mut pages) = (start, 0, 0);

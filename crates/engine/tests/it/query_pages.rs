@@ -47,7 +47,7 @@ fn page(engine: &Engine, text: &str, rows_max: usize, continuation: Option<Strin
     let query = perihelion_query::parse(text).unwrap();
     // The clock moves on between two pages.
     let milliseconds = CLOCK.fetch_add(1000, std::sync::atomic::Ordering::Relaxed);
-    let first = continuation.as_deref().and_then(perihelion_engine::compile_time_of);
+    let first = continuation.as_deref().and_then(perihelion_engine::now_of_continuation);
     let now = first.map_or(Now::from_unix_milliseconds(milliseconds), Now::from_unix_ticks);
     let program = perihelion_query::compile(&query, &Parameters::none(), now).unwrap();
     let request = QueryRequest {

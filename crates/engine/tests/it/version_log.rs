@@ -23,7 +23,7 @@ async fn logging_engine() -> (Arc<Engine>, Arc<Container>, Arc<AtomicU64>) {
     });
     let engine = support::engine(EngineOptions::default().with_clock(clock)).await;
     let created = container(&engine, "c").await;
-    engine.log_versions(&created).await.unwrap();
+    engine.start_version_log(&created).await.unwrap();
     let created = engine.catalog().container("d", "c").cloned().unwrap();
     (engine, created, now)
 }
@@ -75,7 +75,7 @@ async fn a_deleted_container_leaves_no_record_of_its_removed_versions() {
     let mut logging = Vec::new();
     for name in ["c", "kept"] {
         let created = container(&engine, name).await;
-        engine.log_versions(&created).await.unwrap();
+        engine.start_version_log(&created).await.unwrap();
         let created = engine.catalog().container("d", name).cloned().unwrap();
         fill(&engine, &created, 3, 1).await;
         logging.push(created);

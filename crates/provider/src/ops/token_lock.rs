@@ -47,16 +47,18 @@ pub(crate) fn check_not_expired(until: Instant) -> Result<(), Failure> {
 /// only the end of the lock, so the time that is left is taken as its lease.
 pub(crate) const LEASE_MIN: Duration = Duration::from_secs(1);
 
-/// When an ack renews its lock, which ends at `until`: when a third of the lease is left.
+/// The time at which an ack renews its lock: a third of the lease before `until`, when the lock ends.
 pub(crate) fn renewal_due(until: Instant, lease: Duration) -> Instant {
     until.checked_sub(lease / 3).unwrap_or(until)
 }
 
 /// Runs `work` and, from `due` on, `renew`, which renews the lock. Both make progress at the same
 /// time, because the work may hold what the renewal waits for. The renewal fails with
-/// [`Failure::LockLost`] at `until`, when the lock ends. The function returns when one of the two
-/// has ended. If the renewal has begun, the function also waits for the renewal. Returns the outcome
-/// of the work and the outcome of the renewal; `None` for one that has not ended.
+/// [`Failure::LockLost`] at `until`, when the lock ends.
+///
+/// If the renewal ends first, the function returns its outcome, and the caller goes on with `work`. If
+/// the work ends first, the function returns its outcome; a renewal that has begun is awaited, and one
+/// that has not begun is dropped. The outcome that is not known is `None`.
 pub(crate) async fn renew_beside<T, R>(
     mut work: Pin<&mut impl Future<Output = T>>,
     due: Instant,

@@ -18,7 +18,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     let (mode, start) = (parse_mode(call)?, parse_start(call)?);
     if mode == FeedMode::AllVersionsAndDeletes {
         check_start(&start)?;
-        log_versions(service, &container).await?;
+        start_version_log(service, &container).await?;
     }
     let (range, keys) = parse_scope(call, &container)?;
     let partition_key = call.partition_key()?;
@@ -46,13 +46,15 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
 /// Makes every region log the versions of this container from now on, so that a reader
 /// can continue in another region. Every region takes the request, because readers may
 /// send it to any region.
-async fn log_versions(service: &RegionService, container: &Arc<Container>) -> Result<(), Refusal> {
+async fn start_version_log(service: &RegionService, container: &Arc<Container>) -> Result<(), Refusal> {
     if container.logs_versions {
         return Ok(());
     }
     let container = Arc::clone(container);
     service
-        .change_catalog_from_any_region(move |engine| async move { engine.log_versions(&container).await })
+        .change_catalog_from_any_region(
+            move |engine| async move { engine.start_version_log(&container).await },
+        )
         .await
 }
 

@@ -241,7 +241,7 @@ fn compile_page(
     continuation: Option<&str>,
 ) -> Result<Program, Refusal> {
     let now = Now::from_unix_milliseconds(service.engine.clock().unix_time().as_millis() as i64);
-    let now = page_time(now, continuation.and_then(perihelion_engine::compile_time_of));
+    let now = page_time(now, continuation.and_then(perihelion_engine::now_of_continuation));
     perihelion_query::compile_with(&statement.query, &statement.parameters, computed, now)
         .map_err(|errors| compile_refusal(&errors))
 }

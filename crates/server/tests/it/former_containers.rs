@@ -42,7 +42,11 @@ async fn check_successor(world: &World, memory: &Memory) {
     let refused = world.send(read.header("x-ms-session-token", &memory.token)).await;
     assert_eq!((refused.status, refused.header("x-ms-substatus")), (404, Some("1002")), "{}", memory.token);
     let page = world.send(feed().header("if-none-match", &memory.feed_etag)).await;
-    assert_eq!(page.status, 200, "the feed of the former container ended at {}", memory.feed_etag);
+    assert_eq!(
+        page.status, 200,
+        "a feed with the etag {} of the former container did not start over",
+        memory.feed_etag
+    );
     assert_eq!(ids(&documents(&page)), ["new", "0", "1", "2"]);
     let stale = docs("GET", "new", r#"["a"]"#).header("x-ms-cosmos-intended-collection-rid", &memory.rid);
     let stale = world.send(stale).await;

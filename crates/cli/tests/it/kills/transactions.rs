@@ -74,12 +74,12 @@ async fn set_up(client: &HttpClient) {
 
 /// Sends transfers until the server is killed. Sometimes ends earlier, so that the answer to the last
 /// transfer is known. Returns the number of acknowledged transfers, and the last transfer.
-async fn send_until_killed(address: SocketAddr, client_number: usize, kill: u64, seed: u64) -> (u64, Sent) {
+async fn send_until_killed(address: SocketAddr, client_number: usize, round: u64, seed: u64) -> (u64, Sent) {
     let (client, mut random, mut acknowledged) = (HttpClient::new(address), Random::new(seed), 0u64);
     loop {
         let from = random.below(ACCOUNTS);
         let to = (from + 1 + random.below(ACCOUNTS - 1)) % ACCOUNTS;
-        let token = ((client_number as u128) << 96) | (u128::from(kill) << 64) | u128::from(acknowledged);
+        let token = ((client_number as u128) << 96) | (u128::from(round) << 64) | u128::from(acknowledged);
         let call = transfer(token, from, to);
         match client.send(&call).await {
             Ok(answer) => {

@@ -133,7 +133,7 @@ impl Log {
                 return Err(error.into());
             }
             self.has_refused = true;
-            self.erase_refused()?;
+            self.erase_refused_record()?;
             return Err(Failure::full(&error));
         }
         self.current_file()?.file.sync_data()?;
@@ -161,7 +161,7 @@ impl Log {
     /// written in part or whole. Must succeed before each commit, because the commit has the number
     /// of the refused record and may go to the other file. A file system that copies blocks before
     /// it changes them may have no room for this; then the commit is refused, too.
-    pub(super) fn erase_refused(&mut self) -> Result<(), Failure> {
+    pub(super) fn erase_refused_record(&mut self) -> Result<(), Failure> {
         if !self.has_refused {
             return Ok(());
         }

@@ -38,7 +38,7 @@ pub(crate) fn check(engine: &Engine, model: &Model, page_rows: usize) -> Result<
     check_point_reads(engine, &container, model)?;
     check_feeds(engine, &container, model, page_rows)?;
     check_counters(engine, &container, model)?;
-    check_lists(engine, &container, model, page_rows)
+    check_queries(engine, &container, model, page_rows)
 }
 
 /// A document by its id; `None` when it does not exist. Also checks that its `_rid` leads
@@ -166,7 +166,7 @@ fn check_counters(engine: &Engine, container: &Arc<Container>, model: &Model) ->
 
 /// Checks that queries return the documents of their scope: of all ranges, of each
 /// partition, and none for a scope without ranges.
-fn check_lists(
+fn check_queries(
     engine: &Engine,
     container: &Arc<Container>,
     model: &Model,

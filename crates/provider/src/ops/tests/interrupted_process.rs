@@ -57,7 +57,7 @@ impl InterruptedProcess {
         self.provider_with(world, CrossInstance::Outbox).await
     }
 
-    /// A provider on this transport that sends messages between instances in this way.
+    /// A provider on this transport. `cross_instance` says how it sends messages to other instances.
     pub(super) async fn provider_with(
         &self,
         world: &World,
