@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use duroxide::providers::{QueueDepths, SystemMetrics};
 use perihelion_client::Client;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -91,6 +92,8 @@ pub(crate) struct Core {
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// The task that watches activities which are locked for workers (`ops::activity::unfetched`).
     pub(crate) unfetched_watch: Mutex<Option<JoinHandle<()>>>,
+    /// Wakes that task when another such activity was added.
+    pub(crate) unfetched_added: Arc<Notify>,
     /// The embedded engine, if the provider runs on one. It is closed with the provider.
     #[cfg(feature = "embedded")]
     engine: Mutex<Option<perihelion_server::Embedded>>,
@@ -156,6 +159,7 @@ impl Core {
             background: Background::default(),
             tasks: Mutex::default(),
             unfetched_watch: Mutex::default(),
+            unfetched_added: Arc::default(),
             #[cfg(feature = "embedded")]
             engine: Mutex::default(),
         });

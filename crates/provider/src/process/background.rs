@@ -8,17 +8,17 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 /// The most background tasks at the same time.
-const TASKS_MAX: u32 = 64;
+const TASKS_MAX: usize = 64;
 
 /// The most deliveries among these tasks. Deliveries to a partition that hangs take long, and other work
 /// needs the rest of the tasks.
 const DELIVERIES_MAX: usize = 32;
 
 /// The most late locks at the same time: more than the workers of nearly all processes.
-const LATE_LOCKS_MAX: u32 = 1024;
+const LATE_LOCKS_MAX: usize = 1024;
 
 /// See [`Background::deliver_after_or_drop`].
 const CROWDED_WAIT_DIVISOR: u32 = 10;
@@ -28,14 +28,17 @@ pub(crate) struct Background {
     permits: Arc<Semaphore>,
     delivery_permits: Arc<Semaphore>,
     late_lock_permits: Arc<Semaphore>,
+    /// Wakes when a task has ended.
+    ended: Arc<Notify>,
 }
 
 impl Default for Background {
     fn default() -> Self {
         Background {
-            permits: Arc::new(Semaphore::new(TASKS_MAX as usize)),
+            permits: Arc::new(Semaphore::new(TASKS_MAX)),
             delivery_permits: Arc::new(Semaphore::new(DELIVERIES_MAX)),
-            late_lock_permits: Arc::new(Semaphore::new(LATE_LOCKS_MAX as usize)),
+            late_lock_permits: Arc::new(Semaphore::new(LATE_LOCKS_MAX)),
+            ended: Arc::default(),
         }
     }
 }
@@ -47,12 +50,7 @@ impl Background {
         let work = Box::pin(work);
         async move {
             match Arc::clone(&self.permits).try_acquire_owned() {
-                Ok(permit) => {
-                    tokio::spawn(async move {
-                        work.await;
-                        drop(permit);
-                    });
-                }
+                Ok(permit) => self.spawn(work, permit),
                 Err(_) => work.await,
             }
         }
@@ -96,10 +94,7 @@ impl Background {
         let permit = Arc::clone(&self.permits).try_acquire_owned().ok();
         match delivery_permit.zip(permit) {
             Some(permits) => {
-                tokio::spawn(async move {
-                    delivery.await;
-                    drop(permits);
-                });
+                self.spawn(delivery, permits);
                 true
             }
             // It cannot continue, so it gets the whole wait.
@@ -112,34 +107,43 @@ impl Background {
     /// [`LATE_LOCKS_MAX`] of them, drops the lock.
     pub(crate) fn finish_late_lock(&self, lock: impl Future<Output = ()> + Send + 'static) {
         let Ok(permit) = Arc::clone(&self.late_lock_permits).try_acquire_owned() else { return };
-        tokio::spawn(async move {
-            lock.await;
-            drop(permit);
-        });
+        self.spawn(lock, permit);
     }
 
     /// Runs the work in a task. When there are too many tasks, drops the work and returns false.
     pub(crate) fn run_or_drop(&self, work: impl Future<Output = ()> + Send + 'static) -> bool {
         let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else { return false };
-        tokio::spawn(async move {
-            work.await;
-            drop(permit);
-        });
+        self.spawn(work, permit);
         true
     }
 
-    /// Waits until all background tasks have ended.
+    /// Runs the work in a task, which has these permits until it ends.
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static, permits: impl Send + 'static) {
+        let ended = Arc::clone(&self.ended);
+        tokio::spawn(async move {
+            work.await;
+            drop(permits);
+            ended.notify_waiters();
+        });
+    }
+
+    /// Waits until all background tasks have ended. New tasks can begin meanwhile: work that ends late
+    /// may need one.
     pub(crate) async fn wait_until_idle(&self) {
-        let _ = self.late_lock_permits.acquire_many(LATE_LOCKS_MAX).await;
-        let _ = self.permits.acquire_many(TASKS_MAX).await;
+        loop {
+            let ended = self.ended.notified();
+            let free = [self.permits.available_permits(), self.late_lock_permits.available_permits()];
+            if free == [TASKS_MAX, LATE_LOCKS_MAX] {
+                return;
+            }
+            ended.await;
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use tokio::sync::Notify;
 
     use super::*;
 
@@ -168,7 +172,7 @@ mod tests {
         }
         one_more.await.unwrap();
         background.wait_until_idle().await;
-        assert_eq!(done.load(Ordering::SeqCst), TASKS_MAX as usize + 1);
+        assert_eq!(done.load(Ordering::SeqCst), TASKS_MAX + 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -193,7 +197,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn late_locks_leave_the_tasks_to_other_work() {
         let (background, done) = (Background::default(), Arc::new(AtomicUsize::new(0)));
-        let late_locks = TASKS_MAX as usize + 36;
+        let late_locks = TASKS_MAX + 36;
         for _ in 0..late_locks {
             let done = Arc::clone(&done);
             background.finish_late_lock(async move {
@@ -204,6 +208,27 @@ mod tests {
         assert!(background.run_or_drop(async {}), "there is room for other work");
         background.wait_until_idle().await;
         assert_eq!(done.load(Ordering::SeqCst), late_locks);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_comes_while_others_wait_for_the_end_is_not_dropped() {
+        let (background, done) = (Arc::new(Background::default()), Arc::new(AtomicUsize::new(0)));
+        let late_lock = || {
+            let done = Arc::clone(&done);
+            async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                done.fetch_add(1, Ordering::SeqCst);
+            }
+        };
+        background.finish_late_lock(late_lock());
+        let closing = tokio::spawn({
+            let background = Arc::clone(&background);
+            async move { background.wait_until_idle().await }
+        });
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        background.finish_late_lock(late_lock());
+        closing.await.unwrap();
+        assert_eq!(done.load(Ordering::SeqCst), 2);
     }
 
     #[tokio::test(start_paused = true)]

@@ -18,7 +18,7 @@ use crate::documents::stamp::{Stamp, deadline_ms};
 use crate::documents::text::Text;
 use crate::documents::{Activity, Versioned};
 use crate::failure::Failure;
-use crate::ops::activity::sessions::{self, SessionClaim};
+use crate::ops::activity::sessions::{self, ClaimUndo, SessionClaim};
 use crate::ops::activity::write_lock;
 use crate::ops::activity::{prefetch, sick_partitions, unfetched};
 use crate::ops::core::Core;
@@ -41,14 +41,14 @@ const FAILED_LOCKS_MAX: usize = 3;
 
 /// The time limit of the first attempt to lock an activity. It doubles after each failure, so
 /// that an activity with a large input on a slow connection can be locked.
-const LOCK_TIMEOUT_FIRST: Duration = Duration::from_secs(10);
+pub(super) const LOCK_TIMEOUT_FIRST: Duration = Duration::from_secs(10);
 
 /// How long a worker waits for the lock of an activity whose partition was paused. The lock continues
 /// in the background, and the partition stays paused for other work until it has ended.
 const TRIAL_WAIT: Duration = Duration::from_secs(2);
 
-/// How long writing the end of a late lock again may take.
-const EXTENSION_TIMEOUT: Duration = Duration::from_secs(2);
+/// The shortest time limit of writing the end of a late lock again.
+const EXTENSION_TIMEOUT_MIN: Duration = Duration::from_secs(2);
 
 /// This process asks the other processes for help if the hints have at least this many activities
 /// that can be taken, and the next of them has waited longer than [`CROWDED_AFTER`].
@@ -123,7 +123,9 @@ impl<'a> Queue for ActivityQueue<'a> {
             let name = activity_name(&offer.0.instance_id, &offer.0.id);
             let limit = hints.paused_activities.time_limit(&name, LOCK_TIMEOUT_FIRST);
             let Some(attempt) = sick_partitions::begin(self.core, &offer.0, limit) else { continue };
-            let timeout = if attempt.is_trial() { limit.min(TRIAL_WAIT) } else { limit };
+            // Only a lock that can be handed over is of use when it comes late.
+            let is_short = attempt.is_trial() && can_be_handed_over(&offer.0);
+            let timeout = if is_short { limit.min(TRIAL_WAIT) } else { limit };
             self.share_if_crowded(&offer.0, now);
             let activity = offer.0.clone();
             let request =
@@ -177,7 +179,7 @@ impl ActivityQueue<'_> {
     /// Puts the lock into the lock table and the hints, and returns the work item with its
     /// token.
     fn finish_fetch(&self, locked: LockedWorkItem) -> FetchedActivity {
-        let LockedWorkItem { activity, etag, nonce, item } = locked;
+        let LockedWorkItem { activity, etag, nonce, item, .. } = locked;
         let Core { hints, clock, activity_locks, .. } = self.core;
         let execution = match &item {
             WorkItem::ActivityExecute { execution_id, .. } => *execution_id,
@@ -236,6 +238,8 @@ pub(super) struct LockedWorkItem {
     pub(super) etag: Etag,
     pub(super) nonce: String,
     item: WorkItem,
+    /// The claim of the activity's session, if the activity was locked by a worker of that session.
+    claim: Option<ClaimUndo>,
 }
 
 /// An activity from the hints that a worker wants to lock.
@@ -283,7 +287,9 @@ impl<F: Future<Output = Result<LockOutcome, Failure>> + Send + 'static> Drop for
                     keep_late_lock(&shared, *locked, lease).await;
                 }
                 Ok(LockOutcome::Refused) => attempt.record_answer(&shared),
-                Ok(LockOutcome::NotTried | LockOutcome::Late) | Err(_) => {}
+                Ok(LockOutcome::NotTried | LockOutcome::Late) => {}
+                // The hints have forgotten the activity.
+                Err(_) => shared.poller.read_backlog_soon(),
             }
         });
     }
@@ -325,21 +331,30 @@ pub(super) async fn lock_in_time(
 
 /// Gives an activity that was locked too late for its worker to the next worker of this process.
 /// An activity with a session, or with an input in parts, cannot be handed over with its lock. It is
-/// unlocked, and the next worker locks it again.
+/// unlocked, and so is its session. The next worker locks both again.
 async fn keep_late_lock(core: &Core, locked: LockedWorkItem, lease: Duration) {
-    let LockedWorkItem { activity, etag, nonce, .. } = locked;
+    let LockedWorkItem { activity, etag, nonce, claim, .. } = locked;
     // A poll that has read the activity before its lock must not bring it back.
     drop(core.hints.activities.begin_lock(&activity));
-    let is_handed_over = activity.session_id.is_none() && matches!(activity.item, Text::Inline(_));
+    let is_handed_over = can_be_handed_over(&activity);
     let name = activity_name(&activity.instance_id, &activity.id);
     let ready = ReadyActivity { activity, etag, nonce, lease };
     if !is_handed_over {
         // The next worker needs the longer time limit, so the failures are not forgotten.
-        return unfetched::give_back(core, vec![ready]).await;
+        unfetched::give_back(core, vec![ready]).await;
+        if let Some(claim) = claim {
+            sessions::release(core, claim).await;
+        }
+        return;
     }
     core.hints.paused_activities.clear(&name);
     core.hints.activities.update_and_wake(|hints| hints.add_ready(ready));
     unfetched::watch(core);
+}
+
+/// Whether the next worker can take an activity that was locked for another one.
+fn can_be_handed_over(activity: &Activity) -> bool {
+    activity.session_id.is_none() && matches!(activity.item, Text::Inline(_))
 }
 
 /// Locks an activity from the hints. Failures are not retried.
@@ -361,9 +376,9 @@ async fn lock_activity(
         handle_unreadable(core, &activity, &text).await;
         return Ok(LockOutcome::NotTried);
     };
-    let claim_undo = match (&activity.session_id, session_config) {
+    let claim = match (&activity.session_id, session_config) {
         (Some(id), Some(config)) => match sessions::claim_in_time(core, id, config).await? {
-            SessionClaim::Owned(undo) => Some(undo),
+            SessionClaim::Owned(claim) => Some(claim),
             SessionClaim::HeldByOther => {
                 core.membership.share_slice_of(&activity.instance_id);
                 core.hints.activities.with(|hints| hints.offer((activity, etag)));
@@ -385,56 +400,74 @@ async fn lock_activity(
     let options = without_content().with_witness(activity.id.as_str(), "/lock", nonce.as_str());
     let written = match unless_stale(write_lock(&core.store, &activity, &etag, options).await) {
         Err(failure) if failure.is_ambiguous() => {
-            find_own_lock(&core.store, &activity).await.map_or(Err(failure), |etag| Ok(Some(etag)))
+            find_own_lock(&core.store, &activity).await.map_or(Err(failure), |found| Ok(Some(found.etag)))
         }
         written => written,
     };
     if let Ok(written) = &written {
         record_lock(core, &activity, written.is_some());
     }
-    let mut etag = match written {
-        Ok(Some(etag)) => etag,
-        not_written => {
-            if let Some(undo) = claim_undo {
-                sessions::release(&core.store, &core.sessions, undo).await;
-            }
-            return not_written.map(|_| LockOutcome::Refused);
-        }
-    };
     // An expired lock that is not in the table of this process was held by another process.
-    if expired_nonce.is_some_and(|expired| core.activity_locks.get(&expired).is_none()) {
+    let was_held_by_other = expired_nonce.is_some_and(|expired| core.activity_locks.get(&expired).is_none());
+    if matches!(written, Ok(Some(_))) && was_held_by_other {
         core.metrics.count_steal();
     }
-    extend_late_lock(core, &mut activity, &mut etag, lock_timeout).await;
-    Ok(LockOutcome::Locked(Box::new(LockedWorkItem { activity, etag, nonce, item })))
+    let locked = match written {
+        Ok(Some(etag)) => Ok(extend_late_lock(core, Versioned { value: activity, etag }, lock_timeout).await),
+        Ok(None) => Ok(None),
+        Err(failure) => Err(failure),
+    };
+    match locked {
+        Ok(Some(Versioned { value: activity, etag })) => {
+            Ok(LockOutcome::Locked(Box::new(LockedWorkItem { activity, etag, nonce, item, claim })))
+        }
+        not_locked => {
+            if let Some(claim) = claim {
+                sessions::release(core, claim).await;
+            }
+            not_locked.map(|_| LockOutcome::Refused)
+        }
+    }
 }
 
 /// Writes the end of a lock again if the answer of the lock came so late that the worker cannot rely on
-/// the rest of the lease: its first renewal would find that the lock has expired. If that fails, the
-/// worker gets the rest.
-async fn extend_late_lock(core: &Core, activity: &mut Activity, etag: &mut Etag, lease: Duration) {
+/// the rest of the lease: its first renewal would find that the lock has expired. Returns the activity
+/// with its lock, or `None` if the lock is lost: the activity was cancelled, or the lock has expired. If
+/// the end could not be written, the worker gets the rest of the lease.
+async fn extend_late_lock(
+    core: &Core,
+    locked: Versioned<Activity>,
+    lease: Duration,
+) -> Option<Versioned<Activity>> {
     let now_ms = core.clock.now_ms();
-    let left = Duration::from_millis(activity.visible_at.ms().saturating_sub(now_ms));
+    let left = Duration::from_millis(locked.value.visible_at.ms().saturating_sub(now_ms));
     if left >= relied_on_part(lease) {
-        return;
+        return Some(locked);
     }
-    let mut extended = activity.clone();
+    let mut extended = locked.value.clone();
     extended.visible_at = Stamp::at_ms(deadline_ms(now_ms, lease));
     let options = without_content().with_witness(extended.id.as_str(), "/visibleAt", extended.visible_at.0);
-    let options = options.with_timeout(EXTENSION_TIMEOUT);
-    match unless_stale(write_lock(&core.store, &extended, etag, options).await) {
-        Ok(Some(new_etag)) => (*activity, *etag) = (extended, new_etag),
-        // The activity was cancelled. The worker learns it with its first renewal.
-        Ok(None) => {}
-        Err(failure) => tracing::debug!(id = activity.id, ?failure, "a late lock was not extended"),
-    }
+    // A partition that is slow to lock is slow to extend, too.
+    let options = options.with_timeout(left.max(EXTENSION_TIMEOUT_MIN));
+    let locked = match unless_stale(write_lock(&core.store, &extended, &locked.etag, options).await) {
+        Ok(Some(etag)) => return Some(Versioned { value: extended, etag }),
+        Ok(None) => return None,
+        Err(failure) => {
+            tracing::debug!(id = extended.id, ?failure, "a late lock was not extended");
+            // The write may have been applied, and then the document has another etag and another end.
+            let found =
+                if failure.is_ambiguous() { find_own_lock(&core.store, &extended).await } else { None };
+            found.unwrap_or(locked)
+        }
+    };
+    (locked.value.visible_at.ms() > core.clock.now_ms()).then_some(locked)
 }
 
-/// The etag of an activity, if it has the lock of `activity`: the write of the lock was applied,
-/// although its outcome was unknown.
-async fn find_own_lock(store: &Store, activity: &Activity) -> Option<Etag> {
+/// The stored activity, if it has the lock of `activity`: the write of the lock was applied, although
+/// its outcome was unknown.
+async fn find_own_lock(store: &Store, activity: &Activity) -> Option<Versioned<Activity>> {
     let found = store.find::<Activity>(&activity.instance_id, &activity.id).await.ok().flatten()?;
-    (found.value.lock_nonce == activity.lock_nonce).then_some(found.etag)
+    (found.value.lock_nonce == activity.lock_nonce).then_some(found)
 }
 
 /// Records whether an activity was locked. If several activities in a row could not be locked, other
@@ -482,5 +515,5 @@ fn decode_ready(
             activity.id, activity.instance_id
         ))
     })?;
-    Ok(LockedWorkItem { activity, etag, nonce, item })
+    Ok(LockedWorkItem { activity, etag, nonce, item, claim: None })
 }

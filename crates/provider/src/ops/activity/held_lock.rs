@@ -66,8 +66,9 @@ pub(crate) async fn renew(
     next.visible_at = Stamp::at_ms(until);
     let etag = held.activity.etag.clone();
     // The driver waits longer after each failed attempt. Its last wait must not pass the end of
-    // the lock, so each attempt has a part of the time that is left.
-    let timeout = || (held.until.saturating_duration_since(Instant::now()) / 4).max(ATTEMPT_TIME_MIN);
+    // the lock, so each attempt has a part of the time that is left. The runtime renews five seconds
+    // before the end, and the first attempt gets half of them: each request may take seconds.
+    let timeout = || (held.until.saturating_duration_since(Instant::now()) / 2).max(ATTEMPT_TIME_MIN);
     let options = || {
         let options = without_content().with_witness(next.id.as_str(), "/visibleAt", next.visible_at.0);
         options.with_timeout(timeout())

@@ -93,8 +93,8 @@ pub(crate) enum SessionClaim {
 pub(crate) struct ClaimUndo(Option<Versioned<Session>>);
 
 /// Claims a session as [`claim`] does, but waits for [`CLAIM_TIMEOUT`] at most, and longer after failures.
-/// A claim that takes longer continues in the background: its write may still be applied, and then the
-/// worker owns the session. If the partition of the session fails or hangs, only activities of its
+/// A claim that takes longer continues in the background, because its write may still be applied. Then the
+/// claim is undone: the worker has other work by then, and nobody else could take the session. If the partition of the session fails or hangs, only activities of its
 /// sessions are left out for a while. It is not the fault of the activity's partition, and other
 /// activities come first.
 pub(crate) async fn claim_in_time(
@@ -126,8 +126,10 @@ pub(crate) async fn claim_in_time(
     {
         let attempt = attempt.clone();
         core.background.finish_late_lock(async move {
-            if claiming.await.is_ok() {
-                record_answer(&shared, &attempt, begun);
+            let Ok(claimed) = claiming.await else { return };
+            record_answer(&shared, &attempt, begun);
+            if let SessionClaim::Owned(claim) = claimed {
+                release(&shared, claim).await;
             }
         });
     }
@@ -157,12 +159,16 @@ pub(crate) async fn claim_in_time(
 /// left out.
 fn record_answer(core: &Core, attempt: &PartitionAttempt, begun: Instant) {
     let (pauses, now) = (&core.hints.paused_session_partitions, Instant::now());
-    let was_paused = match now.saturating_duration_since(begun) > CLAIM_TIMEOUT {
-        true => pauses.record_late_answer(attempt, now),
-        false => pauses.record_answer(attempt, now),
+    let was_paused = match now.saturating_duration_since(begun) {
+        elapsed if elapsed > CLAIM_TIMEOUT * CLAIM_TIMEOUT_FACTOR_MAX => {
+            pauses.record_useless_answer(attempt, now)
+        }
+        elapsed if elapsed > CLAIM_TIMEOUT => pauses.record_late_answer(attempt, now),
+        _ => pauses.record_answer(attempt, now),
     };
     if was_paused {
         core.hints.activities.update_and_wake(ActivityHints::forget_unavailable_sessions);
+        core.poller.read_backlog_soon();
         core.poller.poll_soon();
     }
 }
@@ -209,13 +215,21 @@ pub(crate) async fn claim(
 /// session. If another worker of the same owner has claimed the session since, the session stays,
 /// and is still renewed. If the deletion fails, the session stays too, and is renewed until it has
 /// been idle for too long.
-pub(crate) async fn release(store: &Store, sessions: &SessionTable, ClaimUndo(claimed): ClaimUndo) {
+pub(crate) async fn release(core: &Core, ClaimUndo(claimed): ClaimUndo) {
     let Some(Versioned { value, etag }) = claimed else { return };
     let options = without_content().with_if_match(&etag);
-    match store.container.delete_with(value.instance_id, &value.id, &options).await {
-        Ok(_) => sessions.remove(&value.owner, &value.session),
-        Err(error) if error.is_document_not_found() => sessions.remove(&value.owner, &value.session),
-        Err(error) => tracing::debug!(%error, "a session was not given back"),
+    match core.store.container.delete_with(value.instance_id, &value.id, &options).await {
+        Err(error) if !error.is_document_not_found() => {
+            tracing::debug!(%error, "a session was not given back");
+        }
+        _ => {
+            core.sessions.remove(&value.owner, &value.session);
+            // Workers that have seen the claim leave out the activities of the session until its end.
+            if core.hints.activities.update_and_wake(|hints| hints.forget_session(&value.session)) {
+                core.poller.read_backlog_soon();
+                core.poller.poll_soon();
+            }
+        }
     }
 }
 

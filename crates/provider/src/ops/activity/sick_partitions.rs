@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::documents::Activity;
 use crate::failure::Failure;
+use crate::ops::activity::fetch::LOCK_TIMEOUT_FIRST;
 use crate::ops::activity::prefetch;
 use crate::ops::core::Core;
 use crate::process::hints::{PartitionAttempt, activity_name};
@@ -62,6 +63,8 @@ impl Attempt {
         if !pause.is_zero() {
             self.forget_due(core, activity);
         }
+        // The hints have forgotten this activity, too.
+        core.poller.read_backlog_soon();
     }
 
     /// Forgets the activities of the partition that could be taken now.
@@ -69,9 +72,7 @@ impl Attempt {
         let view = core.membership.view();
         let partition = view.partition_of(activity.instance_id.as_str());
         let is_there = |instance: &str| view.partition_of(instance) == partition;
-        if core.hints.activities.with(|hints| hints.forget_due(core.clock.now(), is_there)) {
-            core.poller.read_backlog_soon();
-        }
+        core.hints.activities.with(|hints| hints.forget_due(core.clock.now(), is_there));
     }
 
     /// Records that the caller no longer waits for the lock, because there is other work.
@@ -84,10 +85,11 @@ impl Attempt {
     /// Records that the partition has answered. If it was paused, the next poll offers its activities.
     pub(super) fn record_answer(&self, core: &Core) {
         let (pauses, now) = (&core.hints.paused_partitions, Instant::now());
-        let is_late = now.saturating_duration_since(self.begun) > prefetch::LOCK_TIMEOUT;
-        let record = |attempt| match is_late {
-            true => pauses.record_late_answer(attempt, now),
-            false => pauses.record_answer(attempt, now),
+        let elapsed = now.saturating_duration_since(self.begun);
+        let record = |attempt| match elapsed {
+            elapsed if elapsed > LOCK_TIMEOUT_FIRST => pauses.record_useless_answer(attempt, now),
+            elapsed if elapsed > prefetch::LOCK_TIMEOUT => pauses.record_late_answer(attempt, now),
+            _ => pauses.record_answer(attempt, now),
         };
         if self.in_partition.as_ref().is_some_and(record) {
             core.poller.poll_soon();

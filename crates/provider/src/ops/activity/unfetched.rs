@@ -8,7 +8,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::task::JoinHandle;
 
 use crate::ops::activity::write_lock;
 use crate::ops::core::Core;
@@ -24,8 +23,9 @@ const GIVE_BACK_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) fn watch(core: &Core) {
     let mut task = lock(&core.unfetched_watch);
     // The task of a tokio runtime that has ended is finished, too.
-    if task.as_ref().is_none_or(JoinHandle::is_finished) {
-        *task = Some(tokio::spawn(run(Weak::clone(&core.this))));
+    match &*task {
+        Some(running) if !running.is_finished() => core.unfetched_added.notify_one(),
+        _ => *task = Some(tokio::spawn(run(Weak::clone(&core.this)))),
     }
 }
 
@@ -46,8 +46,10 @@ async fn run(core: Weak<Core>) {
             continue;
         };
         let wait = Duration::from_millis(next_ms.saturating_sub(shared.clock.now_ms()) + 1);
+        let added = Arc::clone(&shared.unfetched_added);
         drop(shared);
-        tokio::time::sleep(wait).await;
+        // An activity that is added meanwhile may have to be given back sooner.
+        let _ = tokio::time::timeout(wait, added.notified()).await;
     }
 }
 
@@ -77,18 +79,24 @@ pub(crate) async fn give_back(core: &Core, ready: Vec<ReadyActivity>) {
         match written {
             Ok(Some(etag)) => {
                 core.hints.activities.update_and_wake(|hints| hints.offer((activity, etag)));
+                true
             }
             // The activity was cancelled, or its lock has expired and another process has it.
-            Ok(None) => {}
-            Err(failure) => tracing::debug!(
-                instance = activity.instance_id,
-                ?failure,
-                "a locked activity was not given back"
-            ),
+            Ok(None) => true,
+            Err(failure) => {
+                let instance = activity.instance_id;
+                tracing::debug!(instance, ?failure, "a locked activity was not given back");
+                false
+            }
         }
     });
-    if tokio::time::timeout(GIVE_BACK_TIMEOUT, join_all(writes)).await.is_err() {
-        tracing::debug!("some locked activities were not given back in time");
+    let given_back = tokio::time::timeout(GIVE_BACK_TIMEOUT, join_all(writes)).await;
+    if !given_back.is_ok_and(|written| written.into_iter().all(|is_certain| is_certain)) {
+        // They may be free, before rows that the polls have read. Only a poll that begins at the first
+        // row finds them.
+        tracing::debug!("some locked activities may not have been given back");
+        core.poller.read_backlog_soon();
+        core.poller.poll_soon();
     }
 }
 

@@ -2,19 +2,43 @@
 //! locked for nobody, and a worker needs the whole lease. The tests run on the real engine in this
 //! process, in virtual time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use duroxide::providers::{Provider, SessionFetchConfig, TagFilter};
+use perihelion_client::Query;
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::recorded_process::RecordedProcess;
 use super::sick_partitions::{NEVER, activity_of_session, fetch};
-use super::{LOCK, World, activity_item};
-use crate::documents::Activity;
+use super::{LOCK, NO_WAIT, World, activity_item};
+use crate::CosmosDBProvider;
 use crate::documents::lock_token::{LockKind, LockToken};
+use crate::documents::{Activity, Versioned};
+use crate::ops::activity::unfetched;
+use crate::process::hints::ReadyActivity;
+use crate::process::lock_table::LockedActivity;
+
+/// The ids of all activities.
+const ACTIVITY_IDS: &str = "SELECT VALUE c.id FROM c WHERE c.type = 'worker_queue'";
 
 /// The text in the body of a request that locks an activity: the path of a patch.
 const LOCK_REQUEST: &str = "/attemptCount";
+
+fn session_config(owner: &str) -> SessionFetchConfig {
+    SessionFetchConfig { owner_id: owner.into(), lock_timeout: LOCK }
+}
+
+/// The lock of a token, as the process knows it.
+fn held_lock(provider: &CosmosDBProvider, token: &str) -> Arc<Mutex<LockedActivity>> {
+    let nonce = LockToken::decode(token, LockKind::Activity).unwrap().nonce;
+    provider.core.activity_locks.get(&nonce).unwrap()
+}
+
+async fn stored_activity(provider: &CosmosDBProvider, id: &str) -> Versioned<Activity> {
+    provider.core.store.find::<Activity>("a", id).await.unwrap().unwrap()
+}
 
 /// Not in virtual time, because the engine and the provider compare their clocks.
 #[tokio::test]
@@ -28,16 +52,113 @@ async fn a_lock_whose_answer_comes_late_lasts_for_the_whole_lease() {
     let fetched = provider.fetch_work_item(LEASE, LEASE, None, &TagFilter::default()).await.unwrap();
     let (_, token, attempt) = fetched.unwrap();
     assert_eq!(attempt, 1);
-    let held = provider
-        .core
-        .activity_locks
-        .get(&LockToken::decode(&token, LockKind::Activity).unwrap().nonce)
-        .unwrap();
+    let held = held_lock(&provider, &token);
     let held = held.lock().await;
     let left = held.until.saturating_duration_since(Instant::now());
     assert!(left > LEASE - LEASE / 8, "{left:?}");
-    let stored = provider.core.store.find::<Activity>("a", &held.activity.value.id).await.unwrap().unwrap();
+    let stored = stored_activity(&provider, &held.activity.value.id).await;
     assert_eq!(stored.value.visible_at, held.activity.value.visible_at);
+}
+
+/// Not in virtual time either. The later end is written, and its answer is lost.
+#[tokio::test]
+async fn a_lock_whose_extension_gets_no_answer_has_the_stored_end() {
+    const LEASE: Duration = Duration::from_secs(3);
+    let world = World::open().await;
+    let process = RecordedProcess::new(&world);
+    let provider = process.provider(&world).await;
+    provider.enqueue_for_worker(activity_item("a", 1, String::new())).await.unwrap();
+    let again = process.clone();
+    process.before_answer_to(LOCK_REQUEST, async move {
+        tokio::time::sleep(LEASE / 6).await;
+        again.before_answer_to(LOCK_REQUEST, tokio::time::sleep(LEASE));
+    });
+    let fetched = provider.fetch_work_item(LEASE, LEASE, None, &TagFilter::default()).await.unwrap();
+    let (_, token, _) = fetched.unwrap();
+    let held = held_lock(&provider, &token);
+    let held = held.lock().await;
+    let stored = stored_activity(&provider, &held.activity.value.id).await;
+    assert_eq!(
+        (stored.value.visible_at, &stored.etag),
+        (held.activity.value.visible_at, &held.activity.etag)
+    );
+}
+
+/// Not in virtual time either. A turn cancels the activity while the answer of its lock is on its way.
+#[tokio::test]
+async fn an_activity_that_was_cancelled_before_a_late_answer_is_not_run() {
+    const LEASE: Duration = Duration::from_secs(3);
+    let world = World::open().await;
+    let process = RecordedProcess::new(&world);
+    let (provider, other) = (process.provider(&world).await, world.provider_with_reconciler(NEVER).await);
+    provider.enqueue_for_worker(activity_item("a", 1, String::new())).await.unwrap();
+    let id = provider.core.store.rows::<String>(Query::new(ACTIVITY_IDS)).await.unwrap().remove(0);
+    process.before_answer_to(LOCK_REQUEST, async move {
+        tokio::time::sleep(LEASE / 4).await;
+        other.core.store.container.delete("a", &id).await.unwrap();
+    });
+    let fetched = provider.fetch_work_item(LEASE, NO_WAIT, None, &TagFilter::default()).await.unwrap();
+    assert!(fetched.is_none(), "{fetched:?}");
+    assert!(!process.bodies().is_empty());
+}
+
+/// The claim of a session takes longer than its worker waits.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_claimed_late_is_free_for_other_workers() {
+    let world = World::open().await;
+    let process = RecordedProcess::new(&world);
+    let provider = process.provider(&world).await;
+    let item = activity_of_session("a", "cart");
+    provider.enqueue_for_worker(item.clone()).await.unwrap();
+    process.before_answer_to("lockedUntil", tokio::time::sleep(Duration::from_secs(4)));
+    let config = session_config("slot 1");
+    let late = fetch(&provider, Some(&config));
+    assert!(tokio::time::timeout(Duration::from_millis(3_100), late).await.is_err(), "the claim is late");
+    let begun = Instant::now();
+    let (fetched, ..) = fetch(&provider, Some(&session_config("slot 2"))).await;
+    assert_eq!(fetched, item);
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+}
+
+/// The runtime renews a lock of 30 seconds five seconds before its end.
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_renewed_although_each_request_takes_seconds() {
+    let world = World::open().await;
+    let provider = world.provider_with_reconciler(NEVER).await;
+    provider.enqueue_for_worker(activity_item("a", 1, String::new())).await.unwrap();
+    let (_, token, _) = fetch(&provider, None).await;
+    world.delay("patch_item", 0, 2_000).await;
+    tokio::time::sleep(LOCK - Duration::from_secs(5)).await;
+    provider.renew_work_item_lock(&token, LOCK).await.unwrap();
+    let held = held_lock(&provider, &token);
+    let left = held.lock().await.until.saturating_duration_since(Instant::now());
+    assert!(left > LOCK - Duration::from_secs(3), "{left:?}");
+}
+
+/// Whoever comes later may have to be given back sooner.
+#[tokio::test(start_paused = true)]
+async fn an_activity_with_a_short_lock_is_given_back_before_those_with_long_ones() {
+    let world = World::open().await;
+    let provider = world.provider_with_reconciler(NEVER).await;
+    let hints = &provider.core.hints.activities;
+    for id in [1, 2] {
+        provider.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
+    }
+    let mut ids = provider.core.store.rows::<String>(Query::new(ACTIVITY_IDS)).await.unwrap().into_iter();
+    let mut add_ready = async |lease: Duration| {
+        let Versioned { value: mut activity, etag } = stored_activity(&provider, &ids.next().unwrap()).await;
+        activity.visible_at = provider.core.clock.now().plus(lease);
+        let ready = ReadyActivity { activity, etag, nonce: String::from("nonce"), lease };
+        hints.with(|hints| hints.add_ready(ready));
+        unfetched::watch(&provider.core);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    };
+    add_ready(Duration::from_secs(300)).await;
+    add_ready(Duration::from_secs(5)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let left: Vec<Duration> =
+        hints.with(|hints| hints.take_all_ready()).iter().map(|ready| ready.lease).collect();
+    assert_eq!(left, [Duration::from_secs(300)]);
 }
 
 /// The runtime drops its fetches when it stops. Then the provider is closed.
@@ -46,7 +167,7 @@ async fn a_dropped_fetch_leaves_no_activity_of_a_session_locked() {
     let world = World::open().await;
     let process = RecordedProcess::new(&world);
     let (provider, other) = (process.provider(&world).await, world.provider_with_reconciler(NEVER).await);
-    let config = SessionFetchConfig { owner_id: "worker".into(), lock_timeout: LOCK };
+    let config = session_config("worker");
     let item = activity_of_session("a", "cart");
     provider.enqueue_for_worker(item.clone()).await.unwrap();
     process.before_answer_to(LOCK_REQUEST, tokio::time::sleep(Duration::from_secs(1)));
@@ -54,7 +175,7 @@ async fn a_dropped_fetch_leaves_no_activity_of_a_session_locked() {
     assert!(tokio::time::timeout(Duration::from_millis(500), dropped).await.is_err(), "the lock is late");
     let begun = Instant::now();
     provider.close().await;
-    let (fetched, _, attempt) = fetch(&other, Some(&config)).await;
+    let (fetched, _, attempt) = fetch(&other, Some(&session_config("another worker"))).await;
     assert_eq!((fetched, attempt), (item, 1), "the lock that was given back is no attempt");
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
 }

@@ -34,7 +34,7 @@ impl World {
         self.delay(operation, range, 60_000).await;
     }
 
-    async fn delay(&self, operation: &str, range: usize, delay_ms: u64) {
+    pub(super) async fn delay(&self, operation: &str, range: usize, delay_ms: u64) {
         let rule = format!(r#"{{"operation":"{operation}","range":"{range}","delayMs":{delay_ms}}}"#);
         self.inject_fault(&rule).await;
     }
@@ -373,4 +373,49 @@ async fn sessions_of_a_slow_partition_are_claimed_by_all_workers() {
     };
     join_all((0..WORKERS).map(|_| worker())).await;
     assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+}
+
+/// Several activities wait for the same session, whose partition hangs. One worker at a time tries it.
+#[tokio::test(start_paused = true)]
+async fn a_session_whose_partition_hangs_holds_one_worker_at_a_time() {
+    const SECONDS: usize = 60;
+    let world = World::with_four_partitions().await;
+    let provider = world.provider_with_reconciler(NEVER).await;
+    let core = &provider.core;
+    core.membership.update_space(&core.store.container.key_space().await.unwrap(), core.clock.now());
+    let range = partition_of(&provider, session_document_key("cart").1).await;
+    for instance in instances(&provider, range, false, 6).await {
+        provider.enqueue_for_worker(activity_of_session(&instance, "cart")).await.unwrap();
+    }
+    for operation in ["read_item", "create_item", "replace_item"] {
+        world.hang(operation, range).await;
+    }
+    let healthy = instances(&provider, range, false, 6 + SECONDS).await.split_off(6);
+    let producer = async {
+        for instance in &healthy {
+            provider.enqueue_for_worker(activity_item(instance, 1, String::new())).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    let config = SessionFetchConfig { owner_id: "worker".into(), lock_timeout: LOCK };
+    let begun = Instant::now();
+    let waits = std::sync::Mutex::new(Vec::new());
+    let worker = async || {
+        while waits.lock().unwrap().len() < SECONDS {
+            let (item, token, _) = fetch(&provider, Some(&config)).await;
+            let WorkItem::ActivityExecute { instance, .. } = &item else { panic!("{item:?}") };
+            let number = healthy.iter().position(|healthy| healthy == instance).unwrap();
+            let enqueued = begun + Duration::from_secs(number as u64);
+            waits.lock().unwrap().push(Instant::now().saturating_duration_since(enqueued));
+            provider.ack_work_item(&token, None).await.unwrap();
+        }
+    };
+    let workers = async {
+        tokio::select! { () = worker() => {}, () = worker() => {} }
+    };
+    tokio::join!(producer, workers);
+    // Until the partition is paused, both workers wait there.
+    let waits = waits.into_inner().unwrap().split_off(20);
+    let longest = waits.iter().max().unwrap();
+    assert!(*longest < Duration::from_secs(4), "{waits:?}");
 }

@@ -269,7 +269,7 @@ async fn a_session_that_another_worker_of_the_owner_uses_is_still_renewed() {
     claim().await;
     // After the first renewal the process knows all its sessions, and does not look for others.
     assert_eq!(provider.renew_session_lock(&["worker"], LOCK, LOCK).await.unwrap(), 1);
-    sessions::release(&core.store, &core.sessions, first).await;
+    sessions::release(core, first).await;
     assert_eq!(provider.renew_session_lock(&["worker"], LOCK, LOCK).await.unwrap(), 1);
 }
 

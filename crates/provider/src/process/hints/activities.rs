@@ -367,6 +367,11 @@ impl ActivityHints {
         self.session_owners.retain(|_, (owner, _)| !owner.is_empty());
     }
 
+    /// Forgets who holds this session. Returns whether its activities were left out for some workers.
+    pub(crate) fn forget_session(&mut self, session: &str) -> bool {
+        self.session_owners.remove(session).is_some()
+    }
+
     /// Records that `owner` holds this session until `until`.
     pub(crate) fn set_session_owner(&mut self, session: &str, owner: String, until: Stamp) {
         self.session_owners.insert(session.to_owned(), (owner, until));

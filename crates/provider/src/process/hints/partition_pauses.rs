@@ -6,7 +6,8 @@
 //! piece of work is tried, its *trial*. No other work is tried until the trial has failed and the next
 //! pause is over, or until the time limit of the trial. So a trial that is dropped without an outcome
 //! needs no care, and a hanging partition holds one worker at a time. An answer of the partition,
-//! whatever it says, ends all that. So does a long time without a failure.
+//! whatever it says, ends all that, unless it is so late that no worker would have waited for it. A long
+//! time without a failure ends it, too.
 //!
 //! Attempts overlap, and their outcomes arrive in any order. So each attempt has a number. The failure
 //! of an attempt that began before the last answer, pause or trial of its partition says nothing new.
@@ -74,7 +75,8 @@ struct Failures {
     counted_from: u64,
     /// The end of the pause, or of the time limit of the trial.
     closed_until: Instant,
-    /// The name of the work that may be tried now.
+    /// The name of the work that a poll has offered as the trial. `None` if there is none, or the trial
+    /// has begun.
     trial: Option<String>,
 }
 
@@ -167,7 +169,8 @@ impl PartitionPauses {
             }
             failures.counted_from = number;
             failures.closed_until = now + limit + TRIAL_MARGIN;
-            failures.trial = Some(work.to_owned());
+            // It begins once, although several activities can wait for the same session.
+            failures.trial = None;
             is_trial = true;
         }
         Some(Attempt { partition: partition.to_owned(), number, is_trial })
@@ -212,6 +215,20 @@ impl PartitionPauses {
     /// Returns whether it was paused.
     pub(crate) fn record_late_answer(&self, attempt: &Attempt, now: Instant) -> bool {
         self.reopen(attempt, FAILURES_TOLERATED, now)
+    }
+
+    /// Records an answer that came later than workers wait. A partition that was paused still gets one
+    /// trial at a time, and the next one may begin at once. Returns whether it was paused.
+    pub(crate) fn record_useless_answer(&self, attempt: &Attempt, now: Instant) -> bool {
+        let mut partitions = lock(&self.0);
+        let next = partitions.next_number();
+        let Some(failures) = partitions.find_sick(&attempt.partition, now) else {
+            drop(partitions);
+            return self.record_late_answer(attempt, now);
+        };
+        let count = FAILURES_TOLERATED + 1;
+        *failures = Failures { count, counted_from: next, ..Failures::new(now) };
+        true
     }
 
     fn reopen(&self, attempt: &Attempt, count: u32, now: Instant) -> bool {
@@ -387,6 +404,34 @@ mod tests {
         assert_eq!(world.pauses.failures("p", world.at(1)), 1, "the partition is still slow");
         world.pauses.record_answer(&attempt, world.at(2));
         assert_eq!(world.pauses.failures("p", world.at(2)), 0);
+    }
+
+    /// Locks in a partition that is throttled for long are written at last, long after their workers have
+    /// gone. If they ended the pause, all workers would wait there again.
+    #[test]
+    fn answers_for_which_no_worker_waits_allow_one_trial_at_a_time() {
+        let world = World::new();
+        let attempt = world.begin("a", 0).unwrap();
+        assert!(!world.pauses.record_useless_answer(&attempt, world.at(0)), "it was not paused");
+        let world = World::new();
+        world.fail_twice(0);
+        let trial = world.begin("b", 250).unwrap();
+        world.pauses.record_failure(&trial, world.at(2_250));
+        assert!(world.pauses.record_useless_answer(&trial, world.at(15_000)));
+        let next = world.begin("c", 15_000).expect("a trial may begin at once");
+        assert!(next.is_trial() && world.begin("d", 15_000).is_none());
+        assert!(world.pauses.record_answer(&next, world.at(15_100)));
+        assert!(!world.begin("d", 15_100).unwrap().is_trial());
+    }
+
+    /// Several activities wait for the same session.
+    #[test]
+    fn a_trial_begins_once() {
+        let world = World::new();
+        world.fail_twice(0);
+        let trial = world.begin("session", 250).unwrap();
+        assert!(world.begin("session", 300).is_none());
+        assert_eq!(world.pauses.record_failure(&trial, world.at(9_250)), 2 * PAUSE_FIRST);
     }
 
     #[test]
