@@ -119,11 +119,11 @@ impl Background {
 
     /// Runs the work in a task, which has these permits until it ends.
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static, permits: impl Send + 'static) {
-        let ended = Arc::clone(&self.ended);
+        let ended = Ended(Arc::clone(&self.ended));
         tokio::spawn(async move {
+            // Dropped in the opposite order, even if the work panics.
+            let (_ended, _permits) = (ended, permits);
             work.await;
-            drop(permits);
-            ended.notify_waiters();
         });
     }
 
@@ -138,6 +138,15 @@ impl Background {
             }
             ended.await;
         }
+    }
+}
+
+/// Says that a task has ended, when it is dropped.
+struct Ended(Arc<Notify>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.notify_waiters();
     }
 }
 
@@ -229,6 +238,24 @@ mod tests {
         background.finish_late_lock(late_lock());
         closing.await.unwrap();
         assert_eq!(done.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test]
+    async fn a_task_that_panics_has_ended() {
+        let background = Arc::new(Background::default());
+        let gate = Arc::new(Notify::new());
+        let opened = Arc::clone(&gate);
+        background.run_or_drop(async move {
+            opened.notified().await;
+            panic!("on purpose");
+        });
+        let closing = tokio::spawn({
+            let background = Arc::clone(&background);
+            async move { background.wait_until_idle().await }
+        });
+        tokio::task::yield_now().await;
+        gate.notify_one();
+        tokio::time::timeout(Duration::from_secs(10), closing).await.unwrap().unwrap();
     }
 
     #[tokio::test(start_paused = true)]

@@ -50,6 +50,9 @@ const TRIAL_WAIT: Duration = Duration::from_secs(2);
 /// The shortest time limit of writing the end of a late lock again.
 const EXTENSION_TIMEOUT_MIN: Duration = Duration::from_secs(2);
 
+/// How long giving back a late lock may take.
+const LATE_GIVE_BACK_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// This process asks the other processes for help if the hints have at least this many activities
 /// that can be taken, and the next of them has waited longer than [`CROWDED_AFTER`].
 const CROWDED_FROM: usize = 16;
@@ -123,8 +126,9 @@ impl<'a> Queue for ActivityQueue<'a> {
             let name = activity_name(&offer.0.instance_id, &offer.0.id);
             let limit = hints.paused_activities.time_limit(&name, LOCK_TIMEOUT_FIRST);
             let Some(attempt) = sick_partitions::begin(self.core, &offer.0, limit) else { continue };
-            // Only a lock that can be handed over is of use when it comes late.
-            let is_short = attempt.is_trial() && can_be_handed_over(&offer.0);
+            // A lock that cannot be handed over is of no use when it comes late.
+            let is_patient = attempt.has_late_answers() && !can_be_handed_over(&offer.0);
+            let is_short = attempt.is_trial() && !is_patient;
             let timeout = if is_short { limit.min(TRIAL_WAIT) } else { limit };
             self.share_if_crowded(&offer.0, now);
             let activity = offer.0.clone();
@@ -268,7 +272,6 @@ pub(super) enum LockOutcome {
 struct LockInProgress<'a, F: Future<Output = Result<LockOutcome, Failure>> + Send + 'static> {
     core: &'a Core,
     lease: Duration,
-    attempt: sick_partitions::Attempt,
     lock: Option<Pin<Box<F>>>,
 }
 
@@ -279,15 +282,11 @@ impl<F: Future<Output = Result<LockOutcome, Failure>> + Send + 'static> Drop for
         if tokio::runtime::Handle::try_current().is_err() {
             return;
         }
-        let (lease, attempt) = (self.lease, self.attempt.clone());
+        let lease = self.lease;
         self.core.background.finish_late_lock(async move {
             match lock.await {
-                Ok(LockOutcome::Locked(locked)) => {
-                    attempt.record_answer(&shared);
-                    keep_late_lock(&shared, *locked, lease).await;
-                }
-                Ok(LockOutcome::Refused) => attempt.record_answer(&shared),
-                Ok(LockOutcome::NotTried | LockOutcome::Late) => {}
+                Ok(LockOutcome::Locked(locked)) => keep_late_lock(&shared, *locked, lease).await,
+                Ok(LockOutcome::Refused | LockOutcome::NotTried | LockOutcome::Late) => {}
                 // The hints have forgotten the activity.
                 Err(_) => shared.poller.read_backlog_soon(),
             }
@@ -296,8 +295,8 @@ impl<F: Future<Output = Result<LockOutcome, Failure>> + Send + 'static> Drop for
 }
 
 /// Locks an activity as [`lock_activity`] does, and waits for `timeout` at most. An activity that is
-/// locked after that is given to the next worker. Records what the outcome says about the partition,
-/// but for failures.
+/// locked after that is given to the next worker. Records what the answer says about the partition. The
+/// caller records failures.
 pub(super) async fn lock_in_time(
     core: &Core,
     request: LockRequest<'_>,
@@ -309,19 +308,32 @@ pub(super) async fn lock_in_time(
         core.this.upgrade().ok_or_else(|| Failure::Contended("the provider is closed".to_owned()))?;
     let session_config = session_config.cloned();
     let locking = core.hints.activities.begin_lock(&offer.0);
-    let lock = async move { lock_activity(&shared, offer, lease, session_config.as_ref()).await };
+    let attempt = attempt.clone();
+    let lock = async move {
+        let outcome = lock_activity(&shared, offer, lease, session_config.as_ref()).await;
+        match outcome {
+            Ok(LockOutcome::Locked(locked)) => {
+                attempt.record_answer(&shared);
+                Ok(extend_late_lock(&shared, locked, lease).await)
+            }
+            Ok(LockOutcome::Refused) => {
+                attempt.record_answer(&shared);
+                outcome
+            }
+            Ok(LockOutcome::NotTried) => {
+                attempt.record_no_attempt(&shared);
+                outcome
+            }
+            Ok(LockOutcome::Late) | Err(_) => outcome,
+        }
+    };
     let lock = Some(Box::pin(metrics::for_current_call(lock)));
-    let mut in_progress = LockInProgress { core, lease, attempt: attempt.clone(), lock };
+    let mut in_progress = LockInProgress { core, lease, lock };
     let until = Instant::now() + timeout;
     if let Some(lock) = in_progress.lock.as_mut()
         && let Ok(outcome) = tokio::time::timeout_at(until, lock).await
     {
         in_progress.lock = None;
-        match &outcome {
-            Ok(LockOutcome::Locked(_) | LockOutcome::Refused) => attempt.record_answer(core),
-            Ok(LockOutcome::NotTried) => attempt.record_no_attempt(core),
-            Ok(LockOutcome::Late) | Err(_) => {}
-        }
         return outcome;
     }
     // A poll may offer the activity again.
@@ -341,7 +353,7 @@ async fn keep_late_lock(core: &Core, locked: LockedWorkItem, lease: Duration) {
     let ready = ReadyActivity { activity, etag, nonce, lease };
     if !is_handed_over {
         // The next worker needs the longer time limit, so the failures are not forgotten.
-        unfetched::give_back(core, vec![ready]).await;
+        unfetched::give_back(core, vec![ready], LATE_GIVE_BACK_TIMEOUT).await;
         if let Some(claim) = claim {
             sessions::release(core, claim).await;
         }
@@ -412,55 +424,58 @@ async fn lock_activity(
     if matches!(written, Ok(Some(_))) && was_held_by_other {
         core.metrics.count_steal();
     }
-    let locked = match written {
-        Ok(Some(etag)) => Ok(extend_late_lock(core, Versioned { value: activity, etag }, lock_timeout).await),
-        Ok(None) => Ok(None),
-        Err(failure) => Err(failure),
-    };
-    match locked {
-        Ok(Some(Versioned { value: activity, etag })) => {
+    match written {
+        Ok(Some(etag)) => {
             Ok(LockOutcome::Locked(Box::new(LockedWorkItem { activity, etag, nonce, item, claim })))
         }
-        not_locked => {
+        not_written => {
             if let Some(claim) = claim {
                 sessions::release(core, claim).await;
             }
-            not_locked.map(|_| LockOutcome::Refused)
+            not_written.map(|_| LockOutcome::Refused)
         }
     }
 }
 
 /// Writes the end of a lock again if the answer of the lock came so late that the worker cannot rely on
-/// the rest of the lease: its first renewal would find that the lock has expired. Returns the activity
-/// with its lock, or `None` if the lock is lost: the activity was cancelled, or the lock has expired. If
-/// the end could not be written, the worker gets the rest of the lease.
-async fn extend_late_lock(
-    core: &Core,
-    locked: Versioned<Activity>,
-    lease: Duration,
-) -> Option<Versioned<Activity>> {
+/// the rest of the lease: its first renewal would find that the lock has expired. Refused if the lock is
+/// lost: the activity was cancelled, or the lock has expired. If the end could not be written, the worker
+/// gets the rest of the lease.
+async fn extend_late_lock(core: &Core, mut locked: Box<LockedWorkItem>, lease: Duration) -> LockOutcome {
     let now_ms = core.clock.now_ms();
-    let left = Duration::from_millis(locked.value.visible_at.ms().saturating_sub(now_ms));
+    let left = Duration::from_millis(locked.activity.visible_at.ms().saturating_sub(now_ms));
     if left >= relied_on_part(lease) {
-        return Some(locked);
+        return LockOutcome::Locked(locked);
     }
-    let mut extended = locked.value.clone();
+    let mut extended = locked.activity.clone();
     extended.visible_at = Stamp::at_ms(deadline_ms(now_ms, lease));
     let options = without_content().with_witness(extended.id.as_str(), "/visibleAt", extended.visible_at.0);
     // A partition that is slow to lock is slow to extend, too.
     let options = options.with_timeout(left.max(EXTENSION_TIMEOUT_MIN));
-    let locked = match unless_stale(write_lock(&core.store, &extended, &locked.etag, options).await) {
-        Ok(Some(etag)) => return Some(Versioned { value: extended, etag }),
-        Ok(None) => return None,
+    let is_locked = match unless_stale(write_lock(&core.store, &extended, &locked.etag, options).await) {
+        Ok(Some(etag)) => {
+            (locked.activity, locked.etag) = (extended, etag);
+            true
+        }
+        Ok(None) => false,
         Err(failure) => {
             tracing::debug!(id = extended.id, ?failure, "a late lock was not extended");
             // The write may have been applied, and then the document has another etag and another end.
             let found =
                 if failure.is_ambiguous() { find_own_lock(&core.store, &extended).await } else { None };
-            found.unwrap_or(locked)
+            if let Some(Versioned { value, etag }) = found {
+                (locked.activity, locked.etag) = (value, etag);
+            }
+            locked.activity.visible_at.ms() > core.clock.now_ms()
         }
     };
-    (locked.value.visible_at.ms() > core.clock.now_ms()).then_some(locked)
+    if is_locked {
+        return LockOutcome::Locked(locked);
+    }
+    if let Some(claim) = locked.claim {
+        sessions::release(core, claim).await;
+    }
+    LockOutcome::Refused
 }
 
 /// The stored activity, if it has the lock of `activity`: the write of the lock was applied, although

@@ -124,13 +124,15 @@ pub(crate) async fn claim_in_time(
     if claimed.is_err()
         && let Some(shared) = core.this.upgrade()
     {
-        let attempt = attempt.clone();
+        let (attempt, left_out) = (attempt.clone(), session.to_owned());
         core.background.finish_late_lock(async move {
-            let Ok(claimed) = claiming.await else { return };
-            record_answer(&shared, &attempt, begun);
-            if let SessionClaim::Owned(claim) = claimed {
-                release(&shared, claim).await;
+            if let Ok(claimed) = claiming.await {
+                record_answer(&shared, &attempt, begun);
+                if let SessionClaim::Owned(claim) = claimed {
+                    release(&shared, claim).await;
+                }
             }
+            end_leaving_out(&shared, &left_out, "");
         });
     }
     match claimed {
@@ -149,7 +151,9 @@ pub(crate) async fn claim_in_time(
         }
         failed => {
             tracing::debug!(session, is_timeout = failed.is_err(), "a session was not claimed");
-            leave_out(pauses.record_failure(&attempt, Instant::now()))
+            let pause = pauses.record_failure(&attempt, Instant::now());
+            // The next claim would meet the writes of this one, and its undoing.
+            leave_out(if failed.is_err() { pause.max(limit) } else { pause })
         }
     }
 }
@@ -225,11 +229,17 @@ pub(crate) async fn release(core: &Core, ClaimUndo(claimed): ClaimUndo) {
         _ => {
             core.sessions.remove(&value.owner, &value.session);
             // Workers that have seen the claim leave out the activities of the session until its end.
-            if core.hints.activities.update_and_wake(|hints| hints.forget_session(&value.session)) {
-                core.poller.read_backlog_soon();
-                core.poller.poll_soon();
-            }
+            end_leaving_out(core, &value.session, &value.owner);
         }
+    }
+}
+
+/// Offers the activities of a session again that were left out because this owner held it. An empty
+/// owner stands for a partition that does not answer.
+fn end_leaving_out(core: &Core, session: &str, owner: &str) {
+    if core.hints.activities.update_and_wake(|hints| hints.forget_session(session, owner)) {
+        core.poller.read_backlog_soon();
+        core.poller.poll_soon();
     }
 }
 

@@ -43,6 +43,12 @@ impl Attempt {
         self.in_partition.as_ref().is_some_and(PartitionAttempt::is_trial)
     }
 
+    /// Whether the caller should wait for the lock even if it takes long. That helps only if the
+    /// partition does answer.
+    pub(super) fn has_late_answers(&self) -> bool {
+        self.in_partition.as_ref().is_some_and(PartitionAttempt::has_late_answers)
+    }
+
     /// Records that the activity could not be locked. A failure that does not pass (a broken activity)
     /// pauses only the activity.
     pub(super) fn record_failure(&self, core: &Core, activity: &Activity, failure: &Failure) {

@@ -15,7 +15,7 @@ use crate::process::hints::ReadyActivity;
 use crate::store::{unless_stale, without_content};
 use crate::sync::lock;
 
-/// The longest time that giving back takes. A lock that was not given back by then expires.
+/// How long giving back takes at most, while others wait for it.
 const GIVE_BACK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Makes sure that a task watches the activities that are locked for workers. A caller that has added
@@ -37,7 +37,7 @@ async fn run(core: Weak<Core>) {
         if !overdue.is_empty() {
             // Not in this task, because closing the provider ends it.
             let core = Arc::clone(&shared);
-            shared.background.run(async move { give_back(&core, overdue).await }).await;
+            shared.background.run(async move { give_back(&core, overdue, GIVE_BACK_TIMEOUT).await }).await;
         }
         let Some(next_ms) = next_ms else {
             if end(&shared) {
@@ -64,8 +64,8 @@ fn end(core: &Core) -> bool {
 }
 
 /// Gives back activities that no worker has fetched, and offers them to the next worker of this
-/// process. An activity that cannot be given back is free when its lock expires.
-pub(crate) async fn give_back(core: &Core, ready: Vec<ReadyActivity>) {
+/// process. An activity that is not given back within `limit` is free when its lock expires.
+pub(crate) async fn give_back(core: &Core, ready: Vec<ReadyActivity>, limit: Duration) {
     if ready.is_empty() {
         return;
     }
@@ -90,7 +90,7 @@ pub(crate) async fn give_back(core: &Core, ready: Vec<ReadyActivity>) {
             }
         }
     });
-    let given_back = tokio::time::timeout(GIVE_BACK_TIMEOUT, join_all(writes)).await;
+    let given_back = tokio::time::timeout(limit, join_all(writes)).await;
     if !given_back.is_ok_and(|written| written.into_iter().all(|is_certain| is_certain)) {
         // They may be free, before rows that the polls have read. Only a poll that begins at the first
         // row finds them.
@@ -103,5 +103,5 @@ pub(crate) async fn give_back(core: &Core, ready: Vec<ReadyActivity>) {
 /// Gives back all activities that are locked for workers, when the provider is closed.
 pub(crate) async fn give_back_all(core: &Core) {
     let ready = core.hints.activities.with(|hints| hints.take_all_ready());
-    give_back(core, ready).await;
+    give_back(core, ready, GIVE_BACK_TIMEOUT).await;
 }

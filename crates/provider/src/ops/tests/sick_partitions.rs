@@ -275,10 +275,42 @@ async fn polls_do_not_skip_activities_whose_pause_ends() {
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
 }
 
+/// Enqueues an activity of each instance, one per second, while two workers run activities. Returns how
+/// long each of these activities waited for a worker, in the order in which they ran.
+async fn waits_of_activities(
+    provider: &CosmosDBProvider,
+    instances: &[String],
+    config: Option<&SessionFetchConfig>,
+) -> Vec<Duration> {
+    let producer = async {
+        for instance in instances {
+            provider.enqueue_for_worker(activity_item(instance, 1, String::new())).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    let begun = Instant::now();
+    let waits = std::sync::Mutex::new(Vec::new());
+    let worker = async || {
+        while waits.lock().unwrap().len() < instances.len() {
+            let (item, token, _) = fetch(provider, config).await;
+            let WorkItem::ActivityExecute { instance, .. } = &item else { panic!("{item:?}") };
+            let number = instances.iter().position(|known| known == instance).unwrap();
+            let enqueued = begun + Duration::from_secs(number as u64);
+            waits.lock().unwrap().push(Instant::now().saturating_duration_since(enqueued));
+            provider.ack_work_item(&token, None).await.unwrap();
+        }
+    };
+    let workers = async {
+        tokio::select! { () = worker() => {}, () = worker() => {} }
+    };
+    tokio::join!(producer, workers);
+    waits.into_inner().unwrap()
+}
+
 /// Each worker that waits for a lock in a partition that hangs is missing elsewhere.
 #[tokio::test(start_paused = true)]
 async fn two_partitions_that_hang_leave_two_workers_time_for_the_others() {
-    const SECONDS: u32 = 120;
+    const SECONDS: usize = 120;
     let world = World::with_four_partitions().await;
     let provider = world.provider_with_reconciler(NEVER).await;
     let core = &provider.core;
@@ -289,30 +321,9 @@ async fn two_partitions_that_hang_leave_two_workers_time_for_the_others() {
         }
         world.hang("patch_item", range).await;
     }
-    let healthy = instances(&provider, 2, true, SECONDS as usize).await;
-    let producer = async {
-        for instance in &healthy {
-            provider.enqueue_for_worker(activity_item(instance, 1, String::new())).await.unwrap();
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-    };
-    let begun = Instant::now();
-    // One activity is enqueued per second.
-    let waits = std::sync::Mutex::new(Vec::new());
-    let worker = async || {
-        while waits.lock().unwrap().len() < SECONDS as usize {
-            let instance = run_one(&provider).await;
-            let number = healthy.iter().position(|healthy| *healthy == instance).unwrap();
-            let enqueued = begun + Duration::from_secs(number as u64);
-            waits.lock().unwrap().push(Instant::now().saturating_duration_since(enqueued));
-        }
-    };
-    let workers = async {
-        tokio::select! { () = worker() => {}, () = worker() => {} }
-    };
-    tokio::join!(producer, workers);
+    let healthy = instances(&provider, 2, true, SECONDS).await;
+    let waits = waits_of_activities(&provider, &healthy, None).await.split_off(40);
     // Until the partitions are paused, locks may take their first time limit.
-    let waits = waits.into_inner().unwrap().split_off(40);
     let (sum, longest) = (waits.iter().sum::<Duration>(), waits.iter().max().unwrap());
     assert!(sum < Duration::from_secs(40) && *longest < Duration::from_secs(4), "{waits:?}");
 }
@@ -362,7 +373,7 @@ async fn sessions_of_a_slow_partition_are_claimed_by_all_workers() {
     for (instance, session) in healthy.iter().zip(&sessions) {
         provider.enqueue_for_worker(activity_of_session(instance, session)).await.unwrap();
     }
-    for operation in ["read_item", "create_item", "replace_item"] {
+    for operation in ["read_item", "create_item", "replace_item", "delete_item"] {
         world.delay(operation, 0, 2_000).await;
     }
     let config = SessionFetchConfig { owner_id: "worker".into(), lock_timeout: LOCK };
@@ -391,31 +402,31 @@ async fn a_session_whose_partition_hangs_holds_one_worker_at_a_time() {
         world.hang(operation, range).await;
     }
     let healthy = instances(&provider, range, false, 6 + SECONDS).await.split_off(6);
-    let producer = async {
-        for instance in &healthy {
-            provider.enqueue_for_worker(activity_item(instance, 1, String::new())).await.unwrap();
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-    };
     let config = SessionFetchConfig { owner_id: "worker".into(), lock_timeout: LOCK };
-    let begun = Instant::now();
-    let waits = std::sync::Mutex::new(Vec::new());
-    let worker = async || {
-        while waits.lock().unwrap().len() < SECONDS {
-            let (item, token, _) = fetch(&provider, Some(&config)).await;
-            let WorkItem::ActivityExecute { instance, .. } = &item else { panic!("{item:?}") };
-            let number = healthy.iter().position(|healthy| healthy == instance).unwrap();
-            let enqueued = begun + Duration::from_secs(number as u64);
-            waits.lock().unwrap().push(Instant::now().saturating_duration_since(enqueued));
-            provider.ack_work_item(&token, None).await.unwrap();
-        }
-    };
-    let workers = async {
-        tokio::select! { () = worker() => {}, () = worker() => {} }
-    };
-    tokio::join!(producer, workers);
+    let waits = waits_of_activities(&provider, &healthy, Some(&config)).await.split_off(20);
     // Until the partition is paused, both workers wait there.
-    let waits = waits.into_inner().unwrap().split_off(20);
+    let longest = waits.iter().max().unwrap();
+    assert!(*longest < Duration::from_secs(4), "{waits:?}");
+}
+
+/// A lock of an activity with a session cannot be handed to another worker. Workers wait no longer for it
+/// nevertheless, unless the partition is known to answer late.
+#[tokio::test(start_paused = true)]
+async fn activities_of_sessions_in_partitions_that_hang_hold_no_worker_for_long() {
+    let world = World::with_four_partitions().await;
+    let provider = world.provider_with_reconciler(NEVER).await;
+    let core = &provider.core;
+    core.membership.update_space(&core.store.container.key_space().await.unwrap(), core.clock.now());
+    let range = partition_of(&provider, session_document_key("cart").1).await;
+    for sick in [(range + 1) % 4, (range + 2) % 4] {
+        for instance in instances(&provider, sick, true, 6).await {
+            provider.enqueue_for_worker(activity_of_session(&instance, "cart")).await.unwrap();
+        }
+        world.hang("patch_item", sick).await;
+    }
+    let healthy = instances(&provider, range, true, 120).await;
+    let config = SessionFetchConfig { owner_id: "worker".into(), lock_timeout: LOCK };
+    let waits = waits_of_activities(&provider, &healthy, Some(&config)).await.split_off(40);
     let longest = waits.iter().max().unwrap();
     assert!(*longest < Duration::from_secs(4), "{waits:?}");
 }

@@ -367,9 +367,11 @@ impl ActivityHints {
         self.session_owners.retain(|_, (owner, _)| !owner.is_empty());
     }
 
-    /// Forgets who holds this session. Returns whether its activities were left out for some workers.
-    pub(crate) fn forget_session(&mut self, session: &str) -> bool {
-        self.session_owners.remove(session).is_some()
+    /// Forgets that this owner holds the session. Returns whether that was known: then its activities
+    /// were left out for other workers.
+    pub(crate) fn forget_session(&mut self, session: &str, owner: &str) -> bool {
+        let is_known = self.session_owners.get(session).is_some_and(|(holder, _)| holder == owner);
+        is_known && self.session_owners.remove(session).is_some()
     }
 
     /// Records that `owner` holds this session until `until`.

@@ -58,12 +58,18 @@ pub(crate) struct Attempt {
     partition: String,
     number: u64,
     is_trial: bool,
+    has_late_answers: bool,
 }
 
 impl Attempt {
     /// Whether the partition was paused before this attempt.
     pub(crate) fn is_trial(&self) -> bool {
         self.is_trial
+    }
+
+    /// Whether the partition was paused, and its last answer came later than workers wait.
+    pub(crate) fn has_late_answers(&self) -> bool {
+        self.has_late_answers
     }
 }
 
@@ -78,11 +84,13 @@ struct Failures {
     /// The name of the work that a poll has offered as the trial. `None` if there is none, or the trial
     /// has begun.
     trial: Option<String>,
+    /// Whether the last answer came later than workers wait.
+    has_late_answers: bool,
 }
 
 impl Failures {
     fn new(now: Instant) -> Self {
-        Failures { count: 0, counted_from: 0, closed_until: now, trial: None }
+        Failures { count: 0, counted_from: 0, closed_until: now, trial: None, has_late_answers: false }
     }
 
     fn pause(&self) -> Duration {
@@ -114,7 +122,8 @@ impl Partitions {
     fn find(&mut self, partition: &str, now: Instant) -> Option<&mut Failures> {
         let failures = self.failures.get_mut(partition)?;
         if failures.closed_until + FORGOTTEN_AFTER < now {
-            (failures.count, failures.trial) = (0, None);
+            *failures =
+                Failures { counted_from: failures.counted_from, ..Failures::new(failures.closed_until) };
         }
         Some(failures)
     }
@@ -161,7 +170,7 @@ impl PartitionPauses {
     ) -> Option<Attempt> {
         let mut partitions = lock(&self.0);
         let number = partitions.next_number();
-        let mut is_trial = false;
+        let (mut is_trial, mut has_late_answers) = (false, false);
         if let Some(failures) = partitions.find_sick(partition, now) {
             // If no poll has offered a trial yet, this work is the trial.
             if failures.is_closed(now) && failures.trial.as_deref() != Some(work) {
@@ -171,9 +180,9 @@ impl PartitionPauses {
             failures.closed_until = now + limit + TRIAL_MARGIN;
             // It begins once, although several activities can wait for the same session.
             failures.trial = None;
-            is_trial = true;
+            (is_trial, has_late_answers) = (true, failures.has_late_answers);
         }
-        Some(Attempt { partition: partition.to_owned(), number, is_trial })
+        Some(Attempt { partition: partition.to_owned(), number, is_trial, has_late_answers })
     }
 
     /// Records that work of a partition could not be locked. Returns the pause that begins now; zero if
@@ -227,7 +236,7 @@ impl PartitionPauses {
             return self.record_late_answer(attempt, now);
         };
         let count = FAILURES_TOLERATED + 1;
-        *failures = Failures { count, counted_from: next, ..Failures::new(now) };
+        *failures = Failures { count, counted_from: next, has_late_answers: true, ..Failures::new(now) };
         true
     }
 
@@ -416,10 +425,11 @@ mod tests {
         let world = World::new();
         world.fail_twice(0);
         let trial = world.begin("b", 250).unwrap();
+        assert!(!trial.has_late_answers());
         world.pauses.record_failure(&trial, world.at(2_250));
         assert!(world.pauses.record_useless_answer(&trial, world.at(15_000)));
         let next = world.begin("c", 15_000).expect("a trial may begin at once");
-        assert!(next.is_trial() && world.begin("d", 15_000).is_none());
+        assert!(next.is_trial() && next.has_late_answers() && world.begin("d", 15_000).is_none());
         assert!(world.pauses.record_answer(&next, world.at(15_100)));
         assert!(!world.begin("d", 15_100).unwrap().is_trial());
     }
