@@ -54,7 +54,7 @@ pub(crate) struct Entra {
 #[derive(Debug)]
 pub(crate) struct Granted {
     pub(crate) token: AccessToken,
-    pub(crate) origin: Origin,
+    pub(crate) origin: TokenOrigin,
 }
 
 /// The places that a search asks, in this order.
@@ -66,7 +66,7 @@ enum SearchedOrigin {
 
 /// The place that a token comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum TokenOrigin {
     ClientSecret,
     WorkloadIdentity,
     /// The managed identity of App Service, Container Apps and similar.
@@ -76,14 +76,14 @@ pub(crate) enum Origin {
     AzureCli,
 }
 
-impl std::fmt::Display for Origin {
+impl std::fmt::Display for TokenOrigin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Origin::ClientSecret => "the client secret (AZURE_CLIENT_SECRET)",
-            Origin::WorkloadIdentity => "workload identity (AZURE_FEDERATED_TOKEN_FILE)",
-            Origin::IdentityEndpoint => "managed identity (IDENTITY_ENDPOINT)",
-            Origin::Imds => "managed identity (169.254.169.254)",
-            Origin::AzureCli => "the Azure CLI (az)",
+            TokenOrigin::ClientSecret => "the client secret (AZURE_CLIENT_SECRET)",
+            TokenOrigin::WorkloadIdentity => "workload identity (AZURE_FEDERATED_TOKEN_FILE)",
+            TokenOrigin::IdentityEndpoint => "managed identity (IDENTITY_ENDPOINT)",
+            TokenOrigin::Imds => "managed identity (169.254.169.254)",
+            TokenOrigin::AzureCli => "the Azure CLI (az)",
         })
     }
 }
@@ -104,7 +104,9 @@ impl Entra {
         let now = SystemTime::now();
         let (origin, token) = match self.environment.plan()? {
             Plan::ClientGrant(grant) => (grant.origin(), grant.token(scope, now).await?),
-            Plan::IdentityEndpoint(endpoint) => (Origin::IdentityEndpoint, endpoint.token(scope, now).await?),
+            Plan::IdentityEndpoint(endpoint) => {
+                (TokenOrigin::IdentityEndpoint, endpoint.token(scope, now).await?)
+            }
             Plan::Search(imds) => self.searched(&imds, scope, now).await?,
         };
         Ok(Granted { token, origin })
@@ -117,7 +119,7 @@ impl Entra {
         imds: &Imds,
         scope: &str,
         now: SystemTime,
-    ) -> Result<(Origin, AccessToken), NoToken> {
+    ) -> Result<(TokenOrigin, AccessToken), NoToken> {
         if let Some(found) = self.found.get() {
             return self.ask_again(*found, imds, scope, now).await;
         }
@@ -141,7 +143,7 @@ impl Entra {
             Ok(token) => Ok((SearchedOrigin::Imds, token)),
             Err(why_no_identity) => {
                 let token = self.ask_azure_cli(scope, now).await;
-                let token = token.map_err(|failure| failure.after(Origin::Imds, &why_no_identity))?;
+                let token = token.map_err(|failure| failure.after(TokenOrigin::Imds, &why_no_identity))?;
                 Ok((SearchedOrigin::AzureCli, token))
             }
         }
@@ -154,12 +156,12 @@ impl Entra {
         imds: &Imds,
         scope: &str,
         now: SystemTime,
-    ) -> Result<(Origin, AccessToken), NoToken> {
+    ) -> Result<(TokenOrigin, AccessToken), NoToken> {
         let token = match found {
             SearchedOrigin::AzureCli => self.ask_azure_cli(scope, now).await?,
             SearchedOrigin::Imds => imds.token(scope, now).await?.map_err(|why| {
                 let why = format!("{why}; the first token came from there, and no other identity is tried");
-                NoToken::new(Origin::Imds, why, "Try again, or start the command again")
+                NoToken::new(TokenOrigin::Imds, why, "Try again, or start the command again")
             })?,
         };
         Ok((found.into(), token))
@@ -170,11 +172,11 @@ impl Entra {
     }
 }
 
-impl From<SearchedOrigin> for Origin {
-    fn from(searched: SearchedOrigin) -> Origin {
+impl From<SearchedOrigin> for TokenOrigin {
+    fn from(searched: SearchedOrigin) -> TokenOrigin {
         match searched {
-            SearchedOrigin::Imds => Origin::Imds,
-            SearchedOrigin::AzureCli => Origin::AzureCli,
+            SearchedOrigin::Imds => TokenOrigin::Imds,
+            SearchedOrigin::AzureCli => TokenOrigin::AzureCli,
         }
     }
 }

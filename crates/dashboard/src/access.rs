@@ -27,7 +27,8 @@ use self::sessions::{SESSION_TIME, Sessions};
 use self::wrong_logins::WrongLogins;
 use crate::http::Request;
 
-/// The secrets of a dashboard, made at its start.
+/// What the checks need: the secrets of this run of the dashboard, the sessions of people who have
+/// signed in, and the wrong logins.
 #[derive(Debug)]
 pub(crate) struct Access {
     /// Whether only this machine can reach the dashboard.
@@ -43,6 +44,7 @@ pub(crate) struct Access {
     /// The name of the session cookie. A browser sends a cookie to all ports of a host, so the name
     /// contains the port of the dashboard.
     cookie_name: String,
+    /// Slows down people who guess the token.
     wrong_logins: WrongLogins,
 }
 
@@ -130,8 +132,8 @@ impl Access {
         self.login_form.reveal()
     }
 
-    /// Returns the session cookie if the login has the right token. Otherwise returns the time at
-    /// which the login is answered. A browser that uses HTTPS never sends the cookie without TLS.
+    /// Returns the session cookie if the login has the right token. Otherwise counts a wrong login, and
+    /// returns the time until which the caller holds back the refusal.
     pub(crate) fn sign_in(&self, request: &Request, now: Instant) -> Result<String, Instant> {
         let given_token = request.form.get("token").trim();
         let is_right = self.token.as_ref().is_some_and(|token| token.equals(given_token));
@@ -148,13 +150,16 @@ impl Access {
         self.cookie("", 0, request)
     }
 
+    /// The header of a cookie. If the form is of a page with HTTPS, the browser never sends the cookie
+    /// without TLS (`Secure`).
     fn cookie(&self, value: &str, seconds: u64, request: &Request) -> String {
         let secure = if request.header("origin").starts_with("https://") { "; Secure" } else { "" };
         let name = &self.cookie_name;
         format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
     }
 
-    /// The time at which a login that has just arrived is compared with the token.
+    /// The time until which the caller waits before it compares a login that has just arrived with the
+    /// token. After a wrong login, only one login per second is compared.
     pub(crate) fn login_compared_at(&self, now: Instant) -> Instant {
         self.wrong_logins.turn(now)
     }

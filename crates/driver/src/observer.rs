@@ -42,9 +42,9 @@ pub struct EndedOperation<'a> {
 
 impl EndedOperation<'_> {
     /// The approximate number of requests that were sent: one for each attempt, and one for
-    /// each throttled answer, because the request is then sent again. After the last throttled answer
-    /// of an attempt it may not be sent again, so the number can be one too high for each attempt. A
-    /// repeat with a new access token is not counted.
+    /// each throttled answer, because the request is then sent again. If an attempt gives up after
+    /// a throttled answer, no request follows that answer, and the number is one too high. A repeat
+    /// with a new access token is not counted.
     pub fn requests(&self) -> u64 {
         let attempts = self.diagnostics.attempts().map(|attempt| 1 + u64::from(attempt.throttled));
         attempts.sum::<u64>() + u64::from(self.diagnostics.omitted())

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::{NoToken, Origin, token_answer};
+use super::{NoToken, TokenOrigin, token_answer};
 use crate::output::text::cut;
 
 /// The program of the Azure CLI.
@@ -62,7 +62,7 @@ impl AzureCli {
         tenant: Option<&str>,
         now: SystemTime,
     ) -> Result<AccessToken, NoToken> {
-        let failed = |why: String, advice: &str| NoToken::new(Origin::AzureCli, why, advice);
+        let failed = |why: String, advice: &str| NoToken::new(TokenOrigin::AzureCli, why, advice);
         let by_hand = "Try `az account get-access-token` by hand";
         for (name, text) in [("the scope", Some(scope)), ("AZURE_TENANT_ID", tenant)] {
             if text.is_some_and(|text| !is_plain(text)) {

@@ -10,7 +10,7 @@ use perihelion_wire::transport::Endpoint;
 
 use super::encode::form;
 use super::send::{TokenRequest, Waits, send};
-use super::{NoToken, Origin, token_answer};
+use super::{NoToken, TokenOrigin, token_answer};
 use crate::secret::Secret;
 
 /// The authority of the public cloud.
@@ -47,7 +47,7 @@ pub(super) struct Authority {
 impl Authority {
     /// The tenant at this host, or at the host of the public cloud. The secret is sent there, so it
     /// needs TLS unless it is this machine.
-    pub(super) fn new(origin: Origin, host: Option<&str>, tenant: &str) -> Result<Authority, NoToken> {
+    pub(super) fn new(origin: TokenOrigin, host: Option<&str>, tenant: &str) -> Result<Authority, NoToken> {
         let wrong = |why: &str| {
             let advice = format!("Write it like {AUTHORITY}, or unset it");
             NoToken::new(origin, format!("AZURE_AUTHORITY_HOST {why}"), advice)
@@ -70,10 +70,10 @@ impl Authority {
 }
 
 impl ClientGrant {
-    pub(super) fn origin(&self) -> Origin {
+    pub(super) fn origin(&self) -> TokenOrigin {
         match self.proof {
-            Proof::Secret(_) => Origin::ClientSecret,
-            Proof::FederatedTokenFile(_) => Origin::WorkloadIdentity,
+            Proof::Secret(_) => TokenOrigin::ClientSecret,
+            Proof::FederatedTokenFile(_) => TokenOrigin::WorkloadIdentity,
         }
     }
 
@@ -105,7 +105,7 @@ impl ClientGrant {
             body: form(&pairs),
         };
         let answer = send(request, Waits::default()).await.map_err(|why| {
-            let advice = "Check that this machine reaches the authority, AZURE_AUTHORITY_HOST, and proxies";
+            let advice = "Check AZURE_AUTHORITY_HOST and the proxy settings, and that this machine reaches the authority";
             NoToken::new(self.origin(), why, advice)
         })?;
         token_answer::read(&answer, now, &[secret.reveal()]).map_err(|why| {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::client_grant::{Authority, ClientGrant, Proof};
 use super::managed_identity::{IdentityEndpoint, Imds};
-use super::{NoToken, Origin};
+use super::{NoToken, TokenOrigin};
 use crate::secret::Secret;
 
 /// The variables that describe an identity. An empty variable counts as not set.
@@ -56,15 +56,15 @@ impl Environment {
     /// Decides where tokens come from.
     pub(super) fn plan(&self) -> Result<Plan, NoToken> {
         if let Some(secret) = &self.secret {
-            return self.client_grant(Origin::ClientSecret, Proof::Secret(secret.clone()));
+            return self.client_grant(TokenOrigin::ClientSecret, Proof::Secret(secret.clone()));
         }
         if let Some(path) = &self.federated_token_file {
-            return self.client_grant(Origin::WorkloadIdentity, Proof::FederatedTokenFile(path.clone()));
+            return self.client_grant(TokenOrigin::WorkloadIdentity, Proof::FederatedTokenFile(path.clone()));
         }
         if let Some(url) = &self.identity_endpoint {
             let header = self.identity_header.clone().ok_or_else(|| {
                 NoToken::new(
-                    Origin::IdentityEndpoint,
+                    TokenOrigin::IdentityEndpoint,
                     "IDENTITY_HEADER is not set",
                     "Set it too; Azure Arc, which has no such variable, is not supported",
                 )
@@ -74,7 +74,7 @@ impl Environment {
         Imds::new(self.imds.as_deref(), self.client.clone()).map(Plan::Search)
     }
 
-    fn client_grant(&self, origin: Origin, proof: Proof) -> Result<Plan, NoToken> {
+    fn client_grant(&self, origin: TokenOrigin, proof: Proof) -> Result<Plan, NoToken> {
         let needed = |name: &str, value: &Option<String>| {
             let missing = || NoToken::new(origin, format!("{name} is not set"), format!("Set {name} too"));
             value.clone().ok_or_else(missing)

@@ -10,7 +10,7 @@ use perihelion_wire::transport::Endpoint;
 
 use super::encode::form;
 use super::send::{TokenRequest, Waits, send};
-use super::{NoToken, Origin, resource_of, token_answer};
+use super::{NoToken, TokenOrigin, resource_of, token_answer};
 use crate::secret::Secret;
 
 /// The address of the metadata service in every virtual machine of Azure.
@@ -31,7 +31,7 @@ impl IdentityEndpoint {
         let parsed = url.parse::<Uri>().ok().filter(|url| url.scheme().is_some() && url.query().is_none());
         let url = parsed.ok_or_else(|| {
             let advice = "The platform sets it; unset it to use the virtual machine's identity or `az login`";
-            NoToken::new(Origin::IdentityEndpoint, "IDENTITY_ENDPOINT is not a URL", advice)
+            NoToken::new(TokenOrigin::IdentityEndpoint, "IDENTITY_ENDPOINT is not a URL", advice)
         })?;
         Ok(IdentityEndpoint { url, header, client })
     }
@@ -40,7 +40,7 @@ impl IdentityEndpoint {
         let failed = |why: String| {
             let advice =
                 "Check that the app has a managed identity; AZURE_CLIENT_ID names one that a user assigned";
-            NoToken::new(Origin::IdentityEndpoint, why, advice)
+            NoToken::new(TokenOrigin::IdentityEndpoint, why, advice)
         };
         let query = query("2019-08-01", scope, self.client.as_deref());
         let header = HeaderValue::from_str(self.header.reveal());
@@ -72,7 +72,7 @@ impl Imds {
     pub(super) fn new(address: Option<&str>, client: Option<String>) -> Result<Imds, NoToken> {
         let endpoint = Endpoint::parse(address.unwrap_or(IMDS)).map_err(|_| {
             let why = "AZURE_POD_IDENTITY_AUTHORITY_HOST is not a URL of a host";
-            NoToken::new(Origin::Imds, why, format!("Write it like {IMDS}, or unset it"))
+            NoToken::new(TokenOrigin::Imds, why, format!("Write it like {IMDS}, or unset it"))
         })?;
         Ok(Imds { endpoint, client })
     }
@@ -88,7 +88,7 @@ impl Imds {
     ) -> Result<Result<AccessToken, String>, NoToken> {
         let failed = |why: String| {
             let advice = "Try again; AZURE_CLIENT_ID names an identity that a user assigned";
-            NoToken::new(Origin::Imds, why, advice)
+            NoToken::new(TokenOrigin::Imds, why, advice)
         };
         let query = query("2018-02-01", scope, self.client.as_deref());
         let target = format!("/metadata/identity/oauth2/token?{query}");
@@ -116,7 +116,7 @@ impl Imds {
         }
         let advice = "Check AZURE_CLIENT_ID, which names an identity that this machine does not have, \
                       or unset it to use `az login`";
-        Err(NoToken::new(Origin::Imds, why, advice))
+        Err(NoToken::new(TokenOrigin::Imds, why, advice))
     }
 }
 

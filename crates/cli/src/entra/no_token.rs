@@ -1,7 +1,7 @@
 //! `NoToken`: the error of a credential that has no token. Its text is one line, because the messages of
 //! commands show the first line of an error.
 
-use super::Origin;
+use super::TokenOrigin;
 
 /// The error of a credential that has no token, with its reason and an advice.
 #[derive(Debug)]
@@ -12,12 +12,16 @@ pub(crate) struct NoToken {
 
 impl NoToken {
     /// The failure of one place that tokens come from.
-    pub(super) fn new(origin: Origin, why: impl std::fmt::Display, advice: impl Into<String>) -> NoToken {
+    pub(super) fn new(
+        origin: TokenOrigin,
+        why: impl std::fmt::Display,
+        advice: impl Into<String>,
+    ) -> NoToken {
         NoToken { why: format!("{origin}: {why}"), advice: advice.into() }
     }
 
     /// This failure, after another place has said that it has no identity.
-    pub(super) fn after(self, origin: Origin, why_no_identity: &str) -> NoToken {
+    pub(super) fn after(self, origin: TokenOrigin, why_no_identity: &str) -> NoToken {
         NoToken { why: format!("{origin}: {why_no_identity}; {}", self.why), advice: self.advice }
     }
 

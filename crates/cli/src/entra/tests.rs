@@ -12,7 +12,7 @@ fn planned(variables: &[(&str, &str)]) -> String {
     assert!(!format!("{entra:?} {plan:?}").contains("s3cret"), "{entra:?}");
     match plan {
         Ok(Plan::ClientGrant(grant)) => grant.origin().to_string(),
-        Ok(Plan::IdentityEndpoint(_)) => Origin::IdentityEndpoint.to_string(),
+        Ok(Plan::IdentityEndpoint(_)) => TokenOrigin::IdentityEndpoint.to_string(),
         Ok(Plan::Search(_)) => "search".to_owned(),
         Err(failure) => failure.to_string(),
     }
@@ -65,7 +65,7 @@ fn an_identity_that_is_named_in_part_is_refused() {
 #[test]
 fn the_header_of_a_token_is_hidden_and_can_be_read_by_a_server() {
     let token = AccessToken::new("s3cret.a-b_c=", SystemTime::now());
-    let granted = Granted { token, origin: Origin::AzureCli };
+    let granted = Granted { token, origin: TokenOrigin::AzureCli };
     let header = granted.authorization().unwrap();
     assert!(!format!("{granted:?} {header:?}").contains("s3cret"));
     let read = perihelion_wire::signature::Credentials::parse(header.to_str().unwrap());
@@ -147,7 +147,7 @@ mod search {
         Entra::new(Environment::read(&variable), AzureCli::at(&program))
     }
 
-    async fn origin(entra: &Entra) -> Result<Origin, String> {
+    async fn origin(entra: &Entra) -> Result<TokenOrigin, String> {
         let granted = entra.grant("https://shop.example/.default").await;
         granted.map(|granted| granted.origin).map_err(|failure| failure.to_string())
     }
@@ -159,10 +159,14 @@ mod search {
         let directory = ScratchDirectory::new();
         for later in [NO_ANSWER, NOT_FOUND, NO_IDENTITY] {
             let entra = entra(&directory, &[TOKEN, later, TOKEN]).await;
-            assert_eq!(origin(&entra).await, Ok(Origin::Imds));
+            assert_eq!(origin(&entra).await, Ok(TokenOrigin::Imds));
             let failure = origin(&entra).await.expect_err("no token");
             assert!(failure.contains("the first token came from there"), "{failure}");
-            assert_eq!(origin(&entra).await, Ok(Origin::Imds), "the next refresh asks the machine again");
+            assert_eq!(
+                origin(&entra).await,
+                Ok(TokenOrigin::Imds),
+                "the next refresh asks the machine again"
+            );
         }
     }
 
@@ -171,8 +175,8 @@ mod search {
         let directory = ScratchDirectory::new();
         for first in [NO_ANSWER, NOT_FOUND, NO_IDENTITY] {
             let entra = entra(&directory, &[first, TOKEN]).await;
-            assert_eq!(origin(&entra).await, Ok(Origin::AzureCli));
-            assert_eq!(origin(&entra).await, Ok(Origin::AzureCli));
+            assert_eq!(origin(&entra).await, Ok(TokenOrigin::AzureCli));
+            assert_eq!(origin(&entra).await, Ok(TokenOrigin::AzureCli));
         }
     }
 
@@ -190,7 +194,7 @@ mod search {
                 "{failure}"
             );
             if !answers.is_empty() {
-                assert_eq!(origin(&entra).await, Ok(Origin::Imds));
+                assert_eq!(origin(&entra).await, Ok(TokenOrigin::Imds));
             }
         }
     }
@@ -204,7 +208,7 @@ mod search {
             let entra = entra_with_client(&directory, client, &[busy, TOKEN]).await;
             let failure = origin(&entra).await.expect_err("no token");
             assert!(failure.contains("Try again"), "{failure}");
-            assert_eq!(origin(&entra).await, Ok(Origin::Imds));
+            assert_eq!(origin(&entra).await, Ok(TokenOrigin::Imds));
         }
     }
 
@@ -216,6 +220,6 @@ mod search {
         let program = directory.path().join("az");
         std::fs::remove_file(&program).expect("the program");
         assert!(origin(&entra).await.is_err());
-        assert_eq!(origin(&entra).await, Ok(Origin::Imds));
+        assert_eq!(origin(&entra).await, Ok(TokenOrigin::Imds));
     }
 }

@@ -19,13 +19,13 @@ const PARTITION_KEY: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 
 /// A transport that loses the response to the next write of a document, after a consumer has
 /// deleted the document `message`.
-struct LosesWriteAfterConsumption {
+struct LosesResponseAfterConsumption {
     server: InProcess,
     consumer: Container,
     is_armed: Arc<AtomicBool>,
 }
 
-impl Transport for LosesWriteAfterConsumption {
+impl Transport for LosesResponseAfterConsumption {
     async fn send(&self, request: Request) -> Result<Response, Failure> {
         let is_write = request.method == Method::POST && request.target.path().ends_with("/docs");
         let response = self.server.send(request).await?;
@@ -37,11 +37,11 @@ impl Transport for LosesWriteAfterConsumption {
     }
 }
 
-/// A writer whose next write is lost, and the consumer.
+/// A writer that gets no response to its next write, and the consumer.
 async fn writer_and_consumer(world: &World) -> (Container, Container) {
     let consumer = world.container("c", PARTITION_KEY).await;
     let is_armed = Arc::new(AtomicBool::new(false));
-    let transport = LosesWriteAfterConsumption {
+    let transport = LosesResponseAfterConsumption {
         server: world.embedded().transport(),
         consumer: consumer.clone(),
         is_armed: Arc::clone(&is_armed),
@@ -108,9 +108,10 @@ async fn a_create_is_repeated_by_default() {
     assert!(exists(&consumer).await);
 }
 
-/// An increment is not repeated by default.
+/// By default an increment whose response was lost is not sent again. With `Repeat::Always` it is, and
+/// counts twice.
 #[tokio::test(start_paused = true)]
-async fn a_write_that_may_be_applied_twice_is_repeated() {
+async fn an_increment_is_repeated_only_if_the_caller_allows_it() {
     let world = World::new(1).await;
     let container = world.container("c", PARTITION_KEY).await;
     container.create("k", &json!({"id": "1", "pk": "k", "views": 0})).await.unwrap();

@@ -37,8 +37,8 @@ impl Parameters {
         !self.get(name).is_empty()
     }
 
-    /// All parameters except this one as a text, which is the same for all addresses of the same
-    /// parameters. An empty parameter is the same as a missing one.
+    /// All parameters except this one as a text. Two addresses with the same parameters in the same
+    /// order have the same text, however they are encoded. Empty parameters are left out.
     pub(crate) fn text_without(&self, name: &str) -> String {
         let pairs = self.0.iter().filter(|(key, value)| key != name && !value.is_empty());
         pairs.map(|(key, value)| format!("{}={}&", Encoded(key), Encoded(value))).collect()

@@ -122,6 +122,7 @@ fn page(app: &App, place: &Place, properties: &ContainerProperties, form: &Param
         .attr("required", "")
         // A browser leaves out the first line break.
         .add("\n")
+        // Escaped like every text, but without replaced characters: the form sends it back unchanged.
         .add(Exact(sql));
     let explain = kept_check("explain", "Explain: plan, indexes, charge", form.has("explain"));
     let fields =

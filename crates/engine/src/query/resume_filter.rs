@@ -57,7 +57,8 @@ impl ResumeFilter {
     pub(super) fn check(&self, program: &Program) -> Result<(), Refusal> {
         if gather::is_needed(program) || program.order().is_empty() {
             return Err(Refusal::bad_request(
-                "A resumeFilter needs a query with ORDER BY, and without DISTINCT, aggregates and GROUP BY.",
+                "A resumeFilter needs a query over documents with ORDER BY, and without DISTINCT, aggregates, \
+                 GROUP BY and subqueries in FROM.",
             ));
         }
         if self.values.len() != program.order().len() {

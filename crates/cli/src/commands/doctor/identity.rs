@@ -78,7 +78,7 @@ fn expiry(granted: &Granted, now: SystemTime) -> String {
 }
 
 /// The account knows the identity and permits it nothing, or the network is not permitted.
-fn forbidden(origin: crate::entra::Origin, body: &str) -> Check {
+fn forbidden(origin: crate::entra::TokenOrigin, body: &str) -> Check {
     if body.contains("firewall") {
         return Check::problem(
             SUBJECT,
@@ -114,11 +114,11 @@ mod tests {
     use perihelion_client::credential::AccessToken;
 
     use super::*;
-    use crate::entra::Origin;
+    use crate::entra::TokenOrigin;
 
     fn judged(status: u16, body: &'static str) -> (CheckResult, String, String) {
         let token = AccessToken::new("s3cret", UNIX_EPOCH + Duration::from_secs(1_800_003_599));
-        let identity = Identity(Ok(Granted { token, origin: Origin::AzureCli }));
+        let identity = Identity(Ok(Granted { token, origin: TokenOrigin::AzureCli }));
         let answer = http::Response::builder().status(status).body(body.into()).unwrap();
         let check = identity.judge(&answer, UNIX_EPOCH + Duration::from_secs(1_800_000_000));
         assert!(!format!("{check:?}").contains("s3cret"), "{check:?}");

@@ -23,8 +23,8 @@ Examples:
 After a failure that may pass, the command prints it and goes on; with --until-now it ends.
 
 A line is the time of the change, the id and the item; with -o jsonl it is the item. -o json prints
-one list of items, and needs --until-now or --limit, so that the list has an end. An item that was
-changed twice appears once, as it is now; deleted items do not appear.";
+one list of items, and needs --until-now or --limit, so that the list has an end. Of several changes
+to an item between two reads of the feed only the last appears; deleted items do not appear.";
 
 /// Print the changes of a container as they happen
 #[derive(Clone, Debug, Args)]
@@ -68,7 +68,7 @@ fn from(text: &str) -> Result<From, String> {
 /// How often the feed is read while there is no change.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The pause after a failure that may pass, as long as that of `--watch`.
+/// The pause after a failure that may pass, as long as the default pause of `--watch`.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 pub(super) async fn run(args: TailArgs, context: &Context) -> Result<(), Failure> {
@@ -81,7 +81,7 @@ pub(super) async fn run(args: TailArgs, context: &Context) -> Result<(), Failure
             let mut printer = Printer { form: context.form, list: JsonList::default() };
             let followed = follow(&args, context, container, &mut printer).await;
             match followed {
-                // The document has its end also after a failure. The exit code tells of the failure.
+                // The JSON list is closed after a failure, too. The exit code tells of the failure.
                 Err(failure) if printer.list.is_begun() => printer.end().and(Err(failure)),
                 Err(failure) => Err(failure),
                 Ok(()) => printer.end(),
@@ -149,7 +149,7 @@ async fn next(
 /// Prints each change as soon as it is read.
 struct Printer {
     form: Form,
-    /// The document of `-o json`.
+    /// The list that `-o json` prints.
     list: JsonList,
 }
 
@@ -162,7 +162,7 @@ impl Printer {
         })
     }
 
-    /// Ends the document.
+    /// Closes the JSON list.
     fn end(&self) -> Result<(), Failure> {
         match self.form {
             Form::Json => print(self.list.end()),

@@ -67,10 +67,10 @@ pub(crate) async fn delete_after_commit(
 }
 
 /// Deletes the leftovers that the state lists, empties the list in `state`, and returns the ids
-/// that it had. The caller has read `state` and the messages before this call, so the messages
-/// may contain leftovers. If the returned set is not empty, the caller must read the messages
-/// again, even if this function had nothing to delete: the process that made the commit may have
-/// deleted the leftovers meanwhile.
+/// that it had. The caller has read the messages before this call, so some of them may be leftovers.
+/// If the returned set is not empty, the caller must read the messages again and leave out those
+/// with a returned id. That holds even if this call finds no leftover in the queue: another process
+/// may have deleted them after the caller's read.
 pub(crate) async fn remove(store: &Store, state: &mut Versioned<State>) -> Result<HashSet<String>, Failure> {
     if state.value.undeleted.is_empty() {
         return Ok(HashSet::new());
