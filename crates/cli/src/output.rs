@@ -86,7 +86,8 @@ impl JsonList {
     }
 }
 
-/// The failure of a command that prints results until it is interrupted, with `-o json`.
+/// The failure of a command that prints results until it is interrupted, with `-o json`. `what` is a
+/// clause, such as "--watch shows a result again and again".
 pub(crate) fn refuse_endless_json(what: &str) -> Failure {
     Failure::usage(
         format!("{what} until Ctrl-C, and -o json is one document, which would have no end"),
@@ -104,8 +105,8 @@ pub(crate) fn line<T: Serialize>(value: &T) -> Result<String, Failure> {
     serde_json::to_string(value).map(|text| for_reader(&text) + "\n").map_err(Failure::runtime)
 }
 
-/// JSON for the reader of standard output: unchanged for a program, and for a terminal with escapes
-/// in place of characters that act on it.
+/// JSON for the reader of standard output. A program gets it unchanged. For a terminal, characters that
+/// would act on the terminal are replaced by escapes.
 fn for_reader(json: &str) -> String {
     match std::io::stdout().is_terminal() {
         true => escaped_json(json).into_owned(),

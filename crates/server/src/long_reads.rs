@@ -12,12 +12,12 @@
 //! again on a blocking thread. Connections get turns in a round (`fair_turns`). The number of turns
 //! is bounded, because each running read holds a thread, a page and the state of its query.
 //!
-//! While more than half of the memory is used, mostly by responses that clients receive slowly, a
-//! read of many partitions is a long read from the beginning. Its pages are small in that case, and
-//! its client asks for many of them.
+//! While more than half of the memory is used, a read of many partitions is a long read from the
+//! beginning. (The memory is then mostly held by responses that clients receive slowly.) Its pages are
+//! small in that case, and its client asks for many of them.
 //!
-//! - Long reads run in short slices on a part of the processors (`cores`), so that short requests
-//!   always find a free processor.
+//! - Long reads run in short slices. While short requests arrive, they run on half of the processors
+//!   (`cores`), so that a short request usually finds a free one.
 //! - A turn lasts [`TURN_TIME`] while other reads wait. When the turn is over, a query whose page can
 //!   end anywhere ends its page, and its client continues with the next page. A read that cannot end
 //!   its page (ORDER BY without an index, aggregates, change feeds) gives its turn to the next read
@@ -94,7 +94,7 @@ pub(crate) enum WorkPerDocument {
     Unknown,
 }
 
-/// Runs long reads.
+/// Runs reads, short and long.
 #[derive(Debug)]
 pub(crate) struct LongReads {
     turns: Arc<FairTurns>,
@@ -135,8 +135,8 @@ impl LongReads {
         self.threads.receiver_count()
     }
 
-    /// Notes that a request has arrived that reads or writes single documents. Long reads then use
-    /// fewer processors for a while.
+    /// Notes a short request: one that reads or writes single documents, or a read that has ended in its
+    /// first slice. Long reads then use fewer processors for a while.
     pub(crate) fn note_short_request(&self) {
         self.cores.note_short_request();
     }
@@ -145,7 +145,8 @@ impl LongReads {
     /// its beginning. A read is refused with 429 when the responses that clients have not received
     /// fill the memory, when too many reads wait, or when its turn does not come in time. A long read
     /// ends soon after this future is dropped. The bill is settled with the outcome, by the thread
-    /// that runs the read. If the client leaves before the outcome, the bill is dropped.
+    /// that runs the read. If the client leaves before the outcome, the bill is dropped, which
+    /// charges the documents that were read.
     pub(crate) async fn run<T: Send + 'static>(
         self: &Arc<Self>,
         kind: ReadKind,
@@ -182,11 +183,11 @@ impl LongReads {
         if kind.is_of_one_partition || !self.memory.is_under_pressure() {
             let mut slice = match kind.work {
                 WorkPerDocument::Little => self.run_first_slice(read, INLINE_DOCUMENT_BYTES_MAX),
-                WorkPerDocument::Unknown => SliceEnd::LargeDocument,
+                WorkPerDocument::Unknown => SliceEnd::NeedsBlockingThread,
             };
             match &slice {
                 SliceEnd::Finished(_) => self.note_short_request(),
-                SliceEnd::LargeDocument => {
+                SliceEnd::NeedsBlockingThread => {
                     let _slice = self.wait_for(&self.first_slices, kind.connection).await?;
                     slice = blocking::run(|| self.run_first_slice_on_core(read));
                 }
@@ -239,7 +240,7 @@ impl LongReads {
         let outcome = read(PageLimits { on_document: &on_document, ..self.limits(&checkpoint) });
         match (is_over.get(), has_large_document.get()) {
             (true, _) => SliceEnd::TimeOver,
-            (false, true) => SliceEnd::LargeDocument,
+            (false, true) => SliceEnd::NeedsBlockingThread,
             (false, false) => SliceEnd::Finished(outcome),
         }
     }
@@ -316,8 +317,9 @@ enum SliceEnd<T> {
     Finished(Result<T, Refusal>),
     /// The time of the slice was over before the read ended.
     TimeOver,
-    /// The next document is too large for an async worker.
-    LargeDocument,
+    /// The slice has to run on a blocking thread: the next document is large, or the work for each
+    /// document is unknown.
+    NeedsBlockingThread,
 }
 
 /// Queries take the memory for their state from the budget of the server.
@@ -468,7 +470,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_state_of_queries_takes_at_most_half_of_the_memory_and_gives_it_back() {
+    async fn queries_take_memory_only_until_half_of_it_is_used_and_give_it_back() {
         let memory = MemoryBudget::new(100);
         let reads = LongReads::new(Arc::clone(&memory));
         let mut share = memory.new_share();
@@ -576,8 +578,8 @@ mod tests {
         reads.run(LITTLE, Bill::free(), |_| Ok(())).await.unwrap();
     }
 
-    /// Begins to wait for a turn. Also returns 200 if there is a turn at once, the status of a
-    /// refusal, or `None` if the read waits.
+    /// Begins to wait for a turn. Returns the wait and its status: 200 if there is a turn at once, the
+    /// status of a refusal, or `None` if the read waits.
     fn begin_wait(reads: &LongReads, connection: Connection) -> (PendingWait<'_>, Option<u16>) {
         let mut wait: PendingWait<'_> = Box::pin(reads.wait_for(&reads.turns, connection));
         match wait.as_mut().poll(&mut Context::from_waker(Waker::noop())) {

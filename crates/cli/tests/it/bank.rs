@@ -11,8 +11,8 @@
 //!   applied twice or lost, and a transfer that was aborted or not processed has changed nothing.
 //!
 //! `BANK_SECONDS=600 BANK_SEED=7 cargo test --release -p perihelion bank` sets the length of the
-//! load and the seed. The seed fixes what each client sends and how long the server runs; the
-//! order in which requests arrive depends on the machine.
+//! load and the seed. The seed fixes the random numbers of each client and the times between kills.
+//! The transfers also depend on the outcomes before them, and so on the machine.
 
 mod teller;
 mod transfer;

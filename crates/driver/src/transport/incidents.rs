@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::vitals::Vitals;
 
-/// Connections that end within this time belong to one incident. So a server that ends every
+/// Connections that end, or are found to be silent, within this time belong to one incident. So a server that ends every
 /// new connection counts once a second.
 const SAME_INCIDENT_WITHIN: Duration = Duration::from_secs(1);
 
@@ -19,7 +19,7 @@ const SAME_INCIDENT_WITHIN: Duration = Duration::from_secs(1);
 pub(super) struct Incidents(Mutex<Option<(Instant, Incident)>>);
 
 impl Incidents {
-    /// The incident of a connection that ends now.
+    /// The incident of a connection that ends now, or is found to be silent.
     pub(super) fn at(&self, now: Instant) -> Incident {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match *last {

@@ -1,4 +1,4 @@
-//! Each injected fault over real sockets, in HTTP/2 and HTTP/1.1: what the caller gets,
+//! Injected faults over real sockets, in HTTP/2 and (except faults of connecting) HTTP/1.1: what the caller gets,
 //! whether the request reached the peer, and what becomes of the connection.
 
 use std::sync::Arc;
@@ -156,7 +156,7 @@ async fn a_reset_or_broken_off_answer_leaves_an_http2_connection_open() {
             kind: Closed,
             sent,
             reaches_peer,
-            // An HTTP/1.1 connection ends with its request.
+            // An HTTP/1.1 connection cannot be used again after a request that was broken off.
             is_incident: is_http1,
             ends_connection: is_http1,
         };

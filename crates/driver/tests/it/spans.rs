@@ -51,7 +51,7 @@ struct Collector(Arc<Mutex<Collected>>);
 #[derive(Default)]
 struct Collected {
     /// All spans, in the order of their creation. A span's id is its number in the list,
-    /// counted from 1; the registry's own ids are used again.
+    /// counted from 1, because the registry gives the ids of closed spans to new spans.
     spans: Vec<Seen>,
     open: BTreeMap<u64, u64>,
     events: Vec<Seen>,

@@ -88,6 +88,7 @@ fn sorted(mut rows: Vec<Value>) -> Vec<String> {
         .collect()
 }
 
+/// Statements that need all their documents before the first row: DISTINCT, GROUP BY, stages.
 const GATHERED: [&str; 6] = [
     "SELECT DISTINCT VALUE c.v FROM c",
     "SELECT DISTINCT VALUE c.v FROM c ORDER BY c.v DESC",
@@ -134,7 +135,7 @@ async fn gathered_rows_neither_vanish_nor_repeat_when_their_documents_are_delete
 }
 
 #[tokio::test]
-async fn gathered_rows_neither_vanish_nor_repeat_when_a_range_splits_or_copies_are_written_between_pages() {
+async fn gathered_rows_neither_vanish_nor_repeat_when_a_range_splits_and_documents_move_between_pages() {
     for text in GATHERED {
         let (engine, container) = engine(1).await;
         fill(&engine, &container).await;
@@ -144,8 +145,8 @@ async fn gathered_rows_neither_vanish_nor_repeat_when_a_range_splits_or_copies_a
         engine.split(&container, container.ranges[0].id).await.unwrap();
         let split = engine.catalog().container("d", "c").unwrap().clone();
         if !text.contains("COUNT") {
-            // The first document of every value moves to the end, so that no value appears
-            // where it appeared before.
+            // The first document of every value is created again, and so moves to the end. Each value
+            // then appears first in another document.
             for n in 0..20 {
                 delete(&engine, &split, n).await;
                 create(&engine, &split, n, &format!(r#""v":{n},"w":"x{n}""#)).await;
@@ -165,7 +166,7 @@ async fn rows_that_fit_on_one_page_come_in_the_order_in_which_they_appear() {
     let values = |text: &str| numbers_in_order(&rows(&page(&engine, text, 100, None)));
     assert_eq!(values("SELECT DISTINCT VALUE c.v FROM c"), "5 3 9 1");
     assert_eq!(values("SELECT VALUE COUNT(1) FROM c GROUP BY c.v"), "2 2 1 1");
-    // With a window the order does not depend on how many rows there are.
+    // With OFFSET and LIMIT the rows are sorted by their values even if they fit on one page.
     assert_eq!(values("SELECT DISTINCT VALUE c.v FROM c OFFSET 0 LIMIT 2"), "1 3");
     assert_eq!(values("SELECT DISTINCT VALUE c.v FROM c OFFSET 2 LIMIT 2"), "5 9");
 }
@@ -198,7 +199,7 @@ fn all(engine: &Engine, text: &str, rows_max: usize) -> Vec<Value> {
 
 /// The rows have equal values, and keys that a token has no room for.
 #[tokio::test]
-async fn the_pages_of_equal_groups_sorted_by_long_keys_end() {
+async fn paging_ends_when_groups_with_equal_rows_are_sorted_by_long_keys() {
     let (engine, container) = engine(1).await;
     for n in 0..5 {
         create(&engine, &container, n, &format!(r#""s":"{}{n}""#, "x".repeat(300))).await;
@@ -307,8 +308,9 @@ async fn a_forged_token_cannot_read_a_document_of_another_partition() {
 }
 
 /// Story of a bug: a page forgot how far a range had been read before it was split. This happened
-/// if the page ended in one half of the range, nothing was left in the other half, and the row that
-/// did not fit was in a later range. The rows of the other half then came again.
+/// if a page after the split ended in one half of the range, nothing was left in the other half, and
+/// the first row that the page had no room for was in a later range. The rows of the other half then
+/// came again.
 #[tokio::test]
 async fn a_split_range_is_not_read_again_after_a_page_that_ended_before_a_later_range() {
     let (engine, container) = engine(2).await;
@@ -332,7 +334,8 @@ async fn a_split_range_is_not_read_again_after_a_page_that_ended_before_a_later_
     assert_eq!(found, expected);
 }
 
-/// Long strings that begin alike, so that the beginning of a string does not tell them apart.
+/// Twenty long strings that begin alike, so that the beginning of a string does not tell them apart, and
+/// ten shorter ones, which sort before them.
 async fn fill_long(engine: &Engine, container: &Arc<Container>) -> Vec<String> {
     for n in 0..30 {
         let text =
@@ -342,7 +345,7 @@ async fn fill_long(engine: &Engine, container: &Arc<Container>) -> Vec<String> {
     (0..30).map(|n| n.to_string()).collect()
 }
 
-/// The longest token in bytes, the smallest limit that a client can set.
+/// The most bytes of a token: the smallest limit that a client can set.
 const TOKEN_BYTES_MAX: usize = 1024;
 
 #[tokio::test]

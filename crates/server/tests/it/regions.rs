@@ -93,7 +93,7 @@ async fn a_write_is_refused_outside_the_write_region() {
 }
 
 #[tokio::test]
-async fn with_multi_write_the_catalog_still_changes_in_the_write_region_only() {
+async fn with_multi_write_only_one_region_takes_changes_of_the_catalog() {
     let world = MultiRegion::with_multi_write().await;
     let database = || HttpRequest::new("POST", "/dbs").json(&json(r#"{"id":"e"}"#));
     assert_eq!(world.send(EAST, database()).await.header("x-ms-substatus"), Some("3"));
@@ -104,10 +104,11 @@ async fn with_multi_write_the_catalog_still_changes_in_the_write_region_only() {
 }
 
 #[tokio::test]
-async fn a_write_in_another_region_needs_the_tentative_writes_header() {
+async fn with_multi_write_a_write_outside_of_the_write_region_needs_the_tentative_writes_header() {
     let world = MultiRegion::with_multi_write().await;
     let body = json(r#"{"id":"1","pk":"a"}"#);
     let create = docs("POST", "", r#"["a"]"#).json(&body);
+    // Unlike `world.send`, this adds no such header.
     let refused = world.regions[EAST].send(&create).await.unwrap();
     assert_eq!((refused.status, refused.header("x-ms-substatus")), (403, Some("3")), "{}", refused.text());
     assert_eq!(world.regions[WEST].send(&create).await.unwrap().status, 201);

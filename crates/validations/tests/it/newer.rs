@@ -56,7 +56,7 @@ pub(crate) async fn run_transition(kind: AccountKind, stamp: &str) {
 }
 
 /// `module kind time`: see `tests_in` in `suite`.
-macro_rules! stamped_tests_in {
+macro_rules! version_stamp_tests_in {
     ($world:ident $kind:ident $time:ident) => {
         mod $world {
             use perihelion_testkit::provider::AccountKind;
@@ -77,4 +77,4 @@ macro_rules! stamped_tests_in {
     };
 }
 
-pub(crate) use stamped_tests_in;
+pub(crate) use version_stamp_tests_in;

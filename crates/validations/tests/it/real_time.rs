@@ -11,7 +11,7 @@
 use std::future::Future;
 
 use crate::list::every_validation;
-use crate::newer::{every_newer_validation, stamped_tests_in};
+use crate::newer::{every_newer_validation, version_stamp_tests_in};
 use crate::suite::tests_in;
 
 every_validation!(tests_in[on_disk OnDisk real_time]);
@@ -20,8 +20,8 @@ every_validation!(tests_in[wire_with_four_partitions WireWithFourPartitions real
 every_newer_validation!(tests_in[newer_on_disk OnDisk real_time]);
 every_newer_validation!(tests_in[newer_wire_with_four_partitions WireWithFourPartitions real_time]);
 
-stamped_tests_in!(stamped_on_disk OnDisk real_time);
-stamped_tests_in!(stamped_wire_with_four_partitions WireWithFourPartitions real_time);
+version_stamp_tests_in!(version_stamp_on_disk OnDisk real_time);
+version_stamp_tests_in!(version_stamp_wire_with_four_partitions WireWithFourPartitions real_time);
 
 /// Runs a validation as `#[tokio::test]` would.
 pub(crate) fn run(validation: impl Future<Output = ()>) {

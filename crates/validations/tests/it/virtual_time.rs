@@ -4,11 +4,15 @@
 //! In memory the whole stack runs on the thread of the test, so that the clock
 //! never advances while a request is in flight. On disk a thread of the engine
 //! commits, and virtual time would pass while the test waits for that thread.
+//!
+//! `newer` validations are those that duroxide 0.1.31 added; `version_stamp` is one of them, which
+//! also takes the version that is stamped on a history. An `optimistic` account commits without
+//! writing locks.
 
 mod clock;
 
 use crate::list::every_validation;
-use crate::newer::{every_newer_validation, stamped_tests_in};
+use crate::newer::{every_newer_validation, version_stamp_tests_in};
 use crate::suite::tests_in;
 
 pub(crate) use clock::run;
@@ -20,5 +24,5 @@ every_validation!(tests_in[transactions EmbeddedTransactions virtual_time]);
 every_newer_validation!(tests_in[newer_embedded Embedded virtual_time]);
 every_newer_validation!(tests_in[newer_optimistic EmbeddedOptimistic virtual_time]);
 
-stamped_tests_in!(stamped_embedded Embedded virtual_time);
-stamped_tests_in!(stamped_optimistic EmbeddedOptimistic virtual_time);
+version_stamp_tests_in!(version_stamp_embedded Embedded virtual_time);
+version_stamp_tests_in!(version_stamp_optimistic EmbeddedOptimistic virtual_time);

@@ -108,7 +108,7 @@ fn every_invalid_buffer_is_refused() {
 }
 
 #[test]
-fn at_the_greatest_depth_only_empty_and_uniform_arrays_are_accepted() {
+fn an_array_at_the_greatest_depth_is_accepted_only_if_it_is_empty_or_uniform() {
     let nested = |innermost: &[u8]| {
         let mut buffer = vec![0x80];
         buffer.extend(std::iter::repeat_n(0xE1, BINARY_DEPTH_MAX));

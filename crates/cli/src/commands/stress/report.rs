@@ -52,8 +52,8 @@ struct Workload {
     timeout_ms: u128,
 }
 
-/// The figures of a row. Figures per orchestration are per completed orchestration, and `null`
-/// when no orchestration was completed.
+/// The figures of a row. Figures per orchestration count completed orchestrations only, and are `null`
+/// if there are none.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Figures {
@@ -137,8 +137,8 @@ impl Report {
         let mut text = String::new();
         if completed > 0.0 {
             text.push_str(&format!(
-                "\nrequests and RU are per completed orchestration. Clients that waited for the end looked with \
-                 another {:.1} requests and {:.1} RU.\n",
+                "\nrequests and RU are per completed orchestration. Clients that waited for the end read its \
+                 status with another {:.1} requests and {:.1} RU.\n",
                 sum(|row| row.status_requests as f64) / completed,
                 sum(|row| row.status_request_units) / completed,
             ));

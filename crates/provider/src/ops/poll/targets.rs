@@ -16,21 +16,23 @@ use crate::timing::{LOOK_INTERVAL_IDLE, LOOK_INTERVAL_MIN, POLL_INTERVAL_MIN};
 /// The reason: the view does not have the slices that this process watches (`watch_slice_of`).
 const CURRENT_FOR: Duration = Duration::from_secs(1);
 
-/// When a process becomes busy, the partitions are divided. The process polls whole partitions
-/// for this much longer: by then the others have read its heartbeat.
+/// When a process becomes busy, the partitions are divided into slices. For this time, the process
+/// still polls each partition whole whose first slice it owns: by then the others have read its
+/// heartbeat.
 const DIVIDED_AFTER: Duration = Duration::from_secs(15);
 
 /// A slice of another process is polled by all processes that help with it. All of them
-/// together send one request in this time, or less often.
+/// together send one request in this time, or less often. With more than 125 processes it is more
+/// often, because each of them polls once in [`HELP_INTERVAL_MAX`].
 const HELP_INTERVAL: Duration = Duration::from_millis(40);
 
-/// The longest interval between the polls of one process of a slice that it helps with. A request
+/// The longest interval at which one process polls a slice that it helps with. A request
 /// for help is valid for ten seconds, so no request is missed.
 const HELP_INTERVAL_MAX: Duration = Duration::from_secs(5);
 
 /// With more processes than partitions, each idle process looks less often, up to this factor.
-/// All of them together look at each partition at least once in the interval.
-const IDLE_LOOKS_FEWER_MAX: f64 = 4.0;
+/// All of them together still look at each partition about once in [`LOOK_INTERVAL_IDLE`], or more often.
+const IDLE_LOOK_FACTOR_MAX: f64 = 4.0;
 
 /// The ranges that this process polls.
 #[derive(Debug, Default)]
@@ -40,8 +42,8 @@ pub(super) struct Targets {
     computed: Option<(KeySpace, Arc<View>, Instant)>,
     /// All physical partitions.
     pub(super) partitions: Vec<Arc<RangePoller>>,
-    /// The ranges that are polled by their schedule: those that this process owns, and those
-    /// that it helps with.
+    /// The ranges that are polled by their schedule: those that this process owns, those that it
+    /// watches, and those that it helps with.
     pub(super) polled: Vec<Arc<RangePoller>>,
 }
 
@@ -83,8 +85,8 @@ impl Targets {
         let watched = membership.watched_ranges();
         let helped = view.shared_ranges().into_iter().filter(|range| !watched.contains(range));
         let helped: Vec<FeedRange> = helped.filter(|range| !is_owned(range)).collect();
-        let own_ranges = owned.iter().chain(watched.iter().filter(|range| !is_owned(range)));
-        let mut polled: Vec<Arc<RangePoller>> = own_ranges.map(poller).collect();
+        let ranges_without_help = owned.iter().chain(watched.iter().filter(|range| !is_owned(range)));
+        let mut polled: Vec<Arc<RangePoller>> = ranges_without_help.map(poller).collect();
         let not_helped = |range: &RangePoller| !helped.contains(range.range());
         for range in polled.iter().chain(&partitions).filter(|range| not_helped(range)) {
             range.set_interval_min(POLL_INTERVAL_MIN);
@@ -149,8 +151,8 @@ impl Looks {
         }
     }
 
-    /// The partition to look at now; `None` if no look is due. While a process is busy, looks
-    /// are more frequent.
+    /// The partition to look at now; `None` if no look is due. While any process is busy,
+    /// looks are more frequent.
     pub(super) fn next(&mut self, targets: &Targets, view: &View) -> Option<Arc<RangePoller>> {
         let is_polled =
             |partition: &RangePoller| targets.polled.iter().any(|polled| polled.range() == partition.range());
@@ -163,7 +165,7 @@ impl Looks {
         let is_busy = view.is_busy();
         let interval = match is_busy {
             true => LOOK_INTERVAL_MIN.mul_f64((view.processes_per_partition() / 2.0).max(1.0)),
-            false => LOOK_INTERVAL_IDLE.mul_f64(view.processes_per_partition().min(IDLE_LOOKS_FEWER_MAX)),
+            false => LOOK_INTERVAL_IDLE.mul_f64(view.processes_per_partition().min(IDLE_LOOK_FACTOR_MAX)),
         };
         let now = Instant::now();
         let soonest = now + interval.mul_f64(fastrand::f64());

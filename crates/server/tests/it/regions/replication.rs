@@ -209,7 +209,7 @@ async fn reading_the_full_fidelity_feed_in_one_region_starts_it_in_every_region(
 async fn an_expired_document_is_removed_in_every_region() {
     let world = MultiRegion::new().await;
     let container =
-        json(r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"defaultTtl":1}"#);
+        json(r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"defaultTtl":2}"#);
     let replaced = world.send(WEST, HttpRequest::new("PUT", "/dbs/d/colls/c").json(&container)).await;
     assert_eq!(replaced.status, 200, "{}", replaced.text());
     world.upsert(WEST, "1", 1).await;

@@ -4,7 +4,7 @@ use super::*;
 
 /// The jitter sample that leaves a wait as it is.
 const MIDDLE: f64 = 0.5;
-/// The time until the deadline, long enough not to matter.
+/// A long time. As the time until the deadline it ends no retries; as a budget of waits it does.
 const LONG: Duration = Duration::from_secs(3600);
 
 fn data() -> ThrottleBudget {
