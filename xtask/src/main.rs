@@ -1,8 +1,8 @@
 //! `cargo xtask`: runs all tests and checks of the repository.
 //!
-//! A test run consists of parts, and a part of steps. A step is one command; its runner
-//! (nextest, cargo or a suite) prints a closing line with counts. This program reads the
-//! closing lines and adds up the counts. It has no dependencies, so that it builds in a second
+//! A test run consists of parts, and a part of steps. A step is one command. A command that
+//! runs tests (nextest, cargo or a suite) prints a closing line with counts. This program reads
+//! the closing lines and adds up the counts. It has no dependencies, so that it builds in a second
 //! on a clean clone.
 //!
 //! Invariants of `cargo xtask test`: a part that fails does not stop the parts after it, a

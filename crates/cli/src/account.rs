@@ -37,7 +37,7 @@ pub(crate) const HELP: &str = "\
 The account is named by the options above, else by the environment:
 AZURE_COSMOS_CONNECTION_STRING, COSMOS_CONNECTION_STRING, or COSMOS_ENDPOINT with
 COSMOS_KEY; else by [account] in the file perihelion.toml of this directory or one
-above it, with a key from that file only; else it is the server of `perihelion dev` on
+above it, with a key of that file or an option; else it is the server of `perihelion dev` on
 this machine. The container is named by COSMOS_DATABASE and COSMOS_CONTAINER in the
 environment. Variables that name two different accounts are refused.
 

@@ -34,9 +34,10 @@ Options and PERIHELION_ variables win over these. The image's arguments of the
 same meaning are accepted too. The lines \"Now listening on: http://...\" and
 \"Started\" appear on standard output once the server answers.";
 
-// Arguments of the image for which `ServeArgs` has no option. `--cert-path` causes a warning,
-// and `--enable-explorer` opens the account document and starts the dashboard. The others have no effect. This is not
-// a documentation comment, because clap would show such a comment as the help of `server`.
+// Arguments of the image for which `ServeArgs` has no option. `--cert-path` causes a warning.
+// `--enable-explorer` opens the account document, and starts the dashboard unless its value means no.
+// The other arguments have no effect. This is not a documentation comment, because clap would show
+// such a comment as the help of `server`.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ImageArgs {
     #[arg(long, hide = true)]

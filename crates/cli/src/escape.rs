@@ -37,7 +37,8 @@ pub(crate) fn escaped_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Marks that change the direction of a text, and line separators.
+/// Invisible characters: marks that change the direction of a text, line separators, and characters
+/// without a width.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }

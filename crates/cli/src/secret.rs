@@ -16,8 +16,8 @@ impl Secret {
         Secret(text.into())
     }
 
-    /// Reads a file of at most `bytes_max` bytes, and removes white space at both ends of its text. `holds` says what
-    /// such a file holds, for the error about a longer one.
+    /// Reads a file of at most `bytes_max` bytes, and removes white space at both ends of its text. `holds`
+    /// says what such a file holds, for the error about a longer file.
     pub(crate) fn read_file(path: &Path, bytes_max: u64, holds: &str) -> std::io::Result<Secret> {
         let mut text = String::new();
         std::fs::File::open(path)?.take(bytes_max + 1).read_to_string(&mut text)?;

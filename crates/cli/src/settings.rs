@@ -62,7 +62,7 @@ impl Settings {
         if args.auth != Auth::Key && !is_local(&host) && !args.allow_weak_auth {
             return Err(Failure::usage(
                 format!(
-                    "--auth {} checks no signature, and {host} can be reached from other machines",
+                    "--auth {} lets in clients without a key, and {host} can be reached from other machines",
                     args.auth
                 ),
                 "use --auth key, or allow it with --allow-weak-auth (PERIHELION_ALLOW_WEAK_AUTH=1 in a test container)",

@@ -14,7 +14,7 @@ use perihelion_client::credential::{AccessToken, TokenFuture, TokenSource};
 use perihelion_client::{Client, Credential};
 use perihelion_server::{AuthMode, Embedded, EmbeddedOptions, Keys, MasterKey};
 
-/// Gets tokens from the platform's identity service.
+/// Stands in for the platform's identity service: its token is made up.
 struct Identity;
 
 impl TokenSource for Identity {

@@ -201,8 +201,8 @@ impl Batch {
     }
 
     /// Sets whether the batch is sent again when its response was lost: see [`Repeat`]. By
-    /// default a batch with a create or an etag is sent again, and so is a batch that changes
-    /// nothing when it is applied twice.
+    /// default the batch is sent again in two cases: because of a create or an etag the service
+    /// refuses it the second time, or it changes nothing when it is applied twice.
     pub fn with_repeat(mut self, repeat: Repeat) -> Self {
         self.repeat_policy = repeat;
         self

@@ -150,7 +150,7 @@ impl ChangeFeedProcessor {
     pub async fn stop(mut self) {
         self.stop.send_replace(StopStage::Stopping);
         if let Some(supervisor) = &mut self.supervisor {
-            // A panic of the handler ends its worker, not the supervisor.
+            // If the handler's `on_event` has panicked in the supervisor, the workers have ended too.
             let _ = supervisor.await;
         }
         self.supervisor = None;

@@ -1,6 +1,6 @@
 //! Bulk actions: one action on all workflows that a filter selects, in a task of its own, with its
-//! progress. Each workflow is read again before the action, and skipped if its status has changed
-//! since it was selected: a long job takes minutes.
+//! progress. Each workflow is read again before the action: a long job takes minutes. The workflow is
+//! skipped if it has another status than when it was selected, or was deleted or created again.
 
 mod job;
 
@@ -159,7 +159,8 @@ async fn apply(provider: &CosmosDBProvider, job: &Arc<Job>, rows: Vec<Selected>)
     job.end(None);
 }
 
-/// Runs the action, unless the workflow has changed since it was selected.
+/// Runs the action, unless the workflow has another status than when it was selected, or was deleted
+/// or created again.
 async fn attempt(
     provider: &CosmosDBProvider,
     action: &WorkflowAction,

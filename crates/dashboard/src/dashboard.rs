@@ -28,9 +28,9 @@ pub struct DashboardOptions {
     pub account: String,
     /// Whether the dashboard only reads, and changes no workflow and no item.
     pub is_read_only: bool,
-    /// The token that a person types to sign in: at least 16 letters, digits and signs. If this is
-    /// `None`, a random token is made when `needs_token` is set, or when other machines can reach the
-    /// dashboard.
+    /// The token that a person types to sign in: at least 16 ASCII letters, digits and signs, without
+    /// spaces. If this is `None`, a random token is made when `needs_token` is set, or when other
+    /// machines can reach the dashboard.
     pub token: Option<String>,
     /// Whether people must sign in even if only this machine can reach the dashboard.
     pub needs_token: bool,
@@ -115,7 +115,9 @@ impl Dashboard {
         let mut made_token = None;
         let token = match options.token {
             Some(text) => Some(Secret::chosen(&text).ok_or_else(|| {
-                StartError("the token of the dashboard needs at least 16 letters, digits or signs".to_owned())
+                StartError(
+                    "the dashboard's token must be at least 16 ASCII letters, digits or signs".to_owned(),
+                )
             })?),
             None if is_loopback && !options.needs_token => None,
             None => {

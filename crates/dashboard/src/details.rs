@@ -1,7 +1,7 @@
 //! `Details`: everything about one workflow except its row. A live page reads the row again and again,
 //! which is one small query. The *record* of an execution (its history, key-values, cost and output)
-//! is read only when the row has changed, because a commit that changes it changes the row too. The
-//! *family* (executions and tree) is read again after some time also, because a child may change
+//! is read only when the row has changed, because a commit that changes the record changes the row too.
+//! The *family* (executions and tree) is read again after some time also, because a child may change
 //! without its parent, and executions may be pruned.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -23,7 +23,7 @@ const FAMILY_KEPT_FOR: Duration = Duration::from_secs(20);
 /// How long details are kept after their last use. The longest pause of a live page is a minute.
 const UNUSED_KEPT_FOR: Duration = Duration::from_secs(300);
 
-/// The most workflows whose details are kept. People rarely look at more of them at the same time.
+/// The most executions whose details are kept. People rarely look at more of them at the same time.
 const KEPT_MAX: usize = 8;
 
 /// The most bytes of all details that are kept. Larger details are read for each look.
@@ -277,8 +277,8 @@ mod tests {
         assert_eq!(ids(&details), ["c", "b"], "a detail that is too large does not displace others");
     }
 
-    /// Once a history was kept for 20 seconds only. The pause after an expensive look is a minute, so
-    /// the history was read for every look.
+    /// Story of a bug: a history was kept for 20 seconds only. The pause after an expensive look is a
+    /// minute, so the history was read for every look.
     #[test]
     fn a_history_is_kept_while_it_is_used_and_its_row_does_not_change() {
         let (details, begin) = (Details::default(), Instant::now());

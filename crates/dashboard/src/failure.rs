@@ -77,8 +77,9 @@ impl Failure {
         }
     }
 
-    /// The failure of a list whose page begins at the place `after` of its address, if that is not
-    /// empty. A place that the list does not have was typed, or belongs to another filter or container.
+    /// The failure of a page of a list. The address names the place `after` at which the page begins;
+    /// `after` is empty for the first page. A place that the list does not have was typed, or belongs to
+    /// another filter or container.
     pub(crate) fn list(error: ProviderError, after: &str) -> Failure {
         let is_about_place = error.message.to_ascii_lowercase().contains("continuation");
         match !after.is_empty() && !error.is_retryable() && is_about_place {
@@ -91,8 +92,8 @@ impl Failure {
     }
 }
 
-/// Why a request failed, in our words for the reasons that are known. The status of a write whose
-/// outcome is not known may be about an earlier attempt of it, so it is shown as it is.
+/// Why a request failed, in our words for the reasons that are known. If the outcome of a write is not
+/// known, its status may belong to an earlier attempt, so the error is shown as it is.
 fn reason(error: &Error) -> String {
     let status = error.status().filter(|_| error.kind() == ErrorKind::Service);
     let status = status.map(|status| (status.code, status.sub));

@@ -73,7 +73,8 @@ impl Tag {
     }
 
     /// An attribute whose value must not be changed: the value of a field, which a form sends back, or
-    /// a `data-key`, by which the script finds the same element in a newer page. A browser reads exactly this value; only U+0000 cannot be written in HTML.
+    /// a `data-key`, by which the script finds the same element in a newer page. A browser reads exactly
+    /// this value; only U+0000 cannot be written in HTML.
     pub(crate) fn exact(mut self, name: &'static str, value: &str) -> Tag {
         self.put(name, value, |_| false);
         self

@@ -95,8 +95,8 @@ impl Hub {
         Begun { at: Instant::now(), changes: *self.changes.borrow() }
     }
 
-    /// The title and the content of the page that the poller of this address made lately. `None` if
-    /// the address has no poller, or if a person has changed something since.
+    /// The title and the content of the page that the poller of this address made or was offered
+    /// lately. `None` if there is no such page, or if a person has changed something since.
     pub(crate) fn fresh(&self, key: &str) -> Option<(Arc<str>, Html)> {
         self.poller(key)?.borrow().fresh(self.begin())
     }

@@ -27,7 +27,7 @@ const FILES: [&str; 2] = ["/history.json", "/metrics"];
 /// The largest login form: two tokens. Everybody who can connect to the dashboard may send it.
 const LOGIN_BYTES_MAX: usize = 4 * 1024;
 
-/// The most characters of an unknown address that its page repeats.
+/// The page for an unknown address repeats at most this many characters of the address.
 const PATH_CHARS_MAX: usize = 80;
 
 /// How long a page, or a form that only reads, may take. A filter that matches little makes the
@@ -176,7 +176,7 @@ fn live_key(page: &Page, request: &Request) -> String {
     format!("{}?{}", page.path, request.query.text_without("notice"))
 }
 
-/// One look of a live page, with its cost.
+/// One look of a live page, with its cost. The cost includes what other pages used at the same time.
 async fn look(app: Arc<App>, page: &'static Page, query: Parameters) -> Look {
     let before = app.source.request_units_so_far();
     let made = match limit(READ_TIME_MAX, (page.view)(Arc::clone(&app), query)).await {

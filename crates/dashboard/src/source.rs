@@ -22,7 +22,8 @@ use crate::failure::{Failure, first_line};
 pub type ReadCounters =
     Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<serde_json::Value, String>> + Send>> + Send + Sync>;
 
-/// The methods of the provider by which pages read of many workflows, or of workers.
+/// The methods of the provider by which pages read about many workflows or about workers. `list` and
+/// `tree` are here even when they read about one workflow.
 const MANY_WORKFLOWS: [&str; 8] =
     ["list", "count", "queues", "overdue", "workers", "locks", "sessions", "tree"];
 
@@ -63,7 +64,7 @@ impl Source {
         self.provider.made().map_or(0.0, |provider| provider.metrics().request_units)
     }
 
-    /// The request units that the provider has used so far for reads that are not about one workflow.
+    /// The request units that the provider has used so far in the methods [`MANY_WORKFLOWS`].
     pub(crate) fn background_charge(&self) -> f64 {
         let metrics = self.provider.made().map(|provider| provider.metrics()).unwrap_or_default();
         MANY_WORKFLOWS.iter().filter_map(|name| metrics.methods.get(*name)).map(|it| it.request_units).sum()

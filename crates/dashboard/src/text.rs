@@ -35,7 +35,7 @@ pub(crate) fn time_of_day(ms: u64) -> String {
     clock.trim_end_matches('Z').to_owned()
 }
 
-/// How long ago a time was, or how far ahead it is: `3s ago`, `in 20s`.
+/// How long ago a time was, or how far ahead it is: `now`, `3.0s ago`, `in 20s`.
 pub(crate) fn age(ms: u64, now_ms: u64) -> String {
     match now_ms.checked_sub(ms) {
         Some(passed) if passed < 1000 => "now".to_owned(),
@@ -90,7 +90,7 @@ pub(crate) fn cut(text: &str, chars_max: usize) -> String {
     }
 }
 
-/// The first characters of the text, with indentation if it is JSON with members.
+/// The first characters of the text, with indentation if it is a JSON object or array.
 pub(crate) fn pretty(text: &str, chars_max: usize) -> String {
     if text.len() > INDENTED_TEXT_MAX {
         return cut(text, chars_max);

@@ -44,8 +44,9 @@ enum AuthMethod {
 ///
 /// The driver asks for a token only when it has none, when its current token expires
 /// within minutes, or when the service has refused the current token. The driver does not
-/// ask twice at the same time for one scope, unless the tokio runtime of the first call makes no
-/// progress any more. It waits a bounded time, and may drop the future at any time.
+/// ask twice at the same time for one scope, unless the first call makes no progress any more,
+/// because its tokio runtime is not run or its thread is blocked. The driver waits a bounded time,
+/// and may drop the future at any time.
 pub trait TokenSource: Send + Sync {
     /// A token for the scope, such as `https://account.documents.azure.com/.default`.
     fn token<'a>(&'a self, scope: &'a str) -> TokenFuture<'a>;

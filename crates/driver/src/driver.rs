@@ -76,7 +76,8 @@ pub struct DriverStatistics {
 
 impl DriverStatistics {
     /// Whether nothing is under way: no operation, no hedge, no read of metadata. Only open
-    /// connections and the background task, which sleeps, are left.
+    /// connections and the background task, which sleeps, are left. The requests of a transport
+    /// without statistics are not known and do not count.
     pub fn is_idle(&self) -> bool {
         self.hedges == 0
             && self.hedge_losers == 0

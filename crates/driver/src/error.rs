@@ -180,7 +180,8 @@ impl Error {
         self.0.kind
     }
 
-    /// The status of the answer that became this error; `None` when there is none.
+    /// The status of the answer that became this error; `None` when there is none. If one operation
+    /// of a batch or of a distributed transaction was refused, the status of that operation.
     pub fn status(&self) -> Option<Status> {
         self.0.status
     }

@@ -192,8 +192,8 @@ impl Transaction {
     }
 
     /// Adds an operation. Refuses a read in a write transaction, a write in a read transaction,
-    /// an empty id, and one operation more than [`Transaction::OPERATIONS_MAX`]. After a refusal
-    /// the transaction is as it was before.
+    /// an empty id, and, while the limits are checked, one operation more than
+    /// [`Transaction::OPERATIONS_MAX`]. After a refusal the transaction is as it was before.
     pub fn push(&mut self, operation: TransactionOperation) -> Result<(), Error> {
         if operation.verb.kind() != self.kind {
             return Err(Error::input(match self.kind {

@@ -2,9 +2,10 @@
 //! and counters agree. `perihelion check` runs it on a directory that no server uses.
 //!
 //! The check reads one snapshot and changes nothing. Documents are visited in order; every key
-//! that must exist for a document is looked up. Then the keys of each kind are counted, so that a
-//! key without a document is noticed too. An index that the upgrade of the data will fill again
-//! (`layout.rs`) is checked like an index that is not ready.
+//! that must exist for a document is looked up, except its unique keys. Then the keys of each kind
+//! that has one key per document are counted, so that such a key without a document is noticed too.
+//! An index that the upgrade of the data will fill again (`layout.rs`) is checked like an index that
+//! is not ready.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -183,8 +184,8 @@ impl<'a> ContainerCheck<'a> {
         Some((id, Target::resolve(self.container, key).ok()?))
     }
 
-    /// The keys that must exist for a document: a name for messages, the key, and whether its
-    /// value is the document's `_rid` counter.
+    /// The keys that must exist for a document, without its unique keys: a name for messages, the
+    /// key, and whether its value is the document's `_rid` counter.
     fn expected_keys(
         &self,
         target: &Target,

@@ -317,10 +317,10 @@ impl Engine {
     }
 
     /// Does the background work that is due: removes expired documents, the documents of deleted
-    /// containers, and old entries of the transaction ledger; splits oversized ranges; builds
-    /// missing indexes. With several regions three things differ: only one region removes expired
-    /// documents ([`Role`](crate::Role)), old tombstones are removed too, and the server splits the
-    /// ranges.
+    /// containers, old logged versions, and old entries of the transaction ledger; splits oversized
+    /// ranges; builds missing indexes and removes retired ones. With several regions three things
+    /// differ: only one region removes expired documents ([`Role`](crate::Role)), old tombstones are
+    /// removed too, and the server splits the ranges.
     pub async fn maintain(&self) -> Result<(), Refusal> {
         let age = self.options.ledger.age;
         maintenance::run_once(&self.store, &self.backlog, self.options.partition_bytes_max, age).await

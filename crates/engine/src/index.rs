@@ -15,9 +15,9 @@
 //! A query uses only an index that is ready. While an index is not ready, writes maintain
 //! it, and maintenance adds the entries of older documents. Both may write the same entry.
 //!
-//! A container has a bounded number of indexes that queries asked for. When a query needs another
-//! index, the least recently used index is *retired*. Its entries are removed later, when no query
-//! can use it any more (`admin::indexes`).
+//! A container has a bounded number of indexes that queries asked for. When a query needs one more
+//! index, the least recently used index may be *retired*. Its entries are removed later, when no
+//! query can use it any more (`admin::indexes`).
 
 mod encoding;
 

@@ -1,6 +1,6 @@
 //! Background maintenance: removing expired documents, the documents of deleted
-//! containers, old tombstones and old entries of the transaction ledger, splitting large
-//! ranges, building missing indexes, removing unused ones.
+//! containers, old tombstones, old logged versions and old entries of the transaction
+//! ledger, splitting large ranges, building missing indexes, removing retired ones.
 //!
 //! Maintenance has no thread of its own. The engine's owner awaits
 //! [`Backlog::due`] and then calls [`run_once`], both through `Engine`. When the owner
@@ -76,8 +76,8 @@ impl Backlog {
 }
 
 /// Does all background work that is due. A part that fails does not stop the other parts: removing
-/// expired documents fails as long as the outbox is full. Returns the first failure; the next call
-/// does the rest.
+/// expired documents fails as long as the outbox is full. Only a full disk stops all parts. Returns
+/// the first failure; the next call does the rest.
 pub(crate) async fn run_once(
     store: &StoreHandle,
     backlog: &Backlog,

@@ -109,7 +109,7 @@ impl Refusal {
         Refusal::new(status::BAD_REQUEST, Layer::Backend, message)
     }
 
-    /// The database, container, offer or script does not exist.
+    /// The database, container, offer, script, user or permission does not exist.
     pub fn no_such_resource() -> Self {
         Refusal::new(status::NOT_FOUND, Layer::Backend, NO_SUCH_RESOURCE)
     }
@@ -124,7 +124,7 @@ impl Refusal {
         Refusal::new(status::CONFLICT, Layer::Document, DOCUMENT_EXISTS)
     }
 
-    /// The name of a database, container or script exists already.
+    /// The id of a database, container, script, user or permission exists already.
     pub fn resource_exists() -> Self {
         Refusal::new(status::CONFLICT, Layer::Backend, RESOURCE_EXISTS)
     }
@@ -292,7 +292,7 @@ impl Refusal {
         Refusal::new(
             status::SERVICE_UNAVAILABLE,
             Layer::Backend,
-            "The server is stopping; try again on another connection.",
+            "The server is stopping, or its storage failed; try again on another connection, or see its log.",
         )
     }
 }

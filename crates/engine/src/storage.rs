@@ -118,7 +118,7 @@ pub enum StoreErrorKind {
     InUse,
     /// A newer version of this program wrote the file.
     TooNew,
-    /// An earlier version of this program wrote the data, and only opening it upgrades it.
+    /// An earlier version of this program wrote the data. It is upgraded when an engine opens it.
     TooOld,
     /// The file belongs to another program, or it is damaged.
     Damaged,

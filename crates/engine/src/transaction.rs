@@ -78,7 +78,7 @@ impl<'v> Transaction<'v> {
     }
 
     /// Gives the running job the documents that were parsed before. From now on the job may parse
-    /// only a few other documents.
+    /// at most `parsed_bytes_max` bytes of other documents.
     pub(crate) fn use_prepared(&mut self, prepared: Arc<PreparedDocuments>, parsed_bytes_max: usize) {
         self.prepared = prepared;
         self.parsed_bytes_left = parsed_bytes_max;
@@ -130,7 +130,8 @@ impl<'v> Transaction<'v> {
     }
 
     /// Up to `limit` entries of a range of keys, this transaction's writes included. The entry at
-    /// which the values exceed `bytes_max` is the last entry.
+    /// which the stored values exceed `bytes_max` is the last entry. Values that this transaction
+    /// wrote do not count.
     pub(crate) fn entries_within(
         &self,
         key_range: &OwnedKeyRange,
@@ -192,7 +193,8 @@ impl<'v> Transaction<'v> {
         let (depth, catalog) = (self.layers.len(), Arc::clone(&self.catalog));
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.attempt(job)));
         outcome.map_err(|_| {
-            // The layers that the job pushed are the only other state that it changed.
+            // The job changed only the layers that it pushed, the catalog, and values that the next
+            // job sets anew.
             self.layers.truncate(depth);
             self.catalog = catalog;
             JobPanicked

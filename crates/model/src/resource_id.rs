@@ -33,7 +33,7 @@ pub struct UserRid {
     pub number: u32,
 }
 
-/// The largest counter in the id of a document. Its top nibble is the type of the resource.
+/// The largest counter in the id of a document. The four bits above it are the type of the resource.
 pub const DOCUMENT_COUNTER_MAX: u64 = (1 << 60) - 1;
 
 /// The type of a resource in a container: the top nibble of its counter.

@@ -60,8 +60,8 @@ impl Failure {
         }
     }
 
-    /// Whether the service or the network is at fault. Unlike [`Failure::is_transient`] this
-    /// leaves out refused access: when a provider is opened, a wrong key is reported at once.
+    /// Whether the same request may succeed later. Unlike [`Failure::is_transient`] this leaves out
+    /// refused access: when a provider is opened, a wrong key is reported at once.
     pub(crate) fn is_service_fault(&self) -> bool {
         self.is_transient() && !matches!(self, Failure::Storage(error) if is_access_refused(error))
     }

@@ -1,5 +1,5 @@
 //! The options that a program passes to the provider: configuration, cross-instance messages,
-//! listing and its filter language, retention.
+//! listing and its filter language, retention. Also the results of the methods for tools.
 
 pub(crate) mod check;
 pub(crate) mod config;

@@ -40,8 +40,8 @@ pub(crate) const OTHERS_TAKEOVER_AFTER: Duration = Duration::from_secs(1);
 /// the lock and died.
 pub(crate) const EXPIRED_LOCK_TAKEOVER_AFTER: Duration = Duration::from_millis(250);
 
-/// Processes that do not own the slice take over one after the other, so that they do not
-/// race: each process waits this much longer than the process before.
+/// Processes that do not own the slice take over in the order of their ranks, so that few of them
+/// race: a process waits this much longer than a process of the rank before.
 pub(crate) const TAKEOVER_STEP: Duration = Duration::from_millis(50);
 
 /// The most that the steps of [`TAKEOVER_STEP`] add up to.
@@ -58,10 +58,11 @@ pub(crate) const POLL_INTERVAL_MIN: Duration = Duration::from_millis(200);
 /// The longest interval between polls.
 pub(crate) const POLL_INTERVAL_MAX: Duration = Duration::from_millis(1950);
 
-/// The interval between looks of an idle process at the partitions of others.
+/// The interval between looks of an idle process at the partitions of others. It is longer if there
+/// are more processes than partitions.
 pub(crate) const LOOK_INTERVAL_IDLE: Duration = Duration::from_secs(12);
 
-/// The interval between looks while a process is busy. It is longer if there are many more
+/// The interval between looks while any process is busy. It is longer if there are many more
 /// processes than partitions: two looks a second at each partition are enough.
 pub(crate) const LOOK_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
@@ -111,7 +112,7 @@ const fn ms(duration: Duration) -> u128 {
 
 // A process reads the state before another process may take over its messages.
 const _: () = assert!(ms(CLAIM_WITHOUT_READ_FOR) < ms(OWNER_TAKEOVER_AFTER));
-// The owner of a slice takes over first, then the other processes one after the other.
+// The owner of a slice takes over first, then the other processes in the order of their ranks.
 const _: () = assert!(ms(OWNER_TAKEOVER_AFTER) < ms(OTHERS_TAKEOVER_AFTER));
 const _: () = assert!(ms(TAKEOVER_STEP) < ms(TAKEOVER_STEP_MAX));
 // Every other process may take over abandoned work before the process that abandoned it.

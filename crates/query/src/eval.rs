@@ -247,8 +247,8 @@ fn is_in_list<'e>(value: Arg<'e>, list: &'e InList, frame: &Frame<'e>, context: 
     let Some(value) = value else { return Ok(None) };
     match list {
         InList::Sorted(values) => {
-            // The values in the list are short, because the length of a statement is limited.
-            // So only the size of the compared value counts.
+            // Only the size of the compared value is charged. The values in the list come from the
+            // statement and its parameters.
             let comparisons = u64::from(values.len().max(1).ilog2()) + 1;
             context.budget.spend_steps(walk_steps(&value).saturating_mul(comparisons))?;
             let found = values.binary_search_by(|known| compare_values(Some(known), Some(&value)));

@@ -9,7 +9,7 @@
 //! * [`parse`] accepts the whole grammar. Errors have the service's codes and
 //!   locations ([`Diagnostic`], [`errors_to_json`]).
 //! * [`compile`] resolves names, substitutes [`Parameters`] and folds
-//!   constants. It reports the semantic errors (`SC20…`, `SC21…`).
+//!   constants. It reports the semantic errors (`SC20…`, `SC21…`, `SC22…`).
 //! * A [`Program`] tells an engine how to narrow its scan
 //!   ([`Program::conjuncts`], [`Program::order`]) and evaluates one document at
 //!   a time ([`Program::rows`], [`Program::matches`]). Grouped programs

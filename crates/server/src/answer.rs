@@ -196,7 +196,7 @@ pub(crate) fn render_refusal(
     response
 }
 
-/// The HTTP response of a refusal without a body. The reason is in a header.
+/// The HTTP response of a refusal, without a body: the reason is in a header.
 pub(crate) fn render_bodyless_refusal(refusal: &Refusal, activity_id: &str) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     *response.status_mut() = status_code(refusal.status);

@@ -6,8 +6,8 @@
 //! means that the request is not carried out; `after` means that it is carried out and
 //! its answer is lost (`drop`) or replaced (`status`). The delay comes first in both
 //! cases. With a delay alone the request is carried out. A `drop` overrides `status` and
-//! `when`. The `name` has no effect. The module
-//! `transaction` has further members, which only rules for transactions may have.
+//! `when`. The `name` has no effect. Only rules for transactions may have the further members of
+//! the module `transaction`.
 //!
 //! A rule with a `range` hits requests to that physical partition, and after a split
 //! requests to its children. The server determines the ranges of a request only when there

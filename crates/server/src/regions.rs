@@ -1,8 +1,8 @@
 //! The regions of an account: one engine each, replicators that copy the writes
 //! of one region to the others, and the outages and delays that management sets.
 //!
-//! An account of one region has no replicators. The catalog (databases,
-//! containers, ranges, offers, scripts) belongs to the account. It changes in the
+//! An account of one region has no replicators. The catalog (databases, containers,
+//! ranges, offers, scripts, users, permissions) belongs to the account. It changes in the
 //! first region, the *catalog region*, and is copied to the other regions before
 //! the request is answered ([`Regions::change_catalog`]). No replicated write is
 //! applied meanwhile. If a copy fails, for example because a disk is full, the request is
@@ -299,7 +299,7 @@ impl Regions {
         self.change_catalog(move |engine| async move { engine.split(&container, range).await }).await
     }
 
-    /// Runs the maintenance of every region now.
+    /// Runs the maintenance of every region now, one after the other. Stops at the first failure.
     pub(crate) async fn maintain(self: &Arc<Self>) -> Result<(), Refusal> {
         for region in 0..self.engines.len() {
             self.maintain_region(region).await?;
@@ -310,7 +310,8 @@ impl Regions {
     /// Runs the maintenance of one region, which is the maintenance of its engine. With
     /// several regions, a failed copy of the catalog is repeated first, and outbox entries that all
     /// other regions have applied are removed. Afterwards the catalog region splits ranges
-    /// that are too large. A failure does not stop the maintenance of the engine.
+    /// that are too large. The engine is maintained even if the copy or the removal fails, but then no
+    /// range is split.
     async fn maintain_region(self: &Arc<Self>, region: usize) -> Result<(), Refusal> {
         let engine = &self.engines[region];
         if self.engines.len() == 1 {

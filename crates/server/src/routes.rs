@@ -227,8 +227,9 @@ impl RegionService {
         })
     }
 
-    /// Counts a request by region and operation, and how long it took, with the delays of faults. A request to a single physical partition or a single
-    /// partition key is also counted for that partition or key.
+    /// Counts a request by region and operation, and the time that it took, the delays of faults included.
+    /// A request to a single physical partition or a single partition key is also counted for that
+    /// partition or key.
     fn count(&self, call: &Call, operation: Operation, status: u16, charge: f64, begun: Instant) {
         self.account.counters.count_latency(begun.elapsed());
         self.account.counters.count((self.region, operation), status, charge, || {

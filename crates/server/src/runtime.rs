@@ -114,8 +114,8 @@ impl AccountRuntime {
         // in flight holds the services.
         drop(self.services);
         requests.await;
-        // Their threads use the stores. A read that outlives the wait keeps a store open, and
-        // `Regions::close` warns.
+        // The threads of these reads use the stores. A read that outlives the wait keeps a store open,
+        // and `Regions::close` warns.
         let _ = tokio::time::timeout(READ_THREADS_WAIT_MAX, self.long_reads.wait_for_threads()).await;
         for task in self.tasks {
             task.abort();

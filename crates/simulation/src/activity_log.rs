@@ -1,4 +1,4 @@
-//! The activity log: how often each activity was run by all processes together. A run of an
+//! The activity log: how often each activity was run, summed over all processes. A run of an
 //! activity is a side effect of its workflow, so the log outlives every process.
 
 use std::collections::BTreeMap;

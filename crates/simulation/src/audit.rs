@@ -1,6 +1,6 @@
-//! The audit after a run checks four things: every workflow has ended as expected, every
-//! history is whole, no activity ran too often or too seldom, and no document in the
-//! container is still to be processed.
+//! The audit after a run checks five things: every workflow has ended as expected, no other
+//! instance exists, every history is whole, no activity ran too often or too seldom, and no
+//! document in the container is still to be processed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;

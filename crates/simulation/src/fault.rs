@@ -71,7 +71,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// The faults that a seed can draw.
+    /// The faults that a seed can draw for a single request.
     pub const RANDOM: [Fault; 11] = [
         Fault::Throttled,
         Fault::RetryWith,

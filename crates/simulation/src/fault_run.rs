@@ -103,8 +103,8 @@ pub fn run(seed: u64, size: Size, bug: Option<Bug>) -> Outcome {
 }
 
 /// The provider's steady clock begins with the wall clock of the first provider of the whole
-/// program. So that a seed repeats a run exactly, whatever ran before, that first provider is
-/// opened here, at the beginning of virtual time.
+/// program. That first provider is opened here, at the beginning of virtual time. So the steady
+/// clock begins at the same time in every run, whatever ran before.
 fn begin_steady_clock() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -275,7 +275,7 @@ impl Network {
         self.state().hash
     }
 
-    /// Whether there were more requests than any workflow needs.
+    /// Whether there were more requests than any run needs.
     pub fn has_too_many_requests(&self) -> bool {
         let requests_max = if self.traffic.is_some() { MEASURED_REQUESTS_MAX } else { LOGGED_REQUESTS_MAX };
         self.state().requests >= requests_max

@@ -17,7 +17,7 @@ use crate::workflows::{
 /// The time between two checks of a user that waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(400);
 
-/// How long the provider itself tries to start an instance. A start that fails sooner must not.
+/// How long the provider itself tries to start an instance. A start must not fail sooner.
 const PROVIDER_TRIES_FOR: Duration = Duration::from_secs(20);
 
 /// The most calls that start one instance. No outage of a run lasts as long as three calls.

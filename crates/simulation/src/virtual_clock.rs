@@ -62,7 +62,7 @@ impl VirtualClock {
         VirtualClock(())
     }
 
-    /// Sets the virtual time between two steps of the hosts.
+    /// Sets the virtual time for code that runs between two steps of the hosts.
     pub fn set_elapsed(&self, elapsed: Duration) {
         ELAPSED.set(elapsed);
     }

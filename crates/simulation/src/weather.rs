@@ -31,7 +31,7 @@ pub enum Trouble {
     KeyReplaced,
     /// Some requests are lost before they are served, or their answers are.
     Losses,
-    /// Some requests and answers take up to this many milliseconds.
+    /// Some requests and answers take up to this many milliseconds longer.
     Delays(u64),
     /// No request reaches the server before the end of the episode. Then all arrive.
     CutOff,

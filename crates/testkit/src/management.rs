@@ -105,8 +105,8 @@ impl TestServer {
         self.manage(Method::POST, path, &json!({ "region": region }).to_string()).await;
     }
 
-    /// Waits until every region has applied what the other regions had written before this
-    /// call.
+    /// Waits until every region that is not cut off from replication has applied what the other
+    /// regions had written before this call.
     pub async fn wait_for_replication(&self) {
         self.manage(Method::POST, "replication/wait", "{}").await;
     }

@@ -31,7 +31,8 @@ statuses! {
     /// The operation succeeded and the response has no body: a delete.
     NO_CONTENT = 204 / 0;
     /// An operation of a batch was refused. In an atomic batch, no operation was applied. In a
-    /// bulk request, the other operations may have been applied.
+    /// bulk request, the other operations may have been applied. In a distributed read transaction:
+    /// some items are unchanged, or reads failed with different codes.
     MULTI_STATUS = 207 / 0;
     /// The resource still has the etag of `If-None-Match`.
     NOT_MODIFIED = 304 / 0;
@@ -51,7 +52,7 @@ statuses! {
     TRANSACTIONS_DISABLED = 400 / 5406;
     /// A distributed transaction has too many operations.
     TRANSACTION_TOO_MANY_OPERATIONS = 400 / 5407;
-    /// A distributed write transaction has no idempotency token.
+    /// A distributed write transaction has no idempotency token, or the token is not a UUID.
     TRANSACTION_TOKEN_MISSING = 400 / 5408;
     /// The host of the request does not name an account.
     TRANSACTION_ACCOUNT_NAME_INVALID = 400 / 5409;
@@ -101,7 +102,7 @@ statuses! {
     /// The request URL is longer than the server accepts.
     URI_TOO_LONG = 414 / 0;
     /// This operation of a batch was not tried, or was undone, because another operation
-    /// failed.
+    /// failed. In a distributed read transaction: another read failed.
     FAILED_DEPENDENCY = 424 / 0;
     /// The request rate is too large.
     TOO_MANY_REQUESTS = 429 / 3200;

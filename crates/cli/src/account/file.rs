@@ -84,7 +84,7 @@ impl ConfigFile {
         ConfigFile::parse(&text, path).map_err(failed)
     }
 
-    /// Parses the text of the file at `path`. The error names the line and never shows its text,
+    /// Parses the text of the file at `path`. The error names the line and never shows the whole line,
     /// which may have a key.
     pub(super) fn parse(text: &str, path: &Path) -> Result<ConfigFile, String> {
         let sections: Sections = toml::from_str(text).map_err(|error: toml::de::Error| {

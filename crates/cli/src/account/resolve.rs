@@ -38,8 +38,7 @@ const CONNECTION_STRINGS: [&str; 2] = ["AZURE_COSMOS_CONNECTION_STRING", "COSMOS
 const ENDPOINTS: [(&str, &str); 2] =
     [("COSMOS_ENDPOINT", "COSMOS_KEY"), ("COSMOSDB_ENDPOINT", "COSMOSDB_KEY")];
 
-/// A part of the host names of accounts of Azure. The names end with the name of the cloud: `com`,
-/// `us` or `cn`.
+/// The ends of the host names of Azure accounts, one for each cloud of Azure.
 const AZURE_HOSTS: [&str; 3] = [".documents.azure.com", ".documents.azure.us", ".documents.azure.cn"];
 
 /// The variable that asks for Entra ID.
@@ -155,8 +154,8 @@ impl Account {
         endpoint.is_some_and(|endpoint| is_of_azure(&endpoint.host().to_ascii_lowercase()))
     }
 
-    /// Whether the account is a data directory. This command has opened it then, and no other process uses
-    /// it: no server and no worker is alive on it.
+    /// Whether the account is a data directory. If so, only this command uses the directory: no server and
+    /// no worker of another process is alive on it.
     pub(crate) fn is_data_directory(&self) -> bool {
         matches!(self.place, Place::Data(_))
     }
@@ -342,8 +341,8 @@ fn read_key(key: Option<&str>, file: Option<&Path>) -> Result<Option<Secret>, Fa
     }
 }
 
-/// Refuses a key and Entra ID at the same time, and either of them for an account that is not named
-/// by an endpoint. `entra` is the variable.
+/// Refuses an option with a key beside `--entra`, and either of them for an account that is not named
+/// by an endpoint. `entra` is the variable, which is refused only for a connection string.
 fn check_credential(
     args: &AccountArgs,
     source: &Source,
@@ -378,8 +377,9 @@ fn check_credential(
     }
 }
 
-/// What a place that named an endpoint gives, or else the key of the environment or the well-known
-/// key. Entra ID, for which only a file can have asked here, is refused.
+/// What a place that named an endpoint gives, or else the key of the environment (not for an endpoint
+/// in the file), or else the well-known key for an endpoint on this machine. Entra ID, for which only
+/// a file can have asked here, is refused.
 fn found_access(
     source: &Source,
     url: &str,
@@ -410,8 +410,8 @@ fn well_known_key(url: &str) -> Option<String> {
     is_local.then(|| EMULATOR_KEY.to_owned())
 }
 
-/// The part of a connection string with this name, which ends with `=`. Names may be in any
-/// letter case.
+/// The value of the part of a connection string with this name. `name` includes the `=`. Names may be
+/// in any letter case.
 fn part_of<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let named = |part: &&str| part.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
     text.split(';').map(str::trim).find(named).map(|part| &part[name.len()..])

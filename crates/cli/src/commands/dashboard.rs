@@ -24,7 +24,8 @@ Examples:
   perihelion dashboard --endpoint https://shop.documents.azure.com --key-file key --read-only
   perihelion dashboard --address 0.0.0.0:8082             others may sign in with the token
 
-If the address is not loopback, everybody signs in with a token. The token is random, unless
+Everybody signs in with a token if the address is not loopback, or if the account is used with
+Entra ID or with a key other than the emulators' key. The token is random, unless
 --token-file names a file with a token of at least 16 characters. A terminal shows a link with the
 random token; otherwise the link is in a file that the output names. The dashboard itself
 speaks HTTP: put a proxy with TLS before it if the network is not yours.";

@@ -140,8 +140,8 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Handles messages until the work is half done, and returns right after a step. If the
-    /// workflow has not recorded that step yet, the next worker repeats it. That is likely.
+    /// Handles messages until the work is half done, and returns right after a step. Most likely
+    /// the workflow has not recorded that step yet, and the next worker repeats it.
     fn work_until_half_way(&mut self, ledger: &mut Ledger) -> Result<(Order, Step), Failure> {
         loop {
             let message = self.handle_next_message(ledger)?;

@@ -226,7 +226,8 @@ async fn stress(
     progress: &Progress,
 ) -> Result<(), Failure> {
     let names = Names { database: args.database.clone(), container: args.container.clone(), run: run_id() };
-    // Nothing is created before the connection exists, so a signal may cancel the connecting.
+    // No database and no container is created before the connection exists, so a signal may cancel
+    // the connecting.
     let connected = tokio::select! {
         connected = Target::connect(&args.account, names, args.throughput) => connected,
         _ = stopped.wait_for(|is_stopped| *is_stopped) => return Ok(()),

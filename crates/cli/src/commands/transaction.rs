@@ -160,7 +160,8 @@ fn wrong_file(why: impl std::fmt::Display) -> Failure {
     Failure::usage(why, "perihelion transaction run --help shows the form")
 }
 
-/// The table of the operations, one line each: kind, container, id, status, charge and etag.
+/// The table of the operations, one line each: kind, container, id, status, charge and etag. The
+/// documents that were read follow the table.
 fn table(file: &TransactionFile, results: &TransactionResults) -> String {
     let heads = ["", "operation", "container", "id", "status", "RU", "etag"].map(str::to_owned);
     let row = |(index, (operation, result)): (usize, (&FileOperation, &TransactionResult))| {

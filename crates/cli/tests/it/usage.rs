@@ -65,7 +65,8 @@ fn names_and_ids_that_cannot_exist_are_wrong_usage() {
     check(&["migrate", "--from", "shop/old", "--to", "shop/new#"], &["the name of a container"]);
 }
 
-/// They printed one document after the other. Nothing listens at port 1 of this machine.
+/// Story of a bug: these commands printed one JSON document after the other. Nothing listens at port 1
+/// of this machine.
 #[test]
 fn one_json_document_is_refused_where_it_would_have_no_end() {
     for verb in [

@@ -1,7 +1,7 @@
 //! Tests every verb as an operator runs it, against a real server over a socket: its table and
 //! JSON, its help, and its errors for a wrong endpoint, a wrong key, and an instance, item or
-//! container that does not exist. Which of these a command must have follows from its help, and
-//! `EXEMPTIONS` has the reasons of those that cannot have one.
+//! container that does not exist. Which of these parts a command must have follows from its help.
+//! `EXEMPTIONS` lists the parts that a command cannot have, with the reasons.
 //!
 //! A file of `tests/verbs` is a transcript: commands after `$ `, each with its output. A line
 //! of standard error begins with `! `, and `= 6` is an exit code other than 0. A command that runs
@@ -165,7 +165,8 @@ impl Written {
         let is_plain = |command: &str| !command.contains("--help") && !command.contains("-o json");
         match part {
             Part::Help => !self.help.is_empty(),
-            // Exit codes 1 and 7 are also those of a result: a problem was found, a workflow failed.
+            // A result may have exit code 1 or 7 too (a problem was found, a workflow failed). Such a run
+            // does not count here.
             Part::Success => any(&|command, code| is_plain(command) && code == 0),
             Part::Json => any(&|command, code| command.contains("-o json") && code == 0),
             Part::WrongEndpoint => {

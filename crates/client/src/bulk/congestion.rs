@@ -1,6 +1,7 @@
 //! Congestion control: how many requests of a bulk may be under way to one physical
 //! partition. The limit grows by one after a round of answers without throttling, and is
-//! halved when the service throttles. Time is an argument, so that tests need no clock.
+//! halved when the service throttles or a request fails. Time is an argument, so that tests
+//! need no clock.
 //!
 //! What always holds: the limit is at least one and at most its maximum.
 

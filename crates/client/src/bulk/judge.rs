@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_after_a_lost_answer_is_ambiguous_except_for_reads_and_deletes() {
+    fn a_refusal_after_a_lost_answer_is_ambiguous_except_for_reads_and_plain_deletes() {
         let create = BulkOperation::create("k", &json!({"id": "a"})).unwrap();
         let replace = BulkOperation::replace("k", "a", &json!({"id": "a"})).unwrap();
         let read = BulkOperation::read("k", "a").unwrap();

@@ -110,9 +110,10 @@ impl BulkOperation {
 
     /// Sends the operation again when its response was lost, whatever the operation is.
     ///
-    /// Without this call, reads, upserts, replaces, deletes and patches that only set
-    /// members are sent again. Creates, operations with an etag and other patches are
-    /// reported as [ambiguous](crate::BulkError::is_ambiguous), because the service may
+    /// Without this call, reads, upserts, replaces, deletes and patches that only set or
+    /// replace members are sent again. Creates, writes with an etag, patches with a condition
+    /// and other patches are reported as
+    /// [ambiguous](crate::BulkError::is_ambiguous), because the service may
     /// apply both attempts: a create, for example, if the document of the first attempt
     /// was deleted meanwhile. When the repeated operation is refused, it is ambiguous too:
     /// the first attempt may be the reason.

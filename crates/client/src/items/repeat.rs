@@ -9,8 +9,8 @@ use perihelion_driver::operation::{Idempotency, Operation};
 pub enum Repeat {
     /// The write is sent again if its kind allows it (the default):
     ///
-    /// - Upserts, replaces, deletes, and patches that only set are sent again. The repeat may
-    ///   overwrite what another client has written after the first attempt.
+    /// - Upserts, replaces, deletes, and patches that only set or replace members are sent again.
+    ///   The repeat may overwrite what another client has written after the first attempt.
     /// - Creates and writes with an etag are sent again. The service refuses the repeat if the
     ///   first attempt was applied; the result is then an error with
     ///   [`is_ambiguous`](crate::Error::is_ambiguous), unless there is a

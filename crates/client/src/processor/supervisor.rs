@@ -92,7 +92,7 @@ impl<H: ChangeHandler> Supervisor<H> {
         result
     }
 
-    /// Removes the leases whose tokens this instance cannot read from the list. Usually an instance
+    /// Removes from the list the leases whose tokens this instance cannot read. Usually an instance
     /// of a later version has written these tokens. This instance leaves these leases to other
     /// instances: it tells the handler about leases that no other instance holds, and gives back
     /// leases that it owns itself.
@@ -194,8 +194,9 @@ impl<H: ChangeHandler> Supervisor<H> {
         }
     }
 
-    /// Notes that a worker has ended. Returns whether there are new leases. A worker whose
-    /// handler has panicked leaves its lease; this instance takes it again in the next round.
+    /// Notes that a worker has ended. Returns whether there are new leases. A worker in which the
+    /// handler's `on_event` has panicked leaves its lease; this instance takes it again in the next
+    /// round.
     fn end_worker(&mut self, joined: Result<(Id, bool), tokio::task::JoinError>) -> bool {
         let (id, has_new_leases) = match joined {
             Ok(ended) => ended,

@@ -13,10 +13,10 @@ use perihelion_wire::headers;
 use perihelion_wire::transport::{Failure, Request, Response, Transport};
 use serde_json::{Value, json};
 
-/// Changes a page of documents. The number counts the pages.
+/// Changes a page. The number is that of the pages that were changed before.
 type Change = fn(u64, &mut Response);
 
-/// Changes the answers to queries and change feeds of documents, and the pages of ranges.
+/// Changes the pages of ranges, or else the answers to queries and change feeds of documents.
 struct OddPages {
     server: InProcess,
     change: Change,

@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// For each order, the instances that have processed it.
 type Processed = Arc<Mutex<BTreeMap<String, Vec<String>>>>;
 
-/// A process that is killed when the test ends.
+/// A process that is killed when this value is dropped.
 struct Instance(Child);
 
 impl Drop for Instance {

@@ -1,5 +1,5 @@
-//! Difficult cases of the leases of change feed processors: limits on their number, blocked
-//! handlers, regions that lag, and a split while the first leases are created.
+//! Difficult cases of the leases of change feed processors: limits on their number, handlers that
+//! block their thread, regions that lag, and a split while the first leases are created.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -193,8 +193,8 @@ async fn the_leases_of_a_killed_instance_are_taken_when_they_have_expired() {
     shop.write(0..60).await;
     let killed = shop.start("killed", &hanging).await;
     shop.wait_for_shares(&[("killed", 3)]).await;
-    // The handler of the first instance has the pages and does not end. Its leases are
-    // renewed meanwhile, so the other instance gets none of them.
+    // The handler of the first instance has the pages and does not end. The leases of this instance
+    // are renewed meanwhile, so none of them expires.
     let other = shop.start("other", &recorder).await;
     tokio::time::sleep(LEASE_DURATION * 3).await;
     assert!(shop.shares().await["killed"] >= 2, "leases of a living instance were taken as expired");
@@ -341,7 +341,7 @@ async fn without_a_poison_callback_no_document_is_skipped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lag_of_documents_with_their_own_metadata_is_estimated() {
+async fn the_lag_counts_a_document_with_a_member_named_metadata() {
     let shop = Shop::new(1).await;
     shop.start("first", &Recorder::default()).await.stop().await;
     shop.orders.create("a", &json!({"id": "1", "pk": "a", "n": 1, "metadata": "x"})).await.unwrap();

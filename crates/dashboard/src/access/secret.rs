@@ -8,7 +8,7 @@ const RANDOM_BYTES: usize = 32;
 /// The shortest secret that a person may choose.
 const CHARS_MIN: usize = 16;
 
-/// A secret text of letters, digits and a few signs.
+/// A secret text of ASCII letters, digits and signs.
 #[derive(Clone)]
 pub(crate) struct Secret(String);
 
@@ -19,7 +19,8 @@ impl Secret {
         Ok(Secret(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    /// A secret that a person chose; `None` if it is too short or has spaces.
+    /// A secret that a person chose; `None` if it is too short, or has a space or a character that is
+    /// not ASCII.
     pub(crate) fn chosen(text: &str) -> Option<Secret> {
         let is_plain = text.chars().all(|character| character.is_ascii_graphic());
         (text.len() >= CHARS_MIN && is_plain).then(|| Secret(text.to_owned()))

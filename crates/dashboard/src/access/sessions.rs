@@ -12,7 +12,7 @@ use super::Secret;
 /// How long a session lasts: a working day.
 pub(super) const SESSION_TIME: Duration = Duration::from_secs(12 * 60 * 60);
 
-/// The most sessions. The oldest ends when there are more.
+/// The most sessions. The oldest session ends when there are more.
 const SESSIONS_MAX: usize = 1000;
 
 /// The sessions that have not ended, oldest first.

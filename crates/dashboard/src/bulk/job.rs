@@ -29,7 +29,7 @@ pub(crate) struct Job {
 pub(crate) struct Progress {
     /// How many workflows are to be changed. The number grows while the selection is read.
     pub(crate) selected: usize,
-    /// How many workflows match the filter, but the action is not possible for them.
+    /// How many workflows match the filter although the action is not possible for them.
     pub(crate) left_out: usize,
     /// Whether the filter selects more workflows than a job changes.
     pub(crate) is_cut: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Progress {
     pub(crate) failures: Vec<(String, String)>,
     pub(crate) is_over: bool,
     pub(crate) ended_ms: Option<u64>,
-    /// Why the job could not begin.
+    /// Why no workflow was changed: the selection could not be read.
     pub(crate) error: Option<String>,
 }
 

@@ -11,7 +11,7 @@ pub(crate) struct Link {
     fragment: Option<String>,
 }
 
-/// A text, percent-encoded: letters, digits and a few signs.
+/// A text that is printed percent-encoded, as letters, digits and a few signs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Encoded<'a>(pub(crate) &'a str);
 

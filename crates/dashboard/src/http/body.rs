@@ -13,7 +13,7 @@ use tokio::sync::mpsc::Receiver;
 pub(crate) enum Body {
     /// The whole body; empty after it was sent.
     Whole(Bytes),
-    /// Pieces, until the sender ends.
+    /// Pieces, until their sender is dropped.
     Stream(Receiver<Bytes>),
 }
 

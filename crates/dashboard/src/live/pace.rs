@@ -13,8 +13,8 @@ use tokio::time::Instant;
 /// idle account; the rest is for opening the page and for rounding.
 const CHARGE_PER_SECOND_MAX: f64 = 3.5;
 
-/// The least pause after a look, as a multiple of the time that the look took. One page that is
-/// watched takes at most a third of a processor then.
+/// The least pause after a look, as a multiple of the time that the look took. So one page that is
+/// watched takes at most a third of a processor, unless a look takes longer than half of [`PAUSE_MAX`].
 const PAUSE_PER_TIME: u32 = 2;
 
 /// The longest pause between two looks, however much a look costs. After changes, looks may be ahead

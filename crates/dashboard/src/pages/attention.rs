@@ -45,7 +45,7 @@ const LISTS: [(&str, &str, &str, &str); 3] = [
         "stuck",
         "status=running updated>1h",
         "Running without a turn for an hour",
-        "Every workflow had a turn within the hour.",
+        "Every running workflow had a turn in the last hour.",
     ),
 ];
 

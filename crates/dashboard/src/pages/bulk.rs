@@ -19,7 +19,8 @@ use crate::text::{counted, cut, grouped, now_ms};
 
 const PATH: &str = "/bulk";
 
-/// The most characters of a wrong number of a bulk action that its page repeats.
+/// When an address or a form has a wrong number of a bulk action, the page repeats at most this many
+/// characters of it.
 const JOB_CHARS_MAX: usize = 40;
 
 pub(super) const PAGE: Page = Page {
@@ -162,12 +163,20 @@ fn confirm(
         .add(tag("a").class("button").href(&Link::to(PATH).with("filter", form.get("filter"))).add("Back"));
     let is_large = total > SELECTED_MAX as u64;
     parts::heading("Bulk actions", Html::default())
-        .add(tag("p").add(tag("strong").add(label)).add(format!(" for workflows with {}.", options.meaning())))
+        .add(
+            tag("p").add(tag("strong").add(label)).add(format!(" for workflows with {}.", options.meaning())),
+        )
         .add(parts::table("Workflows that match the filter", &["Status", "#Workflows"], rows.collect()))
         .add(parts::note(
-            "Workflows that the action is not for are left out: those that have ended when they are cancelled, and \
-             those that run or have a parent when they are deleted or restarted.",
+            "Workflows for which the action is not possible are left out. A workflow that has ended cannot \
+             be cancelled and gets no events. One that has not ended cannot be restarted; one that runs is \
+             deleted only by force. One that has a parent cannot be deleted or restarted. One with a single \
+             execution has nothing to prune.",
         ))
-        .add(is_large.then(|| parts::note(format!("Only the first {} are changed.", grouped(SELECTED_MAX as u64)))))
+        .add(
+            is_large.then(|| {
+                parts::note(format!("Only the first {} are changed.", grouped(SELECTED_MAX as u64)))
+            }),
+        )
         .add((total > 0).then(|| parts::form(app, PATH, "begin", fields).class("stack")))
 }

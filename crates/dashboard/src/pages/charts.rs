@@ -42,7 +42,8 @@ async fn view(app: Arc<App>, _query: Parameters) -> Result<View, Failure> {
     let requests = match &app.source.counters {
         None => parts::note(
             "Requests, request units and throttled requests of the whole account are counted by a Perihelion server \
-             with its management interface. This account has none; in Azure, the portal's metrics show them.",
+             with its management interface. This account has no such counters; in Azure, the portal's \
+             metrics show them.",
         ),
         Some(_) => account(&app, &app.samples.all()),
     };

@@ -85,7 +85,8 @@ async fn with_a_token_nothing_is_shown_before_the_login() {
     shop.close().await;
 }
 
-/// A program that guesses tokens once did not wait for the answers: it closed its connections.
+/// Story of a bug: a program that closed its connections, and did not wait for the answers, could guess
+/// tokens fast.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_login_delays_the_next_login_also_if_its_client_disconnects() {
     let shop = Shop::with(|options| options.with_token(TOKEN)).await;

@@ -140,7 +140,7 @@ impl Browser {
     }
 }
 
-/// Replaces the character references that the dashboard writes by their characters.
+/// Replaces the references to the five characters that have a meaning in HTML by these characters.
 fn unescaped(text: &str) -> String {
     let names = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'")];
     let plain = names.iter().fold(text.to_owned(), |text, (name, sign)| text.replace(name, sign));

@@ -128,7 +128,7 @@ async fn cost_of_watching(path: &str) -> f64 {
     tokio::time::sleep(MEASURED).await;
     let units = shop.server.counters().await["requestUnits"].as_f64().unwrap_or(0.0);
     drop(viewers);
-    // The poller ends after its pause.
+    // The poller ends some seconds after its last viewer has disconnected.
     tokio::time::sleep(Duration::from_secs(7)).await;
     shop.server.reset_counters().await;
     tokio::time::sleep(Duration::from_secs(3)).await;

@@ -60,7 +60,7 @@ async fn the_files_are_served_and_missing_pages_are_reported() {
     shop.close().await;
 }
 
-/// These pages showed the service's JSON, or asked the account for what cannot exist.
+/// Story of a bug: these pages showed the service's JSON, or asked the account for what cannot exist.
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_of_the_data_explorer_are_in_our_words() {
     let shop = Shop::open().await;

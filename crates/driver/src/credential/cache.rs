@@ -7,8 +7,8 @@
 //! that started it ends early, and the next request finds the token.
 //!
 //! What always holds:
-//! - There is at most one fetch per scope at a time. There is one exception: the runtime of the
-//!   fetch makes no progress any more (see `pulse`), and another runtime needs the token.
+//! - There is at most one fetch per scope at a time. There is one exception: the task of a fetch
+//!   makes no progress any more (see `pulse`), and a request needs the token.
 //! - Every wait is bounded.
 //! - A valid token stays in use when its renewal fails.
 //! - A fetch is aborted when its cache is dropped.

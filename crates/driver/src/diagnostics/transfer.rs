@@ -114,7 +114,7 @@ impl Transfer {
     }
 
     /// The time from the first byte of the answer to the last one. Without an answer, the time
-    /// from the moment when the connection took the request to its end.
+    /// from the moment when the connection took the request to the failure of the request.
     pub fn body(&self) -> Duration {
         Duration::from_micros(self.body_us.into())
     }

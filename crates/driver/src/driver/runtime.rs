@@ -13,7 +13,7 @@ use crate::transport::{AnyTransport, HttpOptions, HttpTransport};
 
 /// What the drivers of several accounts share: one pool of connections, and options for drivers
 /// that do not set them. Cheap to clone. The connections are closed when the runtime and all its
-/// drivers are dropped. The accounts of one runtime may have 256 endpoints together.
+/// drivers are dropped. The accounts of one runtime may have at most 256 endpoints in all.
 ///
 /// The runtime's options lie between the environment's and the driver's: an option of an operation
 /// wins over the driver's, the driver's over the runtime's, and the runtime's over the

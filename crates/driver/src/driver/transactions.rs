@@ -350,7 +350,7 @@ fn record_session_tokens(
             (Ok(Some(token)), Some((container, metadata))) => container.record_session_token(token, metadata),
             (Ok(_), _) => {}
             (Err(_), _) => warnings.push(format!(
-                "the session token of operation {index} cannot be read: a later read of another region may not see \
+                "the session token of operation {index} cannot be read: a later read in another region may not see \
                  this transaction"
             )),
         }

@@ -102,7 +102,7 @@ impl FaultInjector {
         }))
     }
 
-    /// Adds a rule after the others. Its time window begins now.
+    /// Adds a rule after the others. The times of its window count from now.
     pub fn add(&self, rule: FaultRule) -> Result<FaultHandle, BadFaultRule> {
         rule.check()?;
         let mut last_number = self.0.last_rule_number.lock().unwrap_or_else(PoisonError::into_inner);
@@ -219,8 +219,8 @@ impl FaultHandle {
         self.rule.hits.load(Ordering::SeqCst)
     }
 
-    /// How many requests matched the rule's conditions while it was enabled and within its
-    /// time window, whether or not it hit them.
+    /// How many requests or new connections matched the rule's conditions while it was enabled and
+    /// within its time window, whether or not it hit them.
     pub fn matches(&self) -> u64 {
         self.rule.matched.load(Ordering::SeqCst)
     }

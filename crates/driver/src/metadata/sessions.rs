@@ -28,8 +28,8 @@ const RANGES_MAX: usize = 4096;
 /// for each region of the account.
 const TOKEN_BYTES_MAX: usize = 1024;
 
-/// The most bytes that the tokens of unknown ranges may have together. Each request to one range
-/// carries all these tokens, and its session token must stay below [`COMPOUND_BYTES_MAX`]. Further
+/// The most bytes of the tokens of all unknown ranges. Each request to one range carries all
+/// these tokens, and its session token must stay below [`COMPOUND_BYTES_MAX`]. Further
 /// unknown ranges are ignored until the container's ranges were read again.
 const UNKNOWN_BYTES_MAX: usize = 6 * 1024;
 
@@ -238,7 +238,7 @@ impl SessionMap {
     }
 
     /// Raises the progress of an unknown range, unless the tokens of all unknown ranges become
-    /// too long. `unknown_bytes` is the length of these tokens together.
+    /// too long. `unknown_bytes` is the sum of the lengths of these tokens.
     fn raise_unknown(&mut self, range: &str, progress: &Progress, unknown_bytes: &mut usize) {
         let before = self.find(range).cloned();
         self.raise(range, progress);

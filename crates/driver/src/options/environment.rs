@@ -24,8 +24,8 @@
 //!
 //! Case does not matter in a value, `1` and `0` mean `true` and `false`, and an empty
 //! variable counts as not set. `AZURE_COSMOS_HEDGING_ENABLED=false` wins over a
-//! threshold. Options in code win over the environment, except the two overrides, which are for
-//! emergencies. The variables of circuit breakers and
+//! threshold. Options in code win over the environment. Only the two overrides, which are for
+//! emergencies, win over options in code. The other variables of circuit breakers and those
 //! of unavailable endpoints apply when code left the option at its default. The region applies
 //! when code chooses no regions. A value that cannot be parsed is an error that names the
 //! variable, so that a mistake is noticed.
@@ -62,7 +62,7 @@ pub struct Environment {
 #[non_exhaustive]
 pub struct Overrides {
     /// `false` turns hedging off for all operations. `true` turns it on, with the dynamic
-    /// threshold, where code has turned it off.
+    /// threshold, where an option has turned it off.
     pub hedging: Option<bool>,
     /// Whether circuit breakers are on.
     pub circuit_breaker: Option<bool>,

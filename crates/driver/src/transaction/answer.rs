@@ -32,7 +32,7 @@ const DIAGNOSTIC_CHARACTERS_MAX: usize = 1024;
 #[non_exhaustive]
 pub struct TransactionAnswer {
     /// The status of the whole transaction. If the service answered 207 and an operation failed, this is
-    /// the status of the first operation that failed by itself.
+    /// the status of the first operation that failed by itself, or else of the first that failed at all.
     pub status: Status,
     /// One result for each operation, in the order of the operations.
     pub results: Vec<OperationResult>,

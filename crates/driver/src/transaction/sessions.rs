@@ -29,8 +29,8 @@ pub(crate) fn token_for(
     header.and_then(|header| header.to_str().ok().map(str::to_owned))
 }
 
-/// The most bytes of the session token of a result. A token has about 20 bytes, and as many for
-/// each region.
+/// The most bytes of the session token of a result. A token has about 20 bytes, and about 20 more
+/// for each region.
 const TOKEN_BYTES_MAX: usize = 1024;
 
 /// The session token of a result, if it is worth recording; `Err` with the text if it is not the

@@ -1,9 +1,10 @@
 //! Opens one connection to an endpoint and finds out its protocol.
 //!
-//! With TLS, ALPN negotiates the protocol. Without TLS, the driver begins in HTTP/2.
-//! If the peer does not answer in HTTP/2, the driver opens another connection for
-//! HTTP/1.1. All this happens within the connect timeout, and no part of a request
-//! is sent. Through a proxy, all this happens inside a tunnel.
+//! With TLS, ALPN negotiates the protocol. Without TLS, the driver begins in HTTP/2, unless
+//! the last connection to the endpoint was HTTP/1.1. If the peer does not answer in HTTP/2,
+//! the driver opens another connection for HTTP/1.1. All this happens within the connect
+//! timeout, and no part of a request is sent. Through a proxy, all this happens inside a
+//! tunnel.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -94,8 +94,8 @@ pub(super) struct Connections {
 /// The fields of [`Connections`] that are changed under a lock.
 struct PoolState {
     waiters: Waiters,
-    /// Until when no shard is opened ahead of need. Set when a shard could not be opened, or
-    /// ended without an answer.
+    /// Until when the pool does not grow, unless it has no shard. Set when a shard could not be
+    /// opened, or ended before it answered a request.
     growth_paused_until: Option<Instant>,
     last_number: u64,
     /// Connections that were taken out of use. Those that have ended are removed when the pool
@@ -303,8 +303,8 @@ impl Connections {
     }
 
     /// Removes a shard whose connection has ended, and replaces it if requests wait. If the
-    /// connection never answered a request, no connection is opened ahead of need for a while:
-    /// the server may end all new connections at once.
+    /// connection never answered a request, the pool does not grow for a while, unless it has no
+    /// shard: the server may end all new connections at once.
     pub(super) fn ended(self: &Arc<Self>, core: &ShardCore) {
         let mut pool_state = self.lock();
         self.remove_shard(core.number);

@@ -1,6 +1,6 @@
 //! Options of the HTTP transport from environment variables. The names are those of Microsoft's
-//! driver; the shorter ones are those of its specification. If both are set, the variable that
-//! comes first in the table wins.
+//! driver; the shorter ones are those of its specification. If two variables set the same
+//! option, the variable that comes first in the table wins.
 //!
 //! | variable | sets | written as |
 //! |---|---|---|

@@ -7,7 +7,7 @@
 //! | requests are in flight, and nothing arrived for the read-hang limit, though a ping asked for a pong | break |
 //! | as in the row above, but for half of the read-hang limit | suspect |
 //! | five requests failed in a row, no whole answer for 2 s, and a peer works | retire |
-//! | five requests failed in a row on every connection | replace the oldest of them, as a probe |
+//! | all connections have five failures in a row, no whole answer for 2 s | replace the oldest, as a probe |
 //! | no request for the idle timeout, and the connection is not needed | retire |
 //!
 //! *Break* closes the connection at once. *Retire* takes it out of use: its requests end,

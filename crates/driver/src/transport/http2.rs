@@ -109,7 +109,7 @@ pub(super) struct Exchange {
 pub(super) enum NotTaken {
     /// The connection is going away. The request is returned.
     Returned(Box<RequestParts>),
-    /// The connection refused the request, which is lost. The caller has to make it again.
+    /// The connection refused the request and has consumed it. The caller has to make it again.
     Refused(Failure),
 }
 

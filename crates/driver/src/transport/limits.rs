@@ -37,7 +37,8 @@ pub(super) const FILL_BEFORE_GROWTH: (usize, usize) = (3, 4);
 /// gets its connections within a few round trips, and the server is not flooded.
 pub(super) const OPENINGS_AT_ONCE_MAX: usize = 8;
 
-/// After a connection could not be opened, no other is opened ahead of need for this time.
+/// After a connection could not be opened, or ended before it answered a request, a pool does not
+/// grow for this time, unless it has no connection.
 pub(super) const GROWTH_PAUSE: Duration = Duration::from_secs(1);
 
 /// How often a request tries to get a stream while other threads take the streams that it

@@ -236,7 +236,7 @@ impl HttpOptions {
     }
 
     /// Sets whether connections go through a proxy, and through which one. Without TLS, a
-    /// request to this machine goes only to a proxy on this machine.
+    /// request goes to a proxy on another machine only if `allow_cleartext` is set.
     pub fn with_proxy(mut self, proxy: impl Into<ProxyChoice>) -> Self {
         self.proxy = proxy.into();
         self

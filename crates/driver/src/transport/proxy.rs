@@ -39,7 +39,8 @@ pub enum ProxyChoice {
     Environment,
     /// Connections use no proxy, whatever the environment says.
     Off,
-    /// Connections go through this proxy, even those to endpoints on this machine.
+    /// Connections go through this proxy, even those to endpoints on this machine, except to the
+    /// hosts of [`Proxy::with_bypass`].
     Fixed(Proxy),
 }
 

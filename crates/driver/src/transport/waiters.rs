@@ -1,6 +1,6 @@
 //! The queue of requests that wait for a stream or for a connection, in the order in which
-//! they came. A request leaves the queue when it gets a [`Grant`]. The entry of a request that was
-//! dropped, such as at its deadline, is skipped by the next grant.
+//! they came. A request leaves the queue when it gets a [`Grant`], or when it is dropped, such as at
+//! its deadline. A grant to a request that was dropped a moment ago is given to the next request.
 
 use std::collections::VecDeque;
 

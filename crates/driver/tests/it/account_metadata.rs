@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::multi_region::prefers_east;
 use crate::world::World;
 
-/// A transport on which only one of the service's host names answers. The server answers
+/// A transport on which only one of the account's host names answers. The server answers
 /// for this host.
 struct OneAnsweringHost {
     server: TestServer,

@@ -95,8 +95,9 @@ impl Transport for EventualAccount {
     }
 }
 
-/// The answer to a create is lost, its repeat is refused, and the replica that is asked for the
-/// witness is behind. The refusal does not mean that the create was not applied.
+/// The answer to a create is lost, its repeat is refused, and a replica does not find the witness.
+/// With eventual consistency the replica may be behind, so the refusal does not mean that the create
+/// was not applied.
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_may_be_behind_proves_nothing() {
     for is_eventual in [true, false] {

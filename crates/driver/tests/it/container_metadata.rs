@@ -57,7 +57,7 @@ async fn an_operation_that_waits_for_metadata_may_be_cancelled() {
     assert_eq!(world.requests("container").await - before, 1);
 }
 
-/// Each of the two metadata requests takes longer than an operation may take.
+/// Each request for metadata takes longer than an operation may take.
 #[tokio::test(start_paused = true)]
 async fn operations_with_short_timeouts_share_one_read_of_the_metadata() {
     let world = World::new().await;
@@ -97,7 +97,7 @@ fn a_read_of_metadata_is_started_again_when_its_runtime_has_shut_down() {
     drop(main.enter());
 }
 
-/// The first request to a region is never answered. The driver has no other region.
+/// The first request for metadata hangs for a minute. The driver has no other region.
 #[tokio::test(start_paused = true)]
 async fn a_hung_read_of_metadata_does_not_take_all_the_time_of_an_operation() {
     for operation in ["container", "read_ranges"] {

@@ -76,9 +76,9 @@ async fn concurrent_hedges_have_a_budget() {
     assert_eq!(hedge_count(&read(&world, &hedged()).await), 1);
 }
 
-/// A region that hangs keeps its lost legs for seconds. They must not spend the budget.
+/// A region that hangs keeps its legs, which lose the race, for seconds. They must not spend the budget.
 #[tokio::test(start_paused = true)]
-async fn lost_first_legs_do_not_spend_the_budget() {
+async fn first_legs_that_lose_do_not_spend_the_budget() {
     let world = with_an_order(prefers_east().with_hedges_max(2)).await;
     world.fault(&format!(r#"{{"operation":"read_item","region":"{EAST}","delayMs":30000}}"#)).await;
     for number in 0..10 {

@@ -1,5 +1,5 @@
 //! Writes of metadata in an account whose regions all take writes of documents. Only the
-//! hub takes them, wherever it stands in the order of preference.
+//! hub takes writes of metadata, wherever it stands in the order of preference.
 
 use bytes::Bytes;
 use perihelion_driver::operation::{Scope, Target, Verb};

@@ -145,7 +145,7 @@ fn change_container(
     Ok(())
 }
 
-/// Replaces the counters of each range that was split by counters of its children.
+/// Where a range was split, replaces its counters by counters of its children.
 /// `container` has the ranges after the split.
 fn split_counters(state: &mut ContainerState, container: &Container) {
     let mut ranges: Vec<RangeState> = Vec::new();

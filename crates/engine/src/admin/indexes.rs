@@ -2,10 +2,10 @@
 //!
 //! A container always has the composite indexes that its policy declares. It also has at most
 //! [`REQUESTED_MAX`] other indexes: queries asked for them, or an earlier policy declared them.
-//! When a query needs another index, the least recently used of these is retired. New queries do
-//! not use a retired index, but writes still maintain it, because a running query may have chosen
-//! it from an older snapshot of the catalog. After [`RETIRED_SECONDS`] the index is removed, and
-//! maintenance removes its entries.
+//! When a query needs one more index than that, the least recently used of these is retired, if no
+//! query has used it for [`UNUSED_SECONDS_MIN`]. New queries do not use a retired index, but writes
+//! still maintain it, because a running query may have chosen it from an older snapshot of the
+//! catalog. After [`RETIRED_SECONDS`] the index is removed, and maintenance removes its entries.
 //!
 //! An id is never used for a second index. Otherwise a query with an old snapshot could read the
 //! entries of the wrong index.
@@ -20,7 +20,7 @@ use crate::index::{self, IndexDefinition, IndexShape};
 use crate::refusal::Refusal;
 use crate::transaction::Transaction;
 
-/// The most indexes that queries asked for. Each index makes every write more expensive.
+/// The most indexes besides those that the policy declares. Each index makes every write more expensive.
 const REQUESTED_MAX: usize = 32;
 /// An index that was used within this time is not retired. Otherwise queries of many kinds would
 /// make maintenance build indexes all the time.
@@ -32,8 +32,9 @@ const RETIRED_SECONDS: u64 = 300;
 const INDEXES_MAX: usize = 1000;
 
 /// Registers an index that is still to be filled. Returns its id, or `None` when the index exists
-/// already, or when the container has [`REQUESTED_MAX`] indexes that are all in use. If the index
-/// exists but is retired, queries use it again, provided that there is room for it.
+/// already, when the container has [`REQUESTED_MAX`] requested indexes that are all in use, or when
+/// it has [`INDEXES_MAX`] indexes or no id left. If the index exists but is retired, queries use it
+/// again, provided that there is room for it.
 pub(crate) fn add_index(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,
@@ -81,8 +82,8 @@ fn room_for_index(container: &Container, now: u64) -> Option<Room<'_>> {
         .map(Room::InsteadOf)
 }
 
-/// The indexes that queries asked for and that are not retired. Indexes that are still being filled
-/// count too.
+/// The indexes that the policy does not declare and that are not retired. Indexes that are still
+/// being filled count too.
 fn requested_indexes(container: &Container) -> Vec<&IndexDefinition> {
     let declared = declared_indexes(container);
     let is_requested = |index: &&IndexDefinition| !index.is_retired && !declared.contains(&index.shape);

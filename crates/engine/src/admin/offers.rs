@@ -101,7 +101,7 @@ fn split_for(
     }
 }
 
-/// The range that was split least often; of several, the first.
+/// The range that the fewest splits have led to; of several, the first.
 fn widest_range(container: &Container) -> RangeId {
     let times_split = |range: &&PartitionRange| range.parents.len();
     container.ranges.iter().min_by_key(times_split).map_or(0, |range| range.id)

@@ -122,7 +122,7 @@ const NAME_CHARACTERS_REFUSED: [char; 4] = ['/', '\\', '?', '#'];
 /// The most characters of a resource name, as in the service.
 const NAME_CHARACTERS_MAX: usize = 255;
 
-/// The `id` in the body of a database, container or script, checked.
+/// The `id` in the body of a database, container, script, user or permission, checked.
 pub(crate) fn resource_name(body: &Object) -> Result<String, Refusal> {
     let Some(name) = body.get("id").and_then(Value::as_str) else {
         return Err(Refusal::bad_request(
@@ -249,7 +249,7 @@ fn parse_unique_keys(body: Option<&Value>) -> Result<Vec<Vec<KeyPath>>, Refusal>
     match parsed {
         Some(keys) if keys.len() <= UNIQUE_KEYS_MAX && keys.iter().all(|paths| !paths.is_empty()) => Ok(keys),
         _ => Err(Refusal::bad_request(
-            "The unique key policy is invalid: each key needs 'paths' such as /email.",
+            "The unique key policy is invalid: it has at most 10 keys, each with 'paths' such as /email.",
         )),
     }
 }
@@ -327,8 +327,8 @@ fn paths_of(policy: &Object, member: &str) -> Vec<Value> {
     paths
 }
 
-/// Refuses a new definition of a container that changes its id, its partition key or
-/// its unique keys.
+/// Refuses a new definition of a container that changes its id, its partition key, its
+/// unique keys, or an existing vector or vector index.
 pub(crate) fn check_replacement(old: &Container, new: &ParsedDefinition) -> Result<(), Refusal> {
     if new.name != old.name {
         return Err(Refusal::bad_request("The container's id cannot be changed."));

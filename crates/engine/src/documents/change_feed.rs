@@ -2,8 +2,9 @@
 //! or, in full-fidelity mode, every version and delete.
 //!
 //! The continuation is the LSN of the last write that was read, or of the newest write when the
-//! feed was read to its end. A page whose time is over ends early, even without an item. A page
-//! never ends within one LSN, so the changes of an atomic batch are on one page.
+//! feed was read to its end. A page whose time is over ends early, even without an item, except
+//! while it looks for the first document after a start time. A page never ends within one LSN, so
+//! the changes of an atomic batch are on one page.
 
 use std::ops::{Bound, ControlFlow};
 

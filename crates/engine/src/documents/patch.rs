@@ -43,7 +43,7 @@ pub struct NewPatch {
     /// that shares its work with no other patch.
     work_left: Option<Arc<AtomicU64>>,
     /// The outcome for the version that was committed when the condition was evaluated; `None`
-    /// if the document did not exist.
+    /// without a condition, or if the document did not exist.
     verdict: Option<Verdict>,
     /// The patched document, made from the version that was committed when the patch was prepared.
     prepared: Option<PreparedPatch>,

@@ -16,16 +16,16 @@ impl Engine {
     /// gets that answer, and `print` is not called.
     ///
     /// An error refuses the whole request: nothing was written or recorded, and the token may be
-    /// used again. The charge of the refusal is for the documents that were read. The exception is
-    /// a failed store: then the outcome is unknown, as with every write.
+    /// used again. The charge of the refusal is for the documents that were read. But if the store
+    /// failed, the outcome is unknown, as with every write.
     pub async fn commit_distributed(
         &self,
         mut write: DistributedWrite,
         print: impl FnOnce(&DistributedOutcome) -> RecordedAnswer + Send + 'static,
     ) -> Result<DistributedAnswer, Refusal> {
         if let Err(refusal) = self.check_distributed(&write) {
-            // Since the caller asked for the recorded answer, an earlier request with the same
-            // token may have been committed. Its writes may be the reason for this refusal.
+            // An earlier request with the same token may have been committed after the caller
+            // asked for the recorded answer. Its writes may be the reason for this refusal.
             let answer = self.recorded_answer(write.token, &write.fingerprint)?.ok_or(refusal)?;
             return Ok(DistributedAnswer { answer, is_replay: true, charges: Vec::new() });
         }

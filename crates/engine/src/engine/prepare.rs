@@ -79,7 +79,7 @@ impl Engine {
         preparation.finish(CHAINED_BYTES_MAX)
     }
 
-    /// Prepares a batch, and refuses a batch that patches too many bytes of documents.
+    /// Prepares a batch, and refuses a batch that changes too many bytes of documents.
     pub(super) fn prepare_batch(
         &self,
         container: &Arc<Container>,
@@ -263,7 +263,7 @@ impl<'a> Preparation<'a> {
         let refuse = |what: String| Err(Refusal::gateway(status::TOO_LARGE, what));
         if self.patched_bytes > DOCUMENT_BYTES_MAX {
             return refuse(format!(
-                "The batch patches more than {DOCUMENT_BYTES_MAX} bytes of documents. Divide it into several batches."
+                "The request patches more than {DOCUMENT_BYTES_MAX} bytes of documents. Divide it into several requests."
             ));
         }
         if self.chained_bytes > chained_bytes_max {

@@ -102,8 +102,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether this region has the catalog of another region. Scripts and indexes are
-    /// not compared.
+    /// Whether this region has the catalog of another region. Scripts, users, permissions
+    /// and indexes are not compared.
     pub fn has_same_catalog_as(&self, other: &Catalog) -> bool {
         admin::is_same_catalog(&self.catalog(), other)
     }

@@ -143,7 +143,7 @@ const WHOLE: [u8; 2] = [0, 0];
 const CUT: [u8; 2] = [0, 1];
 
 /// The first byte of a value that is encoded in ascending order. The byte stands for the
-/// type (booleans have two bytes), and serves as a bound of all values of one type.
+/// type (`false` and `true` have one each), and serves as a bound of all values of one type.
 pub(crate) fn type_byte(value: &Value) -> u8 {
     match value {
         Value::Null => 0x02,

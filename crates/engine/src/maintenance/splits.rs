@@ -42,7 +42,7 @@ pub(super) async fn split_oversized(store: &StoreHandle, bytes_max: u64) {
             Ok(children) => {
                 tracing::info!(container = %container.name, range, ?children, "a physical partition was too large and is split");
             }
-            // For example, a range with a single partition key cannot be split further.
+            // For example, a range of a single effective partition key cannot be split further.
             Err(refusal) => {
                 tracing::warn!(container = %container.name, range, %refusal.message, "cannot split a physical partition that is too large");
             }

@@ -54,7 +54,7 @@ const BEST_ROWS_MAX: usize = 6;
 /// How many of the smallest rows the token of a query with joins has. Such rows have longer places.
 const BEST_JOINED_ROWS_MAX: usize = 2;
 
-/// The most elements of a place in a token. A statement may not have this many joins.
+/// The most elements of a place in a token. No statement may have this many joins.
 const ELEMENTS_MAX: usize = 32;
 
 impl Pause {

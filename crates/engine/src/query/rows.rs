@@ -167,8 +167,8 @@ impl Page {
         });
     }
 
-    /// Ends the page. `has_more` says whether a row did not fit. There is a next page if a row
-    /// did not fit and TOP and LIMIT are not reached.
+    /// Ends the page. `has_more` says whether rows may be left. If so, there is a next page,
+    /// unless TOP or LIMIT is reached.
     pub(super) fn finish(mut self, has_more: bool) -> PageRows {
         // A continuation that the client made up may have any numbers.
         self.state.pages = self.state.pages.saturating_add(1);

@@ -226,7 +226,8 @@ async fn the_writer_parses_no_document_that_was_prepared() {
     assert_eq!(engine.bytes_parsed_by_writer(), 0);
 }
 
-/// Concurrent patches of one large document are prepared again when they meet, and none is lost.
+/// A patch of a large document is prepared again when a concurrent patch was applied first. No patch
+/// that succeeded is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_patches_of_a_large_document_are_all_applied_or_refused() {
     let engine = support::engine(EngineOptions::default()).await;
@@ -302,7 +303,7 @@ async fn a_batch_may_rename_a_large_document_and_then_patch_it() {
 }
 
 /// Story of a bug: a read before a costly patch of the same document made the writer evaluate the
-/// condition, which refused it.
+/// condition, and the writer refuses so much work.
 #[tokio::test]
 async fn a_costly_condition_after_a_read_of_its_document_is_evaluated() {
     let engine = support::engine(EngineOptions::default()).await;

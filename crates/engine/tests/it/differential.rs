@@ -191,8 +191,8 @@ async fn perform(
     Ok(())
 }
 
-/// Up to three documents whose row was returned by every engine, if the row says its `id` and
-/// no other row depends on the document.
+/// Up to three documents whose row was returned by every engine, if the row shows the `id` of its
+/// document and no other row depends on the document.
 fn returned_by_all(case: &Case, documents: &BTreeMap<u64, Value>, readings: &[Reading]) -> Vec<Value> {
     let statement = &case.statement;
     let id_member = match &statement.projection {

@@ -1,6 +1,7 @@
-//! Tests of opening a store with the keys of layout 1, in which the name of a logical
-//! partition was the hash of its key. The files in `earlier_layout/` are the entries of such
-//! stores, as the last version with layout 1 wrote them: a key and its value in each line.
+//! Tests of opening stores with the keys of earlier layouts. In layout 1 the name of a logical
+//! partition was the hash of its key. In layout 2 an index key had strings of any length. The files
+//! in `earlier_layout/` are the entries of stores of layout 1, as the last version with layout 1
+//! wrote them: a key and its value in each line.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -196,7 +197,8 @@ async fn store_of_layout_2(text: &str) -> SharedStore {
     let entries = store.entries_of(INDEX);
     assert_eq!(entries.len(), 3);
     assert!(entries.iter().all(|(key, _)| key.len() < 1200));
-    // The keys of layout 2 had the whole strings, and the account's record said so.
+    // The keys of layout 2 had the whole strings (here without the `y` of the last two), and the
+    // account's record named layout 2.
     let mut writes: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
     for (key, value) in entries.into_iter().filter(|_| text.len() > CUT_AFTER) {
         let end = key.len() - 8;

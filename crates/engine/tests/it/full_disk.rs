@@ -117,7 +117,7 @@ async fn a_full_disk_in_a_checkpoint_refuses_writes_until_there_is_room() {
         disk.set_room(None);
         let is_killed = room % 1000 == 0;
         if is_killed {
-            // The process ends while the checkpoint waits for room.
+            // The power fails right after there is room, so the checkpoint still waits or has just gone on.
             disk.cut_power_after(0);
         } else {
             for _ in 0..300 {

@@ -183,7 +183,7 @@ fn a_log_with_random_damage_is_refused_or_ends_early() {
 }
 
 #[test]
-fn the_first_commit_raises_format_2_and_keeps_the_log() {
+fn the_first_commit_raises_format_2_to_format_3_and_keeps_the_data() {
     let scratch = ScratchDirectory::new();
     let store = DiskStore::open(scratch.path()).expect("created");
     commit_numbers(&store, 1..=3);

@@ -34,8 +34,8 @@ pub fn parse(bytes: &[u8]) -> Result<Value, ParseError> {
 }
 
 /// Parses one JSON value that must fill the whole input and that has `levels` arrays and objects around
-/// each of its documents. They do not count as levels of the documents, so the value may have
-/// [`DEPTH_MAX`] levels and these.
+/// each of its documents. They do not count as levels of the documents, so the value may have `levels`
+/// more levels than [`DEPTH_MAX`].
 pub fn parse_envelope(bytes: &[u8], levels: usize) -> Result<Value, ParseError> {
     match std::str::from_utf8(bytes) {
         Ok(text) => parse_within(text, DEPTH_MAX.saturating_add(levels)),

@@ -64,11 +64,11 @@ impl CosmosDBProvider {
     }
 
     /// Entries of the queues of turns and activities that no process has taken for at least `age`:
-    /// at most 50 of each queue in each physical partition. The entries that wait longest come first.
-    /// The workers for these entries are missing or busy, or have not registered the orchestration or
-    /// the activity. Sends two queries to each physical partition. Entries that cannot be read are
-    /// left out. If some partitions do not answer, the result has the entries of the others and says
-    /// so. If no partition answers, this method fails.
+    /// at most 50 of each queue in each physical partition. In each queue, the entries that wait
+    /// longest come first. The workers for these entries are missing or busy, or have not registered
+    /// the orchestration or the activity. Sends two queries to each physical partition. Entries that
+    /// cannot be read are left out. If some partitions do not answer, the result has the entries of
+    /// the other partitions and says so. If no partition answers, this method fails.
     pub async fn overdue(&self, age: Duration) -> Result<OverdueWork, ProviderError> {
         self.core.metrics.call("overdue", overdue::run(&self.core.store, &self.core.clock, age)).await
     }
@@ -80,9 +80,9 @@ impl CosmosDBProvider {
     }
 
     /// The work that processes have locked: a page of activities, and with the first page the turns
-    /// whose lock was written in the last minute, at most 100 of them. A few queries for the activities,
-    /// also if the locks of one process are wanted ([`LockPage::examined`]), and one of each physical
-    /// partition for the turns.
+    /// whose lock was written in the last minute, at most 100 of them. Sends a few queries for the
+    /// activities, even if only the locks of one process are wanted ([`LockPage::examined`]), and one
+    /// query to each physical partition for the turns.
     ///
     /// Most turns are locked in the memory of their process only, and are not found. Locks of processes
     /// of earlier builds do not name their process.

@@ -17,7 +17,7 @@ pub(crate) struct LockToken {
     /// has a new incarnation. Empty for an activity that was enqueued outside a turn.
     pub(crate) incarnation: String,
     pub(crate) execution: u64,
-    /// The random nonce of the lock.
+    /// The nonce of the lock.
     pub(crate) nonce: String,
     /// The id of the locked document.
     pub(crate) id: String,

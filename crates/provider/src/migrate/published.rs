@@ -22,7 +22,7 @@ const OUTBOX_INTENT: &str = "outbox_intent";
 #[derive(Debug, Default)]
 pub(super) struct Partition {
     pub(super) instance: String,
-    /// `None` for an instance that never ran, such as an instance that has only queued messages.
+    /// `None` if the instance has no such document, for example because it has only queued messages.
     pub(super) instance_document: Option<InstanceDocument>,
     /// Events by execution number and event id.
     pub(super) executions: BTreeMap<u64, BTreeMap<u64, Event>>,

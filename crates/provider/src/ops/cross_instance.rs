@@ -1,6 +1,6 @@
 //! Finds out, when a provider is opened, whether the account has distributed transactions: sends one
-//! read transaction of the container's layout document. If there is no clear answer, the first
-//! turn that needs a transaction finds out.
+//! read transaction of the container's layout document. If there is no clear answer, a provider with
+//! `Transaction` is not opened. With `Auto`, the first turn that needs a transaction finds out.
 
 use std::time::Duration;
 

@@ -31,9 +31,9 @@ use crate::timing::{ALIVE_FOR, HEARTBEAT_INTERVAL, HEARTBEAT_TTL};
 /// With many processes a view may be older.
 const VIEW_AGE_MAX: Duration = Duration::from_secs(2);
 
-/// With many processes, two times are longer: the age at which the view is read again, and the
-/// pause before a heartbeat with a new request for help. Each is the number of live processes
-/// times this.
+/// With many processes, the age at which the view is read again is greater, and so is the pause
+/// before a heartbeat with a new request for help. Both are the number of live processes times
+/// this.
 const PAUSE_PER_PROCESS: Duration = Duration::from_millis(25);
 
 /// The longest pause before a heartbeat with a new request for help.

@@ -164,9 +164,9 @@ impl LockOptions {
 pub struct LockPage {
     /// Activities, at most 100. An activity that stays locked is on exactly one page.
     pub activities: Vec<LockInfo>,
-    /// How many locked activities of all processes were read for this page: at most 500 if only the
-    /// locks of one process are wanted, whose locks no index finds. So a page may have fewer
-    /// activities than its process holds, or none, and name a next page.
+    /// How many locked activities of all processes were read for this page. No index finds the locks
+    /// of one process. So if only these are wanted, at most 500 activities are read, and a page may
+    /// have fewer activities than its process holds, or none, and name a next page.
     pub examined: usize,
     /// Turns of workflows. Only the first page has them.
     pub turns: Vec<LockInfo>,

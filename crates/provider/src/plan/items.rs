@@ -107,8 +107,8 @@ pub(super) fn set_parent_incarnation(message: &mut Message, item: &WorkItem, sen
 
 /// Whether the provider must not deliver the item twice, because the runtime would process
 /// it twice. The runtime recognises completions and timers by their event id. A second copy of a
-/// cancellation would cancel an instance that was created again with the same id. A `ContinueAsNew` is created by one commit only. An
-/// `ActivityExecute` is never a message.
+/// cancellation would cancel an instance that was created again with the same id. A `ContinueAsNew`
+/// is created by one commit only. An `ActivityExecute` is never a message.
 fn needs_dedup(item: &WorkItem) -> bool {
     match item {
         WorkItem::StartOrchestration { .. }

@@ -3,8 +3,9 @@
 //!
 //! Every call has a [`Call`] in a task-local. The driver notifies [`DriverObserver`] of
 //! every operation that ends, in the task that started it, so concurrent calls do not
-//! mix. Requests outside of any call (heartbeats and background tasks) are counted as
-//! `other`. When a call ends, finished or dropped, its sums are added to its method once.
+//! mix. A round of the reconciler is a call. Requests outside of any call (heartbeats and other
+//! background tasks) are counted as `other`. When a call ends (finished, failed or dropped), its
+//! sums are added to its method once.
 //!
 //! Invariant: counting never fails and never changes the counted work. Counting waits only
 //! for a mutex that is held for a moment.
@@ -74,7 +75,7 @@ struct Call {
 }
 
 /// Whether a method of duroxide's provider traits does the work of instances. The other methods
-/// read for clients and tools. Any program may call them at any time.
+/// serve clients and tools. Any program may call them at any time.
 fn is_work(method: &str) -> bool {
     const WORK: [&str; 5] = ["fetch_", "ack_", "renew_", "abandon_", "enqueue_"];
     WORK.iter().any(|prefix| method.starts_with(prefix))
@@ -178,8 +179,8 @@ impl Metrics {
         self.outbox_age_ms_plus_one.store(plus_one, Ordering::Relaxed);
     }
 
-    /// The number of write operations of this provider, without heartbeats and background
-    /// tasks.
+    /// The number of write operations of calls, the rounds of the reconciler included. Heartbeats and
+    /// other background tasks are no calls.
     pub(crate) fn writes(&self) -> u64 {
         get(&self.writes)
     }

@@ -196,8 +196,8 @@ async fn the_engine_in_this_process_uses_transactions_and_an_account_does_not() 
     account.stop().await;
 }
 
-/// Processes with and without transactions share a container: instances of one are finished by
-/// the other.
+/// Processes with and without transactions share a container. Each of them may take turns of
+/// instances that the other one has started.
 #[tokio::test(start_paused = true)]
 async fn processes_with_and_without_transactions_share_a_container() {
     let server = TestServer::in_process(EmbeddedOptions::default()).await;

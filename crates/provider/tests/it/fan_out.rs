@@ -23,8 +23,8 @@ const RUNS: usize = 6;
 /// The time limit of one fan-out.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// The most locks of one run that may be refused. Each activity that a late answer brings back after its
-/// completion is one.
+/// The most locks of one run that may be refused. A late answer may bring an activity back after its
+/// completion, and then the lock of that activity is refused.
 const REFUSED_MAX: u64 = 3;
 
 async fn fan_out(context: OrchestrationContext, _: String) -> Result<String, String> {
@@ -67,7 +67,7 @@ async fn run_once(server: TestServer, name: &str) {
 
 #[ignore = "measures seconds"]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_finds_the_activities_of_its_own_fan_out_without_polls() {
+async fn hardly_any_lock_of_a_fan_out_on_one_process_is_refused() {
     for _ in 0..RUNS {
         run_once(TestServer::in_process_on_disk(EmbeddedOptions::default()).await, "durable").await;
     }

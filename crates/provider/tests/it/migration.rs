@@ -68,8 +68,8 @@ async fn a_container_of_the_published_crate_is_refused_and_the_error_names_migra
     }
 }
 
-/// To recognise such a container, its indexing policy alone is enough, and so is a single
-/// kind of its documents.
+/// To recognise such a container, its indexing policy alone is enough, and so are the documents
+/// of one type that only the published crate writes.
 #[tokio::test]
 async fn a_container_of_the_published_crate_is_recognised_by_index_or_documents() {
     let fixture = Fixture::read();

@@ -73,7 +73,7 @@ pub(super) fn metadata(name: &str, status: Option<&str>) -> ExecutionMetadata {
     }
 }
 
-/// Starts an instance, runs one activity and ends it.
+/// Starts an instance, runs one activity and ends the instance.
 async fn smallest_workflow(provider: &CosmosDBProvider, instance: &str) {
     provider.enqueue_for_orchestrator(start(instance, None), None).await.unwrap();
     let (_, token, _) = provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().unwrap();

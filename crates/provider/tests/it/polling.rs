@@ -39,7 +39,7 @@ const PICK_UP_MAX: Duration = Duration::from_millis(2500);
 /// request unit with the size of the index.
 const CHARGE_TOLERANCE: f64 = 1.05;
 
-/// Counts all requests from the first minute: heartbeats, polls, reconciler, metrics,
+/// Counts all requests, from the first minute on: heartbeats, polls, reconciler, metrics,
 /// sessions. The clean-up of sessions runs in the sixth minute.
 #[tokio::test(start_paused = true)]
 async fn an_idle_process_with_default_options_sends_at_most_one_request_per_second() {
@@ -178,7 +178,8 @@ async fn activities_that_another_process_has_taken_are_not_tried_one_by_one() {
 }
 
 /// When its workers have as many sessions as allowed, duroxide fetches without sessions
-/// and with a timeout of 30 seconds. The fetch must return early, so that duroxide notices when a session ends.
+/// and with a timeout of 30 seconds. The fetch must return early, so that duroxide notices when a
+/// session ends.
 #[tokio::test(start_paused = true)]
 async fn a_worker_at_its_limit_of_sessions_waits_a_second_and_no_longer() {
     let account = Account::open(AccountKind::Embedded).await;

@@ -231,8 +231,8 @@ impl<'q> Binder<'q> {
         }
     }
 
-    /// Binds RegexMatch. A pattern that our regex engine does not support is refused, because
-    /// it would silently match nothing.
+    /// Binds RegexMatch. A constant pattern that our regex engine does not support is refused,
+    /// because it would silently match nothing.
     fn regex_match(&mut self, function: Function, arguments: Vec<Node>, span: Span) -> Node {
         let modifiers = match arguments.get(2) {
             Some(Node::Constant(Some(Value::String(modifiers)))) => modifiers,

@@ -163,7 +163,7 @@ fn replace(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     string(whole.replace(from, to))
 }
 
-/// REPLICATE. Other than in the functions on positions, a fraction of the count is dropped.
+/// REPLICATE. A fraction of the count is dropped, unlike in LEFT, RIGHT and SUBSTRING.
 fn replicate(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let (Some(part), Some(count)) = (text(arguments, 0), integer(arguments, 1)) else { return Ok(None) };
     let Ok(count) = usize::try_from(count) else { return Ok(None) };

@@ -120,8 +120,8 @@ impl HybridSearch {
     }
 
     /// The result: `rows` are the rows of all component queries on all ranges. A row that several
-    /// component queries returned counts once. Rows with equal ranks are in the order of their
-    /// `_rid`s.
+    /// component queries returned counts once. Rows with equal fused scores are in the order of
+    /// their `_rid`s.
     pub fn fuse(&self, rows: Vec<Value>) -> Result<Vec<Value>, MergeError> {
         if rows.len() > ROWS_MAX {
             return Err(MergeError::TooLarge("more than 50,000 rows to rank"));

@@ -61,8 +61,8 @@ pub(super) enum GroupSortKey {
 }
 
 /// The ORDER BY of a statement with groups. Empty without ORDER BY. A statement that only the service
-/// can parse is refused if it may have an ORDER BY: its text contains these words. A sort key that is neither a GROUP BY expression nor selected is refused,
-/// because the client does not know its value.
+/// can parse is refused if it may have an ORDER BY: its text contains these words. A sort key that is
+/// neither a GROUP BY expression nor selected is refused, because the client does not know its value.
 pub(super) fn group_order(query: &str) -> Result<Vec<(GroupSortKey, Direction)>, MergeError> {
     let Ok(query) = crate::parse(query) else {
         return match may_have_order_by(query) {

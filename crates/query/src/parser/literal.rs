@@ -47,7 +47,7 @@ impl Parser<'_> {
     }
 }
 
-/// The number of hexadecimal digits; `None` when there are no digits or too many of them.
+/// The value of hexadecimal digits; `None` when there are no digits or too many of them.
 fn hexadecimal(digits: &str, is_negative: bool) -> Option<Value> {
     let magnitude = i128::from_str_radix(digits, 16).ok()?;
     let number = if is_negative { -magnitude } else { magnitude };

@@ -57,8 +57,9 @@ impl Accumulator<'_> {
 #[derive(Debug)]
 pub struct GroupRows {
     /// The position and the row of each group. If `is_whole`, the rows are in the order in which
-    /// the groups appeared; else they are in no particular order. A window has the groups whose
-    /// positions are next in the order of their bytes; the window after it goes on there.
+    /// the groups appeared; else they are in no particular order. A window has the groups with the
+    /// lowest positions above `GroupWindow::after`, by their bytes. The window after it begins with
+    /// the next position.
     pub rows: Vec<(Vec<u8>, Row)>,
     /// Whether no group comes after the window.
     pub is_whole: bool,

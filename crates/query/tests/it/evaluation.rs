@@ -434,7 +434,7 @@ fn the_rewritten_statements_that_clients_send_can_be_run() {
 }
 
 #[test]
-fn the_poll_query_of_the_provider_finds_due_messages() {
+fn the_poll_query_of_the_published_provider_finds_due_messages() {
     let documents = r#"[
         {"id":"due","type":"q","visibleAt":5,"dispatchSlot":3,"instanceId":"i1"},
         {"id":"later","type":"q","visibleAt":50,"dispatchSlot":3,"instanceId":"i1"},

@@ -287,7 +287,7 @@ fn positions_and_counts_must_be_whole_numbers() {
         ("DateTimeAdd('dd', 1.5, '2020-09-13')", "undefined"),
         ("DateTimeAdd('dd', 1.0, '2020-09-13')", r#""2020-09-14T00:00:00.0000000Z""#),
         ("DateTimeBin('2020-09-13', 'dd', 1.5)", "undefined"),
-        // REPLICATE alone drops the fraction.
+        // REPLICATE drops the fraction.
         ("REPLICATE('a', 1.5)", r#""a""#),
     ]);
 }

@@ -1,6 +1,6 @@
 //! `Latencies`: how long requests took, as a histogram. A duration is counted under the upper bound of
-//! its bucket. A bound has three significant bits, so it is at most a quarter above the duration, and
-//! there are at most a few hundred buckets.
+//! its bucket. A bound has three significant bits, so it is at most a quarter (or one microsecond)
+//! above the duration, and there are at most a few hundred buckets.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

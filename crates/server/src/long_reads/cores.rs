@@ -3,11 +3,10 @@
 //! Long reads run on threads of their own, beside the async workers that serve everything else, and
 //! the operating system divides the processors evenly among all threads. So the number of long
 //! reads that run decides how much is left for the short requests. While short requests arrive,
-//! long reads use at most half of the processors, and rest after each slice for as long as the slice
-//! took.
-//! Otherwise they use all processors. When reads have to share a processor, each runs for one
-//! [`SLICE`] at a time. First slices run before long reads. Reads of the same kind run in the order of
-//! their arrival. While both kinds wait, one long read runs after every
+//! long reads use at most half of the processors (but always one), and rest after each slice for as
+//! long as the slice took. At other times they use all processors. When reads have to share a
+//! processor, each runs for one [`SLICE`] at a time. First slices run before long reads. Reads of the
+//! same kind run in the order of their arrival. While both kinds wait, one long read runs after every
 //! [`FIRST_SLICES_PER_LONG_READ`] first slices.
 
 use std::cell::Cell;

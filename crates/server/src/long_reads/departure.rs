@@ -35,7 +35,7 @@ impl Drop for NoteOnDrop {
 
 /// Runs a long read on a thread of its own, so that the read learns when the future is dropped. A
 /// single-threaded runtime (as in the simulation) has no other thread, so there the read just runs.
-/// `running` is dropped after the read with everything that the read holds, such as the store.
+/// `running` is dropped last: after the read and everything that the read holds, such as the store.
 pub(super) async fn run_apart<T: Send + 'static>(
     running: watch::Receiver<()>,
     read: impl FnOnce(&Departure) -> Result<T, Refusal> + Send + 'static,

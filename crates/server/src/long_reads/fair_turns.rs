@@ -1,9 +1,9 @@
 //! `FairTurns`: a fixed number of turns. The connections that wait get them in a round.
 //!
 //! With one queue for all clients, the reads of a client that sends many would delay the reads of all
-//! others. Here each connection has a queue of its own, and the next turn goes to the first read of
-//! the connection whose last turn is the longest ago. When many reads wait, a connection may add a read
-//! only if it has fewer waiting reads than its share.
+//! others. Here each connection has a queue of its own. The next turn goes to the first read of the
+//! next connection in the round, and a connection that begins to wait joins the end of the round. When
+//! many reads wait, a connection may add a read only if it has fewer waiting reads than its share.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
-//! Which requests to the management interface are answered.
+//! Which requests to the management interface are accepted.
 //!
-//! A request from the network is answered when it is signed with the account's key, or when a
+//! A request from the network is accepted when it is signed with the account's key, or when a
 //! program on this machine sent it. A request counts as sent from this machine only if three
 //! conditions hold, because each of them alone can be forged or proves nothing:
 //!
@@ -13,7 +13,7 @@
 //!
 //! If the server runs in a Docker container with published ports, the peer's address says nothing
 //! either, so only a signature helps. A request with an `Origin` header comes from a web page and
-//! is never answered.
+//! is never accepted.
 
 use std::net::IpAddr;
 

@@ -1,8 +1,8 @@
 //! The supervisor: closes connections that are idle, or whose clients send requests or receive
 //! responses too slowly.
 //!
-//! One task per listener checks all its connections at a fixed tick. So a request
-//! needs no timer: it updates a few relaxed atomics instead of arming and disarming a
+//! One task per listener checks all its connections at a fixed tick. So these timeouts need no
+//! timer for each request: a request updates a few counters instead of arming and disarming a
 //! timeout. (hyper's own header timeout arms a timer per request and also runs while
 //! a connection is idle. A short header timeout would close the pooled connections of
 //! clients.) The price: a timeout takes effect up to two ticks late, because both its

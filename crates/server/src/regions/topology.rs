@@ -103,8 +103,8 @@ impl Topology {
         moved.map_or(self.write_region, |writer| writer.region)
     }
 
-    /// The ranges for which a region does the opposite of what it does for all others: the
-    /// write region refuses their writes, and another region takes them.
+    /// The ranges for which a region does the opposite of what it does for all other ranges: the
+    /// write region refuses their writes, and another region takes their writes.
     pub(super) fn exceptions_of(&self, region: usize) -> Vec<RangeKey> {
         let is_exception = |writer: &&RangeWriter| region == self.write_region || writer.region == region;
         self.range_writers.iter().filter(is_exception).map(|writer| writer.range).collect()

@@ -144,7 +144,7 @@ impl Regions {
     pub(super) fn cannot_move(&self, to: usize, why: &str) -> Refusal {
         Refusal::gateway(
             status::CONFLICT,
-            format!("The write region cannot move to {}: {why}.", self.names.name(to)),
+            format!("The writes cannot move to {}: {why}.", self.names.name(to)),
         )
     }
 

@@ -72,9 +72,9 @@ pub(super) fn is_rid_path(service: &RegionService, call: &Call) -> bool {
     call.resource.database().is_some_and(|database| service.engine.catalog().is_rid_path(database))
 }
 
-/// The id of the document that a path addresses. A path of `_rid`s has the document's
-/// `_rid`; the operations of the engine take an id, so it is looked up first. In a path of names the text is an id, even if it
-/// is also the `_rid` of a document.
+/// The id of the document that a path addresses. A path of `_rid`s has the document's `_rid`. The
+/// operations of the engine take an id, so the id is looked up first. In a path of names the text is
+/// an id, even if it is also the `_rid` of a document.
 fn resolve_id(
     service: &RegionService,
     call: &Call,

@@ -45,8 +45,8 @@ const AUTOSCALE_MIN: u64 = 1000;
 fn requested_throughput(call: &Call, offer: &Offer) -> Result<Throughput, Refusal> {
     let units = offer.throughput.request_units();
     if call.flag(&headers::MIGRATE_OFFER_TO_AUTOPILOT) {
-        // The maximum is the old throughput, rounded up to a multiple of 1000. An odd old throughput
-        // is no reason to refuse the request, which names no number itself.
+        // The maximum is the old throughput, rounded up to a multiple of 1000. The request names no
+        // number itself, so it is not refused because of an old throughput between two multiples.
         let max = units.max(AUTOSCALE_MIN).next_multiple_of(AUTOSCALE_MIN);
         return Ok(Throughput::Autoscale { max, increment_percent: None });
     }

@@ -191,7 +191,7 @@ fn prepare(service: &RegionService, operations: Vec<TransactionOperation>) -> Re
             {
                 return Err(Refusal::gateway(
                     status::TRANSACTIONS_DISABLED,
-                    "With --strict-transactions, transactions have no containers with hierarchical keys.",
+                    "With --strict-transactions, a transaction cannot use a container with hierarchical keys.",
                 ));
             }
             Ok(Prepared { operation, container, target })
@@ -287,8 +287,8 @@ fn invalid(message: &str) -> Refusal {
 /// running.
 const IN_PROGRESS_RETRY_AFTER_MS: u64 = 100;
 
-/// The response to a refused transaction: no body, both headers with the time to wait, and the
-/// token.
+/// The response to a refused transaction: no body; the token, if the request has one; and both
+/// headers with the time to wait, if the refusal has such a time.
 pub(super) fn render_refusal(call: &Call, refusal: &Refusal, activity_id: &str) -> Response<Bytes> {
     let mut refusal = refusal.clone();
     if status_of(&refusal) == status::TRANSACTION_IN_PROGRESS {

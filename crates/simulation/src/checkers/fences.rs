@@ -67,8 +67,9 @@ struct Commit {
     ack: String,
 }
 
-/// A state is written in three ways: as the next commit, without a commit (as when a lock is
-/// taken or the mark of a deletion is set), or as the first of another incarnation.
+/// Commits that are out of order. A state is written in three ways: as the next commit, without a
+/// commit (as when a lock is taken or the mark of a deletion is set), or as the first of another
+/// incarnation.
 fn commits_out_of_order(writes: &[LoggedWrite]) -> Vec<String> {
     let (mut last, mut problems) = (HashMap::<&str, Commit>::new(), Vec::new());
     for write in writes.iter().filter(|write| write.id == STATE_ID && write.has_document()) {

@@ -1,6 +1,7 @@
 //! Growth: no garbage is left that would grow with the number of instances. After all instances
 //! have ended and cleanup is done, the container has only states of instances, their histories,
-//! and tombstones and heartbeats with a time to live. No document is still to be processed.
+//! the documents with its version and with the list of processes, and tombstones and heartbeats
+//! with a time to live. No document is still to be processed.
 //! With retention, no finished instance is left. A process that has nothing to do sends few
 //! requests, and knows of no undelivered messages.
 

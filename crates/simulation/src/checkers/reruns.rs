@@ -2,8 +2,9 @@
 //! lease has ended by the service's clock, or when its holder gave it back. Three things must
 //! hold:
 //!
-//! - No process writes its lock over a lock whose lease has not ended. An exception is a lock of
-//!   the same process under which nothing was run.
+//! - No process writes its lock over a lock whose lease has not ended. Two locks of the same process
+//!   are exceptions: one under which nothing was run, and one of an activity of an instance that was
+//!   started again under the same name.
 //! - An activity is not run more often than it was locked.
 //! - Only the holder of the lock completes an activity.
 

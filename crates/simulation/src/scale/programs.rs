@@ -53,8 +53,8 @@ impl WorkerSettings {
     }
 }
 
-/// Twice the time for which the smallest workflow occupies a dispatcher: two turns of two
-/// round trips each.
+/// More than twice the time for which the smallest workflow occupies a dispatcher: two turns of
+/// two round trips each.
 const SECONDS_PER_WORKFLOW: f64 = 0.04;
 
 /// The fewest and the most dispatchers of a process.

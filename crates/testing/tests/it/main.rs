@@ -38,7 +38,7 @@ async fn a_fault_reaches_the_application_and_is_retried() {
 }
 
 #[tokio::test]
-async fn the_port_is_closed_when_the_guard_is_dropped() {
+async fn the_port_is_closed_when_the_server_is_dropped() {
     let server = server().await;
     let address = server.endpoint().trim_start_matches("http://").trim_end_matches('/').to_owned();
     drop(tokio::net::TcpStream::connect(&address).await.unwrap());

@@ -9,11 +9,11 @@ use super::{Element, Key, Outcome};
 /// Why one transaction comes before another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dependency {
-    /// ww: the second appended to the list right after the first.
+    /// ww: the second appended to the list after the first.
     WriteWrite(Key),
     /// wr: the second read the list as the first had left it.
     WriteRead(Key),
-    /// rw: the first read the list without the element that the second appended next.
+    /// rw: the first read the list without an element that the second appended.
     ReadWrite(Key),
     /// The first had ended before the second began.
     RealTime,

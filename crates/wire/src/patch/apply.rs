@@ -33,11 +33,11 @@ fn array_index(token: &str) -> Option<usize> {
     (is_canonical && token.bytes().all(|byte| byte.is_ascii_digit())).then(|| token.parse().ok())?
 }
 
-/// The operation that `insert` carries out. `add` and `set` differ when the path
-/// names an array element that exists.
+/// The operation that `insert` carries out. `add` and `set` differ when the path ends with the
+/// index of an array element.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum InsertMode {
-    /// The new element is inserted before the existing one.
+    /// The new element is inserted before the existing one, or after the last one.
     Add,
     /// The new element replaces the existing one.
     Set,

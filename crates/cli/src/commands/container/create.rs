@@ -97,8 +97,8 @@ async fn create_database(client: &Client, name: &str) -> Result<bool, Error> {
 }
 
 /// What to do with a database that was created for a container that could not be created. It is not
-/// removed here: the service cannot delete a database only if it is empty, and another process may
-/// create a container in it at any moment.
+/// removed here: the service has no delete that spares a database with containers, and another process
+/// may create a container in it at any moment.
 fn left_over(context: &Context, database: &str) -> String {
     let removal = match context.account.is_azure() {
         true => format!("`az cosmosdb sql database delete` with --name {database}"),

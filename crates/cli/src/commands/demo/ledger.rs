@@ -1,6 +1,6 @@
 //! `Ledger`: the steps that were done for each order. The ledger is in the shop's
-//! process, which is not killed. All functions are pure. Invariant: a step of an order counts
-//! once, however often it is done. The order and the step are the idempotency key.
+//! process, which is not killed. It is a state in memory, without input or output. Invariant: a step
+//! of an order counts once, however often it is done. The order and the step are the idempotency key.
 
 use std::collections::{BTreeMap, BTreeSet};
 

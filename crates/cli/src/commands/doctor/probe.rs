@@ -47,7 +47,7 @@ struct Answer {
     local_seconds: u64,
 }
 
-/// Sends the probe and judges its answer. The last check is a problem if the account cannot be used.
+/// Sends the probe and judges its answer. At least one check is a problem if the account cannot be used.
 pub(super) async fn run(account: &Account, key: Option<&str>) -> Result<Vec<Check>, Failure> {
     let is_emulator_key = key == Some(EMULATOR_KEY);
     // The client has the same options: the emulators' key is published, so clear text reveals no

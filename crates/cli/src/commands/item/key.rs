@@ -10,8 +10,8 @@ use crate::exit::Failure;
 // The partition key. Not a documentation comment: clap would show it as the help.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct KeyArgs {
-    /// The partition key: a text, or JSON such as 7, true, null, '"7"' or '["eu", 7]'. It may be
-    /// left out where the item's id is the key
+    /// The partition key: a text, or JSON such as 7, true, null, '"7"' or '["eu", 7]'. item get,
+    /// patch and delete need it unless the item's id is the key
     #[arg(long, visible_alias = "pk", value_name = "KEY", allow_hyphen_values = true)]
     partition_key: Option<String>,
 }

@@ -5,7 +5,7 @@ use perihelion_model::json::{Object, Value};
 
 use crate::output::table;
 
-/// The most columns of the table. The output as JSON (`-o json`) has all members.
+/// The most members that get a column. The output as JSON (`-o json`) has all members.
 const COLUMNS_MAX: usize = 12;
 
 /// The members that the service adds to every document.

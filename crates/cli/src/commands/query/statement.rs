@@ -31,8 +31,8 @@ pub(super) fn missing_parameter<'a>(sql: &'a str, given: &[&str]) -> Option<&'a 
     None
 }
 
-/// The statement after a text in quotes, which begins without its first quote. A backslash escapes
-/// the character after it.
+/// The statement after a text in quotes. `text` begins after the first quote. A backslash escapes the
+/// character after it.
 fn after_text<'a>(text: &'a str, quote: &str) -> &'a str {
     let mut is_escaped = false;
     for (at, c) in text.char_indices() {

@@ -14,7 +14,7 @@ Examples:
   perihelion session list
   perihelion session list --held -o jsonl
 
-A session is held until the time under HELD; then any worker may take it. At most 1,000 sessions
+A session is held for the time under HELD; then any worker may take it. At most 1,000 sessions
 of each physical partition are shown.";
 
 /// Show the activity sessions of a container

@@ -58,8 +58,8 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Connects to the account, or starts the engine in memory. Creates nothing. A load is never
-    /// put on an account that only perihelion.toml names.
+    /// Connects to the account, or starts the engine in memory. Creates no database and no container.
+    /// A load is never put on an account that only perihelion.toml names.
     pub(super) async fn connect(
         account: &AccountArgs,
         names: Names,
@@ -145,7 +145,7 @@ impl Target {
         }
     }
 
-    /// The account's endpoint; `None` for the engine in memory.
+    /// The account's endpoint or the data directory; `None` for the engine in memory.
     pub(super) fn endpoint(&self) -> Option<&str> {
         self.endpoint.as_deref()
     }

@@ -20,7 +20,7 @@ Examples:
   TURNS       whether the process runs orchestrations
   ACTIVITIES  the activities that it runs: * all, untagged those without a tag, and tags
   SLICES      how many slices of the container it polls
-  SHARED      for how many slices it asks the others to help
+  SHARED      for how many slices it asks other processes to help
 
 `perihelion dashboard` shows on its page Workers what each process holds. A heartbeat does not name
 the orchestrations of its process. In JSON the tag - stands for activities without a tag.";

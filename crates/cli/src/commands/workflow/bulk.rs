@@ -28,7 +28,8 @@ struct Outcome {
     /// The result in words; `None` if the action failed or was skipped.
     result: Option<String>,
     error: Option<String>,
-    /// Whether the action was run. If it was not, the error begins with what happened instead.
+    /// `false` if the instance was skipped, or if the action was only planned. An error then says so
+    /// itself, and needs no word before it.
     #[serde(skip)]
     is_run: bool,
 }

@@ -16,7 +16,7 @@ Examples:
   perihelion workflow count name=order 'created<1d' --watch=10s
 
 The filters are those of `perihelion workflow list`. The server counts; in a container with
-millions of workflows a count costs many request units, and ends after 210 pages.";
+millions of workflows a count costs many request units, and reads at most 210 pages.";
 
 /// Count workflows by status
 #[derive(Clone, Debug, Args)]
@@ -65,7 +65,7 @@ pub(super) async fn run(args: CountArgs, context: &Context) -> Result<(), Failur
 fn render(form: Form, counts: InstanceCounts) -> Result<String, Failure> {
     let (total, is_complete) = (counts.total(), counts.is_complete);
     if !is_complete {
-        eprintln!("there are more: the count ended after 210 pages");
+        eprintln!("there are more: a count reads at most 210 pages");
     }
     if form != Form::Table {
         return form.single(&Counts { total, is_complete, by_status: counts.by_status }, &[]);

@@ -56,8 +56,8 @@ struct Ended {
 /// else to do takes a start within a second.
 const PENDING_MAX: Duration = Duration::from_secs(3);
 
-/// Waits until a workflow has ended. Says once on standard error that no worker is alive, and each
-/// transient failure once until a read succeeds.
+/// Waits until a workflow has ended. Says once on standard error that no worker is alive. A transient
+/// failure is told there when the read before it succeeded or failed in another way.
 pub(super) async fn wait(
     context: &Context,
     provider: &CosmosDBProvider,

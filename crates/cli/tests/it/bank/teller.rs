@@ -28,7 +28,7 @@ pub(super) struct Counts {
     pub(super) unknown: u64,
     /// Commits that were not processed.
     pub(super) failed: u64,
-    /// Commits of a token that the teller had committed before, during the load.
+    /// Commits of a token that the teller had sent before, during the load.
     pub(super) replayed: u64,
     /// Tokens that were left undecided until the end.
     pub(super) undecided: u64,

@@ -103,7 +103,7 @@ impl Lists {
     }
 }
 
-/// Creates an empty list, unless it exists. Returns `false` if that did not succeed.
+/// Creates an empty list, unless it exists. Returns whether the list is known to exist now.
 async fn create(places: &Places, key: Key) -> bool {
     let (container, partition_key) = places.place(key);
     let (id, pk) = (key.to_string(), partition_key.to_owned());

@@ -85,9 +85,9 @@ async fn documents_with_the_same_id_are_distinguished_by_key(account: &TestAccou
 
 async fn a_split_does_not_change_the_result(account: &TestAccount) {
     let container = account.database.container("many");
-    // Most of these documents do not exist. The partition that is split refuses more
-    // requests than one call may refresh the list of partitions. So the requests that
-    // were sent with the same list must share one refresh.
+    // Most of these documents do not exist. One call may refresh the list of partitions only a
+    // few times, and the partition that is split refuses more requests than that. So the
+    // requests that were sent with the same list must share one refresh.
     let requested = || (0..4000).map(|n| (format!("key-{}", n % 16), format!("id-{n}")));
     let before = container.read_many::<Document>(requested()).await.unwrap();
     if !account.split(&container).await {

@@ -58,7 +58,7 @@ pub(super) async fn section(provider: &CosmosDBProvider) -> Result<Html, Failure
         ("Failed", parts::text(format!("{failed} of {}", ended.len()))),
     ]);
     let note = match is_cut {
-        true => format!("Of the newest {count}. Earlier ones are not read."),
+        true => format!("Of the newest {count} that ended. Earlier ones are not read."),
         false => format!("Of {count} that ended in the last {MINUTES} minutes."),
     };
     let panels = tag("div").class("panels").add(list(charts.iter().map(Chart::draw)));
@@ -74,7 +74,7 @@ fn minutes_of(now_ms: u64) -> impl Iterator<Item = (u64, u64)> {
     })
 }
 
-/// How long the workflows that ended within a time took, shortest first.
+/// The durations of the workflows that ended in this interval, shortest first.
 fn durations(ended: &[&ListedInstance], (begin, end): (u64, u64)) -> Vec<u64> {
     let took = |row: &&ListedInstance| {
         let at = row.completed_at.filter(|at| *at > begin && *at <= end)?;
@@ -92,7 +92,8 @@ fn per_minute(ended: &[&ListedInstance], now_ms: u64, known_from_ms: u64) -> Vec
         .collect()
 }
 
-/// A percentile of how long the workflows took that ended in each minute, in milliseconds, oldest first.
+/// For each minute, a percentile of the durations of the workflows that ended in it, in milliseconds,
+/// oldest minute first.
 /// `None` for minutes that were not read whole, and for those in which none ended.
 fn latency_by_minute(
     ended: &[&ListedInstance],

@@ -12,8 +12,8 @@ use crate::text::grouped;
 /// Less work than this, in request units per second, is none: a point read in five seconds is 0.2.
 const WORK_MIN: f64 = 0.1;
 
-/// Request units per second, from each sample to the next. `None` if the server does not count requests
-/// to one partition key.
+/// Request units per second, from each sample to the next. `None` if no time has passed, or if the
+/// server does not count requests to one partition key.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Split {
     pub(super) background: Vec<Option<f64>>,

@@ -88,7 +88,7 @@ pub(super) async fn run(container: &Container, form: &Parameters) -> Result<Answ
     Ok(answer)
 }
 
-/// The failure of a query that the service refused, in the service's words.
+/// Why a query failed: in the service's words if the service refused it.
 fn refused(error: &Error) -> Failure {
     let messages = query_messages(error);
     match messages.is_empty() {

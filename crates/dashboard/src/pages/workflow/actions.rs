@@ -124,7 +124,7 @@ pub(in crate::pages) fn parse_action(name: &str, form: &Parameters) -> Result<Wo
         "prune" => {
             let keep = form.number("keep").and_then(|keep| u32::try_from(keep).ok()).filter(|keep| *keep > 0);
             WorkflowAction::Prune {
-                keep_last: keep.ok_or_else(|| missing("The number of executions to keep"))?,
+                keep_last: keep.ok_or_else(|| missing("The number of executions to keep (1 or more)"))?,
             }
         }
         other => return Err(Failure::wrong(format!("{other:?} is not an action."))),

@@ -196,9 +196,9 @@ const OWNER_NOT_FOUND_POLICY: RetryPolicy = RetryPolicy { retries_max: 1, ..RERO
 /// one write region, the effects of writes also need confirmation: the other regions refuse
 /// writes, so avoiding the only write region would help no operation. There is one
 /// exception: where partitions fail over one by one, the failure of a partition needs no
-/// confirmation if the write may have been applied. Its writes may now go to another region,
-/// and only a retry in that region could confirm it; a write that may have been applied must
-/// not be sent again.
+/// confirmation if the write may have been applied. The writes of the partition may now go to
+/// another region, and only a retry in that region could confirm the failure. A write that is not
+/// idempotent has no such retry once it may have been applied.
 pub(super) fn rule_for(finding: Finding, profile: OperationProfile, regions: Regions) -> Rule {
     let write = WriteKind::of(profile, regions);
     match finding {

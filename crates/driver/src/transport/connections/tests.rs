@@ -39,7 +39,7 @@ async fn a_second_connection_is_opened_before_the_first_is_full() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_wait_in_order_when_no_more_connections_are_allowed() {
+async fn requests_wait_for_streams_when_no_more_connections_are_allowed() {
     let world = World::new(options().with_connections_max(2), 2, after_step);
     let began = Instant::now();
     for answer in world.send_many(40, Method::GET).join_all().await {

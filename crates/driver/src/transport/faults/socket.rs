@@ -2,8 +2,8 @@
 //!
 //! What always holds: once a switch is muted, no byte of this connection is sent any more; a
 //! connection that was broken does not work again; [`Switch::ended`] returns when the socket was
-//! dropped, which is when the connection has really ended; garbage begins between two frames of
-//! HTTP/2. Within a frame it would change the body of an answer unnoticed, which TLS prevents in
+//! dropped, which is when the connection has really ended; over HTTP/2, garbage begins between two
+//! frames. Within a frame it would change the body of an answer unnoticed, which TLS prevents in
 //! a real network.
 
 use std::io;

@@ -40,13 +40,12 @@ fn the_fullest_shard_with_room_is_chosen() {
     assert_eq!(choose([shard(0), shard(0)].into_iter().map(candidate)).0, Some(0));
 }
 
-/// When requests come and go at random, no more shards are in use than the load needs,
-/// except for streams that are still open on the others.
+/// When requests come and go, the load ends up on no more shards than it needs.
 #[test]
 fn the_load_gathers_on_few_shards() {
     let mut in_use = [20, 20, 20, 20, 20u32];
-    // Long requests on the last two shards end one after the other. New requests come as
-    // fast as others end on the first three.
+    // In each round a request ends on the next shard in turn. Once fewer than 45 streams are in
+    // use, a new request comes in each round.
     for round in 0..200 {
         let ending = [3, 4, 0, 1, 2][round % 5];
         in_use[ending] = in_use[ending].saturating_sub(1);

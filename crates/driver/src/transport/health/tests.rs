@@ -63,7 +63,7 @@ fn a_missing_pong_breaks_an_idle_connection_too_unless_something_else_arrived() 
 }
 
 #[test]
-fn a_failing_connection_is_retired_only_if_a_peer_works() {
+fn a_failing_connection_is_retired_if_a_peer_is_known_to_work() {
     let peer = Signs { number: 2, ..HEALTHY };
     check(FAILING, &[peer], Verdict::Retire(Reason::Failing));
     check(Signs { unanswered_for: FAILURE_GRACE, ..FAILING }, &[peer], Verdict::Keep);

@@ -78,7 +78,7 @@ fn refusal_text(proxy: &Proxy, endpoint: &Endpoint, status: u16) -> String {
         (407, true) => "it does not accept the user and password in its address",
         (407, false) => "it asks for a user and a password; write them as http://user:password@host:port",
         (403 | 405, _) => "it does not allow connections to this host and port",
-        (_, _) => "it could not reach the host",
+        (_, _) => "it probably could not reach the host",
     };
     format!("{endpoint}: the proxy {proxy} refused the connection with {status}: {advice}")
 }

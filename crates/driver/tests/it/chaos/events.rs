@@ -42,8 +42,8 @@ const GENTLE_OUTAGE_MS_MAX: u64 = 2000;
 /// The longest replication delay of a gentle run. Where all regions take writes, a read
 /// that finds the writes of its session in no region waits longer: at least 75 ms.
 const GENTLE_DELAY_MS_MAX: u64 = 50;
-/// The replication delay of a region before it becomes the write region. Half of the
-/// moves have it.
+/// The replication delay of a region before it becomes the only write region. Half of
+/// these moves have it.
 const MOVE_DELAY_MS: u64 = 800;
 /// The longest outage of a rough run.
 const ROUGH_OUTAGE_MS_MAX: u64 = 6000;

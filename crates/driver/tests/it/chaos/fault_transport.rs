@@ -224,8 +224,8 @@ impl State {
         (self.exchanges.len() - 1, fault)
     }
 
-    /// The fault of the first rule that matches, if the operation may get another fault of
-    /// its class.
+    /// The fault of the first rule that matches. A rule is passed over if the operation may
+    /// get no more faults of its class.
     fn pick_fault(&mut self, operation: Option<u32>, name: &'static str, region: &str) -> Option<Fault> {
         let State { rules, faults_per_operation_max, fault_counts, last_metadata_fault, .. } = self;
         let is_document = name.ends_with("_item") || matches!(name, "batch" | "query" | "change_feed");

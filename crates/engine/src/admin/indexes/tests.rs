@@ -43,7 +43,7 @@ async fn engine_with(composites: usize) -> (Engine, Arc<Container>, Arc<AtomicU6
 
 /// Story of a bug: an index that was dropped from the policy was maintained for ever.
 #[tokio::test]
-async fn indexes_that_the_policy_no_longer_declares_are_removed() {
+async fn indexes_that_the_policy_no_longer_declares_are_removed_down_to_a_limit() {
     let (engine, container, seconds) = engine_with(40).await;
     assert_eq!(container.indexes.len(), 80);
     let container = engine.replace_container(&container, definition("p", 0), None).await.unwrap();

@@ -20,7 +20,7 @@ pub(crate) struct WriteStamp {
 pub(crate) struct WriteStamps {
     lsn: Option<u64>,
     ordinal_next: u64,
-    /// The LSN that the write had in its own region, if it is a write of another
+    /// The LSN that the write had in the region that made it, if that is another
     /// region.
     replicated_lsn: Option<u64>,
     /// The outbox entry that holds these changes. The parts of a distributed transaction share

@@ -27,8 +27,8 @@ impl ItemWrite<'_, '_> {
     }
 
     /// Stores a new version of an existing document. `charge_of` is one of the functions in
-    /// the module [`charge`]. It takes the number of indexed values of the old version, the
-    /// same number of the new version, and the size of the new version in bytes.
+    /// the module [`charge`]. It takes the numbers of indexed values of the old version
+    /// and of the new version, and the size of the new version in bytes.
     pub(super) fn store_over(
         &mut self,
         rid: u64,
@@ -141,7 +141,7 @@ impl ItemWrite<'_, '_> {
     fn write_time(&mut self, id: Option<&str>, old: Option<&StoredDocument>) -> Result<u64, Refusal> {
         let (now, Some(id)) = (self.transaction.now, id) else { return Ok(self.transaction.now) };
         let now = now.max(old.map_or(0, |old| old.timestamp));
-        // A renamed document has an old version, and its new id may have a tombstone.
+        // A deleted document may have had this id. Then the id has a tombstone.
         let document = self.target.document_key(id);
         let Some(deleted) = self.transaction.tombstone(document)? else { return Ok(now) };
         self.transaction.remove_tombstone(document, deleted);

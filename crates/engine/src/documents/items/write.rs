@@ -147,8 +147,8 @@ impl ItemWrite<'_, '_> {
         Ok(())
     }
 
-    /// Refuses a new document whose partition key is too long. Documents of earlier versions
-    /// may have longer keys; they can be read, changed and deleted.
+    /// Refuses a new document whose partition key is too long. Documents that an earlier version
+    /// of this program stored may have longer keys; they can be read, changed and deleted.
     fn check_key_length(&self) -> Result<(), Refusal> {
         let is_too_long =
             |value: &KeyValue| matches!(value, KeyValue::String(text) if text.len() > KEY_BYTES_MAX);

@@ -25,7 +25,7 @@ pub(super) enum Report {
 #[derive(Debug)]
 pub(super) struct RoomWait {
     report: SyncSender<Report>,
-    /// A message asks to try again. The channel is closed when the store is.
+    /// A message asks to try again. The channel is closed when the store is closed.
     retries: Mutex<Receiver<()>>,
 }
 

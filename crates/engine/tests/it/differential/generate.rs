@@ -1,4 +1,4 @@
-//! Random documents, statements and writes for the differential test.
+//! Random documents and statements for the differential test.
 
 use perihelion_model::json::{Number, Object, Value};
 use perihelion_testkit::random::Random;

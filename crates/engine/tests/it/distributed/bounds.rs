@@ -62,7 +62,7 @@ async fn a_transaction_that_changes_too_many_bytes_of_documents_is_refused_befor
     assert_eq!(refused.status, 413);
     assert!(refused.charge > 100.0, "what was read is charged: {}", refused.charge);
     assert_eq!(engine.read_distributed(&reads[..2]).unwrap().len(), 2);
-    // The token is free: fewer documents may use it.
+    // The token is free: a transaction with fewer documents may use it.
     assert_eq!(statuses(&engine, 1, deletes(10)).await, ["204"; 10].join(" "));
 }
 
@@ -113,7 +113,7 @@ async fn a_document_that_a_patch_makes_large_counts_for_the_operations_after_it(
 async fn aborted_transactions_take_at_most_half_of_the_ledger() {
     let limits = LedgerLimits { entries_max: 10, age: Duration::from_secs(100), ..LedgerLimits::default() };
     let Fixture { engine, seconds, first, .. } = Fixture::new(limits).await;
-    // A transaction without any container is refused and not recorded.
+    // A transaction none of whose containers exists is refused and not recorded.
     for token in 1..=10 {
         let mut nowhere = create(&first, "a", "1");
         nowhere.container = Err(Refusal::gateway(status::OWNER_RESOURCE_NOT_FOUND, "No such container."));

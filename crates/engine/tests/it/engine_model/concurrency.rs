@@ -140,8 +140,8 @@ async fn a_split_while_an_index_is_filled_leaves_no_document_out() {
     Arc::into_inner(engine).expect("the engine has no other owner").close();
 }
 
-/// After every page of a query a range is split, so that each page continues in
-/// ranges that did not exist when the last page ended.
+/// After each of the first pages of a query a range is split, so that the next page may continue
+/// in ranges that did not exist when the page before it ended.
 #[tokio::test]
 async fn a_query_returns_every_row_once_although_ranges_are_split_between_its_pages() {
     const SPLITS: usize = 5;

@@ -198,8 +198,8 @@ fn body_after_patch(old: Option<&Document>, steps: &[Step], condition: Option<i6
     Ok(body)
 }
 
-/// Adds to a number. The values that tests increment are small integers or doubles, so the
-/// sum neither overflows nor becomes infinite.
+/// Adds to a number. The integers that tests increment are far from the limits of an i64, and the
+/// doubles are small, so the sum neither overflows nor becomes infinite.
 fn add(number: Number, by: i64) -> Number {
     match number {
         Number::Int(value) => Number::Int(value + by),

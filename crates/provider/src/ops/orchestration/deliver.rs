@@ -112,7 +112,7 @@ pub(crate) async fn deliver_again(core: &Core, outbox: Outbox) -> Result<(), Fai
 
 /// The delivery of one or more outboxes of one instance, in order. After a target has failed, its
 /// further messages are not tried: they must not overtake the message that failed, and waiting for
-/// the same target again would only delay the others.
+/// the same target again would only delay the other targets.
 pub(crate) struct Delivery {
     /// How long each message is retried after transient failures.
     retry_for: Duration,

@@ -168,8 +168,9 @@ fn as_batch(instance: &str, step: &Step, etag: &Etag) -> Result<Batch, Error> {
     Ok(batch.with_options(batch_without_content()))
 }
 
-/// Adds hints about created documents. `etag_of` returns the etag that an operation of the
-/// batch wrote, `read` began before the batch. Operation 0 wrote the bundle, and the next operations created the activities.
+/// Adds hints about created documents. `etag_of` returns the etag that an operation of the batch
+/// wrote. Operation 0 wrote the bundle, and the next operations created the activities. `read` began
+/// before the batch.
 fn add_hints(
     hints: &Hints,
     now: Stamp,

@@ -383,7 +383,8 @@ fn add_activity_hint(core: &Core, (activity, etag): OfferedActivity, found: &mut
         (hints.has_changed_since(found.activity_read, instance_id, id), hints.is_offered(&offer))
     });
     if has_changed || is_offered {
-        // This process has locked or completed the activity since the poll began, or tried to.
+        // The hints have this version already, or this process has locked or completed the activity
+        // since the poll began, or tried to.
         found.has_left_activities |= has_changed;
         return false;
     }

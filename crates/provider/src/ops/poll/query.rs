@@ -1,7 +1,7 @@
 //! The query of a poll. The query selects work for the waiting fetches (by queue, tags and
 //! sessions). It leaves out instances that this process has locked or will claim without the
-//! poll. It returns only a few members of a message. It returns an activity whole, so that locking
-//! the activity needs no read.
+//! poll. It returns only a few members of a message. It returns all members of an activity that this
+//! version knows, so that locking the activity needs no read.
 //!
 //! Unfinished outboxes and bundles are returned too, from the age at which the reconciler may
 //! finish them, and only for [`UNFINISHED_REPORTED_FOR`]. The reconciler itself finds older

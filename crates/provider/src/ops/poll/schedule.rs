@@ -22,8 +22,8 @@ const INTERVAL_GROWTH: f64 = 1.6;
 /// once.
 const RESULT_KEPT_FOR: Duration = Duration::from_secs(60);
 
-/// After a failed poll the partition is not polled for this long, and twice as long after
-/// each further failure.
+/// After a failed poll the partition is not polled for a random time between half of this and
+/// this. After each further failure both are twice as long.
 const FAILURE_PAUSE_FIRST: Duration = Duration::from_millis(250);
 
 /// The longest pause after a failed poll.
@@ -152,9 +152,9 @@ impl Schedule {
     }
 }
 
-/// The next interval. `has_work` tells whether the poll found new work. `next_takeover_in` is
-/// the time until this process may take work that it leaves to other processes for now; `None`
-/// if there is no such work.
+/// The next interval. `has_work` tells whether the poll found new work, or left work for lack of
+/// room. `next_takeover_in` is the time until this process may take work that it leaves to other
+/// processes for now; `None` if there is no such work.
 fn next_interval(interval: Duration, has_work: bool, next_takeover_in: Option<Duration>) -> Duration {
     match next_takeover_in {
         _ if has_work => POLL_INTERVAL_MIN,

@@ -29,7 +29,7 @@ const BACKLOG_FROM: usize = 48;
 /// the backlog may have become shorter.
 const PLACE_KEPT_FOR: Duration = Duration::from_secs(4);
 
-/// When the last activity of a range was created.
+/// The latest `visibleAt` among the visible activities of a range.
 const LAST: &str = "SELECT TOP 1 VALUE c.visibleAt FROM c WHERE c.type = 'worker_queue' AND \
     c.visibleAt <= @now ORDER BY c.visibleAt DESC";
 

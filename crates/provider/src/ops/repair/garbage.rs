@@ -6,8 +6,9 @@
 //! Invariants: the record is deleted last, so that any process can repeat the collection. Each batch
 //! of a collection is applied only while the record exists. A purge deletes the record, so a late
 //! collection deletes nothing of the next instance of that name, whose documents may have the same
-//! ids. A record of staged documents is closed, under its etag, before the collection. The commit
-//! would delete the record under the same etag, so it cannot succeed any more.
+//! ids. (A purge leaves a record of staged documents: the ids of these are never used again.) A record
+//! of staged documents is closed, under its etag, before the collection. The commit would delete the
+//! record under the same etag, so it cannot succeed any more.
 //!
 //! An attempt to create such a record may arrive after a later attempt was applied and the commit
 //! has deleted the record. A record that has a fence (see `stage`) is not created then. A record without
@@ -109,7 +110,7 @@ pub(crate) async fn collect(store: &Store, garbage: &Garbage) -> Result<(), Fail
     let mut ids: Vec<String> = garbage.parts.iter().flat_map(|parts| parts.ids()).collect();
     ids.extend(find_unlisted(store, garbage).await?);
     let mut batch_documents_max = fenced_delete::DOCUMENTS_MAX;
-    // Each turn of the loop makes the list shorter.
+    // Each round of the loop makes the list shorter.
     loop {
         let count = ids.len().min(batch_documents_max);
         let is_last = count == ids.len();
@@ -125,7 +126,7 @@ pub(crate) async fn collect(store: &Store, garbage: &Garbage) -> Result<(), Fail
                 batch_documents_max = fenced_delete::more(batch_documents_max);
             }
             FencedOutcome::FenceLost => return Ok(()),
-            // It was deleted by an earlier collection that ended before it was done.
+            // An earlier collection deleted the document, and ended before it had deleted them all.
             FencedOutcome::Missing(position) => {
                 ids.remove(position);
                 batch_documents_max = fenced_delete::fewer(batch_documents_max);

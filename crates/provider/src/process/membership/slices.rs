@@ -3,9 +3,9 @@
 //! partition is cut into 2, 4 or 8 slices of equal width. So a poll of a slice is one
 //! request, and there are about as many slices as processes, or as partitions.
 //!
-//! Rendezvous hashing maps slices to processes: each slice has a score for each process, and
-//! goes to the process with the highest score that does not own its share already. When a
-//! process joins or leaves, most slices keep their owner.
+//! Rendezvous hashing maps slices to processes: each slice has a score for each process. Among
+//! the processes that do not own their share yet, the one with the highest score gets the slice.
+//! When a process joins or leaves, most slices keep their owner.
 
 use perihelion_client::{FeedRange, KeySpace, PartitionKey};
 

@@ -2,7 +2,7 @@
 //! next view is a pure function of the processes, the slices, the requests of all processes
 //! and the current view.
 //!
-//! While any process is busy, the partitions are *divided*: each slice belongs to its own owner.
+//! While any process is busy, the partitions are *divided*: each slice has an owner of its own.
 //! Otherwise a whole partition belongs to the owner of its first slice, so that one poll covers
 //! it. A slice is *shared* while a process asks for help with it. Two processes are first to take a
 //! piece of work in a shared slice: the owner, and the process with the highest score for that work.
@@ -26,7 +26,8 @@ pub(crate) enum Rank {
     Alone,
     /// This process comes first: it owns the slice of the work.
     Owner,
-    /// In a shared slice of another process, this process has the highest score for the work.
+    /// In a shared slice of another process, or while the slices are not known, this process has the
+    /// highest score for the work.
     Helper,
     /// Other processes come before this one. A process with a higher number waits longer, so that
     /// the processes behind the owner do not all take the work at once.

@@ -146,7 +146,7 @@ async fn workers_are_the_processes_that_fetch() {
     assert!(worker.seen_at_ms + 10_000 > now_ms() && !worker.id.contains(':'), "{worker:?}");
 }
 
-/// Activities on which `provider` has the lock, one for each instance.
+/// Starts `count` instances with one activity each. `provider` locks the activities.
 async fn lock_activities(provider: &CosmosDBProvider, count: usize) {
     for number in 0..count {
         let instance = format!("order-{number}");

@@ -256,7 +256,7 @@ async fn retention_keeps_the_last_executions_of_an_eternal_instance() {
 }
 
 #[tokio::test]
-async fn a_message_to_a_removed_instance_is_kept_for_the_retention() {
+async fn a_message_to_a_missing_instance_is_kept_as_long_as_an_ended_instance() {
     let world = World::open().await;
     let provider = world.provider(Duration::ZERO).await;
     let raised = WorkItem::ExternalRaised { instance: "gone".into(), name: "go".into(), data: String::new() };

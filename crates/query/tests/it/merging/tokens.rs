@@ -18,7 +18,7 @@ fn row(rid: &str, key: &str) -> Value {
         .unwrap()
 }
 
-/// A merge with one page of each range. The page has a row with a key of its own, and two rows
+/// A merge with one page of each range. Each page has a row with a key of its own, and two rows
 /// with a key that all ranges share.
 fn merge_of(plan: &str, key: &str) -> Merge {
     let plan = MergePlan::parse(plan).unwrap();

@@ -30,8 +30,8 @@ pub(in crate::routes) async fn instead_of_serving(
         let answer = answer_parsed(service, call, request, Some(results)).await;
         return answer.map(|answer| with_wait(answer, results)).map_err(with_transaction_status);
     }
-    // If the transaction of this token was committed before, its recorded answer is sent: an
-    // injected final refusal would be false.
+    // If an answer is recorded for this token, that answer is sent: after a commit, an injected final
+    // refusal would be false.
     let token = token(call)?;
     if request.kind == TransactionKind::Write
         && !results.is_retriable

@@ -120,7 +120,7 @@ async fn a_token_with_a_partition_key_may_run_procedures_but_not_change_them() {
 /// Story of a bug: a permission for a container also gave access to the next container with the same
 /// name.
 #[tokio::test]
-async fn a_permission_ends_with_its_container_and_is_limited_to_its_database() {
+async fn a_permission_allows_nothing_once_its_container_is_deleted_and_is_limited_to_its_database() {
     let (world, token) = world_with_permission(&read_members()).await;
     let read = || HttpRequest::new("GET", "/dbs/d/colls/c");
     // The resource of a permission need not exist, but then the permission allows nothing.

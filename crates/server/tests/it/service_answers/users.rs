@@ -228,7 +228,7 @@ async fn a_token_of_a_document_reaches_only_that_document() {
 }
 
 #[tokio::test]
-async fn a_token_ends_with_its_permission_and_a_forged_token_is_refused() {
+async fn a_token_allows_nothing_once_its_permission_is_deleted_and_a_forged_token_is_refused() {
     let (world, token) =
         world_with_permission(&format!(r#""permissionMode":"Read","resource":"{CONTAINER}""#)).await;
     let read = || docs("GET", "1", r#"["a"]"#);

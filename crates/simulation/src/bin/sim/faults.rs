@@ -132,7 +132,7 @@ fn show(seed: u64, violations: &[Violation]) {
     }
 }
 
-/// Prints the table.
+/// Prints the tables. Fails if a seed has violations.
 fn report(sums: &Sums, size: Size) -> ExitCode {
     let hours = |time: Duration| time.as_secs_f64() / 3600.0;
     println!("| what | count |\n|---|---|");
@@ -162,7 +162,7 @@ fn report(sums: &Sums, size: Size) -> ExitCode {
         println!("| {checker} | {seeds:?} |");
     }
     let quick = if size == Size::Quick { " --quick" } else { "" };
-    println!("\n`--seed {first}{quick}` repeats the first of them.");
+    println!("\n`--seed {first}{quick}` repeats the first seed with violations.");
     ExitCode::FAILURE
 }
 

@@ -48,7 +48,8 @@ pub(crate) struct Options {
     /// Worlds that run at the same time, each on one thread
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     jobs: u8,
-    /// Only 1 and 4 processes and partitions, for two virtual seconds
+    /// Only 1 and 4 processes and partitions; a cell under load is measured for 2 virtual seconds,
+    /// an idle cell for 20
     #[arg(long, conflicts_with = "cells")]
     quick: bool,
     /// Start a mix of workflows instead of the smallest one

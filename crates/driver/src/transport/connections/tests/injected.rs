@@ -55,7 +55,7 @@ async fn while_all_shards_are_silent_the_pool_grows_to_its_maximum_and_not_beyon
     }
     assert_eq!(most, SHARDS_MAX, "suspect shards are replaced before they are closed");
     assert!(world.opened() > 2 * SHARDS_MAX, "every new shard falls silent too: {}", world.opened());
-    // Without the rule the pool works at once, and all requests sent under the rule have ended.
+    // Soon after the rule is removed the pool works again, and all requests sent under the rule end.
     silent.remove();
     time::sleep(3 * SECOND).await;
     let answered = Instant::now();

@@ -37,7 +37,8 @@ struct InstanceToDelete {
 
 /// Deletes all of these instances or none. Returns false if they have to be deleted in two phases.
 /// Then nothing was deleted. The reasons are: there are too many instances; one of them is in another
-/// deletion, has undelivered messages, or waits for its start; or the account has no transactions.
+/// deletion, has undelivered messages, or waits for its start; other writers changed the states in
+/// every attempt; or the provider uses no transactions, or the service refused this one.
 pub(super) async fn delete(
     core: &Core,
     set: &BTreeSet<&str>,

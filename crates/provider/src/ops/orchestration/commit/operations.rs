@@ -98,8 +98,8 @@ impl Operations<'_> {
     }
 }
 
-/// The indices of the operations that may find that another writer has deleted their document,
-/// although the turn can be planned again.
+/// The indices of the operations that may fail because another writer has deleted their document, and
+/// after whose failure the turn is planned again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ReplannedOperations {
     /// The operations on staged documents. The reconciler may have deleted these documents.

@@ -76,7 +76,7 @@ fn owned_indices(view: &View) -> BTreeSet<usize> {
 async fn each_slice_has_one_owner_and_no_process_owns_more_than_its_share() {
     for (partitions, processes) in [(1, 4), (4, 3), (4, 16), (16, 5), (16, 40), (3, 64)] {
         let (space, mut all) = (space(partitions).await, members(processes));
-        // The partitions are divided, so that each slice belongs to its own owner.
+        // The partitions are divided, so that each slice has an owner of its own.
         all[0].requests.is_busy = true;
         let shares: Vec<BTreeSet<usize>> =
             all.iter().map(|me| owned_indices(&view(&me.id, &all, &space))).collect();

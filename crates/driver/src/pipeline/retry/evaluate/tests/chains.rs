@@ -47,8 +47,8 @@ const CHAINS: &str = "
     404/0           delete         one 1 |                           | Abort
 ";
 
-/// The most attempts that an operation can make in three regions or fewer: the first, 3 failovers, 1 retry of an
-/// unsent request, 5 session retries, 10 after 403, 30 after 449, 8 with new metadata.
+/// The most attempts that an operation can make in three regions or fewer: the first, 3 failovers,
+/// 1 retry of an unsent request, 5 session retries, 10 after 403, 30 after 449, 8 with new metadata.
 const ATTEMPTS_MAX: usize = 1 + 3 + 1 + 5 + 10 + 30 + 8;
 
 /// The longest that an operation can wait in total. The sums, in seconds: failovers
