@@ -106,7 +106,7 @@ impl KeyPath {
 
     /// Parses the path of a container that exists. Earlier builds treated `'` as a part of the name.
     /// So a path that [`KeyPath::parse`] refuses, such as `/a/'b`, is read without regard to quotes.
-    fn parse_stored(text: &str) -> Option<Self> {
+    pub fn parse_stored(text: &str) -> Option<Self> {
         let unquoted = || {
             let steps: Vec<String> = text.strip_prefix('/')?.split('/').map(str::to_owned).collect();
             let is_path = steps.iter().all(|step| !step.is_empty());

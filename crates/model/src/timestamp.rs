@@ -35,16 +35,22 @@ pub fn parse_ms(text: &str) -> Option<u64> {
 
 /// Milliseconds of `04:05`, `04:05:06` or `04:05:06.7`.
 fn parse_clock(text: &str) -> Option<u64> {
-    let (text, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let (text, fraction) = match text.split_once('.') {
+        Some((text, fraction)) => (text, Some(fraction)),
+        None => (text, None),
+    };
     let has_seconds = text.matches(':').count() == 2;
     let [hour, minute, second] = match has_seconds {
         true => numbers(text, ':', [2, 2, 2])?,
         false => numbers(&format!("{text}:00"), ':', [2, 2, 2])?,
     };
-    let is_fraction = (1..=3).contains(&fraction.len()) && fraction.bytes().all(|byte| byte.is_ascii_digit());
-    if hour > 23 || minute > 59 || second > 59 || !is_fraction || (fraction != "0" && !has_seconds) {
+    let is_fraction = |text: &str| {
+        has_seconds && (1..=3).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    if hour > 23 || minute > 59 || second > 59 || !fraction.is_none_or(is_fraction) {
         return None;
     }
+    let fraction = fraction.unwrap_or("0");
     let millis: u64 = format!("{fraction:0<3}").parse().ok()?;
     Some(((hour * 60 + minute) * 60 + second) as u64 * 1000 + millis)
 }
@@ -99,6 +105,7 @@ mod tests {
             "2025-11-17T04",
             "2025-11-17T04:60",
             "2025-11-17T04:05.5",
+            "2025-11-17T04:05.0",
             "+025-11-17",
             "2025-11-17T04:05:06.",
             "2025-11-17T04:05:06.1234",

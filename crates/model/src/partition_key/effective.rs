@@ -137,7 +137,7 @@ impl EffectiveKey {
 
     /// Parses hexadecimal text; "" is the lowest key.
     pub fn from_hex(text: &str) -> Option<Self> {
-        if !text.len().is_multiple_of(2) || !text.is_ascii() {
+        if !text.len().is_multiple_of(2) || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return None;
         }
         (0..text.len())

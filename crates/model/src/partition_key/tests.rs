@@ -91,6 +91,15 @@ fn equal_parts_of_the_whole_range_leave_no_gap() {
     }
 }
 
+#[test]
+fn only_pairs_of_hexadecimal_digits_are_an_effective_key() {
+    assert_eq!(EffectiveKey::from_hex("05c1DF"), Some(EffectiveKey(vec![0x05, 0xC1, 0xDF])));
+    assert_eq!(EffectiveKey::from_hex(""), Some(EffectiveKey::default()));
+    for bad in ["F", "+F", "-0", " 1", "0x", "0G", "é"] {
+        assert_eq!(EffectiveKey::from_hex(bad), None, "{bad}");
+    }
+}
+
 /// The bounds of new containers that fixtures of the official SDKs recorded.
 #[test]
 fn the_ranges_of_a_new_container_have_the_services_bounds() {
