@@ -129,10 +129,10 @@ impl AggregateState {
             AggregateState::Count(count) | AggregateState::CountIf(count) => {
                 *count = count.checked_add(item?.as_i64()?)?;
             }
-            AggregateState::Sum(total) => total.add_partial(item, 1),
+            AggregateState::Sum(total) => total.add_partial(item, 1)?,
             AggregateState::Average(total) => {
                 let count = item?.get("count")?.as_i64()?;
-                total.add_partial(item?.get("sum"), count);
+                total.add_partial(item?.get("sum"), count)?;
             }
             AggregateState::Min(extreme) => extreme.add_partial(partial, "min", std::cmp::Ordering::Less)?,
             AggregateState::Max(extreme) => {
@@ -146,13 +146,15 @@ impl AggregateState {
     }
 
     /// Adds what another state of the same function collected. Returns how many bytes
-    /// the state grew by.
-    pub(crate) fn merge(&mut self, other: AggregateState) -> usize {
+    /// the state grew by, or `None` when the counts of the partial results are malformed.
+    pub(crate) fn merge(&mut self, other: AggregateState) -> Option<usize> {
         match (self, other) {
             (AggregateState::Count(count), AggregateState::Count(more))
-            | (AggregateState::CountIf(count), AggregateState::CountIf(more)) => *count += more,
+            | (AggregateState::CountIf(count), AggregateState::CountIf(more)) => {
+                *count = count.checked_add(more)?;
+            }
             (AggregateState::Sum(total), AggregateState::Sum(more))
-            | (AggregateState::Average(total), AggregateState::Average(more)) => total.merge(&more),
+            | (AggregateState::Average(total), AggregateState::Average(more)) => total.merge(&more)?,
             (AggregateState::Min(extreme), AggregateState::Min(more)) => {
                 extreme.merge(&more, std::cmp::Ordering::Less);
             }
@@ -160,12 +162,12 @@ impl AggregateState {
                 extreme.merge(&more, std::cmp::Ordering::Greater);
             }
             (state, AggregateState::List(values) | AggregateState::Set { values, .. }) => {
-                return values.iter().map(|value| state.add(Some(value))).sum();
+                return Some(values.iter().map(|value| state.add(Some(value))).sum());
             }
             // Both states come from one plan, so their functions are the same.
             _ => {}
         }
-        0
+        Some(0)
     }
 
     /// The result; `None` when it is undefined.
@@ -199,26 +201,30 @@ impl Total {
     }
 
     /// Adds the sum of `count` values. A sum of no values is ignored. The sum is `None`
-    /// when one of the values was not a number.
-    fn add_partial(&mut self, sum: Option<&Value>, count: i64) {
+    /// when one of the values was not a number. Returns `None` when the count is malformed.
+    fn add_partial(&mut self, sum: Option<&Value>, count: i64) -> Option<()> {
+        let count_after = self.count.checked_add(count).filter(|_| count >= 0)?;
         match sum {
             _ if count == 0 => {}
             None => self.is_undefined = true,
             Some(sum) => {
                 self.add(sum);
-                self.count += count - 1;
+                self.count = count_after;
             }
         }
+        Some(())
     }
 
-    fn merge(&mut self, other: &Total) {
+    /// Returns `None` when there are too many values.
+    fn merge(&mut self, other: &Total) -> Option<()> {
+        self.count = self.count.checked_add(other.count)?;
         match self.whole.checked_add(other.whole) {
             Some(sum) => self.whole = sum,
             None => self.real += other.whole as f64,
         }
         self.real += other.real;
-        self.count += other.count;
         self.is_undefined |= other.is_undefined;
+        Some(())
     }
 
     fn sum(self) -> Option<Value> {

@@ -26,9 +26,9 @@ pub(crate) use search::sorts_by_score;
 pub(crate) use stage::subquery_to_run_first;
 
 use crate::ast::{ComputedProperty, Expr, Select};
-use crate::context::Context;
-use crate::diagnostic::{Diagnostic, Span};
-use crate::node::{AggregateNode, SelectNode};
+use crate::context::{Context, size_in_memory};
+use crate::diagnostic::{Diagnostic, LIMIT_CODE, Span};
+use crate::node::{AggregateNode, Node, SelectNode};
 use crate::parameters::{Now, Parameters};
 
 /// A bound statement.
@@ -42,6 +42,10 @@ pub(crate) struct Bound {
     /// aggregate. Only such a statement can compute infinity or NaN, which JSON cannot
     /// represent.
     pub(crate) can_compute_non_finite: bool,
+    /// The constant patterns of RegexMatch in the statement and its inner stages.
+    constant_patterns: usize,
+    /// The bytes of the copies of parameters in the statement and its inner stages.
+    parameter_bytes: u64,
     /// The inner stage, whose rows take the place of the documents.
     pub(crate) inner: Option<Box<Bound>>,
 }
@@ -52,6 +56,10 @@ impl Bound {
         self.inner.as_ref().map_or(self, |inner| inner.innermost())
     }
 }
+
+/// The most bytes of copies of parameters in one statement. Each use of a parameter is a copy of its
+/// value, and half a megabyte of text can name a value of two megabytes a hundred thousand times.
+const PARAMETER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Binds the inner stage of a statement, if it has one, and then the statement.
 pub(crate) fn bind(
@@ -94,11 +102,13 @@ pub(crate) fn bind_with(
         diagnostics,
         document_hops: None,
         can_compute_non_finite: inner.as_ref().is_some_and(|inner| inner.can_compute_non_finite),
+        constant_patterns: inner.as_ref().map_or(0, |inner| inner.constant_patterns),
+        parameter_bytes: inner.as_ref().map_or(0, |inner| inner.parameter_bytes),
     };
     let select = binder.statement(select);
     if binder.diagnostics.is_empty() {
-        let Binder { document_hops, can_compute_non_finite, .. } = binder;
-        Ok(Bound { select, document_hops, can_compute_non_finite, inner })
+        let Binder { document_hops, can_compute_non_finite, constant_patterns, parameter_bytes, .. } = binder;
+        Ok(Bound { select, document_hops, can_compute_non_finite, constant_patterns, parameter_bytes, inner })
     } else {
         Err(binder.diagnostics)
     }
@@ -124,6 +134,10 @@ struct Binder<'q> {
     diagnostics: Vec<Diagnostic>,
     document_hops: Option<usize>,
     can_compute_non_finite: bool,
+    /// The constant patterns of RegexMatch so far, those of the inner stages included.
+    constant_patterns: usize,
+    /// The bytes of the copies of parameters so far, those of the inner stages included.
+    parameter_bytes: u64,
 }
 
 /// One entry of the scope. Each entry corresponds to one frame of the evaluation.
@@ -157,6 +171,24 @@ impl Binder<'_> {
         if self.diagnostics.last() != Some(&diagnostic) {
             self.diagnostics.push(diagnostic);
         }
+    }
+
+    /// A copy of the value of a parameter. Undefined, with one error for the whole statement, if the
+    /// copies take more than [`PARAMETER_BYTES_MAX`].
+    fn parameter(&mut self, name: &str, span: Span) -> Node {
+        let Some(value) = self.parameters.get(name) else { return Node::UNDEFINED };
+        if self.parameter_bytes > PARAMETER_BYTES_MAX {
+            return Node::UNDEFINED;
+        }
+        self.parameter_bytes += size_in_memory(value);
+        if self.parameter_bytes > PARAMETER_BYTES_MAX {
+            let megabytes = PARAMETER_BYTES_MAX / (1024 * 1024);
+            let message =
+                format!("The query uses more than the maximum of {megabytes} MB of parameter values.");
+            self.report(LIMIT_CODE, message, span);
+            return Node::UNDEFINED;
+        }
+        Node::Constant(Some(value.clone()))
     }
 
     /// The number of frames from the innermost scope entry outwards to the entry at `index`.

@@ -59,7 +59,7 @@ fn collect(node: &Node, hops: usize, found: &mut Vec<Conjunct>) {
             add_comparison(BinaryOperator::GreaterEqual, value, low, hops, found);
             add_comparison(BinaryOperator::LessEqual, value, high, hops, found);
         }
-        Node::In { value, list: InList::Sorted(values), negated: false } => {
+        Node::In { value, list: InList::Sorted { values, .. }, negated: false } => {
             add(found, path_of(value, hops), Condition::In(values.clone()));
         }
         // `ARRAY_CONTAINS(constant, path)` is an IN with the items of the constant. A call with

@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 use perihelion_model::json::Value;
 
-pub(crate) use budget::Budget;
+pub(crate) use budget::{Budget, size_in_memory};
 
 use crate::error::Evaluated;
 use crate::parameters::Now;

@@ -7,6 +7,9 @@
 
 use perihelion_model::json::{Number, Value, object};
 
+/// The code of a statement that exceeds a limit. The service's code is not known.
+pub(crate) const LIMIT_CODE: &str = "SC3000";
+
 /// One error of a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {

@@ -246,11 +246,16 @@ fn between(value: Arg<'_>, low: Arg<'_>, high: Arg<'_>, budget: &Budget) -> Trut
 fn is_in_list<'e>(value: Arg<'e>, list: &'e InList, frame: &Frame<'e>, context: &'e Context) -> Truth {
     let Some(value) = value else { return Ok(None) };
     match list {
-        InList::Sorted(values) => {
-            // Only the size of the compared value is charged. The values in the list come from the
-            // statement and its parameters.
+        InList::Sorted { values, collection_steps } => {
+            // A primitive of the list takes no longer than the compared value. But the members of an
+            // object in the list are sorted for each comparison with an object.
+            let list_steps = match &*value {
+                Value::Array(_) | Value::Object(_) => collection_steps.unwrap_or(0),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+            };
+            let steps = walk_steps(&value).saturating_add(list_steps);
             let comparisons = u64::from(values.len().max(1).ilog2()) + 1;
-            context.budget.spend_steps(walk_steps(&value).saturating_mul(comparisons))?;
+            context.budget.spend_steps(steps.saturating_mul(comparisons))?;
             let found = values.binary_search_by(|known| compare_values(Some(known), Some(&value)));
             Ok(Some(found.is_ok()))
         }
@@ -272,6 +277,8 @@ fn like<'e>(value: Arg<'e>, pattern: &'e Pattern, frame: &Frame<'e>, context: &'
         Pattern::Fixed(pattern) => pattern,
         Pattern::Computed { pattern, escape } => match evaluate(pattern, frame, context)?.as_deref() {
             Some(Value::String(text)) => {
+                context.budget.spend_steps(LikePattern::compile_steps(text))?;
+                context.budget.spend_bytes(LikePattern::compile_bytes(text))?;
                 computed = LikePattern::new(text, *escape);
                 &computed
             }

@@ -5,10 +5,17 @@
 //! proportional to pattern length times text length. A regular-expression engine
 //! would not be faster, and patterns would have to be escaped for it.
 
+/// The comparisons of a character that cost one step.
+const COMPARISONS_PER_STEP: u64 = 8;
+
 /// A compiled pattern.
 #[derive(Debug, Clone)]
 pub(crate) struct LikePattern {
     parts: Vec<Part>,
+    /// Whether a part is `%`, so that a character may be compared with every part.
+    backtracks: bool,
+    /// How many ranges the sets have beyond one for each set.
+    more_ranges: usize,
 }
 
 /// One part of a pattern.
@@ -30,6 +37,8 @@ impl LikePattern {
     /// `escape` at the end, and a `[` without `]`.
     pub(crate) fn new(pattern: &str, escape: Option<char>) -> Self {
         let chars: Vec<char> = pattern.chars().collect();
+        // No set ends after the last `]`. So a `[` behind it starts no search through the rest.
+        let sets_end = chars.iter().rposition(|c| *c == ']').map_or(0, |last| last + 1);
         let mut parts = Vec::new();
         let mut at = 0;
         while let Some(&c) = chars.get(at) {
@@ -44,7 +53,7 @@ impl LikePattern {
                 '%' if matches!(parts.last(), Some(Part::AnyText)) => continue,
                 '%' => Part::AnyText,
                 '_' => Part::AnyCharacter,
-                '[' => match parse_set(&chars[at..]) {
+                '[' => match chars.get(at..sets_end).and_then(parse_set) {
                     Some((set, length)) => {
                         at += length;
                         set
@@ -54,15 +63,31 @@ impl LikePattern {
                 other => Part::Exactly(other),
             });
         }
-        LikePattern { parts }
+        let backtracks = parts.iter().any(|part| matches!(part, Part::AnyText));
+        let more_ranges = parts.iter().map(Part::more_ranges).sum();
+        LikePattern { parts, backtracks, more_ranges }
+    }
+
+    /// The steps of the budget for compiling a pattern.
+    pub(crate) fn compile_steps(pattern: &str) -> u64 {
+        1 + pattern.len() as u64 / COMPARISONS_PER_STEP
+    }
+
+    /// The bytes of the budget for compiling a pattern.
+    pub(crate) fn compile_bytes(pattern: &str) -> usize {
+        pattern.len().saturating_mul(size_of::<char>() + size_of::<Part>())
     }
 
     /// The steps of the budget for a match: one, and one more for every eight
-    /// comparisons of a byte with a part in the worst case.
+    /// comparisons of a byte with a part in the worst case. A set has a comparison for each of its
+    /// ranges. Without `%` each part is compared once.
     pub(crate) fn steps(&self, text: &str) -> u64 {
-        let backtracks = self.parts.iter().any(|part| matches!(part, Part::AnyText));
-        let comparisons_per_byte = if backtracks { self.parts.len() } else { 1 };
-        1 + text.len() as u64 * comparisons_per_byte as u64 / 8
+        let (bytes, more_ranges) = (text.len() as u64, self.more_ranges as u64);
+        let comparisons = match self.backtracks {
+            true => bytes.saturating_mul(self.parts.len() as u64 + more_ranges),
+            false => bytes + more_ranges,
+        };
+        1 + comparisons / COMPARISONS_PER_STEP
     }
 
     pub(crate) fn matches(&self, text: &str) -> bool {
@@ -99,6 +124,14 @@ impl LikePattern {
 }
 
 impl Part {
+    /// How many ranges the part has beyond one.
+    fn more_ranges(&self) -> usize {
+        match self {
+            Part::AnyText | Part::AnyCharacter | Part::Exactly(_) => 0,
+            Part::Set { ranges, .. } => ranges.len().saturating_sub(1),
+        }
+    }
+
     fn accepts(&self, c: char) -> bool {
         match self {
             Part::AnyText | Part::AnyCharacter => true,
@@ -131,4 +164,24 @@ fn parse_set(chars: &[char]) -> Option<(Part, usize)> {
         }
     }
     Some((Part::Set { ranges, negated }, close + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LikePattern;
+
+    #[test]
+    fn a_set_costs_a_comparison_for_each_of_its_ranges() {
+        let text = "x".repeat(800);
+        for (pattern, comparisons) in [
+            ("abc", 800),
+            ("%abc", 4 * 800),
+            ("[a-z]%", 2 * 800),
+            ("[]%", 2 * 800),
+            ("%[a-cxyz]b", (1 + 4 + 1) * 800),
+            ("[^abcdefghi]", 800 + 8),
+        ] {
+            assert_eq!(LikePattern::new(pattern, None).steps(&text), 1 + comparisons / 8, "{pattern}");
+        }
+    }
 }

@@ -217,7 +217,7 @@ enum Mode {
     /// The ranges return sorted rows, which a k-way merge combines.
     Sort(MergeQueue),
     /// All rows are read before the first one is returned.
-    Buffered(Buffered),
+    Buffered(Box<Buffered>),
 }
 
 impl Merge {
@@ -260,7 +260,7 @@ impl Merge {
     ) -> Result<Self, MergeError> {
         slices.sort_by(|a, b| a.interval.min.cmp(&b.interval.min));
         if slices.iter().any(|slice| slice.interval.min >= slice.interval.max) {
-            return Err(MergeError::InvalidPlan("a range is empty"));
+            return Err(range::uncovered(&scope));
         }
         let mut merge = Merge::empty(plan, query, scope, settings)?;
         for slice in slices {
@@ -335,12 +335,12 @@ impl Merge {
             RowFormat::Plain => Mode::Concatenate,
             RowFormat::Ordered { directions, is_streaming: true } => Mode::Sort(MergeQueue::new(directions)),
             RowFormat::Ordered { directions, is_streaming: false } => {
-                Mode::Buffered(Buffered::sorted(directions, filter.rows_wanted()))
+                Mode::Buffered(Box::new(Buffered::sorted(directions, filter.rows_wanted())))
             }
             RowFormat::Groups(grouping) => {
                 // Without GROUP BY there is one group.
                 let order = if grouping.has_keys { plan::group_order(query)? } else { Vec::new() };
-                Mode::Buffered(Buffered::groups(GroupFormat { order, ..grouping }))
+                Mode::Buffered(Box::new(Buffered::groups(GroupFormat { order, ..grouping })))
             }
         };
         Ok(Merge {

@@ -82,7 +82,12 @@ pub(crate) enum Node {
 #[derive(Debug)]
 pub(crate) enum InList {
     /// Constants only, sorted for binary search.
-    Sorted(Vec<Value>),
+    Sorted {
+        values: Vec<Value>,
+        /// The most steps of a walk through an array or an object of the list; `None` if it has
+        /// neither.
+        collection_steps: Option<u64>,
+    },
     Nodes(Vec<Node>),
 }
 

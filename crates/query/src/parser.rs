@@ -11,7 +11,7 @@ mod expression;
 mod literal;
 
 use crate::ast::{HEIGHT_MAX, Name, Select};
-use crate::diagnostic::{Diagnostic, Span};
+use crate::diagnostic::{Diagnostic, LIMIT_CODE, Span};
 use crate::lexer::{Keyword, Symbol, Token, TokenKind, tokenize};
 
 /// The longest statement that the service accepts, in bytes
@@ -23,9 +23,6 @@ pub(crate) const JOINS_MAX: usize = 10;
 
 /// How deep the parser may recurse; a subquery takes two levels.
 const NESTING_MAX: u16 = 80;
-
-/// The error code of a statement that exceeds a limit. The service's code is not known.
-const LIMIT_CODE: &str = "SC3000";
 
 /// The result of parsing something.
 type Parse<T> = Result<T, Diagnostic>;

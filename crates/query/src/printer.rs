@@ -201,19 +201,12 @@ pub(crate) fn print_expr(out: &mut String, expr: &Expr) {
         ExprKind::Literal(Some(value)) => print_into(out, value, Style::Query),
         ExprKind::Parameter(name) | ExprKind::Identifier(name) => out.push_str(name),
         ExprKind::Member(base, name) => {
-            // The lexer would read `1.a` as a number.
-            if matches!(base.kind, ExprKind::Literal(Some(Value::Number(_)))) {
-                out.push('(');
-                print_expr(out, base);
-                out.push(')');
-            } else {
-                print_expr(out, base);
-            }
+            print_base(out, base);
             out.push('.');
             out.push_str(&name.text);
         }
         ExprKind::Index(base, index) => {
-            print_expr(out, base);
+            print_base(out, base);
             out.push('[');
             print_expr(out, index);
             out.push(']');
@@ -247,6 +240,18 @@ pub(crate) fn print_expr(out: &mut String, expr: &Expr) {
         | ExprKind::In { .. }
         | ExprKind::Like { .. }
         | ExprKind::Conditional(..) => print_operation(out, expr),
+    }
+}
+
+/// Prints the base of a path step. A number is in parentheses: the lexer would read `1.a` as a
+/// number, and the parser accepts no step after `-1`.
+fn print_base(out: &mut String, base: &Expr) {
+    if matches!(base.kind, ExprKind::Literal(Some(Value::Number(_)))) {
+        out.push('(');
+        print_expr(out, base);
+        out.push(')');
+    } else {
+        print_expr(out, base);
     }
 }
 

@@ -18,8 +18,12 @@ const LENGTH_MAX: usize = 4096;
 /// size, and a short pattern with a counted repetition can be large when compiled.
 const SIZE_MAX: usize = 32 * 1024;
 
+/// The most constant patterns that the binder compiles for a statement, far more than people write.
+/// Together they take at most 16 MB.
+pub(crate) const CONSTANT_PATTERNS_MAX: usize = 500;
+
 /// Steps of the budget for one compilation while the statement runs. The binder
-/// compiles constant patterns without charge.
+/// compiles constant patterns without charge, up to [`CONSTANT_PATTERNS_MAX`].
 pub(crate) const COMPILE_STEPS: u64 = 2_000;
 
 /// Steps of the budget for one byte of text.

@@ -6,13 +6,14 @@ use super::group::{aggregate_call, contains_aggregate, contains_subquery, same_e
 use super::select::DOCUMENT_INDEX;
 use super::{Binder, ScopeEntry, rank};
 use crate::ast::{ComputedProperty, Expr, ExprKind, Name};
-use crate::diagnostic::Span;
+use crate::diagnostic::{LIMIT_CODE, Span};
 use crate::eval::{as_step, follow};
 use crate::functions::Function;
 use crate::like::LikePattern;
 use crate::node::{AggregateFunction, AggregateNode, InList, Node, Pattern, Step};
-use crate::order::compare_values;
+use crate::order::{compare_values, walk_steps};
 use crate::printer::expr_text;
+use crate::regex::{self, CONSTANT_PATTERNS_MAX};
 
 impl<'q> Binder<'q> {
     pub(super) fn expr(&mut self, expr: &'q Expr) -> Node {
@@ -21,7 +22,7 @@ impl<'q> Binder<'q> {
         }
         let node = match &expr.kind {
             ExprKind::Literal(value) => Node::Constant(value.clone()),
-            ExprKind::Parameter(name) => Node::Constant(self.parameters.get(name).cloned()),
+            ExprKind::Parameter(name) => self.parameter(name, expr.span),
             ExprKind::Identifier(_) | ExprKind::Member(..) | ExprKind::Index(..) => self.path(expr, expr),
             ExprKind::Unary(operator, operand) => Node::Unary(*operator, self.boxed(operand)),
             ExprKind::Binary(operator, left, right) => {
@@ -232,16 +233,28 @@ impl<'q> Binder<'q> {
     }
 
     /// Binds RegexMatch. A constant pattern that our regex engine does not support is refused,
-    /// because it would silently match nothing.
+    /// because it would silently match nothing. So is a statement with too many constant patterns,
+    /// with one error for all of them.
     fn regex_match(&mut self, function: Function, arguments: Vec<Node>, span: Span) -> Node {
         let modifiers = match arguments.get(2) {
             Some(Node::Constant(Some(Value::String(modifiers)))) => modifiers,
             _ => "",
         };
-        if let Some(Node::Constant(Some(Value::String(pattern)))) = arguments.get(1)
-            && let Some(error) = crate::regex::unsupported(pattern, modifiers)
-        {
-            self.report("SC2070", error.to_string(), span);
+        if let Some(Node::Constant(Some(Value::String(pattern)))) = arguments.get(1) {
+            self.constant_patterns += 1;
+            if self.constant_patterns > CONSTANT_PATTERNS_MAX {
+                if self.constant_patterns == CONSTANT_PATTERNS_MAX + 1 {
+                    let message = format!(
+                        "The query has more than the maximum of {CONSTANT_PATTERNS_MAX} constant patterns of \
+                         RegexMatch."
+                    );
+                    self.report(LIMIT_CODE, message, span);
+                }
+                return Node::UNDEFINED;
+            }
+            if let Some(error) = regex::unsupported(pattern, modifiers) {
+                self.report("SC2070", error.to_string(), span);
+            }
         }
         regex_node(function, arguments)
     }
@@ -325,7 +338,8 @@ fn in_list(nodes: Vec<Node>) -> InList {
         })
         .collect();
     values.sort_by(|a, b| compare_values(Some(a), Some(b)));
-    InList::Sorted(values)
+    let collections = values.iter().filter(|value| matches!(value, Value::Array(_) | Value::Object(_)));
+    InList::Sorted { collection_steps: collections.map(walk_steps).max(), values }
 }
 
 /// The node of a call of RegexMatch. If the pattern and the modifiers are constant, the
@@ -339,7 +353,7 @@ fn regex_node(function: Function, mut arguments: Vec<Node>) -> Node {
     match (text(arguments.get(1)), modifiers) {
         (Some(pattern), Some(modifiers)) => Node::Regex {
             value: Box::new(arguments.swap_remove(0)),
-            pattern: crate::regex::compile(&pattern, &modifiers),
+            pattern: regex::compile(&pattern, &modifiers),
         },
         _ => Node::Call(function, arguments),
     }

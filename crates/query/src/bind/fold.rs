@@ -33,7 +33,7 @@ fn is_foldable(node: &Node) -> bool {
         Node::Object(members) => members.iter().all(|(_, member)| constant(member)),
         Node::Conditional(a, b, c) => constant(a) && constant(b) && constant(c),
         Node::Between { value, low, high, .. } => constant(value) && constant(low) && constant(high),
-        Node::In { value, list: InList::Sorted(_), .. } => constant(value),
+        Node::In { value, list: InList::Sorted { .. }, .. } => constant(value),
         Node::In { value, list: InList::Nodes(nodes), .. } => constant(value) && nodes.iter().all(constant),
         Node::Like { value, pattern: Pattern::Fixed(_), .. } | Node::Regex { value, .. } => constant(value),
         Node::Like { pattern: Pattern::Computed { .. }, .. }

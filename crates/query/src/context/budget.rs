@@ -5,8 +5,9 @@
 //! `(SELECT VALUE [x, x] …)` double a value at every level, REPLACE makes text longer.
 //! Two counters bound the work: steps and bytes. These cost steps: rows, array elements, the
 //! elements, members and text of values that are compared, the lookup of a member in a large
-//! object, text that is searched or compared with a pattern, and the compilation of a pattern.
-//! These cost bytes: copies of values, and text that is built. A computed number or boolean and
+//! object, text that is searched, searched for or compared with a pattern, and the compilation of a
+//! computed pattern. These cost bytes: copies of values, text that is built, and computed patterns
+//! of LIKE. A computed number or boolean and
 //! the member names of a new object cost no bytes. Both counters are renewed for every
 //! document, and once more before the rows of the groups are built. The binder has a
 //! budget of its own, for all constants of a statement or of an inner stage.
@@ -79,7 +80,8 @@ fn spend(left: &Cell<u64>, amount: u64) -> Evaluated<()> {
     Ok(())
 }
 
-fn size_in_memory(value: &Value) -> u64 {
+/// The approximate bytes of a value in memory, with its text and children.
+pub(crate) fn size_in_memory(value: &Value) -> u64 {
     let contents = match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         Value::String(text) => text.len() as u64,

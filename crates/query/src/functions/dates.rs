@@ -39,6 +39,12 @@ const DAY: i64 = 24 * HOUR;
 /// The digits of a fraction of a second, down to a tick.
 const FRACTION_DIGITS: usize = 7;
 
+/// The length of the longest text that is a date or a time. A longer text is not read.
+const DATE_TIME_LENGTH_MAX: usize = "YYYY-MM-DDThh:mm:ss.fffffffZ".len();
+
+/// The length of the longest name of a unit. A longer text is not read.
+const UNIT_LENGTH_MAX: usize = "millisecond".len();
+
 /// The first and the last day of the years 1 to 9999, counted from 1970-01-01.
 const DAYS: std::ops::RangeInclusive<i64> = -719_162..=2_932_896;
 
@@ -67,6 +73,9 @@ struct DateTime {
 
 /// The unit of that name or abbreviation, in any letter case.
 fn unit(name: &str) -> Option<Unit> {
+    if name.len() > UNIT_LENGTH_MAX {
+        return None;
+    }
     Some(match name.to_ascii_lowercase().as_str() {
         "year" | "yyyy" | "yy" => Unit::Year,
         "month" | "mm" | "m" => Unit::Month,
@@ -134,6 +143,9 @@ fn time(arguments: &[Arg<'_>], index: usize) -> Option<i64> {
 /// Parses `YYYY-MM-DD`, then optionally `Thh:mm[:ss][.f]` with at most seven digits
 /// `f`, then optionally `Z`. `T` and `Z` may be in lower case.
 fn parse(text: &str) -> Option<i64> {
+    if text.len() > DATE_TIME_LENGTH_MAX {
+        return None;
+    }
     let text = text.strip_suffix(['Z', 'z']).unwrap_or(text);
     let (date, clock) = match text.split_once(['T', 't']) {
         Some((date, clock)) => (date, Some(clock)),

@@ -122,7 +122,7 @@ fn round(arguments: &[Arg<'_>], _: &Context) -> Outcome {
         return of_integer_or_double(arguments, Some, f64::round);
     }
     match (number(arguments, 0), integer(arguments, 1)) {
-        (Some(x), Some(digits)) if digits.abs() <= ROUND_DIGITS_MAX => {
+        (Some(x), Some(digits)) if (-ROUND_DIGITS_MAX..=ROUND_DIGITS_MAX).contains(&digits) => {
             let scale = 10_f64.powi(digits as i32);
             double((x.as_f64() * scale).round() / scale)
         }

@@ -35,7 +35,7 @@ pub(super) const FUNCTIONS: &[Signature] = &[
 /// longer result is undefined.
 const REPLICATE_LENGTH_MAX: usize = 10_000;
 
-/// Charges for a search through a text, or for counting its characters.
+/// Charges for a text that is searched or searched for, or whose characters are counted.
 fn spend_scan(text: &str, context: &Context) -> Evaluated<()> {
     context.budget.spend_steps(text.len() as u64 / 16)
 }
@@ -77,6 +77,7 @@ fn index_of(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let start = if arguments.len() > 2 { integer(arguments, 2) } else { Some(0) };
     let Some(Ok(start)) = start.map(usize::try_from) else { return Ok(None) };
     context.budget.spend_steps(1 + whole.len() as u64 / 16)?;
+    spend_scan(part, context)?;
     let from = byte_of(whole, start);
     let index = match whole[from..].find(part) {
         Some(byte) => whole[..from + byte].chars().count() as i64,
@@ -131,7 +132,10 @@ fn trim(arguments: &[Arg<'_>], context: &Context, at_start: bool, at_end: bool) 
     let set: Option<Vec<char>> = match arguments.len() {
         0 | 1 => None,
         _ => match text(arguments, 1) {
-            Some(set) => Some(set.chars().collect()),
+            Some(set) => {
+                spend_scan(set, context)?;
+                Some(set.chars().collect())
+            }
             None => return Ok(None),
         },
     };
@@ -158,6 +162,7 @@ fn replace(arguments: &[Arg<'_>], context: &Context) -> Outcome {
         return Ok(None);
     }
     spend_scan(whole, context)?;
+    spend_scan(from, context)?;
     let count = whole.matches(from).count();
     context.budget.spend_bytes(whole.len().saturating_add(count.saturating_mul(to.len())))?;
     string(whole.replace(from, to))
@@ -194,6 +199,7 @@ fn join(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let (Some(items), Some(separator)) = (array(arguments, 0), text(arguments, 1)) else {
         return Ok(None);
     };
+    context.budget.spend_steps(items.len() as u64)?;
     let Some(parts) = items.iter().map(Value::as_str).collect::<Option<Vec<&str>>>() else { return Ok(None) };
     context.budget.spend_bytes(parts.iter().map(|part| part.len() + separator.len()).sum())?;
     string(parts.join(separator))
@@ -202,6 +208,7 @@ fn join(arguments: &[Arg<'_>], context: &Context) -> Outcome {
 /// StringSplit. With an empty separator the result has the whole text as one element.
 fn split(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let (Some(whole), Some(separator)) = (text(arguments, 0), text(arguments, 1)) else { return Ok(None) };
+    spend_scan(separator, context)?;
     let count = if separator.is_empty() { 1 } else { whole.matches(separator).count() + 1 };
     context.budget.spend_bytes(whole.len() + count * size_of::<Value>())?;
     if separator.is_empty() {
@@ -219,6 +226,7 @@ fn regex_match(arguments: &[Arg<'_>], context: &Context) -> Outcome {
         return Ok(None);
     };
     context.budget.spend_steps(regex::COMPILE_STEPS)?;
+    spend_scan(modifiers, context)?;
     match regex::compile(pattern, modifiers) {
         Some(compiled) => regex::matches(&compiled, whole, context).map(|found| Some(Value::Bool(found))),
         None => regex::unsupported(pattern, modifiers).map_or(Ok(None), Err),

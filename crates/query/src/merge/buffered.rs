@@ -25,6 +25,9 @@ pub(super) struct Buffered {
     merged: Buffer,
     /// The buffers of the ranges that are not at their end, by the index of the reader.
     buffers: HashMap<usize, Buffer>,
+    /// The error that ended the merge. A buffer may then have only some rows of a page, so that no
+    /// later page may be added.
+    failure: Option<MergeError>,
 }
 
 /// The rows that the buffers hold: partial groups, or rows to sort.
@@ -55,32 +58,45 @@ impl Buffered {
     }
 
     fn new(kind: BufferKind) -> Self {
-        Buffered { merged: kind.new_buffer(), kind, buffers: HashMap::new() }
+        Buffered { merged: kind.new_buffer(), kind, buffers: HashMap::new(), failure: None }
     }
 
     /// Adds a page of a range to its buffer.
     pub(super) fn add(&mut self, reader: usize, page: Vec<Value>) -> Result<(), MergeError> {
+        self.check()?;
         let buffer = self.buffers.entry(reader).or_insert_with(|| self.kind.new_buffer());
-        match (&self.kind, buffer) {
+        let outcome = match (&self.kind, buffer) {
             (BufferKind::Groups(grouping), Buffer::Groups(groups)) => {
                 page.into_iter().try_for_each(|row| groups.add(grouping, row))
             }
             (BufferKind::Sorted { directions, .. }, Buffer::Rows(buffered)) => {
-                for row in page {
-                    buffered.push(rows::ordered(row, directions.len())?);
-                }
+                // A page with a row of the wrong form is fetched again, so it must leave no rows here.
+                let rows = page.into_iter().map(|row| rows::ordered(row, directions.len()));
+                buffered.extend(rows.collect::<Result<Vec<_>, _>>()?);
                 self.kind.prune(buffered)
             }
             (BufferKind::Groups(_), Buffer::Rows(_)) | (BufferKind::Sorted { .. }, Buffer::Groups(_)) => {
                 Ok(())
             }
-        }
+        };
+        self.end_at_error(outcome)
+    }
+
+    /// The error that ended the merge, if one did.
+    fn check(&self) -> Result<(), MergeError> {
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+
+    fn end_at_error(&mut self, outcome: Result<(), MergeError>) -> Result<(), MergeError> {
+        self.failure = outcome.err();
+        self.check()
     }
 
     /// Merges the buffer of a range that is at its end. The ranges before it must be
     /// merged already.
     pub(super) fn close(&mut self, reader: usize) -> Result<(), MergeError> {
-        match (&self.kind, &mut self.merged, self.buffers.remove(&reader)) {
+        self.check()?;
+        let outcome = match (&self.kind, &mut self.merged, self.buffers.remove(&reader)) {
             (BufferKind::Groups(grouping), Buffer::Groups(merged), Some(Buffer::Groups(groups))) => {
                 merged.merge(grouping, groups)
             }
@@ -89,7 +105,8 @@ impl Buffered {
                 self.kind.prune(merged)
             }
             _ => Ok(()),
-        }
+        };
+        self.end_at_error(outcome)
     }
 
     /// Discards the buffer of a range that is gone.

@@ -19,8 +19,8 @@ pub enum MergeError {
     UnexpectedRow(&'static str),
     /// The reported fetch is not in flight.
     UnknownFetch,
-    /// The caller's ranges do not cover all keys, or one of them has only keys of the
-    /// ranges before it: the caller's list is stale.
+    /// The caller's ranges do not cover all keys, or one of them has no keys or only keys of the
+    /// ranges before it: the caller's list is stale or wrong.
     RangesDoNotCover {
         /// The lowest key to cover (inclusive).
         min: String,

@@ -76,7 +76,7 @@ impl Merge {
 
     /// Reports the page of a fetch. A page without a continuation is the last page
     /// of the range. When the rows are refused, [`Merge::next_fetches`] returns the fetch
-    /// again.
+    /// again. A merge that forms groups, or has too many rows to sort, then refuses every page.
     pub fn add_page(
         &mut self,
         fetch: FetchId,

@@ -16,6 +16,10 @@ use crate::ast::Direction;
 use crate::node::AggregateFunction;
 use crate::order::{compare_order, write_key};
 
+/// The error of a partial result that cannot be added.
+const MALFORMED_PARTIAL: MergeError =
+    MergeError::UnexpectedRow("the partial result of an aggregate is malformed");
+
 /// A table of groups.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
@@ -58,7 +62,7 @@ impl Groups {
             let index = self.index_of_group(key, sort_values, grouping)?;
             let Groups { groups, bytes, .. } = self;
             for (value, more) in groups.get_mut(index).into_iter().flatten().zip(more) {
-                *bytes += value.merge(more);
+                *bytes += value.merge(more)?;
             }
         }
         self.check_bytes()
@@ -172,26 +176,28 @@ impl GroupValue {
                 *shared = partial;
                 Ok(0)
             }
-            GroupValue::Aggregate(state) => partial
-                .and_then(|partial| state.add_partial(&partial))
-                .ok_or(MergeError::UnexpectedRow("the partial result of an aggregate is malformed")),
+            GroupValue::Aggregate(state) => {
+                partial.and_then(|partial| state.add_partial(&partial)).ok_or(MALFORMED_PARTIAL)
+            }
         }
     }
 
     /// Adds the value of the same group in another range. Returns about how many bytes the
     /// value grew by.
-    fn merge(&mut self, more: GroupValue) -> usize {
+    fn merge(&mut self, more: GroupValue) -> Result<usize, MergeError> {
         match (self, more) {
-            (GroupValue::Aggregate(state), GroupValue::Aggregate(more)) => state.merge(more),
+            (GroupValue::Aggregate(state), GroupValue::Aggregate(more)) => {
+                state.merge(more).ok_or(MALFORMED_PARTIAL)
+            }
             (GroupValue::Shared(shared), GroupValue::Shared(more)) => {
                 if shared.is_none() {
                     *shared = more;
                 }
-                0
+                Ok(0)
             }
             // Both tables have the same projection.
             (GroupValue::Aggregate(_), GroupValue::Shared(_))
-            | (GroupValue::Shared(_), GroupValue::Aggregate(_)) => 0,
+            | (GroupValue::Shared(_), GroupValue::Aggregate(_)) => Ok(0),
         }
     }
 

@@ -96,6 +96,7 @@ pub(super) fn slice_interval(
     if covered_up_to == interval.max && !slices.is_empty() { Ok(slices) } else { Err(uncovered(interval)) }
 }
 
-fn uncovered(interval: &Interval) -> MergeError {
+/// The error of a list of ranges that is out of date or wrong.
+pub(super) fn uncovered(interval: &Interval) -> MergeError {
     MergeError::RangesDoNotCover { min: interval.min.clone(), max: interval.max.clone() }
 }

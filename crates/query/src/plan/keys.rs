@@ -103,7 +103,7 @@ fn allowed_values(node: &Node, hops: usize, path: &[Step]) -> Option<Vec<Value>>
             }
             _ => None,
         },
-        Node::In { value, list: InList::Sorted(values), negated: false } if is_path(value) => {
+        Node::In { value, list: InList::Sorted { values, .. }, negated: false } if is_path(value) => {
             (values.len() <= KEYS_MAX).then(|| values.clone())
         }
         Node::Call(function, arguments) if function.is_null_test() => match arguments.as_slice() {

@@ -88,8 +88,9 @@ impl Steps {
                 self.spend(1)
                     && self.spend_node(value)
                     && match list {
-                        // A binary search takes few comparisons, however long the list is.
-                        InList::Sorted(_) => true,
+                        // A binary search takes few comparisons, however long the list is. A
+                        // comparison with an array or an object of the list may be much work.
+                        InList::Sorted { collection_steps, .. } => collection_steps.is_none(),
                         InList::Nodes(nodes) => self.spend_nodes(nodes),
                     }
             }
@@ -150,6 +151,8 @@ mod tests {
             (format!("SELECT VALUE c{} FROM c", ".a".repeat(100)), false),
             (format!("SELECT VALUE [{}] FROM c", list("1", ",", 100)), false),
             (format!("SELECT * FROM c WHERE c.a IN ({})", list("1", ",", 100)), true),
+            ("SELECT * FROM c WHERE c.a IN (1, {})".to_owned(), false),
+            ("SELECT * FROM c WHERE c.a IN (1, [2])".to_owned(), false),
             (format!("SELECT * FROM c WHERE c.id = '{}'", "a".repeat(1000)), true),
             (format!("SELECT VALUE c.id || '{}' FROM c", "a".repeat(100_000)), false),
             (format!("SELECT VALUE [c.id, {{'{}': 1}}] FROM c", "a".repeat(100_000)), false),

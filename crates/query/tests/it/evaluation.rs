@@ -156,6 +156,7 @@ fn in_between_and_like_are_three_valued() {
     check_value("'500' LIKE '50!%' ESCAPE '!'", "false");
     check_value("'b' LIKE '[a-c]'", "true");
     check_value("'d' LIKE '[^a-c]'", "true");
+    check_value("']d[b' LIKE ']_[b'", "true");
     check_value("'abc' NOT LIKE 'x%'", "true");
     check_value("1 LIKE '1'", "undefined");
     check_value("'é' LIKE '_'", "true");

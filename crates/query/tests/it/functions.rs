@@ -107,6 +107,22 @@ fn patterns_that_cannot_be_matched_are_refused() {
     assert_eq!(computed, Err(Failure::Evaluation(EvaluationError::UnsupportedPattern(r"\p{L}".to_owned()))));
 }
 
+/// Story of a bug: a statement of half a megabyte made the binder compile 19,000 patterns.
+#[test]
+fn a_statement_with_too_many_constant_patterns_is_refused_with_one_error() {
+    let calls = |count: usize| vec!["RegexMatch(c.s, 'a')"; count].join(" OR ");
+    let statement = |inner: usize, outer: usize| {
+        let inner = format!("SELECT DISTINCT c.s FROM c WHERE {}", calls(inner));
+        format!("SELECT VALUE c.s FROM ({inner}) AS c WHERE {}", calls(outer))
+    };
+    let document = json(r#"{"s":"a"}"#);
+    assert_eq!(run(&statement(250, 250), "[]", std::slice::from_ref(&document)), Ok(vec!["a".into()]));
+    for refused in [statement(1, 500), statement(600, 1)] {
+        let Err(Failure::Invalid(errors)) = run(&refused, "[]", &[]) else { panic!("it is not refused") };
+        assert_eq!(errors.iter().map(|error| error.code).collect::<Vec<_>>(), ["SC3000"]);
+    }
+}
+
 #[test]
 fn array_functions_compare_deeply() {
     check_table(&[
@@ -146,6 +162,8 @@ fn math_functions_return_integers_where_they_can() {
         ("ROUND(2.5)", "3"),
         ("ROUND(-2.5)", "-3"),
         ("ROUND(2.345, 2)", "2.35"),
+        ("ROUND(2.5, -1e30)", "undefined"),
+        ("ROUND(2.5, 301)", "undefined"),
         ("TRUNC(-2.7)", "-2"),
         ("SIGN(-3)", "-1"),
         ("SIGN(0)", "0"),

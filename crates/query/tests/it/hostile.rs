@@ -137,11 +137,12 @@ fn statements_that_multiply_rows_or_text_run_out_of_budget() {
 #[test]
 fn comparisons_and_lookups_for_every_row_run_out_of_budget() {
     let zeros = vec!["0"; 300_000].join(",");
+    let empty = vec![r#""""#; 300_000].join(",");
     let members = (0..20_000).map(|n| format!(r#""m{n:05}":{n}"#)).collect::<Vec<_>>().join(",");
     let long = "x".repeat(1_000_000);
     // Every value has an equal one, so that a comparison cannot end early.
     let document = json(&format!(
-        r#"{{"l":[{zeros}],"a":[{zeros}],"b":[{zeros}],"s":"{long}","t":"{long}","o":{{{members}}},"p":{{{members}}}}}"#
+        r#"{{"l":[{zeros}],"a":[{zeros}],"b":[{zeros}],"e":[{empty}],"s":"{long}","t":"{long}","o":{{{members}}},"p":{{{members}}}}}"#
     ));
     for filter in [
         "c.a != c.b",
@@ -159,6 +160,12 @@ fn comparisons_and_lookups_for_every_row_run_out_of_budget() {
         "SetEqual(SetDifference(c.a, []), [1])",
         "LENGTH(c.s) = 0",
         "TRIM(c.s, c.t) != ''",
+        "TRIM('', c.t) != ''",
+        "INDEX_OF('x', c.s) != -1",
+        "REPLACE('x', c.s, '') != 'x'",
+        "ARRAY_LENGTH(StringSplit('x', c.s)) != 1",
+        "StringJoin(c.e, '') != ''",
+        "'x' LIKE c.s",
         "(SELECT VALUE MIN(y) FROM y IN (SELECT VALUE [c.s])) = ''",
         "(SELECT VALUE MAX(c.s) FROM y IN c.l) = ''",
         "(SELECT VALUE COUNT(1) FROM y IN c.l GROUP BY c.s) = 0",
@@ -177,11 +184,63 @@ fn comparisons_and_lookups_for_every_row_run_out_of_budget() {
         // A single evaluation of the filter is within the budget, except for the filters that read a
         // list in a subquery or trim a million characters.
         let statement = format!("SELECT VALUE 1 FROM c WHERE NOT ({filter})");
-        if !filter.contains("y IN") && !filter.contains("TRIM") {
+        if !filter.contains("y IN") && !filter.contains("TRIM(c.s") {
             let rows = run(&statement, "[]", std::slice::from_ref(&document));
             assert_eq!(rows.map(|rows| rows.len()), Ok(1), "{filter}");
         }
     }
+}
+
+/// When these were charged like short lists and texts, each took minutes for one document.
+#[test]
+fn long_sets_lists_and_texts_for_every_row_end_within_the_limits() {
+    let zeros = vec!["0"; 300_000].join(",");
+    let long = "x".repeat(1_000_000);
+    let document = json(&format!(r#"{{"l":[{zeros}],"o":{{}},"x":"x","s":"{long}"}}"#));
+    let members = (0..5000).map(|n| format!("'m{n}':{n}")).collect::<Vec<_>>().join(",");
+    let set = "a".repeat(10_000);
+    for (filter, is_too_much) in [
+        (format!("c.x LIKE '[{set}]'"), true),
+        (format!("c.o IN ({{{members}}})"), true),
+        (format!("c.x IN ({{{members}}})"), false),
+        ("DateTimeToTicks(c.s) = 0".to_owned(), false),
+        ("DateTimePart(c.s, '2020-01-01') = 0".to_owned(), false),
+    ] {
+        let started = std::time::Instant::now();
+        let query =
+            format!("SELECT VALUE 1 FROM c WHERE EXISTS(SELECT VALUE 1 FROM x IN c.l WHERE {filter})");
+        let outcome = run(&query, "[]", std::slice::from_ref(&document));
+        let expected =
+            if is_too_much { Err(Failure::Evaluation(EvaluationError::TooMuchWork)) } else { Ok(vec![]) };
+        assert_eq!(outcome, expected, "{filter:.40}");
+        let elapsed = started.elapsed();
+        assert!(elapsed < std::time::Duration::from_secs(20), "{filter:.40}: {elapsed:?}");
+    }
+}
+
+/// Each use of a parameter is a copy of its value. A statement of 512 KB can name a parameter a hundred
+/// thousand times.
+#[test]
+fn a_statement_that_uses_a_large_parameter_very_often_is_refused() {
+    let parameters = format!(r#"[{{"name":"@p","value":"{}"}}]"#, "x".repeat(1_000_000));
+    let select = |uses: usize| format!("SELECT VALUE ARRAY_LENGTH([{}])", vec!["@p"; uses].join(","));
+    assert_eq!(run(&select(20), &parameters, &[]), Ok(vec![20.into()]));
+    let Err(Failure::Invalid(diagnostics)) = run(&select(100_000), &parameters, &[]) else {
+        panic!("100 GB of copies are refused")
+    };
+    assert_eq!(diagnostics.len(), 1, "{diagnostics:?}");
+    assert!(diagnostics[0].message.contains("64 MB of parameter values"), "{diagnostics:?}");
+}
+
+/// A `[` without `]` stands for itself. The search for the `]` took time in proportion to the rest of the
+/// pattern, for each `[`.
+#[test]
+fn a_pattern_of_many_open_brackets_takes_linear_time() {
+    let open = "[".repeat(500_000);
+    let started = std::time::Instant::now();
+    let query = format!("SELECT VALUE 'x' LIKE '[]]{open}'");
+    assert_eq!(run(&query, "[]", &[]), Ok(vec![false.into()]));
+    assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
 }
 
 #[test]

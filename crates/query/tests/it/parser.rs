@@ -12,6 +12,21 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("Double quoted string literals special cases", "the printer of the file escapes an escape twice"),
 ];
 
+/// Story of a bug: the normal form of `(-1)[0]` was `-1[0]`, which the parser refuses.
+#[test]
+fn a_printed_step_into_a_number_parses_to_the_same_statement() {
+    for (text, normal) in [
+        ("SELECT VALUE (-1)[0]", "SELECT VALUE (-1)[0]"),
+        ("SELECT VALUE (1.5)[0].a", "SELECT VALUE (1.5)[0].a"),
+        ("SELECT VALUE (-1).a", "SELECT VALUE (-1).a"),
+        ("SELECT VALUE -(1)[0]", "SELECT VALUE (- (1)[0])"),
+    ] {
+        let printed = parse(text).expect(text).normal_form();
+        assert_eq!(printed, normal);
+        assert_eq!(parse(&printed).expect(&printed).normal_form(), normal);
+    }
+}
+
 #[test]
 fn every_statement_of_the_conformance_file_has_its_normal_form_or_is_refused() {
     let cases = conformance("parser.json");

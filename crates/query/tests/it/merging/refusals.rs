@@ -124,6 +124,69 @@ fn a_row_that_does_not_have_the_form_of_the_plan_is_an_error() {
     }
 }
 
+/// Story of a bug: the rows before a row of the wrong form stayed in the buffer, and were in the result
+/// twice after the page was fetched again.
+#[test]
+fn a_page_that_is_refused_in_the_middle_leaves_no_rows() {
+    let plan = r#"{"queryInfo":{"orderBy":["Ascending"],"hasNonStreamingOrderBy":true}}"#;
+    let mut merge =
+        Merge::new(MergePlan::parse(plan).unwrap(), "q", &ranges()[..1], Settings::default()).unwrap();
+    let row = || parse_str(r#"{"_rid":"r","orderByItems":[{"item":1}],"payload":1}"#).unwrap();
+    let fetch = merge.next_fetches().remove(0);
+    assert!(merge.add_page(fetch.id, vec![row(), 1_i64.into()], None).is_err());
+    let fetch = merge.next_fetches().remove(0);
+    merge.add_page(fetch.id, vec![row()], None).unwrap();
+    assert_eq!(merge.next_row(), Ok(NextRow::Row(1_i64.into())));
+    assert_eq!(merge.next_row(), Ok(NextRow::Done));
+}
+
+/// Partial results cannot be taken back, so a second try would count the rows before the error twice.
+#[test]
+fn groups_with_a_page_that_is_refused_in_the_middle_stay_refused() {
+    let plan = r#"{"queryInfo":{"aggregates":["Count"]}}"#;
+    let mut merge = Merge::new(MergePlan::parse(plan).unwrap(), "q", &ranges(), Settings::default()).unwrap();
+    let row = || parse_str(r#"[{"item":2}]"#).unwrap();
+    let fetches = merge.next_fetches();
+    assert!(merge.add_page(fetches[0].id, vec![row(), 1_i64.into()], None).is_err());
+    assert!(merge.add_page(fetches[1].id, vec![row()], None).is_err());
+    assert_eq!(merge.next_row(), Ok(NextRow::Pending));
+    let fetch = merge.next_fetches().remove(0);
+    let error = merge.add_page(fetch.id, vec![row()], None).unwrap_err();
+    assert!(matches!(error, MergeError::UnexpectedRow(_)), "{error}");
+}
+
+/// Story of a bug: such counts ended the program with a panic in debug builds.
+#[test]
+fn counts_of_an_average_that_are_negative_or_overflow_are_an_error() {
+    let start = || {
+        let plan = MergePlan::parse(r#"{"queryInfo":{"aggregates":["Average"]}}"#).unwrap();
+        Merge::new(plan, "q", &ranges(), Settings::default()).unwrap()
+    };
+    let row = |count: i64| parse_str(&format!(r#"[{{"item":{{"sum":1,"count":{count}}}}}]"#)).unwrap();
+    for page in [vec![row(i64::MIN)], vec![row(-1)], vec![row(i64::MAX), row(1)]] {
+        let mut merge = start();
+        let fetch = merge.next_fetches().remove(0);
+        let error = merge.add_page(fetch.id, page, None).unwrap_err();
+        assert!(matches!(error, MergeError::UnexpectedRow(_)), "{error}");
+    }
+    let mut merge = start();
+    for fetch in merge.next_fetches() {
+        merge.add_page(fetch.id, vec![row(i64::MAX)], None).unwrap();
+    }
+    // A second try must not return the average without the second range.
+    for _ in 0..2 {
+        assert!(matches!(merge.next_row(), Err(MergeError::UnexpectedRow(_))));
+    }
+}
+
+#[test]
+fn an_empty_range_is_an_error_of_the_list_of_ranges() {
+    let ranges = [KeyRange::new("0", "", "80"), KeyRange::new("1", "80", "80")];
+    let refused = Merge::new(MergePlan::concatenation(), "q", &ranges, Settings::default()).map(|_| ());
+    let (min, max) = (String::new(), "FF".to_owned());
+    assert_eq!(refused, Err(MergeError::RangesDoNotCover { min, max }));
+}
+
 #[test]
 fn a_page_without_a_fetch_is_an_error() {
     let mut merge = sorted_merge("q");
