@@ -150,7 +150,8 @@ impl ChangeFeedProcessor {
     pub async fn stop(mut self) {
         self.stop.send_replace(StopStage::Stopping);
         if let Some(supervisor) = &mut self.supervisor {
-            // If the handler's `on_event` has panicked in the supervisor, the workers have ended too.
+            // No panic of the handler ends the supervisor. When the runtime shuts down, nothing is left
+            // to wait for.
             let _ = supervisor.await;
         }
         self.supervisor = None;

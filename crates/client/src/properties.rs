@@ -143,8 +143,8 @@ impl ContainerProperties {
     }
 
     /// Makes documents expire this long after their last write. The time is rounded down
-    /// to whole seconds, and is at least one second. A document's own member `ttl`
-    /// (seconds, -1 for never) has precedence.
+    /// to whole seconds, and is at least one second and at most 2,147,483,647 (68 years). A
+    /// document's own member `ttl` (seconds, -1 for never) has precedence.
     pub fn with_ttl(mut self, ttl: std::time::Duration) -> Self {
         self.ttl = Some(TimeToLive::after(ttl));
         self

@@ -93,7 +93,7 @@ pub(crate) async fn read_many<T: DeserializeOwned>(
         }
         let Some(received) = pending.join_next().await else { return Ok(many) };
         let (chunk, chunk_metadata, outcome) = received.map_err(|_| {
-            Error::input("the task of a read-many request panicked, or the runtime is shutting down")
+            Error::answer("the task of a read-many request panicked, or the runtime is shutting down")
         })?;
         match outcome {
             Ok(fetched) => add_documents(&mut many, &chunk, &fetched)?,

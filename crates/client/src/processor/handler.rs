@@ -1,8 +1,10 @@
 //! `ChangeHandler`: the interface that an application implements for a change feed processor,
 //! with the pages and events that the handler receives.
 
+use std::any::Any;
 use std::future::Future;
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -41,8 +43,26 @@ pub trait ChangeHandler: Send + Sync + 'static {
         async move { Err(poison.error) }
     }
 
-    /// Receives each event of the processor, for logs and metrics.
+    /// Receives each event of the processor, for logs and metrics. A panic is logged and otherwise
+    /// ignored.
     fn on_event(&self, _event: ProcessorEvent) {}
+}
+
+/// Gives an event to the handler. A panic of `on_event` must not end a task of the processor: it is
+/// logged and otherwise ignored.
+pub(super) fn report<H: ChangeHandler>(handler: &H, event: ProcessorEvent) {
+    let reported = catch_unwind(AssertUnwindSafe(|| handler.on_event(event)));
+    if let Err(panic) = reported {
+        let panic = panic_text(panic.as_ref());
+        tracing::error!(panic, "`on_event` of the handler of a change feed processor panicked");
+    }
+}
+
+/// The text of a panic.
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("the panic has no text")
 }
 
 /// A page of changes.

@@ -52,7 +52,7 @@ impl Future for HandlerTask {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let ended = ready!(Pin::new(&mut self.0).poll(context));
         Poll::Ready(ended.unwrap_or_else(|error| match error.try_into_panic() {
-            // A panic outside of `ChangeHandler::handle`, as in a callback.
+            // A panic outside of `ChangeHandler::handle`, as in `ChangeHandler::poison`.
             Ok(panic) => Err(panic_error(panic.as_ref())),
             Err(_) => Err("the runtime is shutting down".into()),
         }))

@@ -10,7 +10,9 @@ use std::task::Poll;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::handler::{ChangeHandler, Changes, HandlerError, PoisonDocument, ProcessorEvent};
+use super::handler::{
+    ChangeHandler, Changes, HandlerError, PoisonDocument, ProcessorEvent, panic_text, report,
+};
 use super::options::ProcessorOptions;
 use crate::FeedRange;
 
@@ -83,7 +85,7 @@ async fn handle_with_retries<H: ChangeHandler>(
         if attempt >= options.attempts_max {
             return Err(error);
         }
-        handler.on_event(ProcessorEvent::HandlerFailed { range: range.clone(), error });
+        report(handler, ProcessorEvent::HandlerFailed { range: range.clone(), error });
         attempt += 1;
         tokio::time::sleep(options.retry_wait).await;
     }
@@ -104,9 +106,7 @@ async fn panics_as_errors(
 
 /// The error of a handler that has panicked.
 pub(super) fn panic_error(panic: &(dyn Any + Send)) -> HandlerError {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("the handler panicked: {}", text.unwrap_or("the panic has no text")).into()
+    format!("the handler panicked: {}", panic_text(panic)).into()
 }
 
 /// Reports a document that cannot be processed to the handler. Fails if the handler does not

@@ -10,7 +10,7 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::balance::{LeaseView, Step, plan};
-use super::handler::{ChangeHandler, ProcessorEvent};
+use super::handler::{ChangeHandler, ProcessorEvent, report};
 use super::lease::Lease;
 use super::{Shared, StopStage, worker};
 use crate::Error;
@@ -47,7 +47,7 @@ pub(super) async fn supervise<H: ChangeHandler>(shared: Arc<Shared<H>>) {
         Supervisor { shared, workers: JoinSet::new(), running: HashMap::new(), observed: HashMap::new() };
     while *stop.borrow() == StopStage::Running {
         if let Err(error) = supervisor.look_at_leases().await {
-            supervisor.shared.handler.on_event(ProcessorEvent::RequestFailed { range: None, error });
+            report(&supervisor.shared.handler, ProcessorEvent::RequestFailed { range: None, error });
         }
         supervisor.wait(&mut stop).await;
     }
@@ -59,7 +59,7 @@ impl<H: ChangeHandler> Supervisor<H> {
     async fn look_at_leases(&mut self) -> Result<(), Error> {
         let listed = self.shared.store.list().await?;
         for error in listed.unreadable {
-            self.shared.handler.on_event(ProcessorEvent::RequestFailed { range: None, error });
+            report(&self.shared.handler, ProcessorEvent::RequestFailed { range: None, error });
         }
         let (mut leases, now) = (listed.leases, Instant::now());
         self.observe(&leases, now);
@@ -117,7 +117,7 @@ impl<H: ChangeHandler> Supervisor<H> {
                     error.message()
                 ));
                 let range = lease.range.parse().ok();
-                self.shared.handler.on_event(ProcessorEvent::RequestFailed { range, error });
+                report(&self.shared.handler, ProcessorEvent::RequestFailed { range, error });
             }
             if is_own {
                 result = result.and(self.shared.store.give_back(&lease).await.map(drop));
@@ -194,9 +194,9 @@ impl<H: ChangeHandler> Supervisor<H> {
         }
     }
 
-    /// Notes that a worker has ended. Returns whether there are new leases. A worker in which the
-    /// handler's `on_event` has panicked leaves its lease; this instance takes it again in the next
-    /// round.
+    /// Notes that a worker has ended. Returns whether there are new leases. No panic of the handler
+    /// ends a worker. If a worker panics all the same, this instance takes its lease again in the
+    /// next round.
     fn end_worker(&mut self, joined: Result<(Id, bool), tokio::task::JoinError>) -> bool {
         let (id, has_new_leases) = match joined {
             Ok(ended) => ended,

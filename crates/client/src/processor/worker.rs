@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::handler::{ChangeHandler, ProcessorEvent, ReleaseReason};
+use super::handler::{ChangeHandler, ProcessorEvent, ReleaseReason, report};
 use super::handler_task::HandlerTask;
 use super::lease::Lease;
 use super::lease_keeper::{LeaseKeeper, LeaseLost};
@@ -42,24 +42,24 @@ struct Worker<'a, H> {
 pub(super) async fn run<H: ChangeHandler>(shared: &Arc<Shared<H>>, lease: Lease) -> bool {
     let Ok(range) = lease.range.parse::<FeedRange>() else {
         let error = Error::answer(format!("lease `{}` has no valid range: delete it", lease.id));
-        shared.handler.on_event(ProcessorEvent::RequestFailed { range: None, error });
+        report(&shared.handler, ProcessorEvent::RequestFailed { range: None, error });
         return false;
     };
     let keeper = match LeaseKeeper::take(&shared.store, lease, &shared.options).await {
         Ok(Some(keeper)) => keeper,
         Ok(None) => return false,
         Err(error) => {
-            shared.handler.on_event(ProcessorEvent::RequestFailed { range: Some(range), error });
+            report(&shared.handler, ProcessorEvent::RequestFailed { range: Some(range), error });
             return false;
         }
     };
-    shared.handler.on_event(ProcessorEvent::Acquired { range: range.clone() });
+    report(&shared.handler, ProcessorEvent::Acquired { range: range.clone() });
     let options =
         ChangeFeedOptions::resume(&keeper.lease.token).with_max_items(shared.options.page_items_max);
     let feed = Feed::new(shared.container.handle(), shared.mode(), options);
     let mut worker = Worker { shared, range: range.clone(), keeper, feed, stop: shared.stop.subscribe() };
     let reason = worker.process().await.unwrap_or(ReleaseReason::Lost);
-    shared.handler.on_event(ProcessorEvent::Released { range, reason });
+    report(&shared.handler, ProcessorEvent::Released { range, reason });
     reason == ReleaseReason::Split
 }
 
@@ -122,14 +122,14 @@ impl<H: ChangeHandler> Worker<'_, H> {
             // The lease is renewed while the handler runs, unless no thread was free for that.
             if let Some(expired_since) = self.keeper.expired_since() {
                 let range = range.clone();
-                shared.handler.on_event(ProcessorEvent::HandlerBlocked { range, expired_since });
+                report(&shared.handler, ProcessorEvent::HandlerBlocked { range, expired_since });
             }
             match processed {
                 Wake::Stop => return Ok(false),
                 Wake::Ended(Ok(())) => break,
                 Wake::Ended(Err(error)) => {
                     let range = range.clone();
-                    shared.handler.on_event(ProcessorEvent::HandlerFailed { range, error });
+                    report(&shared.handler, ProcessorEvent::HandlerFailed { range, error });
                     let wait = sleep(shared.options.retry_wait);
                     let waited =
                         renewing_lease(&mut self.keeper, &mut self.stop, StopStage::Stopping, wait).await?;
@@ -158,7 +158,7 @@ impl<H: ChangeHandler> Worker<'_, H> {
     /// Reports a failed request, and waits before the next one.
     async fn report(&mut self, error: Error) -> Result<(), LeaseLost> {
         let range = Some(self.range.clone());
-        self.shared.handler.on_event(ProcessorEvent::RequestFailed { range, error });
+        report(&self.shared.handler, ProcessorEvent::RequestFailed { range, error });
         let wait = sleep(self.shared.options.retry_wait);
         renewing_lease(&mut self.keeper, &mut self.stop, StopStage::Stopping, wait).await.map(drop)
     }

@@ -62,6 +62,14 @@ fn unknown_members_survive_reading_and_writing() {
 }
 
 #[test]
+fn the_longest_time_to_live_is_that_of_the_service() {
+    for seconds in [2_147_483_647, 2_147_483_648, u64::MAX] {
+        let longest = TimeToLive::after(Duration::from_secs(seconds));
+        assert_eq!(longest, TimeToLive::Seconds(2_147_483_647), "{seconds}");
+    }
+}
+
+#[test]
 fn a_time_to_live_is_at_least_one_second_and_minus_two_is_refused() {
     assert_eq!(TimeToLive::after(Duration::from_millis(10)), TimeToLive::Seconds(1));
     assert!(serde_json::from_str::<TimeToLive>("-2").is_err());

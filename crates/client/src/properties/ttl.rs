@@ -14,13 +14,17 @@ pub enum TimeToLive {
     Seconds(u32),
 }
 
+/// The longest time to live of the service.
+const SECONDS_MAX: u32 = 2_147_483_647;
+
 /// How the service writes [`TimeToLive::PerItem`].
 const PER_ITEM: i64 = -1;
 
 impl TimeToLive {
-    /// A time to live, rounded down to whole seconds, at least one.
+    /// A time to live, rounded down to whole seconds, at least one and at most 2,147,483,647.
     pub fn after(duration: Duration) -> Self {
-        TimeToLive::Seconds(u32::try_from(duration.as_secs()).unwrap_or(u32::MAX).max(1))
+        let seconds = u32::try_from(duration.as_secs()).unwrap_or(SECONDS_MAX);
+        TimeToLive::Seconds(seconds.clamp(1, SECONDS_MAX))
     }
 }
 

@@ -51,6 +51,8 @@ struct Recorder {
     panics: bool,
     /// Whether a call never ends.
     hangs: bool,
+    /// Whether it panics after each event.
+    panics_at_events: bool,
 }
 
 impl ChangeHandler for Recorder {
@@ -86,6 +88,8 @@ impl ChangeHandler for Recorder {
             ProcessorEvent::RequestFailed { error, .. } => record.failures.push(error.to_string()),
             _ => {}
         }
+        drop(record);
+        assert!(!self.panics_at_events, "an event");
     }
 }
 
@@ -312,6 +316,29 @@ async fn check_poison_document(panics: bool) {
     assert_eq!(poison, [("7".to_owned(), 4), ("no number".to_owned(), 0)]);
     wait_until("the position is stored", LIMIT, async || shop.lags().await[0].changes == 0).await;
     processor.stop().await;
+}
+
+/// Story of a bug: a panic in `on_event` ended the supervisor and with it all workers, and nobody was
+/// told before the stop.
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_on_event_stops_neither_the_supervisor_nor_a_worker() {
+    let shop = Shop::new(2).await;
+    let fails_for = BTreeSet::from([7]);
+    let recorder = Recorder { fails_for, panics_at_events: true, ..Recorder::default() };
+    shop.write(0..20).await;
+    let processor = shop.start("first", &recorder).await;
+    // The workers have reported that they acquired their leases and that the handler failed.
+    recorder.wait_for(19).await;
+    // The supervisor reports that it cannot list the leases.
+    shop.world.fault(r#"{"operation":"query","container":"leases","count":1,"status":400}"#).await;
+    wait_until("the supervisor has reported a failure", LIMIT, async || {
+        recorder.record.lock().unwrap().failures.iter().any(|text| text.contains("400"))
+    })
+    .await;
+    shop.write(20..40).await;
+    recorder.wait_for(39).await;
+    processor.stop().await;
+    shop.wait_for_shares(&[("", 2)]).await;
 }
 
 /// A handler that refuses every page and has no callback for poison documents. Counts its calls.

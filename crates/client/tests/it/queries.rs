@@ -400,6 +400,8 @@ async fn the_query_continues_after_a_failed_request() {
 #[tokio::test(start_paused = true)]
 async fn a_dropped_call_loses_no_row() {
     let (world, orders) = orders_in_four_partitions().await;
+    // One call is dropped for certain.
+    world.fault(r#"{"operation":"query","count":1,"delayMs":300}"#).await;
     world.fault(r#"{"operation":"query","probability":0.5,"delayMs":300}"#).await;
     let mut feed = orders.query::<Order>(Query::new("SELECT * FROM c ORDER BY c.total").with_max_items(10));
     let (mut found, mut dropped_calls) = (Vec::new(), 0);
