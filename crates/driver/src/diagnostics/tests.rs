@@ -126,6 +126,8 @@ fn attempts_beyond_the_limit_are_counted_and_not_recorded() {
     assert_eq!((diagnostics.attempts().count(), diagnostics.omitted()), (ATTEMPTS_MAX, 7));
     assert!(diagnostics.to_string().ends_with("; and 7 more"));
     assert!(diagnostics.to_json().ends_with(r#","omitted_attempts":7}"#));
+    let error = crate::Error::timeout("late").with_diagnostics(diagnostics);
+    assert_eq!(error.to_string(), format!("late (attempt {}, region West US)", ATTEMPTS_MAX + 7));
 }
 
 #[test]

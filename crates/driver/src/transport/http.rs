@@ -101,12 +101,12 @@ impl HttpTransport {
         if let Some(connections) = find(&endpoints, endpoint) {
             return Ok(connections);
         }
+        self.connector.check_allowed(endpoint)?;
         let mut grown = Vec::clone(&endpoints);
         if grown.len() >= ENDPOINTS_MAX && !forget_unused(&mut grown, Instant::now()) {
             let text = format!("{endpoint}: there are connections to {ENDPOINTS_MAX} other endpoints in use");
             return Err(Failure::new(FailureKind::Connect, Sent::No, text));
         }
-        self.connector.check_allowed(endpoint)?;
         let opener = EndpointOpener::new(Arc::clone(&self.connector), endpoint.clone());
         let connections = Connections::new(endpoint.clone(), Arc::new(opener), self.connector.options())?;
         let connections = Arc::new(connections);

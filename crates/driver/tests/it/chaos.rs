@@ -212,5 +212,6 @@ fn a_seed_replays_the_same_run() {
         assert!(first.lines().count() > 200, "a run is more than {} operations", first.lines().count());
         let difference = first.lines().zip(second.lines()).position(|(first, second)| first != second);
         assert_eq!(difference, None, "{parameters:?} differs between two runs from this line on");
+        assert_eq!(first.lines().count(), second.lines().count(), "one run of {parameters:?} is longer");
     }
 }

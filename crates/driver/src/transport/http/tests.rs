@@ -72,6 +72,9 @@ async fn an_endpoint_that_is_not_used_makes_room_for_another_one() {
     let mut requests: Vec<_> = all.iter().map(in_flight).collect();
     let refused = transport.connections(&endpoint(ENDPOINTS_MAX)).err().unwrap();
     assert!(refused.to_string().contains("in use"), "{refused}");
+    let remote = Endpoint::parse("http://192.0.2.1:8081").unwrap();
+    let refused = transport.connections(&remote).err().unwrap();
+    assert!(refused.to_string().contains("without TLS"), "an endpoint must be allowed first: {refused}");
     requests.remove(7);
     // The task of the request ends.
     time::sleep(time::Duration::from_millis(1)).await;
