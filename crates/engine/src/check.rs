@@ -1,13 +1,13 @@
-//! Verifies the data of an account: that documents, ids, lists, change feed, indexes, expiry list
-//! and counters agree. `perihelion check` runs it on a directory that no server uses.
+//! Verifies the data of an account: that documents, ids, lists, unique keys, change feed, indexes,
+//! expiry list and counters agree. `perihelion check` runs it on a directory that no server uses.
 //!
 //! The check reads one snapshot and changes nothing. Documents are visited in order; every key
-//! that must exist for a document is looked up, except its unique keys. Then the keys of each kind
-//! that has one key per document are counted, so that such a key without a document is noticed too.
+//! that must exist for a document is looked up. Then the keys of each kind that belongs to documents
+//! are counted, so that such a key without a document is noticed too.
 //! An index that the upgrade of the data will fill again (`layout.rs`) is checked like an index that
 //! is not ready.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use bytes::Bytes;
 use perihelion_model::json::Value;
 
 use crate::catalog::{Catalog, Container, LAYOUT};
-use crate::documents::{StoredDocument, Target};
+use crate::documents::{StoredDocument, Target, unique_values};
 use crate::index::IndexGroup;
-use crate::keys::{self, OwnedKeyRange, SegmentId};
+use crate::keys::{self, ContainerNumber, OwnedKeyRange, SegmentId};
 use crate::layout::{self, LAYOUT_OF_PARTITION_NAMES};
 use crate::region::REGION_BITS;
 use crate::state::ContainerState;
@@ -67,11 +67,13 @@ pub fn check(store: &impl Store) -> Result<CheckReport, StoreError> {
         });
     }
     let catalog = Catalog::load(&*view)?;
+    let expiry_entries = count_expiry_entries(&*view)?;
     let mut report = CheckReport::default();
     for container in catalog.containers() {
         report.containers += 1;
         let container = Arc::new(layout::with_usable_indexes(&*view, container, layout)?);
-        ContainerCheck::new(&*view, &container, &mut report).run()?;
+        let expiry_entries = expiry_entries.get(&container.number()).copied().unwrap_or(0);
+        ContainerCheck::new(&*view, &container, &mut report).run(expiry_entries)?;
     }
     Ok(report)
 }
@@ -83,9 +85,15 @@ struct ContainerCheck<'a> {
     report: &'a mut CheckReport,
     documents: u64,
     bytes: u64,
+    /// The documents with an entry in the expiry list.
+    expiring: u64,
+    /// The unique keys that the documents own.
+    unique_keys: u64,
+    /// Whether the account has several regions.
+    has_regions: bool,
     rid_max: u64,
     /// The LSN of the last document in each physical partition.
-    lsns: std::collections::BTreeMap<u32, u64>,
+    lsns: BTreeMap<u32, u64>,
 }
 
 impl<'a> ContainerCheck<'a> {
@@ -96,17 +104,28 @@ impl<'a> ContainerCheck<'a> {
             report,
             documents: 0,
             bytes: 0,
+            expiring: 0,
+            unique_keys: 0,
+            has_regions: false,
             rid_max: 0,
             lsns: Default::default(),
         }
     }
 
-    fn run(mut self) -> Result<(), StoreError> {
+    /// `expiry_entries` is the number of the container's entries in the expiry list.
+    fn run(mut self, expiry_entries: u64) -> Result<(), StoreError> {
+        self.has_regions = self.state()?.is_some_and(|state| state.regions > 0);
         let segments: BTreeSet<SegmentId> = self.container.ranges.iter().map(|range| range.segment).collect();
         for segment in &segments {
             self.check_documents(*segment)?;
         }
         self.count_keys(&segments)?;
+        let expiring = self.expiring;
+        if expiry_entries != expiring {
+            self.problem(|| {
+                format!("{expiry_entries} entries in the expiry list for {expiring} documents that expire")
+            });
+        }
         self.check_counters()?;
         self.report.documents += self.documents;
         self.report.bytes += self.bytes;
@@ -144,6 +163,7 @@ impl<'a> ContainerCheck<'a> {
             return Ok(());
         };
         self.bytes += document.text.len() as u64;
+        self.expiring += u64::from(document.expires_at != 0);
         let value = document.value();
         let Some((id, target)) = self.target_of(&value) else {
             self.problem(|| {
@@ -171,6 +191,31 @@ impl<'a> ContainerCheck<'a> {
                 self.problem(|| {
                     format!("document {id:?} ({rid}): its {what} is missing or points to another document")
                 });
+            }
+        }
+        self.check_unique_keys(&target, &id, rid, &document, &value)
+    }
+
+    /// Looks up the unique keys of a document. Another document can own them: an expired document
+    /// loses them to its successor, and two regions can write the same values. When the other document
+    /// is deleted, nobody owns them.
+    fn check_unique_keys(
+        &mut self,
+        target: &Target,
+        id: &str,
+        rid: u64,
+        document: &StoredDocument,
+        value: &Value,
+    ) -> Result<(), StoreError> {
+        let expires = document.expires_at != 0 || document.expiry(self.container.default_ttl).is_some();
+        let number = self.container.number();
+        for (constraint, paths) in self.container.unique_keys.iter().enumerate() {
+            let values = unique_values(value, paths);
+            let key = keys::unique_key(number, &target.partition, constraint as u16, &values);
+            let owner = self.view.get(&key)?.and_then(|owner| keys::last_u64(&owner));
+            self.unique_keys += u64::from(owner == Some(rid));
+            if owner.is_none() && !expires && !self.has_regions {
+                self.problem(|| format!("document {id:?} ({rid}): its unique key is missing"));
             }
         }
         Ok(())
@@ -219,7 +264,7 @@ impl<'a> ContainerCheck<'a> {
         expected
     }
 
-    /// Counts the keys of each kind that has one key per document.
+    /// Counts the keys of each kind that has one key per document, and the unique keys.
     fn count_keys(&mut self, segments: &BTreeSet<SegmentId>) -> Result<(), StoreError> {
         let number = self.container.number();
         let feed = segments.iter().map(|segment| keys::feed_entry_prefix(number, *segment)).collect();
@@ -249,12 +294,21 @@ impl<'a> ContainerCheck<'a> {
                 self.problem(|| format!("{count} {what} for {documents} documents"));
             }
         }
+        let (count, owned) = (count_keys(self.view, &keys::unique_key_prefix(number))?, self.unique_keys);
+        if count != owned {
+            self.problem(|| format!("{count} unique keys, of which documents own {owned}"));
+        }
         Ok(())
     }
 
-    fn check_counters(&mut self) -> Result<(), StoreError> {
+    /// The counters; `None` if they are missing or cannot be read.
+    fn state(&self) -> Result<Option<ContainerState>, StoreError> {
         let record = self.view.get(&keys::container_state(self.container.number()))?;
-        let Some(state) = record.and_then(|record| ContainerState::decode(&record)) else {
+        Ok(record.and_then(|record| ContainerState::decode(&record)))
+    }
+
+    fn check_counters(&mut self) -> Result<(), StoreError> {
+        let Some(state) = self.state()? else {
             self.problem(|| "its counters are missing or cannot be read".to_owned());
             return Ok(());
         };
@@ -289,6 +343,19 @@ fn count_keys(view: &dyn View, prefix: &[u8]) -> Result<u64, StoreError> {
         ControlFlow::Continue(())
     })?;
     Ok(count)
+}
+
+/// The number of entries in the expiry list, by container. A deleted container can have entries.
+fn count_expiry_entries(view: &dyn View) -> Result<BTreeMap<ContainerNumber, u64>, StoreError> {
+    let mut counts = BTreeMap::new();
+    let expiry_list = OwnedKeyRange::prefix(&keys::expiry_prefix());
+    view.scan(expiry_list.as_range(), Direction::Forward, &mut |key, _| {
+        if let Some((_, container, ..)) = keys::parse_expiry(key) {
+            *counts.entry(container).or_default() += 1;
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(counts)
 }
 
 #[cfg(test)]

@@ -276,6 +276,11 @@ pub(crate) fn unique_key(
         .done()
 }
 
+/// The prefix of the unique keys of a container.
+pub(crate) fn unique_key_prefix(container: ContainerNumber) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::UniqueKey).u32(container).done()
+}
+
 /// The prefixes of the keys that layout 1 had, and that no key of today has: ids, partition
 /// members and unique keys by the hash of the partition key.
 pub(crate) fn prefixes_of_layout_1() -> [Vec<u8>; 3] {
@@ -312,6 +317,11 @@ pub(crate) fn index_prefix(container: ContainerNumber, index: u16) -> Vec<u8> {
 /// An entry of the expiry list: the time at which a document expires.
 pub(crate) fn expiry(at: u64, container: ContainerNumber, segment: SegmentId, rid: u64) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Expiry).u64(at).u32(container).u32(segment).u64(rid).done()
+}
+
+/// The prefix of the expiry entries of all containers.
+pub(crate) fn expiry_prefix() -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Expiry).done()
 }
 
 /// The bounds of the expiry entries at or before `at`: the lower one is included,

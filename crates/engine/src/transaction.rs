@@ -138,11 +138,7 @@ impl<'v> Transaction<'v> {
         limit: usize,
         bytes_max: usize,
     ) -> Result<Vec<(Vec<u8>, Bytes)>, StoreError> {
-        let bounds = (key_range.from.clone(), key_range.to.clone());
-        let mut written: BTreeMap<&[u8], &Option<Bytes>> = BTreeMap::new();
-        for overlay in &self.layers {
-            written.extend(overlay.range(bounds.clone()).map(|(key, value)| (key.as_slice(), value)));
-        }
+        let written = self.written(key_range);
         let mut found: BTreeMap<Vec<u8>, Bytes> = BTreeMap::new();
         let mut bytes = 0;
         self.view.scan(key_range.as_range(), Direction::Forward, &mut |key, value| {
@@ -160,6 +156,28 @@ impl<'v> Transaction<'v> {
         // after `last` are left out too, so that the result has no gap.
         let is_before_end = |key: &[u8]| last.as_deref().is_none_or(|last| key <= last);
         Ok(found.into_iter().take(limit).take_while(|(key, _)| is_before_end(key)).collect())
+    }
+
+    /// The number of entries of a range of keys, this transaction's writes included, or `limit` if
+    /// there are more.
+    pub(crate) fn count(&self, key_range: &OwnedKeyRange, limit: usize) -> Result<usize, StoreError> {
+        let written = self.written(key_range);
+        let mut count = written.values().filter(|value| value.is_some()).count();
+        self.view.scan(key_range.as_range(), Direction::Forward, &mut |key, _| {
+            count += usize::from(!written.contains_key(key));
+            if count >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        Ok(count.min(limit))
+    }
+
+    /// What this transaction wrote in a range of keys.
+    fn written(&self, key_range: &OwnedKeyRange) -> BTreeMap<&[u8], &Option<Bytes>> {
+        let bounds = (key_range.from.clone(), key_range.to.clone());
+        let mut written: BTreeMap<&[u8], &Option<Bytes>> = BTreeMap::new();
+        for overlay in &self.layers {
+            written.extend(overlay.range(bounds.clone()).map(|(key, value)| (key.as_slice(), value)));
+        }
+        written
     }
 
     /// The container as this transaction sees it; refused when it was deleted.
@@ -270,5 +288,7 @@ mod tests {
         assert_eq!(keys_within(99, 250), [vec![1, 0], vec![1, 0, 1], vec![1, 1], vec![1, 2]]);
         assert_eq!(keys_within(2, 250), [vec![1, 0], vec![1, 0, 1]]);
         assert_eq!(keys_within(99, usize::MAX).len(), 11);
+        transaction.remove(vec![1, 3]);
+        assert_eq!([3, 10, 99].map(|limit| transaction.count(&all, limit).unwrap()), [3, 10, 10]);
     }
 }

@@ -160,8 +160,8 @@ fn split_counters(state: &mut ContainerState, container: &Container) {
     state.ranges = ranges;
 }
 
-/// Replaces all scripts, users and permissions if any of them differs. They are few and
-/// small.
+/// Replaces all scripts, users and permissions if any of them differs. The number of scripts of a
+/// container, and of users and permissions of a database, has a limit.
 fn copy_records(transaction: &mut Transaction<'_>, records: Vec<(Vec<u8>, Bytes)>) -> Result<(), Refusal> {
     let mut ours = Vec::new();
     for prefix in [keys::all_scripts_prefix(), keys::all_users_prefix(), keys::all_permissions_prefix()] {

@@ -21,11 +21,14 @@ use crate::keys::{self, OwnedKeyRange};
 use crate::refusal::{Layer, Refusal};
 use crate::transaction::Transaction;
 
-/// The most users of a database. Deleting the database removes all of them in one commit.
+/// The most users of a database.
 const USERS_MAX: usize = 10_000;
 /// The most permissions of a user. A request with a token scans them to find the permission of the
 /// token.
 const PERMISSIONS_MAX: usize = 1_000;
+/// The most users and permissions of a database together. Deleting the database removes all of them
+/// in one commit, and copying the catalog reads all of them into memory.
+const ACCESS_MAX: usize = 20_000;
 
 /// The most bytes of the stored text of a user, which is little more than an id of up to 255
 /// characters.
@@ -147,9 +150,8 @@ pub(crate) fn put_access(
     if is_taken {
         return Err(Refusal::resource_exists().with_charge(charge::CONFLICT));
     }
-    if old.is_none() && transaction.entries(&feed.key_range(), feed.quota())?.len() >= feed.quota() {
-        let message = format!("The quota of {} entries of this kind is used up.", feed.quota());
-        return Err(Refusal::new(status::FORBIDDEN, Layer::Backend, message));
+    if old.is_none() {
+        check_quotas(transaction, feed)?;
     }
     if let AccessWrite::Replace(old_id) = write {
         transaction.remove(feed.key(old_id));
@@ -158,6 +160,25 @@ pub(crate) fn put_access(
     let record = add_system_members(transaction, feed, old_rid, body);
     transaction.put_record(feed.key(&id), &record);
     Ok((permissions::without_container(record), old.is_none()))
+}
+
+/// Refuses a new user or permission if its feed or its database is full.
+fn check_quotas(transaction: &Transaction<'_>, feed: &AccessFeed) -> Result<(), Refusal> {
+    let refuse = |message| Err(Refusal::new(status::FORBIDDEN, Layer::Backend, message));
+    if transaction.count(&feed.key_range(), feed.quota())? >= feed.quota() {
+        return refuse(format!("The quota of {} entries of this kind is used up.", feed.quota()));
+    }
+    let database = feed.database().0;
+    let mut count = 0;
+    for prefix in [keys::user_prefix(database), keys::database_permission_prefix(database)] {
+        count += transaction.count(&OwnedKeyRange::prefix(&prefix), ACCESS_MAX)?;
+    }
+    if count >= ACCESS_MAX {
+        return refuse(format!(
+            "The database has {ACCESS_MAX} users and permissions, which is the most. Delete some of them first."
+        ));
+    }
+    Ok(())
 }
 
 /// The members of a new body that are stored: those of the client, and the container of a
@@ -266,3 +287,6 @@ fn read_body(record: Option<Bytes>) -> Option<Value> {
 fn text<'a>(body: &'a Value, name: &str) -> Option<&'a str> {
     body.get(name).and_then(Value::as_str)
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@ use perihelion_model::resource_id::{ContainerRid, DatabaseRid};
 use perihelion_query::{ComputedProperties, VectorEmbedding};
 
 use super::record::{text_member, u32_member, u64_member};
-use super::{IndexedPaths, ParsedDefinition, search_policies};
+use super::{IndexedPaths, ParsedDefinition, new_definition, search_policies};
 use crate::index::{IndexDefinition, IndexShape};
 use crate::keys::{ContainerNumber, RangeId, SegmentId};
 
@@ -102,8 +102,7 @@ impl Container {
 
     /// Whether GeoJSON in the container has coordinates of a plane.
     pub fn has_planar_geometry(&self) -> bool {
-        let kind = self.definition.get("geospatialConfig").and_then(|config| config.get("type"));
-        kind.and_then(Value::as_str).is_some_and(|kind| kind.eq_ignore_ascii_case("Geometry"))
+        new_definition::has_planar_geometry(&self.definition)
     }
 
     /// The distance functions of the container's vectors.

@@ -84,12 +84,18 @@ fn bad_position(path: &str) -> Option<usize> {
     path.is_empty().then_some(0)
 }
 
+/// Whether a definition is that of a container whose GeoJSON has coordinates of a plane. The case of
+/// the letters does not count.
+pub(super) fn has_planar_geometry(definition: &Object) -> bool {
+    let kind = definition.get("geospatialConfig").and_then(|config| config.get("type"));
+    kind.and_then(Value::as_str).is_some_and(|kind| kind.eq_ignore_ascii_case("Geometry"))
+}
+
 /// Refuses spatial indexes that do not fit the type of the container's geometries. An index of
 /// geometries in the plane needs a bounding box. An index of geometries on the globe must not have
 /// one.
 fn check_bounding_boxes(body: &Object) -> Result<(), Refusal> {
-    let geospatial = body.get("geospatialConfig").and_then(|config| config.get("type"));
-    let is_plane = geospatial.and_then(Value::as_str) == Some("Geometry");
+    let is_plane = has_planar_geometry(body);
     let indexes = body.get("indexingPolicy").and_then(|policy| policy.get("spatialIndexes"));
     for index in indexes.and_then(Value::as_array).unwrap_or_default() {
         let path = index.get("path").and_then(Value::as_str).unwrap_or_default();
@@ -186,9 +192,12 @@ mod tests {
         };
         let bounds = r#","boundingBox":{"xmin":0,"ymin":0,"xmax":10,"ymax":10}"#;
         let flat = r#","boundingBox":{"xmin":0,"ymin":0,"xmax":0,"ymax":10}"#;
-        assert_eq!(check_text(&body("Geometry", bounds)), Ok(()));
+        for plane in ["Geometry", "geometry"] {
+            assert_eq!(check_text(&body(plane, bounds)), Ok(()));
+            assert!(check_text(&body(plane, "")).is_err(), "{plane}");
+        }
         assert_eq!(check_text(&body("Geography", "")), Ok(()));
-        for refused in [body("Geometry", ""), body("Geography", bounds), body("Geometry", flat)] {
+        for refused in [body("Geography", bounds), body("Geometry", flat)] {
             assert!(check_text(&refused).is_err(), "{refused}");
         }
     }

@@ -5,7 +5,7 @@ mod bounds;
 mod sessions;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use perihelion_engine::storage::{DiskStore, MemoryStore};
@@ -339,11 +339,17 @@ async fn a_read_transaction_sees_one_snapshot_while_transactions_commit() {
     let write =
         |n: i64| vec![upsert(&first, "a", "1", n), upsert(&first, "b", "1", n), upsert(&second, "c", "1", n)];
     statuses(&engine, 0, write(0)).await;
+    // The writer goes on until the reads have overlapped with it.
+    let has_overlap = Arc::new(AtomicBool::new(false));
     let writer = {
         let (engine, first, second) = (Arc::clone(&engine), Arc::clone(&first), Arc::clone(&second));
+        let has_overlap = Arc::clone(&has_overlap);
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            for n in 1..=2_000 {
+            for n in 1..=100_000 {
+                if n > 2_000 && has_overlap.load(Ordering::Relaxed) {
+                    break;
+                }
                 let write = vec![
                     upsert(&first, "a", "1", n),
                     upsert(&first, "b", "1", n),
@@ -360,6 +366,7 @@ async fn a_read_transaction_sees_one_snapshot_while_transactions_commit() {
         let values: Vec<i64> = results.iter().map(|result| n_in(&result.as_ref().unwrap().body)).collect();
         assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
         seen.insert(values[0]);
+        has_overlap.store(seen.len() > 1, Ordering::Relaxed);
     }
     writer.join().unwrap();
     assert!(seen.len() > 1, "the reads did not overlap with the writes");

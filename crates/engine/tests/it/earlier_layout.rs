@@ -177,6 +177,8 @@ const INDEX: u8 = 0x16;
 /// it.
 async fn store_of_layout_2(text: &str) -> SharedStore {
     const CUT_AFTER: usize = 1024;
+    /// What follows the text in each document.
+    const ENDS: [&str; 3] = ["", "y", "y"];
     let store = SharedStore(Arc::new(MemoryStore::new()));
     {
         let engine = open(&store, None);
@@ -188,7 +190,7 @@ async fn store_of_layout_2(text: &str) -> SharedStore {
             columns: vec![column],
         };
         engine.build_index(&container, shape).await.unwrap();
-        for (id, end) in [("1", ""), ("2", "y"), ("3", "y")] {
+        for (id, end) in ["1", "2", "3"].iter().zip(ENDS) {
             let body = format!(r#"{{"id":"{id}","pk":"a","s":"{text}{end}"}}"#);
             create(&engine, "c", r#"["a"]"#, &body).await.unwrap();
         }
@@ -197,12 +199,13 @@ async fn store_of_layout_2(text: &str) -> SharedStore {
     let entries = store.entries_of(INDEX);
     assert_eq!(entries.len(), 3);
     assert!(entries.iter().all(|(key, _)| key.len() < 1200));
-    // The keys of layout 2 had the whole strings (here without the `y` of the last two), and the
-    // account's record named layout 2.
+    // The keys of layout 2 had the whole strings, and the account's record named layout 2. Keys whose
+    // strings are equal in their first bytes are in the order of the documents.
     let mut writes: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
-    for (key, value) in entries.into_iter().filter(|_| text.len() > CUT_AFTER) {
+    for ((key, value), y) in entries.into_iter().zip(ENDS).filter(|_| text.len() > CUT_AFTER) {
         let end = key.len() - 8;
-        let whole = [&key[..end - 2], &text.as_bytes()[CUT_AFTER..], &[0, 0], &key[end..]].concat();
+        let rest = &text.as_bytes()[CUT_AFTER..];
+        let whole = [&key[..end - 2], rest, y.as_bytes(), &[0, 0], &key[end..]].concat();
         writes.push((key, None));
         writes.push((whole, Some(value)));
     }
