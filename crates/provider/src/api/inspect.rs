@@ -76,7 +76,7 @@ impl CosmosDBProvider {
     /// The processes that serve the container, by their heartbeats: at most 2,000.
     /// [`locks`](Self::locks) has the work that they hold.
     pub async fn workers(&self) -> Result<Vec<WorkerInfo>, ProviderError> {
-        self.core.metrics.call("workers", workers::run(&self.core.store)).await
+        self.core.metrics.call("workers", workers::run(&self.core.store, &self.core.clock)).await
     }
 
     /// The work that processes have locked: a page of activities, and with the first page the turns

@@ -55,6 +55,8 @@ pub(crate) struct Metrics {
     outbox_age_ms_plus_one: AtomicU64,
     /// The number of write operations of calls, applied or not.
     writes: AtomicU64,
+    /// The charge of requests that are not about one instance, in thousandths of a request unit.
+    background_milli_ru: AtomicU64,
 }
 
 /// One call, while it runs.
@@ -191,6 +193,7 @@ impl Metrics {
         ProviderMetrics {
             requests: sum(|method| method.requests),
             request_units: methods.values().map(|method| method.request_units).sum(),
+            background_request_units: get(&self.background_milli_ru) as f64 / 1e3,
             conflicts: sum(|method| method.conflicts),
             throttles: sum(|method| method.throttles),
             retries: sum(|method| method.retries),
@@ -311,6 +314,15 @@ impl Cost {
     }
 }
 
+/// The instance that an operation is about. Instances have strings as partition keys, and system
+/// documents have numbers.
+fn instance_of<'a>(operation: &EndedOperation<'a>) -> Option<&'a str> {
+    match &*operation.partition_key?.values {
+        [KeyValue::String(instance)] => Some(instance),
+        _ => None,
+    }
+}
+
 /// Observes the driver: counts the cost of each operation for its call, records throttling,
 /// and passes the dates of responses to the clock.
 #[derive(Debug)]
@@ -322,8 +334,7 @@ pub(crate) struct DriverObserver {
 }
 
 impl DriverObserver {
-    /// Adds the charge of an operation to what its instance costs. Instances have strings as
-    /// partition keys, and system documents have numbers.
+    /// Adds the charge of an operation to what its instance costs.
     fn charge_instance(&self, operation: &EndedOperation<'_>, cost: &Cost) {
         let charge = Charge { centi_ru: cost.charge_milli_ru.div_ceil(10), requests: cost.requests };
         // Outside of any call, a write to an instance is background work after one of its turns.
@@ -335,7 +346,7 @@ impl DriverObserver {
             let _ = CALL.try_with(|call| {
                 call.committed_instance.get().inspect(|instance| self.costs.add(instance, charge));
             });
-        } else if let Some([KeyValue::String(instance)]) = operation.partition_key.map(|key| &*key.values) {
+        } else if let Some(instance) = instance_of(operation) {
             match is_call_work {
                 Ok(_) => self.costs.add(instance, charge),
                 Err(_) => self.costs.add_if_known(instance, charge),
@@ -353,6 +364,9 @@ impl Observer for DriverObserver {
         let throttled_for = (cost.throttles > 0).then(|| operation.diagnostics.elapsed());
         self.congestion.record(throttled_for, Instant::now());
         self.charge_instance(operation, &cost);
+        if !operation.verb.is_transaction() && instance_of(operation).is_none() {
+            add(&self.metrics.background_milli_ru, cost.charge_milli_ru);
+        }
         if CALL.try_with(|call| call.add(&cost)).is_err() {
             // The operation belongs to a heartbeat or a background task. Its writes do not
             // change the counts of `count_cache`.

@@ -214,20 +214,21 @@ async fn outlast((status, sub_status, operation): (u16, u32, &str)) {
     let rule = format!(r#"{{"operation":"{operation}","status":{status},"subStatus":{sub_status}}}"#);
     account.fault(&rule).await;
     let history = vec![large_event("order", 1)];
+    let begun = tokio::time::Instant::now();
     let turn = async {
         let acked = provider.ack_orchestration_item(&token, 1, history, vec![], vec![], metadata(), vec![]);
         acked.await.unwrap_or_else(|error| panic!("{status}/{sub_status}: the commit: {error}"));
         let read = provider.read("order").await;
-        read.unwrap_or_else(|error| panic!("{status}/{sub_status}: the history: {error}"))
+        let read = read.unwrap_or_else(|error| panic!("{status}/{sub_status}: the history: {error}"));
+        (read, begun.elapsed())
     };
     let outage = async {
         tokio::time::sleep(OUTAGE).await;
         account.clear_faults().await;
     };
-    let begun = tokio::time::Instant::now();
-    let (read, ()) = tokio::join!(turn, outage);
+    let ((read, elapsed), ()) = tokio::join!(turn, outage);
     assert_eq!(read.len(), 1);
-    assert!(begun.elapsed() >= OUTAGE, "the outage was noticed");
+    assert!(elapsed >= OUTAGE, "{status}/{sub_status}: the outage was noticed: {elapsed:?}");
     account.stop().await;
 }
 

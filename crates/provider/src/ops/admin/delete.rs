@@ -118,7 +118,7 @@ fn check_status(state: Option<&Versioned<State>>, instance: &str, force: Force<'
 }
 
 /// A child and its parent, by instance id.
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Child {
     instance_id: String,
@@ -136,14 +136,24 @@ async fn find_children(core: &Core, parents: &BTreeSet<&str>) -> Result<Vec<Chil
     let store = &core.store;
     let parents: Vec<&str> = parents.iter().copied().collect();
     let mut found = Vec::new();
+    let mut scheduled = Vec::new();
     for group in parents.chunks(PARALLEL_MAX) {
-        let mut scheduled = Vec::with_capacity(group.len());
+        let mut lately = Vec::with_capacity(group.len());
         for parent in group {
-            scheduled.push(children_scheduled_lately(core, parent));
+            lately.push(children_scheduled_lately(core, parent));
         }
-        for (parent, children) in group.iter().zip(join_all(scheduled).await) {
-            for instance_id in children? {
-                found.push(Child { instance_id, parent: (*parent).to_owned() });
+        for children in join_all(lately).await {
+            scheduled.extend(children?);
+        }
+    }
+    for group in scheduled.chunks(PARALLEL_MAX) {
+        let mut states = Vec::with_capacity(group.len());
+        for child in group {
+            states.push(store.state(&child.instance_id));
+        }
+        for (child, state) in group.iter().zip(join_all(states).await) {
+            if is_of_parent(state?.map(|state| state.value).as_ref(), &child.parent) {
+                found.push(child.clone());
             }
         }
     }
@@ -178,9 +188,9 @@ async fn find_children(core: &Core, parents: &BTreeSet<&str>) -> Result<Vec<Chil
 
 /// The children that an instance has scheduled within [`SCHEDULED_LATELY`] and that have not
 /// answered, by its history. The history comes with the state that the deletion is conditional
-/// on, so it is never out of date when the deletion succeeds. Children of another parent and
-/// deleted children are left out.
-async fn children_scheduled_lately(core: &Core, parent: &str) -> Result<Vec<String>, Failure> {
+/// on, so it is never out of date when the deletion succeeds. Some of them may be deleted, or have
+/// another parent.
+async fn children_scheduled_lately(core: &Core, parent: &str) -> Result<Vec<Child>, Failure> {
     let Some(state) = core.store.state(parent).await? else { return Ok(Vec::new()) };
     if state.value.is_deleted() || !state.value.has_children {
         return Ok(Vec::new());
@@ -200,19 +210,20 @@ async fn children_scheduled_lately(core: &Core, parent: &str) -> Result<Vec<Stri
         if answered.contains(&event.event_id) {
             continue;
         }
-        let child = duroxide::build_child_instance_id(parent, instance);
-        let is_ours = match core.store.state(&child).await? {
-            Some(state) if state.value.is_deleted() => false,
-            Some(state) if state.value.is_created => {
-                state.value.parent_instance_id.as_deref() == Some(parent)
-            }
-            Some(_) | None => true,
-        };
-        if is_ours {
-            children.push(child);
-        }
+        let instance_id = duroxide::build_child_instance_id(parent, instance);
+        children.push(Child { instance_id, parent: parent.to_owned() });
     }
     Ok(children)
+}
+
+/// Whether a child that this parent has scheduled is its child, by the state of the child. A deleted
+/// child is not, and a child that has not begun is.
+fn is_of_parent(state: Option<&State>, parent: &str) -> bool {
+    match state {
+        Some(state) if state.is_deleted() => false,
+        Some(state) if state.is_created => state.parent_instance_id.as_deref() == Some(parent),
+        Some(_) | None => true,
+    }
 }
 
 /// The query `text IN (names)`. Every service answers IN with an index; some do not use an index

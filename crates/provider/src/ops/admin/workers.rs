@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::documents::heartbeat::{HEARTBEAT_PREFIX, HEARTBEATS_KEY, Heartbeat, Member, Tags};
 use crate::failure::Failure;
 use crate::options::inspection::WorkerInfo;
+use crate::process::clock::HybridClock;
 use crate::process::membership;
 use crate::store::Store;
 use crate::timing::ALIVE_FOR;
@@ -15,15 +16,17 @@ use crate::timing::ALIVE_FOR;
 /// The most heartbeats that are read: as many as processes read of each other.
 const HEARTBEATS_MAX: u32 = 2000;
 
-pub(crate) async fn run(store: &Store) -> Result<Vec<WorkerInfo>, Failure> {
+pub(crate) async fn run(store: &Store, clock: &HybridClock) -> Result<Vec<WorkerInfo>, Failure> {
     let query = Query::new(format!("SELECT TOP {HEARTBEATS_MAX} * FROM c WHERE c.type = 'node'"))
         .in_partition(HEARTBEATS_KEY);
     let rows = store.rows::<Value>(query).await?;
     // A heartbeat of a later version may not be readable here.
     let heartbeats: Vec<Heartbeat> =
         rows.into_iter().filter_map(|row| serde_json::from_value(row).ok()).collect();
-    let newest_s = heartbeats.iter().map(|heartbeat| heartbeat.written_at_s).max().unwrap_or_default();
-    let is_alive = |heartbeat: &Heartbeat| newest_s - heartbeat.written_at_s <= ALIVE_FOR.as_secs();
+    // The answer to the query has told the clock the service's time.
+    let written_at_s = heartbeats.iter().map(|heartbeat| heartbeat.written_at_s);
+    let now_s = written_at_s.fold(clock.now_ms() / 1000, u64::max);
+    let is_alive = |heartbeat: &Heartbeat| now_s - heartbeat.written_at_s <= ALIVE_FOR.as_secs();
     let mut alive: Vec<Member> =
         heartbeats.iter().filter(|it| is_alive(it)).map(|heartbeat| heartbeat.process.clone()).collect();
     alive.sort_by(|one, other| one.id.cmp(&other.id));

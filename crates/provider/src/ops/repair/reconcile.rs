@@ -11,6 +11,7 @@
 //! the reconciler.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -77,7 +78,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
     let interval = interval.max(INTERVAL_MIN);
     let Some(repair_signal) = core.upgrade().map(|core| Arc::clone(&core.repair_signal)) else { return };
-    let mut partitions: HashMap<FeedRange, Arc<Mutex<PartitionState>>> = HashMap::new();
+    let mut partitions: HashMap<FeedRange, Partition> = HashMap::new();
     // The rounds are aborted when this task is aborted.
     let mut rounds = JoinSet::new();
     let (mut awake_until, mut first_range) = (Instant::now(), 0);
@@ -108,9 +109,10 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
                 ranges.rotate_left(first_range % ranges_count);
                 first_range = (first_range + ROUNDS_MAX.min(ranges_count)) % ranges_count;
                 for range in ranges {
-                    let state = Arc::clone(partitions.entry(range.clone()).or_default());
+                    let partition = partitions.entry(range.clone()).or_default();
+                    let oldest_outbox = partition.oldest_outbox.clone();
                     // A round of this partition still runs if its state is locked.
-                    let Ok(mut state) = state.try_lock_owned() else { continue };
+                    let Ok(mut state) = Arc::clone(&partition.state).try_lock_owned() else { continue };
                     let idle_intervals = match core.membership.view().reconciles(&range) {
                         Some(true) => 0,
                         None => UNKNOWN_INTERVALS,
@@ -122,7 +124,7 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
                     }
                     let core = Arc::clone(&core);
                     rounds.spawn(async move {
-                        state.run_round(&core, range).await;
+                        state.run_round(&core, range, &oldest_outbox).await;
                         // The count of references above includes this one until the task is joined.
                         core
                     });
@@ -159,12 +161,34 @@ async fn raise_layout_version(core: &Core) {
     }
 }
 
-/// Publishes the age of the oldest outbox that the passes of all partitions have read. The
-/// partitions whose rounds run are left out.
-fn set_outbox_age<'a>(core: &Core, partitions: impl Iterator<Item = &'a Arc<Mutex<PartitionState>>>) {
-    let oldest = partitions.filter_map(|state| state.try_lock().ok()?.oldest_outbox).min();
+/// Publishes the age of the oldest outbox that the passes of all partitions have read.
+fn set_outbox_age<'a>(core: &Core, partitions: impl Iterator<Item = &'a Partition>) {
+    let oldest = partitions.filter_map(|partition| partition.oldest_outbox.get()).min();
     let now_ms = core.clock.now_ms();
     core.metrics.set_outbox_age(oldest.map(|since| now_ms.saturating_sub(since.ms())));
+}
+
+/// What the reconciler knows of one partition.
+#[derive(Debug, Default)]
+struct Partition {
+    /// Locked while a round runs.
+    state: Arc<Mutex<PartitionState>>,
+    oldest_outbox: OldestOutbox,
+}
+
+/// The creation time of the oldest outbox that the current or the last pass of a partition has read;
+/// zero if there was none. It is also read while a round runs.
+#[derive(Debug, Clone, Default)]
+struct OldestOutbox(Arc<AtomicU64>);
+
+impl OldestOutbox {
+    fn get(&self) -> Option<Stamp> {
+        Some(Stamp(self.0.load(Ordering::Relaxed))).filter(|since| *since > Stamp(0))
+    }
+
+    fn set(&self, since: Option<Stamp>) {
+        self.0.store(since.unwrap_or_default().0, Ordering::Relaxed);
+    }
 }
 
 /// The reconciler's state of one partition.
@@ -177,8 +201,6 @@ struct PartitionState {
     intervals_to_skip: Option<u32>,
     /// The number of passes in a row that finished nothing, and of rounds that failed.
     stuck_passes: u32,
-    /// The creation time of the oldest outbox that the current or the last pass has read.
-    oldest_outbox: Option<Stamp>,
 }
 
 impl PartitionState {
@@ -203,9 +225,13 @@ impl PartitionState {
     }
 
     /// Runs a round, and decides how many intervals are skipped after it.
-    async fn run_round(&mut self, core: &Core, range: FeedRange) {
-        let round = core.metrics.count("reconcile", run_round(core, range, &mut self.pass)).await;
-        self.oldest_outbox = self.pass.oldest_outbox;
+    async fn run_round(&mut self, core: &Core, range: FeedRange, oldest_outbox: &OldestOutbox) {
+        let round = run_round(core, range, &mut self.pass, oldest_outbox);
+        let round = core.metrics.count("reconcile", round).await;
+        let is_pass_over = round.is_ok() && self.pass.from == Stamp(0);
+        if is_pass_over {
+            oldest_outbox.set(self.pass.oldest_outbox);
+        }
         let (intervals_to_skip, stuck_passes) = match round {
             Ok(()) if self.pass.from > Stamp(0) => (0, self.stuck_passes),
             Ok(()) => match std::mem::take(&mut self.pass) {
@@ -249,7 +275,12 @@ struct Pass {
 
 /// Finishes up to [`ROWS_MAX`] documents of a partition whose `madeAt` is at least
 /// `reconciler_age` ago, and moves the position of the pass.
-async fn run_round(core: &Core, range: FeedRange, pass: &mut Pass) -> Result<(), Failure> {
+async fn run_round(
+    core: &Core,
+    range: FeedRange,
+    pass: &mut Pass,
+    oldest_outbox: &OldestOutbox,
+) -> Result<(), Failure> {
     let age_ms = u64::try_from(core.options.reconciler_age.as_millis()).unwrap_or(u64::MAX);
     let newest = Stamp::at_ms(core.clock.now_ms().saturating_sub(age_ms));
     let query = Query::new(format!(
@@ -268,6 +299,7 @@ async fn run_round(core: &Core, range: FeedRange, pass: &mut Pass) -> Result<(),
     let outbox = rows.iter().find(|row| DocumentType::of(row) == Some(DocumentType::Outbox)).map(made_at);
     pass.oldest_outbox = pass.oldest_outbox.or(outbox);
     if let Some(since) = pass.oldest_outbox {
+        oldest_outbox.set(Some(since));
         core.metrics.set_outbox_age(Some(core.clock.now_ms().saturating_sub(since.ms())));
     }
     let last_made_at = rows.last().map(made_at).unwrap_or_default();
@@ -335,7 +367,7 @@ fn has_unknown_contents(row: &Value) -> bool {
 pub(crate) async fn run_pass(core: &Core) -> (usize, usize, usize) {
     let ranges = core.store.container.feed_ranges().await.expect("the partitions");
     let mut pass = Pass::default();
-    run_round(core, ranges[0].clone(), &mut pass).await.expect("a round");
+    run_round(core, ranges[0].clone(), &mut pass, &OldestOutbox::default()).await.expect("a round");
     (pass.read_count, pass.handled_count, pass.left_count)
 }
 

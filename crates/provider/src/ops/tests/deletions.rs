@@ -12,6 +12,7 @@ use perihelion_client::Query;
 use serde_json::{Value, json};
 
 use super::interrupted_process::{InterruptedProcess, LastRequest};
+use super::recorded_process::RecordedProcess;
 use super::{LOCK, NO_WAIT, World, ack, event, fetch_instance, start};
 use crate::{CosmosDBProvider, OutboxFaultInjector};
 
@@ -218,6 +219,30 @@ async fn one_of_two_overlapping_deletions_succeeds_and_no_mark_is_left() {
         tokio::join!(first.delete_instances_atomic(&set, true), second.delete_instances_atomic(&set, true));
     assert!(one.is_ok() || two.is_ok(), "{one:?} {two:?}");
     assert_tree_deleted(&second, "overlapping").await;
+}
+
+/// Story of a bug: the answer to the commit of a deletion was lost, and another process finished the
+/// deletion before the commit was tried again. The caller was told that the deletion was aborted.
+#[tokio::test]
+async fn a_deletion_that_another_process_finishes_succeeds() {
+    const COMMIT: &str = "\"Committed\"";
+    let world = World::open().await;
+    let process = RecordedProcess::new(&world);
+    let provider = process.provider(&world).await;
+    let set = ["a", "b"].map(str::to_owned);
+    for name in &set {
+        provider.enqueue_for_orchestrator(start(name, String::new()), None).await.unwrap();
+        let (token, _) = fetch_instance(&provider).await;
+        ack(&provider, &token, vec![event(name, 1, String::new())], vec![], vec![]).await.unwrap();
+    }
+    let other = world.provider_with_deletion_timeout(Duration::from_secs(3600)).await;
+    process.lose_answer_to(COMMIT);
+    process.before_answer_to(COMMIT, async move {
+        wait_for_cleanup(&other).await;
+    });
+    provider.delete_instances_atomic(&set, true).await.unwrap();
+    assert_eq!(provider.list_instances().await.unwrap(), Vec::<String>::new());
+    assert!(process.bodies().iter().any(|body| body.contains(COMMIT)), "it was deleted in two phases");
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{World, activity_item};
 use crate::documents::heartbeat::HEARTBEATS_KEY;
+use crate::timing::{ALIVE_FOR, HEARTBEAT_INTERVAL};
 
 /// All workers of a process run long activities, so it fetches nothing. It still writes
 /// heartbeats: otherwise other processes would take it for dead, and might write documents in a
@@ -36,4 +37,27 @@ async fn a_process_whose_workers_are_all_busy_still_writes_heartbeats() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     let etag = |document: Option<Value>| document.map(|document| document["_etag"].clone());
     assert_eq!(etag(heartbeat().await), etag(last), "without work it writes none");
+}
+
+/// Story of a bug: `worker list` compared each heartbeat with the newest one. If all processes had
+/// ended, the last ones counted as alive.
+#[tokio::test]
+async fn processes_that_have_ended_are_not_alive_even_if_no_other_runs() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    let other = provider.clone();
+    let poll = Duration::from_secs(20);
+    let fetch = tokio::spawn(async move { other.fetch_orchestration_item(poll, poll, None).await });
+    let first = async {
+        while provider.workers().await.unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(poll, first).await.expect("a heartbeat");
+    fetch.abort();
+    let are_alive = async || provider.workers().await.unwrap().iter().any(|worker| worker.is_alive);
+    assert!(are_alive().await);
+    let step_ms = i64::try_from((ALIVE_FOR + HEARTBEAT_INTERVAL).as_millis()).unwrap();
+    provider.core.clock.step_wall_clock(step_ms);
+    assert!(!are_alive().await);
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use perihelion_client::{Client, Transport};
 use perihelion_server::InProcess;
-use perihelion_wire::transport::{Failure, Request, Response};
+use perihelion_wire::transport::{Failure, FailureKind, Request, Response, Sent};
 
 use super::World;
 use crate::CosmosDBProvider;
@@ -31,6 +31,8 @@ pub(super) struct RecordedProcess {
     before_batch: Arc<Mutex<Option<Happening>>>,
     /// A text in the body of a request, and what happens after that request was carried out.
     before_answer: Arc<Mutex<Option<(&'static str, Happening)>>>,
+    /// A text in the body of a request whose answer is lost.
+    lost_answer: Arc<Mutex<Option<&'static str>>>,
 }
 
 impl Transport for RecordedProcess {
@@ -48,6 +50,9 @@ impl Transport for RecordedProcess {
         if let Some((_, happening)) = happening {
             happening.await;
         }
+        if lock(&self.lost_answer).take_if(|text| body.contains(*text)).is_some() {
+            return Err(Failure::new(FailureKind::Closed, Sent::Yes, "the answer was lost"));
+        }
         answer
     }
 }
@@ -59,6 +64,7 @@ impl RecordedProcess {
             requests: Arc::default(),
             before_batch: Arc::default(),
             before_answer: Arc::default(),
+            lost_answer: Arc::default(),
         }
     }
 
@@ -98,6 +104,11 @@ impl RecordedProcess {
         happening: impl Future<Output = ()> + Send + 'static,
     ) {
         *lock(&self.before_answer) = Some((text, Box::pin(happening)));
+    }
+
+    /// Loses the answer to the next request with this text in its body.
+    pub(super) fn lose_answer_to(&self, text: &'static str) {
+        *lock(&self.lost_answer) = Some(text);
     }
 
     /// Lets something happen right before the next batch is sent.

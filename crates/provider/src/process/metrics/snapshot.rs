@@ -18,6 +18,9 @@ pub struct ProviderMetrics {
     pub requests: u64,
     /// Request units of all methods.
     pub request_units: f64,
+    /// Request units of requests that are not about one instance: polls, lists, counts and
+    /// heartbeats. Distributed transactions are left out.
+    pub background_request_units: f64,
     /// Writes that lost against another writer: 409, 412, and refused batches.
     pub conflicts: u64,
     /// Throttled responses: 429.

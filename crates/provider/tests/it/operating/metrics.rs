@@ -1,7 +1,7 @@
 //! The provider's own counts of requests agree with the server's.
 
 use duroxide::providers::{Provider, ProviderAdmin};
-use duroxide_cdb::CosmosDBProvider;
+use duroxide_cdb::{CosmosDBProvider, ListOptions};
 use perihelion_server::EmbeddedOptions;
 use perihelion_testkit::TestServer;
 
@@ -30,6 +30,34 @@ async fn the_provider_counts_what_the_server_counts() {
     assert_eq!(calls("ack_work_item"), 3);
     assert!(after.methods["ack_orchestration_item"].latency.max_us > 0);
     assert_eq!((after.conflicts, after.throttles, after.steals), (0, 0, 0));
+}
+
+/// Story of a bug: the dashboard took a list of one workflow for background, which the server counts
+/// as requests to one partition key.
+#[tokio::test]
+async fn only_requests_that_are_not_about_one_instance_are_background() {
+    let server = TestServer::in_process(EmbeddedOptions::default()).await;
+    let worker = provider(&server).await;
+    smallest_workflow(&worker, "order").await;
+    worker.close().await;
+    let builder = CosmosDBProvider::builder().with_client(server.client().await);
+    // A provider for tools has no heartbeats.
+    let tools = builder.for_tools().open().await.unwrap();
+    let background = || tools.metrics().background_request_units;
+    tools.list(&ListOptions::new()).await.unwrap();
+    let before = background();
+    tools.list(&ListOptions::new().with_id("order")).await.unwrap();
+    tools.read("order").await.unwrap();
+    assert_eq!(background(), before);
+    server.reset_counters().await;
+    // A tree is read with requests of both kinds.
+    tools.tree("order").await.unwrap();
+    tools.list(&ListOptions::new()).await.unwrap();
+    let (counters, spent) = (server.counters().await, background() - before);
+    let one_key = counters["onePartitionKey"]["requestUnits"].as_f64().unwrap();
+    let charged = counters["requestUnits"].as_f64().unwrap() - one_key;
+    assert!(one_key > 0.0 && spent > 0.0, "{counters}");
+    assert!((spent - charged).abs() < 0.1, "{spent} RU by the provider, {charged} RU by the server");
 }
 
 #[tokio::test]
@@ -118,4 +146,33 @@ async fn the_age_of_a_waiting_outbox_is_reported_until_it_is_delivered() {
         .expect("the outbox is delivered");
     assert!(!ages.is_empty(), "no round reported the age of the outbox");
     assert!(provider.metrics().methods["reconcile"].calls > 0);
+}
+
+/// Story of a bug: the age of an outbox that cannot be delivered was reported as zero while a round
+/// tried to deliver it.
+#[tokio::test]
+async fn the_age_of_an_outbox_is_reported_while_its_delivery_takes_long() {
+    let server = TestServer::in_process(EmbeddedOptions::default()).await;
+    let often = std::time::Duration::from_millis(50);
+    let builder = CosmosDBProvider::builder().with_client(server.client().await);
+    let mut provider = builder.with_reconciler(often, std::time::Duration::ZERO).open().await.unwrap();
+    provider.set_outbox_fault_injector(duroxide_cdb::OutboxFaultInjector::fail_next(1));
+    provider.enqueue_for_orchestrator(start("parent", None), None).await.unwrap();
+    let (_, token, _) = provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap().unwrap();
+    // Messages are delivered by this operation.
+    server.fault(r#"{"operation":"create_item","delayMs":30000}"#).await;
+    let (history, child) = (vec![super::event("parent", 1)], vec![start("child", Some("parent"))]);
+    let running = super::metadata("Order", None);
+    provider.ack_orchestration_item(&token, 1, history, vec![], child, running, vec![]).await.unwrap();
+    let age = || provider.metrics().outbox_age_ms;
+    let reported = async {
+        while age().is_none() {
+            tokio::time::sleep(often / 10).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(20), reported).await.expect("an age");
+    for _ in 0..60 {
+        tokio::time::sleep(often / 10).await;
+        assert!(age().is_some(), "the outbox still waits");
+    }
 }

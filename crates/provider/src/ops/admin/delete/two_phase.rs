@@ -74,7 +74,11 @@ pub(super) async fn delete(
     let until = Instant::now() + RETRY_FOR;
     if !retry_until(until, || write_stage(&core.store, &deletion, &etag)).await? {
         clear_marks(&core.store, &deletion).await?;
-        return Err(aborted_by_other(&deletion));
+        // If the answer of the commit was lost, another process may have finished the deletion.
+        return match are_deleted(&core.store, &deletion.instances).await? {
+            true => Ok(()),
+            false => Err(aborted_by_other(&deletion)),
+        };
     }
     if let Err(failure) = roll_forward(core, &deletion, result).await {
         tracing::warn!(id = deletion.id, ?failure, "a deletion waits for the reconciler");
@@ -151,6 +155,22 @@ async fn record_progress(core: &Core, deletion: &mut Deletion, etag: &mut Etag) 
     };
     deletion.made_at = made_at;
     Ok(())
+}
+
+/// Whether all of these instances have tombstones.
+async fn are_deleted(store: &Store, instances: &[String]) -> Result<bool, Failure> {
+    for group in instances.chunks(PARALLEL_MAX) {
+        let mut states = Vec::with_capacity(group.len());
+        for instance in group {
+            states.push(store.state(instance));
+        }
+        for state in join_all(states).await {
+            if !state?.is_some_and(|state| state.value.is_deleted()) {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
 }
 
 fn aborted_by_other(deletion: &Deletion) -> Failure {
