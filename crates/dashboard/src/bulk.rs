@@ -47,6 +47,22 @@ impl Selected {
     fn of(row: ListedInstance) -> Selected {
         Selected { id: row.instance_id, status: row.status, created_at: row.created_at }
     }
+
+    /// The row of the workflow as it is now, or why the workflow is skipped.
+    fn unchanged(&self, now: Option<ListedInstance>) -> Result<ListedInstance, String> {
+        match now {
+            None => Err("skipped: it no longer exists".to_owned()),
+            // The time of creation changes when a pending workflow begins, so the status comes first.
+            Some(now) if now.status != self.status => Err(format!(
+                "skipped: it was {} when it was selected, and is {} now",
+                self.status, now.status
+            )),
+            Some(now) if now.created_at != self.created_at => {
+                Err("skipped: it was deleted and created again after it was selected".to_owned())
+            }
+            Some(now) => Ok(now),
+        }
+    }
 }
 
 impl Jobs {
@@ -168,18 +184,33 @@ async fn attempt(
 ) -> Result<String, String> {
     let found = provider.list(&ListOptions::new().with_id(row.id.as_str())).await;
     let now = found.map_err(|error| Failure::from(error).message)?.instances.into_iter().next();
-    match now {
-        None => Err("skipped: it no longer exists".to_owned()),
-        Some(now) if now.status != row.status || now.created_at != row.created_at => {
-            Err(format!("skipped: it was {} when it was selected, and is {} now", row.status, now.status))
-        }
-        Some(now) => action.run(provider, &now).await.map_err(|failure| failure.message),
-    }
+    let now = row.unchanged(now)?;
+    action.run(provider, &now).await.map_err(|failure| failure.message)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Story of a bug: such a workflow "was Running when it was selected, and is Running now".
+    #[test]
+    fn a_workflow_that_was_created_again_is_skipped_in_words_of_its_own() {
+        let row = |status: &str, created_at| {
+            let mut row = ListedInstance::default();
+            (row.status, row.created_at) = (status.to_owned(), created_at);
+            row
+        };
+        let selected = Selected::of(row("Running", 1));
+        assert!(selected.unchanged(Some(row("Running", 1))).is_ok());
+        for (now, why) in [
+            (None, "no longer exists"),
+            (Some(row("Failed", 1)), "was Running when it was selected, and is Failed now"),
+            (Some(row("Running", 2)), "was deleted and created again"),
+        ] {
+            let skipped = selected.unchanged(now).unwrap_err();
+            assert!(skipped.contains(why), "{skipped}");
+        }
+    }
 
     #[test]
     fn a_job_that_runs_is_not_removed() {

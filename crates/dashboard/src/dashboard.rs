@@ -28,9 +28,9 @@ pub struct DashboardOptions {
     pub account: String,
     /// Whether the dashboard only reads, and changes no workflow and no item.
     pub is_read_only: bool,
-    /// The token that a person types to sign in: at least 16 ASCII letters, digits and signs, without
-    /// spaces. If this is `None`, a random token is made when `needs_token` is set, or when other
-    /// machines can reach the dashboard.
+    /// The token that a person types to sign in: at least 16 and at most 1,000 ASCII letters, digits
+    /// and signs, without spaces. If this is `None`, a random token is made when `needs_token` is set,
+    /// or when other machines can reach the dashboard.
     pub token: Option<String>,
     /// Whether people must sign in even if only this machine can reach the dashboard.
     pub needs_token: bool,
@@ -116,7 +116,8 @@ impl Dashboard {
         let token = match options.token {
             Some(text) => Some(Secret::chosen(&text).ok_or_else(|| {
                 StartError(
-                    "the dashboard's token must be at least 16 ASCII letters, digits or signs".to_owned(),
+                    "the dashboard's token must be at least 16 and at most 1,000 ASCII letters, digits or signs"
+                        .to_owned(),
                 )
             })?),
             None if is_loopback && !options.needs_token => None,

@@ -1,7 +1,7 @@
 //! `QueryFacts`: what the service did for a query, as names and texts. A page of the dashboard and
 //! `perihelion query --explain` show the same facts.
 
-use perihelion_client::{QueryMetrics, merge_steps};
+use perihelion_client::{Container, Error, Query, QueryMetrics, merge_steps};
 use serde_json::Value;
 
 use crate::text::counted;
@@ -20,6 +20,15 @@ pub struct QueryFacts<'a> {
 }
 
 impl<'a> QueryFacts<'a> {
+    /// Reads the service's plan for a query. A query that has a result may have no plan: the service
+    /// refuses a plan for some queries, with the status 400.
+    pub async fn read_plan(container: &Container, query: Query) -> Result<Option<Value>, Error> {
+        match container.query_plan(query).await {
+            Err(error) if error.status().is_some_and(|status| status.code == 400) => Ok(None),
+            plan => plan.map(Some),
+        }
+    }
+
     /// The facts, each with its name.
     pub fn lines(&self) -> Vec<(&'static str, String)> {
         let QueryMetrics { retrieved_documents, retrieved_bytes, output_documents, output_bytes, .. } =

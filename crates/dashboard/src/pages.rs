@@ -16,6 +16,8 @@ mod workers;
 mod workflow;
 mod workflows;
 
+pub(crate) use workflow::read as read_workflow;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

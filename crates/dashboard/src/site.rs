@@ -240,10 +240,7 @@ async fn change(hub: Arc<Hub>, action: pages::Task<Outcome>) -> Result<Outcome, 
 /// The whole history of an execution, as duroxide stores it.
 async fn history(app: &App, query: &Parameters) -> Answer {
     let read = async {
-        let row = app.source.instance(query.get("id")).await?;
-        let provider = app.source.provider().await?;
-        let execution = query.number("execution").unwrap_or(row.execution_id);
-        let detail = app.details.read(&provider, &row, execution).await?;
+        let (row, _, detail) = pages::read_workflow(app, query).await?;
         Ok(serde_json::to_string_pretty(detail.record.events(&row)?).unwrap_or_default())
     };
     match limit(READ_TIME_MAX, read).await {

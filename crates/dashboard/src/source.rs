@@ -22,11 +22,6 @@ use crate::failure::{Failure, first_line};
 pub type ReadCounters =
     Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<serde_json::Value, String>> + Send>> + Send + Sync>;
 
-/// The methods of the provider by which pages read about many workflows or about workers. `list` and
-/// `tree` are here even when they read about one workflow.
-const MANY_WORKFLOWS: [&str; 8] =
-    ["list", "count", "queues", "overdue", "workers", "locks", "sessions", "tree"];
-
 /// The places that pages read from.
 pub(crate) struct Source {
     pub(crate) client: Client,
@@ -64,10 +59,10 @@ impl Source {
         self.provider.made().map_or(0.0, |provider| provider.metrics().request_units)
     }
 
-    /// The request units that the provider has used so far in the methods [`MANY_WORKFLOWS`].
+    /// The request units that the provider has used so far for requests about many workflows or about
+    /// workers. The server counts the other requests as requests to one partition key, and so as work.
     pub(crate) fn background_charge(&self) -> f64 {
-        let metrics = self.provider.made().map(|provider| provider.metrics()).unwrap_or_default();
-        MANY_WORKFLOWS.iter().filter_map(|name| metrics.methods.get(*name)).map(|it| it.request_units).sum()
+        self.provider.made().map_or(0.0, |provider| provider.metrics().background_request_units)
     }
 
     /// The metrics of the provider in the text format of Prometheus; empty until it is open.

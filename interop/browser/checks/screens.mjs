@@ -95,7 +95,7 @@ const ANSWERS = [
       await begin(page, "restart");
       await page.click("text=All bulk actions");
     },
-    has: "h2:has-text('Earlier')",
+    has: "h2:has-text('Bulk actions so far')",
   },
   {
     name: "a workflow with all its forms open",

@@ -5,8 +5,10 @@ use std::fmt;
 /// The random bytes of a secret: more than anybody can guess.
 const RANDOM_BYTES: usize = 32;
 
-/// The shortest secret that a person may choose.
+/// The shortest and the longest secret that a person may choose. The login form, which has at most
+/// 4 KiB, has room for a secret whose characters are all percent-encoded.
 const CHARS_MIN: usize = 16;
+const CHARS_MAX: usize = 1_000;
 
 /// A secret text of ASCII letters, digits and signs.
 #[derive(Clone)]
@@ -19,11 +21,11 @@ impl Secret {
         Ok(Secret(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    /// A secret that a person chose; `None` if it is too short, or has a space or a character that is
-    /// not ASCII.
+    /// A secret that a person chose; `None` if it is too short or too long, or has a space or a
+    /// character that is not ASCII.
     pub(crate) fn chosen(text: &str) -> Option<Secret> {
         let is_plain = text.chars().all(|character| character.is_ascii_graphic());
-        (text.len() >= CHARS_MIN && is_plain).then(|| Secret(text.to_owned()))
+        ((CHARS_MIN..=CHARS_MAX).contains(&text.len()) && is_plain).then(|| Secret(text.to_owned()))
     }
 
     pub(crate) fn equals(&self, other: &str) -> bool {
@@ -55,5 +57,7 @@ mod tests {
         assert_eq!(one.reveal().len(), 64);
         assert!(Secret::chosen("short").is_none() && Secret::chosen("with spaces in between it").is_none());
         assert!(Secret::chosen("long-enough-for-a-token").is_some());
+        let long = "%".repeat(CHARS_MAX);
+        assert!(Secret::chosen(&long).is_some() && Secret::chosen(&(long + "%")).is_none());
     }
 }

@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_write_fails_if_the_other_side_takes_nothing() {
         let (near, mut far) = tokio::io::duplex(4);
         let mut near = WriteLimit::new(near, Duration::from_millis(200));

@@ -51,9 +51,17 @@ const LISTS: [(&str, &str, &str, &str); 3] = [
 
 /// Hints below each list.
 const HINTS: [&str; 3] = [
-    "A poisoned message was tried too often; an unregistered name is one that no worker knows.",
+    "A poisoned message was tried too often, for example because no worker has registered its name.",
     "No worker has taken the start: none runs, or none has registered the orchestration in that version.",
     "It may wait for a timer or an event on purpose. Its page shows what is open.",
+];
+
+/// How the texts of duroxide's own errors begin (`ErrorDetails::display_message`), and the badge.
+const ERROR_KINDS: [(&str, &str); 4] = [
+    ("poison: ", "poisoned "),
+    ("nondeterministic: ", "nondeterministic "),
+    ("nondeterministic in ", "nondeterministic "),
+    ("canceled: ", "cancelled "),
 ];
 
 async fn view(app: Arc<App>, _query: Parameters) -> Result<View, Failure> {
@@ -107,14 +115,8 @@ fn list_of(rows: &[ListedInstance], caption: &str, now_ms: u64) -> Html {
 
 /// The kind of an error of duroxide itself; empty for an error of the workflow.
 fn kind_of(error: &str) -> &'static str {
-    let text = error.to_lowercase();
-    match () {
-        () if text.contains("poison") => "poisoned ",
-        () if text.contains("unregistered") || text.contains("not registered") => "unregistered ",
-        () if text.contains("nondeterminis") => "nondeterministic ",
-        () if text.starts_with("canceled") || text.starts_with("cancelled") => "cancelled ",
-        () => "",
-    }
+    let kind = ERROR_KINDS.iter().find(|(prefix, _)| error.starts_with(prefix));
+    kind.map_or("", |(_, kind)| kind)
 }
 
 fn overdue_section(work: &OverdueWork, now_ms: u64) -> Html {
@@ -150,4 +152,43 @@ fn overdue_row(entry: &OverdueInfo, now_ms: u64) -> Html {
         number(entry.attempts),
     ])
     .done()
+}
+
+#[cfg(test)]
+mod tests {
+    use duroxide::{AppErrorKind, ConfigErrorKind, ErrorDetails, PoisonMessageType};
+
+    use super::*;
+
+    /// Story of a bug: "the food was poisoned", an error of a workflow, was shown as an error of duroxide.
+    #[test]
+    fn only_errors_of_duroxide_itself_have_a_kind() {
+        let failed = |kind, message: &str| ErrorDetails::Application {
+            kind,
+            message: message.to_owned(),
+            retryable: false,
+        };
+        let cancelled = AppErrorKind::Cancelled { reason: "sold out".to_owned() };
+        let nondeterministic = |message: Option<&str>| ErrorDetails::Configuration {
+            kind: ConfigErrorKind::Nondeterminism,
+            resource: "order".to_owned(),
+            message: message.map(ToOwned::to_owned),
+        };
+        let poisoned = ErrorDetails::Poison {
+            attempt_count: 11,
+            max_attempts: 10,
+            message_type: PoisonMessageType::Orchestration { instance: "a".to_owned(), execution_id: 1 },
+            message: String::new(),
+        };
+        for (error, kind) in [
+            (poisoned, "poisoned "),
+            (nondeterministic(None), "nondeterministic "),
+            (nondeterministic(Some("an activity is missing")), "nondeterministic "),
+            (failed(cancelled, ""), "cancelled "),
+            (failed(AppErrorKind::OrchestrationFailed, "the food was poisoned"), ""),
+            (failed(AppErrorKind::OrchestrationFailed, "the customer is not registered"), ""),
+        ] {
+            assert_eq!(kind_of(&error.display_message()), kind, "{error:?}");
+        }
+    }
 }

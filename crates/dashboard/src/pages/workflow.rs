@@ -21,7 +21,7 @@ use crate::details::Detail;
 use crate::failure::Failure;
 use crate::html::{Html, Link, list, tag};
 use crate::http::Parameters;
-use crate::text::{cut, duration, now_ms, pretty};
+use crate::text::{cut, duration, grouped, now_ms, pretty};
 
 pub(super) const PATH: &str = "/workflow";
 
@@ -64,6 +64,12 @@ impl Shown<'_> {
     }
 }
 
+/// The place at which a page of a list begins. A place beyond the end becomes the last page.
+fn first_of_page(place: Option<u64>, count: usize, page_size: usize) -> usize {
+    let last = count.saturating_sub(1) / page_size * page_size;
+    place.map_or(0, |place| usize::try_from(place).unwrap_or(last)).min(last)
+}
+
 /// The execution that the address names, or else the current one.
 fn chosen_execution(query: &Parameters, row: &ListedInstance) -> Result<u64, Failure> {
     if !query.has("execution") {
@@ -75,14 +81,23 @@ fn chosen_execution(query: &Parameters, row: &ListedInstance) -> Result<u64, Fai
     })
 }
 
-async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
+/// Reads the workflow and the execution that the address names. The number is that of the execution.
+pub(crate) async fn read(
+    app: &App,
+    query: &Parameters,
+) -> Result<(ListedInstance, u64, Arc<Detail>), Failure> {
     let row = app.source.instance(query.get("id")).await?;
-    let execution = chosen_execution(&query, &row)?;
+    let execution = chosen_execution(query, &row)?;
     let provider = app.source.provider().await?;
     let detail = app.details.read(&provider, &row, execution).await?;
     if execution != row.execution_id && !detail.executions.contains(&execution) {
         return Err(Failure::not_found(format!("The workflow has no execution {execution}.")));
     }
+    Ok((row, execution, detail))
+}
+
+async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
+    let (row, execution, detail) = read(&app, &query).await?;
     let shown = Shown { app: &app, row: &row, detail: &detail, execution, query: &query, now_ms: now_ms() };
     let too_large = detail.record.events(&row).err().map(|why| parts::note(why.text()));
     let has_history = too_large.is_none();
@@ -160,11 +175,36 @@ fn values(shown: &Shown<'_>) -> Html {
         .done()
     });
     let pairs: Vec<Html> = pairs.collect();
-    let key_values = (!pairs.is_empty()).then(|| parts::table("Key-values", &["Key", "Value"], pairs));
+    let count = shown.detail.record.key_values.len();
+    let is_cut = count > KEY_VALUES_MAX;
+    let key_values = (count > 0).then(|| {
+        let table = parts::table("Key-values", &["Key", "Value"], pairs);
+        let count = grouped(count as u64);
+        table.add(is_cut.then(|| parts::note(format!("The first {KEY_VALUES_MAX} of {count} are shown."))))
+    });
     let both = tag("div").class("values").add(panel("Input", input, missing)).add(panel(
         output_name,
         output,
         "None yet.",
     ));
     parts::section("values", "Values", Html::default().add(both).add(key_values)).done()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_beyond_the_end_becomes_the_last_page() {
+        for (place, count, first) in [
+            (None, 500, 0),
+            (Some(200), 500, 200),
+            (Some(500), 500, 400),
+            (Some(u64::MAX), 400, 200),
+            (Some(200), 200, 0),
+            (Some(7), 0, 0),
+        ] {
+            assert_eq!(first_of_page(place, count, 200), first, "{place:?} of {count}");
+        }
+    }
 }

@@ -85,7 +85,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_millis(300);
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn all_callers_share_one_attempt() {
         let (attempt, begun) = (SharedOnce::default(), Arc::new(AtomicU32::new(0)));
         // The first attempt fails and the second succeeds.

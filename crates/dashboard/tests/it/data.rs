@@ -28,6 +28,27 @@ async fn a_query_is_run_and_explained() {
     shop.close().await;
 }
 
+/// Story of a bug: every failure to read a plan was shown as a refusal.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_that_is_refused_is_not_a_plan_that_cannot_be_read() {
+    let shop = Shop::open().await;
+    let form = [
+        ("action", "query"),
+        ("database", "duroxide"),
+        ("container", "duroxide"),
+        ("sql", "SELECT VALUE COUNT(1) FROM c"),
+        ("explain", "yes"),
+    ];
+    for (status, text) in [
+        (400, "no plan: the service refuses one for this query"),
+        (403, "The plan of the query cannot be read: 403"),
+    ] {
+        shop.server.fault(&format!(r#"{{"operation":"query_plan","count":1,"status":{status}}}"#)).await;
+        shop.browser().post("/container", &form).await.has(&[text, "1 row"]);
+    }
+    shop.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_item_is_created_edited_and_deleted_under_its_etag() {
     let shop = Shop::open().await;

@@ -120,9 +120,11 @@ async fn the_page_of_a_workflow_has_all_its_sections() {
     browser.get("/workflow?id=loop-1&execution=1").await.has(&["OrchestrationContinuedAsNew"]);
     for (execution, status, text) in [("99", 404, "has no execution 99"), ("abc", 400, "is not an execution")]
     {
-        let refused = browser.get(&format!("/workflow?id=loop-1&execution={execution}")).await;
-        assert_eq!(refused.status, status);
-        refused.has(&[text]);
+        for path in ["/workflow", "/history.json"] {
+            let refused = browser.get(&format!("{path}?id=loop-1&execution={execution}")).await;
+            assert_eq!(refused.status, status, "{path}");
+            refused.has(&[text]);
+        }
     }
     let failed = browser.get("/workflow?id=fail-1&failed=yes&zoom=4").await;
     failed.has(&["activity refuse: failed after", "card declined", "Error", "width=\"400%\""]);

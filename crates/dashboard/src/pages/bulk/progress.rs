@@ -100,5 +100,5 @@ pub(super) fn list_of_jobs(jobs: &Arc<Jobs>) -> Option<Html> {
         &["Action", "What", "Filter", "State", "#Done"],
         rows.collect(),
     );
-    Some(parts::section("jobs", "Earlier", list([table])).done())
+    Some(parts::section("jobs", "Bulk actions so far", list([table])).done())
 }

@@ -4,6 +4,7 @@ use perihelion_client::{Container, Query};
 
 use super::query::Answer;
 use crate::explain::QueryFacts;
+use crate::failure::Failure;
 use crate::html::{Html, tag};
 use crate::pages::parts::{self, text};
 use crate::text::cut;
@@ -15,8 +16,14 @@ const PLAN_CHARS_MAX: usize = 4_000;
 const INDEXES_CHARS_MAX: usize = 500;
 
 pub(super) async fn section(container: &Container, query: Query, answer: &Answer) -> Html {
-    // A query that has a result may have no plan: the service refuses a plan for some queries.
-    let plan = container.query_plan(query).await.ok();
+    let section = |content| parts::section("explain", "What the service did", content).done();
+    let plan = match QueryFacts::read_plan(container, query).await {
+        Ok(plan) => plan,
+        Err(error) => {
+            let failure = Failure::request("The plan of the query cannot be read", &error);
+            return section(parts::note(failure.message));
+        }
+    };
     let query_facts = QueryFacts {
         plan: plan.as_ref(),
         charge: answer.charge,
@@ -38,7 +45,7 @@ pub(super) async fn section(container: &Container, query: Query, answer: &Answer
             PLAN_CHARS_MAX,
         ))
     });
-    parts::section("explain", "What the service did", Html::default().add(facts).add(rewritten)).done()
+    section(Html::default().add(facts).add(rewritten))
 }
 
 /// The name of a fact as the pages write names.

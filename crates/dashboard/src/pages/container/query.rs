@@ -60,7 +60,7 @@ pub(super) async fn run(container: &Container, form: &Parameters) -> Result<Answ
     }
     let mut feed = container.query::<Value>(query);
     let mut answer = Answer::default();
-    for number in 0..=PAGES_MAX {
+    for number in 1..=PAGES_MAX {
         let page = match feed.next_page().await {
             // The rows so far are shown.
             Err(error) if error.is_timeout() && !answer.rows.is_empty() => {

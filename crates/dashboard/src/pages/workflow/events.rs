@@ -2,7 +2,7 @@
 
 use duroxide::{Event, EventKind};
 
-use super::Shown;
+use super::{Shown, first_of_page};
 use crate::history::type_of;
 use crate::html::{Html, Link, tag};
 use crate::pages::parts::{self, nothing, number, text};
@@ -23,8 +23,7 @@ pub(super) fn section(shown: &Shown<'_>) -> Html {
     let is_wanted =
         |event: &&Event| wanted_type.is_empty() || type_of(event).to_lowercase().contains(&wanted_type);
     let wanted: Vec<&Event> = shown.detail.record.events.iter().filter(is_wanted).collect();
-    let first =
-        shown.query.number("events").map_or(0, |first| usize::try_from(first).unwrap_or(0)).min(wanted.len());
+    let first = first_of_page(shown.query.number("events"), wanted.len(), EVENTS_MAX);
     let rows: Vec<Html> = wanted[first..].iter().take(EVENTS_MAX).map(|event| row(event)).collect();
     let content = match rows.is_empty() {
         true => parts::note("No events."),

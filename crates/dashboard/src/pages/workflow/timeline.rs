@@ -1,6 +1,6 @@
 //! The timeline of an execution, with its controls: zoom, failed only, idle time folded or not.
 
-use super::Shown;
+use super::{Shown, first_of_page};
 use crate::draw::axis::Axis;
 use crate::draw::timeline::Timeline;
 use crate::history::{Ending, Span, spans};
@@ -19,8 +19,7 @@ pub(super) fn section(shown: &Shown<'_>) -> Html {
     let is_failed_only = shown.query.has("failed");
     let wanted: Vec<Span> =
         all.iter().filter(|span| !is_failed_only || span.ending == Ending::Failed).cloned().collect();
-    let first =
-        shown.query.number("rows").map_or(0, |rows| usize::try_from(rows).unwrap_or(0)).min(wanted.len());
+    let first = first_of_page(shown.query.number("rows"), wanted.len(), ROWS_MAX);
     let rows = &wanted[first..wanted.len().min(first + ROWS_MAX)];
     let zoom = shown.query.number("zoom").filter(|zoom| ZOOMS.contains(zoom)).unwrap_or(1);
     let content = match rows.is_empty() {
