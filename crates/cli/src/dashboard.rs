@@ -30,10 +30,7 @@ pub(crate) async fn bind_first_free(ip: IpAddr) -> Result<TcpListener, Failure> 
 
 pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     let bound = TcpListener::bind(address).await;
-    bound.map_err(|error| {
-        Failure::address(format!("the dashboard cannot listen on {address}: {error}"))
-            .with_advice("choose another address with --address")
-    })
+    bound.map_err(|error| Failure::address(format!("the dashboard cannot listen on {address}: {error}")))
 }
 
 /// Reads the counters of a server.

@@ -71,10 +71,11 @@ async fn serve(args: DashboardArgs, account: Account, token: Option<String>) -> 
         .with_read_only(args.read_only);
     options.token = token;
     options.counters = available_counters(&account).await;
-    let socket = match args.address {
-        Some(address) => bind(address).await?,
-        None => bind_first_free(IpAddr::from(Ipv4Addr::LOCALHOST)).await?,
+    let bound = match args.address {
+        Some(address) => bind(address).await,
+        None => bind_first_free(IpAddr::from(Ipv4Addr::LOCALHOST)).await,
     };
+    let socket = bound.map_err(|failure| failure.with_advice("choose another address with --address"))?;
     let dashboard = Dashboard::start(socket, connection.client.clone(), options).map_err(Failure::runtime)?;
     let host = authority(dashboard.address());
     let link = dashboard.made_token().map(|token| format!("http://{host}/#{token}"));

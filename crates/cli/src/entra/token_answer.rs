@@ -27,13 +27,13 @@ struct TokenJson {
     expires_in: Option<Value>,
 }
 
-/// The members of refusals. Entra ID has the first two, App Service the third.
+/// The members of refusals. Entra ID has the first two, App Service the third. Any may be null.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct RefusalJson {
     error: Value,
-    error_description: String,
-    message: String,
+    error_description: Option<String>,
+    message: Option<String>,
 }
 
 /// The token of an answer, or what the service says instead. `secrets` were in the request, and are
@@ -71,8 +71,8 @@ fn seconds(value: &Value) -> Option<Duration> {
 /// The status and the first line of the service's message.
 fn refusal(answer: &Answer, secrets: &[&str]) -> String {
     let json: RefusalJson = serde_json::from_slice(&answer.body).unwrap_or_default();
-    let texts = [json.error.as_str().unwrap_or_default(), &json.error_description, &json.message];
-    let lines = texts.map(|text| text.lines().next().unwrap_or_default().trim());
+    let texts = [json.error.as_str(), json.error_description.as_deref(), json.message.as_deref()];
+    let lines = texts.map(|text| text.unwrap_or_default().lines().next().unwrap_or_default().trim());
     let lines: Vec<&str> = lines.into_iter().filter(|line| !line.is_empty()).collect();
     let mut message = lines.join(": ");
     for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
@@ -125,6 +125,9 @@ mod tests {
         let answer = Answer { status: StatusCode::UNAUTHORIZED, body: body.into() };
         let expected = "refused (401): invalid_client: AADSTS7: (hidden) is wrong";
         assert_eq!(read(&answer, UNIX_EPOCH, &["s3cret", ""]).unwrap_err(), expected);
+        let body = r#"{"error":"invalid_scope","error_description":null,"message":null}"#;
+        let answer = Answer { status: StatusCode::BAD_REQUEST, body: body.into() };
+        assert_eq!(read(&answer, UNIX_EPOCH, &[]).unwrap_err(), "refused (400): invalid_scope");
         let answer = Answer { status: StatusCode::BAD_GATEWAY, body: "<html>".into() };
         assert_eq!(read(&answer, UNIX_EPOCH, &[]).unwrap_err(), "refused (502)");
     }

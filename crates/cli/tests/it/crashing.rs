@@ -5,7 +5,6 @@
 mod places;
 
 use std::process::Stdio;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use perihelion_client::{Client, Credential};
@@ -17,7 +16,7 @@ use tokio::time::{Instant, sleep};
 
 pub(crate) use self::places::{Places, distinct_numbers};
 use crate::kills::kill;
-use crate::program::{RunningServer, command};
+use crate::program::{RunningServer, command, own_host};
 
 /// The faults of a running server, the lost answers first. A client finds out the outcome of most
 /// of these requests by itself: it sends them again with the same token.
@@ -66,19 +65,10 @@ pub(crate) struct Events {
 impl CrashingServer {
     /// Starts a server on an empty directory.
     pub(crate) fn start(seed: u64) -> CrashingServer {
-        static NEXT: AtomicU8 = AtomicU8::new(0);
-        // An address of its own in the loopback network: while the server is down, no other test
-        // is given its port.
-        let process = std::process::id();
-        let host = format!(
-            "127.{}.{}.{}",
-            64 + NEXT.fetch_add(1, Ordering::Relaxed) % 64,
-            (process >> 8) & 0xff,
-            1 + process % 254
-        );
         let mut server = CrashingServer {
             scratch: ScratchDirectory::new(),
-            host,
+            // While the server is down, no other test is given its port.
+            host: own_host(),
             port: 0,
             server: None,
             random: Random::new(seed),

@@ -2,7 +2,7 @@
 
 use crate::program::{run, text};
 
-const SERVE_OPTIONS: [&str; 28] = [
+const SERVE_OPTIONS: [&str; 31] = [
     "--port",
     "--host",
     "--data",
@@ -12,6 +12,7 @@ const SERVE_OPTIONS: [&str; 28] = [
     "--replication-delay",
     "--merge-in-gateway",
     "--strict-gateway",
+    "--strict-index",
     "--throughput",
     "--transaction-operations",
     "--transaction-bytes",
@@ -29,21 +30,25 @@ const SERVE_OPTIONS: [&str; 28] = [
     "--management",
     "--tls-name",
     "--public-endpoint",
+    "--open-account",
     "--health-port",
+    "--otlp-endpoint",
     "--log",
 ];
 
-const IMAGE_VARIABLES: [&str; 12] = [
+const IMAGE_VARIABLES: [&str; 14] = [
     "PORT",
     "PROTOCOL",
     "ENABLE_EXPLORER",
     "EXPLORER_PORT",
+    "EXPLORER_PROTOCOL",
     "KEY_FILE",
     "DATA_PATH",
     "CERT_PATH",
     "CERT_SECRET",
     "LOG_LEVEL",
     "ENABLE_OTLP_EXPORTER",
+    "ENABLE_CONSOLE_EXPORTER",
     "GATEWAY_PUBLIC_ENDPOINT",
     "ENABLE_TELEMETRY",
 ];
@@ -123,7 +128,7 @@ fn help_of_the_serving_commands_names_their_options_and_variables() {
 
 #[test]
 fn help_of_cert_names_its_subcommands() {
-    check(&["cert", "--help"], &["ca", "path"]);
+    check(&["cert", "--help"], &["\n  ca ", "\n  path "]);
     check(&["cert", "ca", "--help"], &["--data"]);
 }
 

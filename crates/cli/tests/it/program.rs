@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -26,6 +27,18 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
 
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// An address of its own in the loopback network: no other test is given a port of it.
+pub(crate) fn own_host() -> String {
+    static NEXT: AtomicU8 = AtomicU8::new(0);
+    let process = std::process::id();
+    format!(
+        "127.{}.{}.{}",
+        64 + NEXT.fetch_add(1, Ordering::Relaxed) % 64,
+        (process >> 8) & 0xff,
+        1 + process % 254
+    )
 }
 
 /// A running server. Dropping the `RunningServer` kills the process.

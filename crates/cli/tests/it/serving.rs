@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use perihelion_testkit::ScratchDirectory;
 use perihelion_testkit::http_client::{HttpClient, HttpRequest};
 
-use crate::program::{RunningServer, command, get, text};
+use crate::program::{RunningServer, command, get, own_host, text};
 
 /// A key for tests.
 const OWN_KEY: &str = "YSBrZXkgZm9yIHRlc3RzLCBub3QgYSBzZWNyZXQ=";
@@ -287,14 +287,16 @@ fn a_server_has_the_lines_and_paths_that_test_containers_wait_for_and_fetch() {
 
 #[test]
 fn a_second_port_answers_health_checks() {
-    // A port that was free a moment ago.
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
+    // A port that was free a moment ago. No other test is given a port of this address.
+    let host = own_host();
+    let free = TcpListener::bind((host.as_str(), 0)).expect("a port");
+    let free = free.local_addr().expect("an address").port();
     let scratch = ScratchDirectory::new();
     let health = free.to_string();
-    let server =
-        RunningServer::start(&mut command(&scratch, &["server", "--port", "0", "--health-port", &health]));
+    let arguments = ["server", "--host", &host, "--port", "0", "--health-port", &health];
+    let server = RunningServer::start(&mut command(&scratch, &arguments));
     assert_ne!(server.port(), free);
-    let stream = std::net::TcpStream::connect(("127.0.0.1", free)).expect("a connection");
+    let stream = std::net::TcpStream::connect((host.as_str(), free)).expect("a connection");
     assert!(get(stream, "/ready").starts_with("HTTP/1.1 200 "));
 }
 

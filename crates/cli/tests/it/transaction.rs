@@ -95,6 +95,14 @@ fn a_wrong_file_is_refused_with_the_operation_that_is_wrong() {
         (with(json!({"do": "delete", "in": "a/b", "key": {"x": 1}, "id": "1"})), "operation 0: `key`"),
         (with(json!({"do": "create", "in": "a/b", "key": 1})), "needs a `document`"),
         (
+            with(json!({"do": "create", "in": "a/b", "key": 1, "id": "1", "document": {"id": "1"}})),
+            "operation 0: a create has no `id`",
+        ),
+        (
+            with(json!({"do": "upsert", "in": "a/b", "key": 1, "id": "2", "document": {"id": "1"}})),
+            "has no `id`",
+        ),
+        (
             with(json!({"do": "delete", "in": "a/b", "key": 1, "id": "1", "document": {}})),
             "has no `document`",
         ),

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use perihelion_client::{Container, PartitionKey};
+use perihelion_model::partition_key::KeyPath;
 use serde_json::Value;
 
 use crate::context::Context;
@@ -53,9 +54,7 @@ impl KeyArgs {
             return Ok(key);
         }
         let paths = paths(context, container).await?;
-        let values: Option<Vec<Value>> = paths.iter().map(|path| document.pointer(path).cloned()).collect();
-        let key = values.and_then(|values| PartitionKey::from_header(&Value::Array(values).to_string()));
-        key.ok_or_else(|| {
+        in_document(document, &paths).ok_or_else(|| {
             Failure::usage(
                 format!("the document has no partition key at {}", paths.join(", ")),
                 "add it to the document, or give --partition-key",
@@ -67,6 +66,16 @@ impl KeyArgs {
 async fn paths(context: &Context, container: &Container) -> Result<Vec<String>, Failure> {
     let properties = container.properties().await;
     Ok(properties.map_err(|error| context.container_failed(&error))?.partition_key.paths)
+}
+
+/// The key at these paths of a document; `None` if a path has no value, or none of a key.
+fn in_document(document: &Value, paths: &[String]) -> Option<PartitionKey> {
+    let value = |path: &String| {
+        let path = KeyPath::parse_stored(path)?;
+        path.steps.iter().try_fold(document, |value, step| value.get(step)).cloned()
+    };
+    let values = paths.iter().map(value).collect::<Option<Vec<Value>>>()?;
+    PartitionKey::from_header(&Value::Array(values).to_string())
 }
 
 /// Parses a key of the command line: JSON if it is valid JSON, else a text.
@@ -86,7 +95,25 @@ fn parse(text: &str) -> Result<PartitionKey, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    /// Story of a bug: the paths were read as JSON pointers, which have no quotes, and in which `~1`
+    /// is `/`.
+    #[test]
+    fn a_key_path_may_have_quotes_and_tildes() {
+        let document = json!({"a/b": {"c d": "quoted"}, "x~1y": 7, "list": ["no"]});
+        let check = |paths: &[&str], header: &str| {
+            let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
+            assert_eq!(in_document(&document, &paths), PartitionKey::from_header(header), "{paths:?}");
+        };
+        check(&["/\"a/b\"/'c d'"], r#"["quoted"]"#);
+        check(&["/x~1y", "/\"a/b\"/\"c d\""], r#"[7,"quoted"]"#);
+        for absent in ["/list/0", "/x/y", "/a/b"] {
+            assert_eq!(in_document(&document, &[absent.to_owned()]), None, "{absent}");
+        }
+    }
 
     #[test]
     fn a_key_that_is_valid_json_is_json_and_any_other_key_is_a_text() {

@@ -37,7 +37,8 @@ pub(super) async fn print_explained(
     query: Query,
     answer: &Answer,
 ) -> Result<(), Failure> {
-    let plan = container.query_plan(query).await.ok();
+    let plan = QueryFacts::read_plan(container, query).await;
+    let plan = plan.map_err(|error| context.request_failed("cannot read the plan of the query", &error))?;
     let metrics = &answer.query_metrics;
     let facts = QueryFacts { plan: plan.as_ref(), charge: answer.charge, requests: answer.requests, metrics };
     let (lines, service_ms) = (lines(&facts, answer), facts.service_ms());

@@ -166,7 +166,9 @@ impl FileOperation {
         let has_document = matches!(self.verb, FileVerb::Create | FileVerb::Upsert | FileVerb::Replace);
         let is_patch = self.verb == FileVerb::Patch;
         let may_match = !matches!(self.verb, FileVerb::Create | FileVerb::Read);
+        let has_id_in_document = matches!(self.verb, FileVerb::Create | FileVerb::Upsert);
         for (name, is_given, is_allowed) in [
+            ("id", self.id.is_some(), !has_id_in_document),
             ("document", self.document.is_some(), has_document),
             ("patch", self.patch.is_some(), is_patch),
             ("condition", self.condition.is_some(), is_patch),

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use self::rows::Rows;
 use super::instance;
-use super::selection::Selection;
+use super::selection::{Cut, MAY_BE_MORE, Selection};
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::progress::Progress;
@@ -52,7 +52,7 @@ pub(super) async fn show_plan(
     selection: Selection,
     plan: impl AsyncFn(&ListedInstance) -> Result<String, String>,
 ) -> Result<(), Failure> {
-    let Selection { instances, is_cut, .. } = selection;
+    let Selection { instances, cut, .. } = selection;
     let mut rows = Rows::begin(context.form, &instances)?;
     let (total, mut failing) = (instances.len(), 0);
     for row in instances {
@@ -65,7 +65,7 @@ pub(super) async fn show_plan(
     }
     rows.end()?;
     let failures = (failing > 0).then(|| format!("{failing} of {total} would fail"));
-    outcome(failures.into_iter().collect(), total, is_cut)
+    outcome(failures.into_iter().collect(), total, cut)
 }
 
 /// Runs `action` on each instance. After all were tried, fails if the action failed for an
@@ -79,7 +79,7 @@ pub(super) async fn run<F>(
 where
     F: Future<Output = Result<String, String>> + Send + 'static,
 {
-    let Selection { instances, is_cut, .. } = selection;
+    let Selection { instances, cut, .. } = selection;
     let total = instances.len();
     let progress = Progress::new();
     let unwritten =
@@ -110,7 +110,7 @@ where
     if printed.and_then(|()| rows.end()).is_err() {
         return Err(unwritten(total - counts.done));
     }
-    counts.outcome(is_cut)
+    counts.outcome(cut)
 }
 
 /// Does the work of the action, unless the instance has changed since the selection.
@@ -173,8 +173,8 @@ impl Counts {
     }
 
     /// Fails if some instances were not changed, because of a failure, a change since the
-    /// selection, or --limit. A script must notice that.
-    fn outcome(&self, is_cut: bool) -> Result<(), Failure> {
+    /// selection, or a cut selection. A script must notice that.
+    fn outcome(&self, cut: Option<Cut>) -> Result<(), Failure> {
         let Counts { total, failed, skipped, .. } = *self;
         let mut left = Vec::new();
         if failed > 0 {
@@ -183,15 +183,16 @@ impl Counts {
         if skipped > 0 {
             left.push(format!("{skipped} of {total} were skipped"));
         }
-        outcome(left, total, is_cut)
+        outcome(left, total, cut)
     }
 }
 
-/// Fails if `left` says that some instances were not changed, or if --limit cut the selection.
-fn outcome(mut left: Vec<String>, total: usize, is_cut: bool) -> Result<(), Failure> {
-    if is_cut {
-        left.push(format!("there are more than the {total} of --limit"));
-    }
+/// Fails if `left` says that some instances were not changed, or if the selection was cut.
+fn outcome(mut left: Vec<String>, total: usize, cut: Option<Cut>) -> Result<(), Failure> {
+    left.extend(cut.map(|cut| match cut {
+        Cut::Limit => format!("there are more than the {total} of --limit"),
+        Cut::Pages => MAY_BE_MORE.to_owned(),
+    }));
     match left.is_empty() {
         true => Ok(()),
         false => Err(Failure::runtime(left.join("; "))),
@@ -215,8 +216,8 @@ mod tests {
     #[test]
     fn instances_that_were_not_changed_make_the_command_fail() {
         let counts = |failed, skipped| Counts { total: 3, done: 3, failed, skipped };
-        assert!(counts(0, 0).outcome(false).is_ok());
-        let failure = counts(1, 2).outcome(true).unwrap_err();
+        assert!(counts(0, 0).outcome(None).is_ok());
+        let failure = counts(1, 2).outcome(Some(Cut::Limit)).unwrap_err();
         let expected = "1 of 3 failed; 2 of 3 were skipped; there are more than the 3 of --limit";
         assert_eq!((failure.code(), failure.message()), (1, expected));
     }

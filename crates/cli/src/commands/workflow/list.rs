@@ -4,7 +4,7 @@ use clap::Args;
 use duroxide_cdb::{ListOptions, ListOrder};
 
 use super::instance::{COLUMNS, Instance};
-use super::selection;
+use super::selection::{self, Cut, MAY_BE_MORE};
 use crate::context::{Context, WatchArgs, now_ms};
 use crate::exit::Failure;
 
@@ -52,8 +52,11 @@ pub(super) async fn run(args: ListArgs, context: &Context) -> Result<(), Failure
     context
         .show(args.watch, async |provider| {
             let (limit, options) = (args.limit as usize, options(&args)?);
-            let (rows, is_cut) = selection::read(provider, &options, limit, |_| true).await?;
-            if is_cut {
+            let (rows, cut) = selection::read(provider, &options, limit, |_| true).await?;
+            if cut == Some(Cut::Pages) {
+                eprintln!("{MAY_BE_MORE}");
+            }
+            if cut == Some(Cut::Limit) {
                 let pending =
                     if options.status.is_none() { "; status=pending shows pending ones" } else { "" };
                 eprintln!("there are more than {limit}: --limit N shows up to N{pending}");

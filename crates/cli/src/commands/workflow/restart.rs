@@ -97,7 +97,7 @@ fn refuse_objections(instances: &[ListedInstance]) -> Result<(), Failure> {
     match begun.find_map(objection) {
         None => Ok(()),
         Some(objection) => Err(Failure::usage(
-            format!("{objection}: a new workflow would run beside it"),
+            format!("{objection}: a new workflow would be started beside it"),
             "add --force to start it anyway",
         )),
     }

@@ -7,7 +7,7 @@ use std::io::{BufRead, IsTerminal, Write};
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use duroxide_cdb::{CosmosDBProvider, ListOptions, ListedInstance};
+use duroxide_cdb::{CosmosDBProvider, ListOptions, ListPage, ListedInstance};
 
 use super::instance;
 use crate::context::{Context, now_ms};
@@ -16,6 +16,13 @@ use crate::output::text::{counted, escaped};
 
 /// The most instances that one command changes.
 const LIMIT_MAX: u32 = 100_000;
+
+/// The most pages that one selection reads, which takes minutes. The instances of the largest limit
+/// are on some hundred pages. The other pages are for instances that a verb leaves out.
+const PAGES_MAX: usize = 10_000;
+
+/// What a command says after [`PAGES_MAX`] pages.
+pub(super) const MAY_BE_MORE: &str = "there may be more: at most 10,000 pages are read";
 
 // Which instances a verb works on. Not a documentation comment: clap would show it as the help.
 #[derive(Clone, Debug, Default, Args)]
@@ -43,14 +50,23 @@ pub(super) struct SelectionArgs {
     yes: bool,
 }
 
+/// Why a selection may lack instances that the filter selects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// There are more than the limit.
+    Limit,
+    /// The last of [`PAGES_MAX`] pages was not the end. There may be more.
+    Pages,
+}
+
 /// The instances that were selected.
 #[derive(Debug)]
 pub(super) struct Selection {
     pub(super) instances: Vec<ListedInstance>,
     /// The filter in words; `None` if the instances were named.
     meaning: Option<String>,
-    /// Whether the filter selects more instances than the limit.
-    pub(super) is_cut: bool,
+    /// `None` if these are all instances that the filter selects.
+    pub(super) cut: Option<Cut>,
     /// How many instances match the filter and are left out, because the verb is not for them. The
     /// keys are their [kinds](kind).
     left_out: BTreeMap<String, usize>,
@@ -83,7 +99,7 @@ impl SelectionArgs {
             for name in self.instances.iter().filter(|name| known.insert(name.as_str())) {
                 instances.push(instance::get(provider, name).await?);
             }
-            return Ok(Selection { instances, meaning: None, is_cut: false, left_out: BTreeMap::new() });
+            return Ok(Selection { instances, meaning: None, cut: None, left_out: BTreeMap::new() });
         };
         let options = parse_filter(filter)?;
         if options == ListOptions::new() {
@@ -100,9 +116,9 @@ impl SelectionArgs {
             }
             is_wanted
         };
-        let (instances, is_cut) = read(provider, &options, self.limit as usize, is_wanted).await?;
+        let (instances, cut) = read(provider, &options, self.limit as usize, is_wanted).await?;
         let meaning = Some(options.meaning());
-        Ok(Selection { instances, meaning, is_cut, left_out: left_out.into_inner() })
+        Ok(Selection { instances, meaning, cut, left_out: left_out.into_inner() })
     }
 
     /// Prints which instances are selected and where. Then asks the person at the terminal to
@@ -114,13 +130,15 @@ impl SelectionArgs {
         context: &Context,
         selection: &Selection,
     ) -> Result<(), Failure> {
-        let Selection { instances, meaning, is_cut, left_out } = selection;
+        let Selection { instances, meaning, cut, left_out } = selection;
         let mut line = format!("{} selected in {}", workflows(instances.len()), escaped(&context.target()));
         if let Some(meaning) = meaning {
             line.push_str(&format!(": {}", escaped(meaning)));
         }
-        if *is_cut {
-            line.push_str(", and there are more (--limit)");
+        match cut {
+            Some(Cut::Limit) => line.push_str(", and there are more (--limit)"),
+            Some(Cut::Pages) => line.push_str(&format!(", and {MAY_BE_MORE}")),
+            None => {}
         }
         let kinds: Vec<String> = left_out.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
         if !kinds.is_empty() {
@@ -171,27 +189,65 @@ pub(crate) fn confirm(action: &str, advice: &str) -> Result<(), Failure> {
     }
 }
 
-/// The instances that the options select, page by page, up to a limit; and whether there are more.
+/// The instances that the options select, page by page, up to a limit; and why there may be more.
 pub(super) async fn read(
     provider: &CosmosDBProvider,
     options: &ListOptions,
     limit: usize,
     is_wanted: impl Fn(&ListedInstance) -> bool,
-) -> Result<(Vec<ListedInstance>, bool), Failure> {
+) -> Result<(Vec<ListedInstance>, Option<Cut>), Failure> {
+    let list = async |options: &ListOptions| provider.list(options).await.map_err(Failure::provider);
+    read_pages(list, options, limit, is_wanted).await
+}
+
+async fn read_pages(
+    list: impl AsyncFn(&ListOptions) -> Result<ListPage, Failure>,
+    options: &ListOptions,
+    limit: usize,
+    is_wanted: impl Fn(&ListedInstance) -> bool,
+) -> Result<(Vec<ListedInstance>, Option<Cut>), Failure> {
     // One more than the limit tells whether there are more.
     let page_size = u32::try_from(limit + 1).unwrap_or(u32::MAX);
     let mut options = options.clone().with_page_size(page_size);
     let mut found = Vec::new();
-    loop {
-        let page = provider.list(&options).await.map_err(Failure::provider)?;
+    for _ in 0..PAGES_MAX {
+        let page = list(&options).await?;
         found.extend(page.instances.into_iter().filter(&is_wanted));
         if found.len() > limit {
             found.truncate(limit);
-            return Ok((found, true));
+            return Ok((found, Some(Cut::Limit)));
         }
         match page.continuation {
             Some(next) => options = options.with_continuation(next),
-            None => return Ok((found, false)),
+            None => return Ok((found, None)),
         }
+    }
+    Ok((found, Some(Cut::Pages)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Story of a bug: a filter that selects only instances which the verb leaves out read all pages
+    /// of the container.
+    #[tokio::test]
+    async fn a_selection_without_a_wanted_instance_ends_after_the_most_pages() {
+        let mut endless = ListPage::default();
+        endless.instances = vec![ListedInstance::default()];
+        endless.continuation = Some("next".to_owned());
+        let pages = Cell::new(0);
+        let list = async |_: &ListOptions| {
+            pages.set(pages.get() + 1);
+            assert!(pages.get() <= PAGES_MAX, "too many pages");
+            Ok(endless.clone())
+        };
+        let (found, cut) = read_pages(list, &ListOptions::new(), 7, |_| false).await.unwrap();
+        assert_eq!((found.len(), cut, pages.get()), (0, Some(Cut::Pages), PAGES_MAX));
+        let list = async |_: &ListOptions| Ok(endless.clone());
+        let (found, cut) = read_pages(list, &ListOptions::new(), 7, |_| true).await.unwrap();
+        assert_eq!((found.len(), cut), (7, Some(Cut::Limit)));
     }
 }

@@ -13,8 +13,8 @@ const BUILT_FIRST: [&str; 2] = ["cargo run --release -- ", "cargo run -- "];
 /// The port that the documentation names.
 const DOCUMENTED_PORT: &str = "localhost:8081";
 
-/// The commands that start a server or a dashboard and run until Ctrl-C.
-const SERVERS: [&str; 3] = ["perihelion dev", "perihelion server", "perihelion dashboard"];
+/// The commands that start a server and run until Ctrl-C.
+const SERVERS: [&str; 2] = ["perihelion dev", "perihelion server"];
 
 pub(super) struct Shell<'a>(pub(super) &'a World);
 
