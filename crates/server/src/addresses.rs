@@ -38,6 +38,23 @@ pub(crate) fn embedded_endpoint(slug: &str) -> String {
     format!("https://{slug}{EMBEDDED_DOMAIN}")
 }
 
+/// The scheme, the host and the port of an endpoint. An endpoint without a port has the default port
+/// of its scheme.
+pub(crate) fn parts(endpoint: &str) -> (&str, &str, u16) {
+    let (scheme, rest) = endpoint.split_once("://").unwrap_or(("http", endpoint));
+    let authority = rest.split('/').next().unwrap_or(rest);
+    // The colons of an IPv6 address are in brackets.
+    let host_end = authority.rfind(']').map_or(0, |end| end + 1);
+    let (host, port) = match authority[host_end..].rfind(':') {
+        Some(colon) => {
+            let (host, port) = authority.split_at(host_end + colon);
+            (host, port[1..].parse().ok())
+        }
+        None => (authority, None),
+    };
+    (scheme, host, port.unwrap_or(if scheme == "https" { 443 } else { 80 }))
+}
+
 /// The endpoint with this host name in an embedded database; `None` when there is no such
 /// endpoint.
 pub(crate) fn embedded_endpoint_id(names: &RegionNames, host: &str) -> Option<EndpointId> {

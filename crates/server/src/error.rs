@@ -21,7 +21,7 @@ pub struct StartError {
 pub enum StartErrorKind {
     /// The data directory cannot be used, or belongs to other regions.
     DataDirectory,
-    /// An address cannot be bound, or there are too few ports for the regions.
+    /// An address cannot be bound, or there are too few ports after the server's own for the regions.
     Address,
     /// The certificate cannot be made or read.
     Certificate,
@@ -76,6 +76,13 @@ impl StartError {
             "the {regions} regions need {regions} ports after {port}, and there are fewer: choose a lower port"
         );
         StartError { kind: StartErrorKind::Address, text }
+    }
+
+    pub(crate) fn too_few_public_ports(endpoint: &str, regions: usize) -> StartError {
+        let text = format!(
+            "the {regions} regions need {regions} ports after the one of the public endpoint {endpoint}, and there are fewer: give it a lower port"
+        );
+        StartError { kind: StartErrorKind::Other, text }
     }
 
     pub(crate) fn address(host: &str, port: u16, error: &io::Error) -> StartError {

@@ -299,12 +299,14 @@ impl Regions {
         self.change_catalog(move |engine| async move { engine.split(&container, range).await }).await
     }
 
-    /// Runs the maintenance of every region now, one after the other. Stops at the first failure.
+    /// Runs the maintenance of every region now, one after the other. Maintenance that fails does not
+    /// stop that of the other regions. Returns the first failure.
     pub(crate) async fn maintain(self: &Arc<Self>) -> Result<(), Refusal> {
+        let mut outcome = Ok(());
         for region in 0..self.engines.len() {
-            self.maintain_region(region).await?;
+            outcome = outcome.and(self.maintain_region(region).await);
         }
-        Ok(())
+        outcome
     }
 
     /// Runs the maintenance of one region, which is the maintenance of its engine. With

@@ -15,7 +15,7 @@ use perihelion_engine::{Clock, Health};
 use perihelion_model::metrics::Metrics;
 use tokio::net::TcpListener;
 
-use crate::addresses::{Addresses, EndpointId};
+use crate::addresses::{self, Addresses, EndpointId};
 use crate::certificates::{Certificates, Names};
 use crate::dispatch::Caller;
 use crate::error::StartError;
@@ -56,6 +56,7 @@ impl Server {
     }
 
     async fn open_and_listen(options: ServerOptions) -> Result<Server, StartError> {
+        check_public_endpoint(options.public_endpoint.as_deref(), options.account.regions.len())?;
         let names = Names::local_and(options.tls_names.iter().chain([&options.host]).map(String::as_str));
         let certificates =
             Certificates::load_or_create(options.tls_dir.as_deref(), &names, SystemTime::now())
@@ -181,6 +182,18 @@ fn refused(message: String) -> Response<Bytes> {
     let mut response = Response::new(Bytes::from(message));
     *response.status_mut() = StatusCode::BAD_REQUEST;
     response
+}
+
+/// Refuses a public endpoint with too few ports after its own for the endpoints of several regions.
+fn check_public_endpoint(endpoint: Option<&str>, regions: usize) -> Result<(), StartError> {
+    match endpoint {
+        Some(endpoint)
+            if regions > 1 && addresses::parts(endpoint).2.checked_add(regions as u16).is_none() =>
+        {
+            Err(StartError::too_few_public_ports(endpoint, regions))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Binds the port of the account's endpoint and, with several regions, a port for

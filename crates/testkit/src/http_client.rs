@@ -185,7 +185,7 @@ impl HttpClient {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let date = date::format(now.as_secs());
         let mut builder = Request::builder().method(request.method.as_str()).uri(request.path.as_str());
-        if !request.omitted.iter().any(|omitted| omitted == "host") {
+        if !request.sets_or_omits("host") {
             builder = builder.header("host", self.address.to_string());
         }
         for (name, value) in &request.headers {
@@ -212,5 +212,22 @@ impl HttpClient {
             Err(_) => ("", bare_path.trim_matches('/').to_owned()),
         };
         self.key.authorization(&request.method, resource_type, &link, SignedDate::MsDate(date))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_the_test_sets_is_the_only_one() {
+        let client = HttpClient::new(([127, 0, 0, 1], 8081).into());
+        let hosts = |request: &HttpRequest| {
+            let signed = client.signed(request).unwrap();
+            signed.headers().get_all("host").into_iter().cloned().collect::<Vec<_>>()
+        };
+        let request = HttpRequest::new("GET", "/");
+        assert_eq!(hosts(&request), ["127.0.0.1:8081"]);
+        assert_eq!(hosts(&request.header("host", "other.example")), ["other.example"]);
     }
 }

@@ -16,6 +16,7 @@ use super::{RegionNames, Regions};
 
 const WEST: usize = 0;
 const EAST: usize = 1;
+const NORTH: usize = 2;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a test lets the other tasks run. Each of them needs a few turns.
 const TURNS: usize = 100;
@@ -91,13 +92,18 @@ fn key() -> PartitionKey {
 
 /// Two regions on these stores, with the database `d`.
 async fn two_regions(stores: [&TestStore; 2]) -> Arc<Regions> {
-    let engines = [WEST, EAST].map(|region| {
-        let replica = Replica { region: RegionId(region as u8), regions: 2 };
+    open_regions(&["West US", "East US"], &stores).await
+}
+
+/// Regions on these stores, with the database `d`.
+async fn open_regions(names: &[&str], stores: &[&TestStore]) -> Arc<Regions> {
+    let engines = stores.iter().enumerate().map(|(region, store)| {
+        let replica = Replica { region: RegionId(region as u8), regions: stores.len() as u8 };
         let options = EngineOptions::default().with_replica(Some(replica));
-        Arc::new(Engine::open(stores[region].clone(), options).unwrap())
+        Arc::new(Engine::open(TestStore::clone(store), options).unwrap())
     });
-    let names = RegionNames::new(["West US", "East US"]).unwrap();
-    let regions = Regions::open(names, engines.to_vec(), false, Duration::ZERO).await.unwrap();
+    let (names, engines) = (RegionNames::new(names).unwrap(), engines.collect());
+    let regions = Regions::open(names, engines, false, Duration::ZERO).await.unwrap();
     let create =
         |engine: Arc<Engine>| async move { engine.create_database(object(r#"{"id":"d"}"#), None).await };
     regions.change_catalog(create).await.unwrap();
@@ -150,6 +156,21 @@ async fn maintenance_copies_a_catalog_that_could_not_be_copied() {
     east.set(Disk::default());
     regions.maintain().await.unwrap();
     assert!(regions.engine(EAST).catalog().container("d", "c").is_some());
+}
+
+/// Story of a bug: maintenance of all regions ended at the first region that failed.
+#[tokio::test]
+async fn maintenance_that_fails_in_one_region_goes_on_in_the_others() {
+    let [west, east, north] = [0, 1, 2].map(|_| TestStore::new(false));
+    let regions = open_regions(&["West US", "East US", "North Europe"], &[&west, &east, &north]).await;
+    for store in [&east, &north] {
+        store.set(Disk { is_full: true, is_held: false });
+    }
+    assert_eq!(create_container(&regions).await.unwrap_err().status, 503);
+    north.set(Disk::default());
+    assert_eq!(regions.maintain().await.unwrap_err().status, 503, "there is still no room in East");
+    let has_container = |region: usize| regions.engine(region).catalog().container("d", "c").is_some();
+    assert_eq!([EAST, NORTH].map(has_container), [false, true]);
 }
 
 /// What moves to another region.

@@ -9,7 +9,7 @@ use perihelion_model::json::{Value, object};
 use perihelion_wire::status;
 
 use super::{Account, RegionService, method_not_allowed};
-use crate::addresses::{Addresses, embedded_endpoint};
+use crate::addresses::{self, Addresses, embedded_endpoint};
 use crate::answer::Answer;
 use crate::call::Call;
 
@@ -74,7 +74,8 @@ fn endpoint(account: &Account, call: &Call, region: usize) -> String {
         }
         Addresses::Ports(ports) if account.regions.len() > 1 => match public {
             // The regions' ports follow the port of the public endpoint, just as they follow
-            // the server's own port (unless the server's own port is 0).
+            // the server's own port (unless the server's own port is 0). There are enough of them:
+            // the server checks it when it starts.
             Some(public) => with_port(public, |port| port.saturating_add(region as u16 + 1)),
             None => with_port(&call.endpoint(), |_| ports[region]),
         },
@@ -85,18 +86,7 @@ fn endpoint(account: &Account, call: &Call, region: usize) -> String {
 /// The endpoint with another port and without a path. `change` gets the port that is
 /// written in the endpoint, or the default port of the scheme.
 fn with_port(endpoint: &str, change: impl FnOnce(u16) -> u16) -> String {
-    let (scheme, rest) = endpoint.split_once("://").unwrap_or(("http", endpoint));
-    let authority = rest.split('/').next().unwrap_or(rest);
-    // The colons of an IPv6 address are in brackets.
-    let host_end = authority.rfind(']').map_or(0, |end| end + 1);
-    let (host, port) = match authority[host_end..].rfind(':') {
-        Some(colon) => {
-            let (host, port) = authority.split_at(host_end + colon);
-            (host, port[1..].parse().ok())
-        }
-        None => (authority, None),
-    };
-    let port = port.unwrap_or(if scheme == "https" { 443 } else { 80 });
+    let (scheme, host, port) = addresses::parts(endpoint);
     format!("{scheme}://{host}:{}", change(port))
 }
 

@@ -57,8 +57,10 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
         returns_written: !is_minimal,
     };
     let bucket = service.engine.admit(&container, range)?;
-    let outcome = service.engine.batch(&container, batch).await?;
-    service.engine.spend(bucket, outcome.charge);
+    let outcome = service.engine.batch(&container, batch).await;
+    let charge = outcome.as_ref().map_or_else(|refusal| refusal.charge, |outcome| outcome.charge);
+    service.engine.spend(bucket, charge);
+    let outcome = outcome?;
     let mut answer = Answer::text(
         if outcome.has_failed() { status::MULTI_STATUS } else { status::OK },
         print_results(&outcome, &omits_body),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use http::Method;
 use perihelion_engine::{
-    Container, ITEM_BYTES_MAX, ItemOperation, ItemOutcome, NewBody, NewPatch, RangeId, Refusal, Target,
-    charge,
+    Bucket, Container, ITEM_BYTES_MAX, ItemOperation, ItemOutcome, NewBody, NewPatch, RangeId, Refusal,
+    Target, charge,
 };
 use perihelion_model::partition_key::PartitionKey;
 use perihelion_wire::patch::Patch;
@@ -112,9 +112,9 @@ fn read(
 ) -> Result<Answer, Refusal> {
     let target = Target::resolve(container, key)?;
     let bucket = service.engine.admit(container, target.range.id)?;
-    let outcome = service.engine.read_item(&target, id, &call.precondition(), &call.session()?)?;
-    service.engine.spend(bucket, outcome.charge);
-    Ok(Answer::item(outcome, false).with_content_path(database, container).with_content_location())
+    let outcome = service.engine.read_item(&target, id, &call.precondition(), &call.session()?);
+    spend(service, bucket, &outcome);
+    Ok(Answer::item(outcome?, false).with_content_path(database, container).with_content_location())
 }
 
 /// Writes one item. With throttling, refuses the write while no request units are left,
@@ -130,10 +130,14 @@ async fn write(
     check_session(service, call, container, range)?;
     let bucket = service.engine.admit(container, range)?;
     let outcome = service.engine.write_item(container, key, operation, call.precondition()).await;
-    service
-        .engine
-        .spend(bucket, outcome.as_ref().map_or_else(|refusal| refusal.charge, |answer| answer.charge));
+    spend(service, bucket, &outcome);
     outcome
+}
+
+/// Takes the charge of an admitted request, which a refusal has too.
+fn spend(service: &RegionService, bucket: Option<Bucket>, outcome: &Result<ItemOutcome, Refusal>) {
+    let charge = outcome.as_ref().map_or_else(|refusal| refusal.charge, |answer| answer.charge);
+    service.engine.spend(bucket, charge);
 }
 
 /// When several regions take writes, refuses a write in a region that has not applied all

@@ -241,7 +241,8 @@ async fn an_expired_item_is_invisible_and_its_id_can_be_used_again() {
     let container =
         r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"defaultTtl":-1}"#;
     let world = World::new(container).await;
-    world.create(r#"["a"]"#, r#"{"id":"1","pk":"a","ttl":1}"#).await;
+    // Expiry counts whole seconds: with a ttl of 1 the item could expire before the query.
+    world.create(r#"["a"]"#, r#"{"id":"1","pk":"a","ttl":2}"#).await;
     world.create(r#"["a"]"#, r#"{"id":"2","pk":"a"}"#).await;
     assert_eq!(world.query("SELECT c.id FROM c").await.len(), 2);
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);

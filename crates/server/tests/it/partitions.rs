@@ -304,7 +304,7 @@ async fn hierarchical_keys_are_read_whole_and_queried_by_prefix() {
 #[tokio::test]
 async fn requests_beyond_the_throughput_are_throttled() {
     let mut options = ServerOptions::default();
-    options.account.throughput = Some(100);
+    options.account.throughput = Some(10);
     let world = World::with_options(options, PLAIN_CONTAINER).await;
     let mut throttled = None;
     for n in 0..60 {
@@ -315,10 +315,27 @@ async fn requests_beyond_the_throughput_are_throttled() {
         }
         assert_eq!(created.status, 201);
     }
-    let refused = throttled.expect("60 creates cost more than 100 units");
+    let refused = throttled.expect("60 creates cost more than 300 units");
     assert_eq!(refused.header("x-ms-substatus"), Some("3200"));
     let wait_ms: u64 = refused.header("x-ms-retry-after-ms").unwrap().parse().unwrap();
     tokio::time::sleep(std::time::Duration::from_millis(wait_ms + 5)).await;
     assert_eq!(world.read(r#"["a"]"#, "0").await.status, 200);
     world.stop().await;
+}
+
+/// Story of a bug: reads that were refused cost nothing, so reads of missing documents were never
+/// throttled.
+#[tokio::test]
+async fn reads_of_missing_documents_use_up_the_throughput() {
+    let mut options = ServerOptions::default();
+    options.account.throughput = Some(1);
+    let world = World::with_options(options, PLAIN_CONTAINER).await;
+    for _ in 0..60 {
+        let refused = world.read(r#"["a"]"#, "missing").await;
+        if refused.status == 429 {
+            return world.stop().await;
+        }
+        assert_eq!((refused.status, refused.header("x-ms-request-charge")), (404, Some("1")));
+    }
+    panic!("60 reads cost 60 units");
 }

@@ -10,7 +10,7 @@ mod write_region;
 mod writers;
 
 use perihelion_model::json::Value;
-use perihelion_server::ServerOptions;
+use perihelion_server::{Server, ServerOptions};
 use perihelion_testkit::http_client::{HttpRequest, HttpResponse};
 
 use crate::multi_region::{EAST, MultiRegion, NAMES, NORTH, WEST, send, three_regions};
@@ -32,7 +32,7 @@ fn names(locations: &[(String, String)]) -> Vec<&str> {
 #[tokio::test]
 async fn the_account_lists_each_regions_endpoint_on_the_clients_host() {
     let world = MultiRegion::new().await;
-    let call = HttpRequest::new("GET", "/").omit("host").header("host", "localhost:1234");
+    let call = HttpRequest::new("GET", "/").header("host", "localhost:1234");
     let account = send(&world.global, call).await;
     let read = locations(&account, "readableLocations");
     assert_eq!(names(&read), NAMES);
@@ -63,6 +63,15 @@ async fn the_regions_ports_follow_the_public_endpoint() {
     let expected = ["https://db.internal:9001/", "https://db.internal:9002/", "https://db.internal:9003/"];
     assert_eq!(endpoints, expected);
     world.stop().await;
+}
+
+/// Story of a bug: the last regions all had the port 65535.
+#[tokio::test]
+async fn a_public_endpoint_that_leaves_too_few_ports_for_the_regions_is_refused() {
+    let public = Some("https://db.internal:65533/".to_owned());
+    let options = ServerOptions { public_endpoint: public, ..three_regions() };
+    let error = Server::start(options).await.unwrap_err();
+    assert!(error.to_string().contains("3 ports after the one of the public endpoint"), "{error}");
 }
 
 #[tokio::test]

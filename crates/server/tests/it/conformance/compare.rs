@@ -243,7 +243,10 @@ fn embedded_errors(message: &str) -> Option<Value> {
 }
 
 fn compare_counts(expect: &Value, body: &Value, differences: &mut Vec<String>) {
-    for (name, count) in expect.as_object().into_iter().flat_map(Object::iter) {
+    let Some(counts) = expect.as_object() else {
+        return differences.push(format!("the expected counts are no object: {}", short_json(expect)));
+    };
+    for (name, count) in counts.iter() {
         let actual = match body.get(name) {
             Some(Value::Array(items)) => Value::from(items.len() as u64),
             Some(value) => value.clone(),
@@ -286,16 +289,23 @@ fn compare_member_order(at: &str, expect: &Value, actual: &Value, differences: &
 }
 
 fn compare_document_order(expect: &Value, body: &Value, differences: &mut Vec<String>) {
+    let Some(orders) = expect.as_array() else {
+        return differences.push(format!("the expected orders are no array: {}", short_json(expect)));
+    };
     let documents = body.get("Documents").and_then(Value::as_array).unwrap_or_default();
-    for (index, order) in expect.as_array().unwrap_or_default().iter().enumerate() {
+    for (index, order) in orders.iter().enumerate() {
         let document = documents.get(index).unwrap_or(&Value::Null);
         compare_member_order(&format!(".Documents[{index}]"), order, document, differences);
     }
 }
 
 fn compare_text(expect: &Value, text: &str, differences: &mut Vec<String>) {
-    for part in expect.as_array().unwrap_or_default() {
-        let part = part.as_str().unwrap_or_default();
+    let parts: Option<Vec<&str>> =
+        expect.as_array().and_then(|parts| parts.iter().map(Value::as_str).collect());
+    let Some(parts) = parts else {
+        return differences.push(format!("the expected texts are no array of texts: {}", short_json(expect)));
+    };
+    for part in parts {
         if !text.contains(part) {
             differences.push(format!("text {} lacks {}", short_line(text), short_line(part)));
         }
@@ -469,5 +479,18 @@ mod tests {
         check(r#"{"empty":true}"#, "x", &["body x, not empty"]);
         check(r#"{"empty":true}"#, "", &[]);
         check(r#"{"any":true}"#, "not JSON", &[]);
+    }
+
+    #[test]
+    fn expectations_of_the_wrong_type_are_differences() {
+        for (forms, difference) in [
+            (r#"{"count":2}"#, "the expected counts are no object: 2"),
+            (r#"{"doc_key_order":{"a":1}}"#, "the expected orders are no array: {\"a\":1}"),
+            (r#"{"text_contains":"x"}"#, "the expected texts are no array of texts: \"x\""),
+            (r#"{"text_contains":[1]}"#, "the expected texts are no array of texts: [1]"),
+            (r#"{"error":{"message_contains":"x"}}"#, "the expected texts are no array of texts: \"x\""),
+        ] {
+            check(forms, "{}", &[difference]);
+        }
     }
 }

@@ -175,7 +175,7 @@ impl Runner {
             Ok(answer) => differences(&case.expect, &self.variables, &answer),
             Err(error) => vec![error],
         });
-        compared.min_by_key(Vec::len).unwrap_or_default()
+        compared.min_by_key(Vec::len).unwrap_or_else(|| vec!["the request was not sent".to_owned()])
     }
 }
 
@@ -189,4 +189,19 @@ fn seed_create(partition: i64, row: i64) -> Value {
         ("txt", Value::from(format!("row {row}"))),
     ]);
     object([("operationType", Value::from("Create")), ("resourceBody", document)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_case_whose_request_is_never_sent_does_not_pass() {
+        let case = r#"{"id":"none","setup":[],"request":{"method":"GET","path":"/","headers":{},"repeat":0},
+            "expect":{"status":200,"headers":{},"body":{}}}"#;
+        let case = Case::read(&json::parse_str(case).unwrap()).unwrap();
+        let server = TestServer::on_socket(Default::default()).await;
+        assert_eq!(run(&case, &server).await, ["the request was not sent"]);
+        server.stop().await;
+    }
 }

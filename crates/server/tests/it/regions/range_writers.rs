@@ -44,8 +44,9 @@ async fn a_key_of_each_range(world: &MultiRegion) -> [String; 2] {
 
 async fn move_range(world: &MultiRegion, range: &str, region: usize) -> HttpResponse {
     let name = NAMES[region];
-    let body =
-        format!(r#"{{"database":"d","container":"c","range":"{range}","region":"{name}","timeoutMs":500}}"#);
+    let body = format!(
+        r#"{{"database":"d","container":"c","range":"{range}","region":"{name}","timeoutMs":10000}}"#
+    );
     world.try_manage("POST", "regions/write", &body).await
 }
 

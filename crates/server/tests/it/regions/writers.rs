@@ -74,8 +74,9 @@ async fn regions_that_all_take_writes_converge() {
 #[tokio::test]
 async fn a_session_reads_its_own_write_in_every_region_once_it_is_replicated() {
     let world = MultiRegion::with_multi_write().await;
-    world.manage("POST", "replication/delay", r#"{"milliseconds":40}"#).await;
     for (n, region) in [WEST, EAST, NORTH, EAST, WEST].into_iter().enumerate() {
+        // No write arrives elsewhere before the delay is taken back.
+        world.manage("POST", "replication/delay", r#"{"milliseconds":60000}"#).await;
         let token =
             world.upsert(region, "1", n as u64).await.header("x-ms-session-token").unwrap().to_owned();
         let read = |region: usize| {
@@ -84,6 +85,7 @@ async fn a_session_reads_its_own_write_in_every_region_once_it_is_replicated() {
         let other = (region + 1) % 3;
         assert_eq!(read(region).await.status, 200, "{token}");
         assert_eq!(read(other).await.header("x-ms-substatus"), Some("1002"), "{token}");
+        world.manage("POST", "replication/delay", r#"{"milliseconds":0}"#).await;
         world.wait_for_replication().await;
         let replicated = read(other).await;
         assert_eq!(replicated.json().unwrap().get("n"), Some(&(n as i64).into()), "{token}");
