@@ -28,26 +28,6 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The most bytes of each member of a leftover document that an error text shows.
 const SHOWN_BYTES_MAX: usize = 100;
 
-/// How often an activity may run for each time it was scheduled.
-#[derive(Debug, Clone, Copy)]
-pub enum Strictness {
-    /// Once, plus at most one more run for each process that was killed.
-    OncePlusKills,
-    /// Any number of times, at least once: locks expired while the service could not be
-    /// reached.
-    AtLeastOnce,
-}
-
-impl Strictness {
-    /// The most runs of an activity beyond the number of times that it was scheduled.
-    pub fn extra_runs_max(self, kills: u32) -> u32 {
-        match self {
-            Strictness::OncePlusKills => kills,
-            Strictness::AtLeastOnce => u32::MAX,
-        }
-    }
-}
-
 /// Waits for cleanup, then checks everything and returns the problems. An activity may
 /// have run `extra_runs_max` times more than it was scheduled.
 pub async fn audit(

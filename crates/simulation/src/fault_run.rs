@@ -162,7 +162,9 @@ fn simulate(world: &mut World, draw: Draw, bug: Option<Bug>) -> Outcome {
         if world.run(at.saturating_sub(world.elapsed()), is_idle) {
             break;
         }
-        *faults.entry(inject_incident(world, &hosts, incident)).or_default() += 1;
+        if let Some(name) = inject_incident(world, &hosts, incident) {
+            *faults.entry(name).or_default() += 1;
+        }
     }
     if !is_idle(world) {
         world.run(draw.faults_until.saturating_sub(world.elapsed()), is_idle);
@@ -200,18 +202,19 @@ fn simulate(world: &mut World, draw: Draw, bug: Option<Bug>) -> Outcome {
     }
 }
 
-/// Makes an incident happen. Returns its name in the table of faults.
-fn inject_incident(world: &mut World, hosts: &[WorkerHost], incident: &Incident) -> &'static str {
-    match incident {
+/// Makes an incident happen. Returns its name in the table of faults; `None` if it cannot happen now.
+fn inject_incident(world: &mut World, hosts: &[WorkerHost], incident: &Incident) -> Option<&'static str> {
+    Some(match incident {
         Incident::Crash(worker) => {
             world.kill(hosts[*worker].index);
             "crash"
         }
         Incident::Shutdown(worker) => {
             // A process that has not opened its provider yet does not stop.
-            if hosts[*worker].provider.has_value() {
-                hosts[*worker].stop.notify_one();
+            if !hosts[*worker].provider.has_value() {
+                return None;
             }
+            hosts[*worker].stop.notify_one();
             "graceful shutdown"
         }
         Incident::ClockStep(worker, clock_skew_ms) => {
@@ -245,7 +248,7 @@ fn inject_incident(world: &mut World, hosts: &[WorkerHost], incident: &Incident)
             world.manage(Method::POST, "regions/online", format!("{{\"region\":\"{region}\"}}"));
             "region up again"
         }
-    }
+    })
 }
 
 /// Ends all faults. Clocks that are wrong stay wrong.

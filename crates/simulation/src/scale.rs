@@ -12,6 +12,7 @@ pub mod crowd;
 pub mod fan_out;
 pub mod idle;
 pub mod membership;
+pub mod page;
 pub mod programs;
 pub mod table;
 

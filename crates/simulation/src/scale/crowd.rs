@@ -43,6 +43,10 @@ pub const RATIO_MAX: f64 = 1.05;
 /// The measurements of both containers.
 #[derive(Debug, Clone)]
 pub struct CrowdOutcome {
+    /// Ended instances that were to be in the container.
+    pub wanted_ended: u64,
+    /// Sleeping instances that were to be in the container.
+    pub wanted_sleeping: u64,
     /// Ended instances that were in the container.
     pub ended: u64,
     /// Sleeping instances that were in the container, each with a pending timer.
@@ -63,10 +67,12 @@ impl CrowdOutcome {
         (requests, crowded.request_units / empty.request_units.max(f64::MIN_POSITIVE))
     }
 
-    /// Whether an idle process costs at most [`RATIO_MAX`] times as much with the crowd.
+    /// Whether the whole crowd was there, and an idle process costs at most [`RATIO_MAX`] times as
+    /// much with it.
     pub fn is_good(&self) -> bool {
+        let is_whole = self.ended >= self.wanted_ended && self.sleeping >= self.wanted_sleeping;
         let (requests, units) = self.ratios();
-        requests <= RATIO_MAX && units <= RATIO_MAX
+        is_whole && requests <= RATIO_MAX && units <= RATIO_MAX
     }
 }
 
@@ -75,8 +81,10 @@ impl CrowdOutcome {
 pub fn run(ended: u64, sleeping: u64, partitions: u32, length: Duration, seed: u64) -> CrowdOutcome {
     let begun = std::time::Instant::now();
     let (_, _, empty) = idle_with(0, 0, partitions, length, seed);
+    let (wanted_ended, wanted_sleeping) = (ended, sleeping);
     let (ended, sleeping, crowded) = idle_with(ended, sleeping, partitions, length, seed);
-    CrowdOutcome { ended, sleeping, empty, crowded, real_time: begun.elapsed() }
+    let real_time = begun.elapsed();
+    CrowdOutcome { wanted_ended, wanted_sleeping, ended, sleeping, empty, crowded, real_time }
 }
 
 /// Fills a container and measures one idle process in it. Returns the number of ended instances,

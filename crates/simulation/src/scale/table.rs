@@ -128,7 +128,7 @@ pub fn fan_out(outcome: &FanOutOutcome) -> String {
     format!(
         "One instance with {} activities of {} ms over {} processes with 8 workers each ({} partitions): {took}; \
          the busiest process ran {:.2}x an even spread; {} runs more than activities; {} turns; {} lost writes; \
-         {:.0} RU for each activity; {}.\n\n\
+         {:.0} RU for each activity; {}.\n\
          Runs by process: {:?}\n",
         outcome.width,
         FAN_OUT_STEP.as_millis(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use perihelion_simulation::scale::cell::{self, Cell, CellOutcome};
 use perihelion_simulation::scale::programs::Workload;
-use perihelion_simulation::scale::{Size, crowd, fan_out, idle};
+use perihelion_simulation::scale::{Size, crowd, fan_out, idle, page};
 use perihelion_simulation::traffic::{Kind, Window};
 
 /// The virtual time that a cell is measured for.
@@ -85,6 +85,9 @@ fn ended_and_sleeping_instances_cost_an_idle_process_nothing() {
     let outcome = crowd::run(60, 30, 1, Duration::from_secs(40), 1);
     assert!(outcome.ended >= 60 && outcome.sleeping >= 30, "{outcome:?}");
     assert!(outcome.is_good(), "{:?}", outcome.ratios());
+    // A crowd with too few instances proves nothing.
+    assert!(!crowd::CrowdOutcome { ended: 59, ..outcome.clone() }.is_good());
+    assert!(!crowd::CrowdOutcome { sleeping: 29, ..outcome }.is_good());
 }
 
 #[test]
@@ -113,6 +116,21 @@ fn every_activity_of_a_fan_out_runs_once() {
     let outcome = fan_out::run(Size::new(2, 1), 60, 1);
     assert!(outcome.took.is_some(), "the fan-out did not end");
     assert_eq!(outcome.runs.iter().sum::<u64>(), 60, "{:?}", outcome.runs);
+}
+
+/// Story of a bug: a new measurement was appended because its title had another number, and one of
+/// idle processes deleted what was written by hand below the table.
+#[test]
+fn a_new_measurement_replaces_the_old_one_and_nothing_that_was_written_by_hand() {
+    let old = "# Page\n\nBy hand.\n\n## Idle\n\nOld limits.\n\n| N |\n|--:|\n| 1 |\n\nBelow.\n\n### Real\n\n\
+               | N |\n|--:|\n| 2 |\n\n## A crowd\n\nOld crowd.\n\nBelow.\n";
+    let page = page::with_section(old, "Idle", "Limits.\n\n| N |\n|--:|\n| 3 |\n| 4 |\n");
+    let page = page::with_section(&page, "A crowd", "Crowd.\n");
+    let expected = old.replace("Old limits", "Limits").replace("| 1 |", "| 3 |\n| 4 |");
+    assert_eq!(page, expected.replace("Old crowd", "Crowd"));
+    let page = page::with_section("# Page\n", "Idle", "Limits.\n");
+    assert_eq!(page, "# Page\n\n## Idle\n\nLimits.\n");
+    assert_eq!(page::with_section(&page, "Idle", "Limits.\n"), page);
 }
 
 #[test]

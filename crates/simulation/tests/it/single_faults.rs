@@ -201,6 +201,7 @@ fn check_workers(
     }
     let (name, took) = (scenario.name, begun.elapsed());
     println!("{name}, {workers:?}: {} requests, {runs} runs, {took:?}", without_faults.request_roles.len());
+    assert!(runs > 0, "{name}, {workers:?}: no request was chosen, so nothing was tested");
     for (index, fault, outcome) in failed.iter().take(SHOWN_RUNS_MAX) {
         eprintln!(
             "{name}, {workers:?}, request {index} {fault:?}:\n  {}\n{}",

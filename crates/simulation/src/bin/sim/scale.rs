@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use perihelion_simulation::scale::cell::{self, Cell};
 use perihelion_simulation::scale::programs::Workload;
-use perihelion_simulation::scale::{Size, crowd, fan_out, idle, membership, table};
+use perihelion_simulation::scale::{Size, crowd, fan_out, idle, membership, page, table};
 
 /// The numbers of processes and of partitions in the whole table.
 const SIDES: [u32; 4] = [1, 4, 16, 64];
@@ -108,7 +108,8 @@ fn parse_units(text: &str) -> Result<f64, String> {
 
 /// A part of the report, and whether its limits are kept.
 struct Section {
-    title: String,
+    /// The heading by which `--write` finds the section in the page.
+    title: &'static str,
     text: String,
     is_good: bool,
 }
@@ -181,14 +182,11 @@ fn cells_section(options: &Options) -> Section {
         outcome
     });
     Section {
-        title: format!(
-            "{} ({workflow_units:.1} RU each)",
-            match workload {
-                Workload::Mix => "A mix of workflows",
-                Workload::Smallest | Workload::Sleeping => "The smallest workflow",
-            }
-        ),
-        text: table::cells(&outcomes),
+        title: match workload {
+            Workload::Mix => "A mix of workflows, started by other processes",
+            Workload::Smallest | Workload::Sleeping => "The smallest workflow, started by other processes",
+        },
+        text: format!("A workflow costs {workflow_units:.1} RU. {}", table::cells(&outcomes)),
         is_good: outcomes.iter().all(|outcome| outcome.failures().is_empty()),
     }
 }
@@ -202,7 +200,7 @@ fn idle_section(options: &Options) -> Section {
         outcome
     });
     Section {
-        title: "Idle".to_owned(),
+        title: "Idle",
         text: table::idle_cells(&outcomes),
         is_good: outcomes.iter().all(|outcome| outcome.failures().is_empty()),
     }
@@ -221,7 +219,7 @@ fn membership_section(options: &Options) -> Section {
     });
     let outcomes: Vec<_> = outcomes.into_iter().flatten().collect();
     Section {
-        title: "Membership and polls of very many processes".to_owned(),
+        title: "Membership and polls of very many processes",
         text: table::membership(&outcomes),
         is_good: outcomes.iter().all(membership::MembershipOutcome::is_good),
     }
@@ -231,14 +229,14 @@ fn fan_out_section(options: &Options) -> Section {
     let size = options.cells.first().copied().unwrap_or(Size::new(16, 4));
     let outcome = fan_out::run(size, options.activities, options.seed);
     eprintln!("fan-out: in {:.0} s", outcome.real_time.as_secs_f64());
-    Section { title: "A fan-out".to_owned(), text: table::fan_out(&outcome), is_good: outcome.is_good() }
+    Section { title: "A fan-out", text: table::fan_out(&outcome), is_good: outcome.is_good() }
 }
 
 fn crowd_section(options: &Options) -> Section {
     let length = Duration::from_secs(options.idle_seconds * 2);
     let outcome = crowd::run(options.ended, options.sleeping, 4, length, options.seed);
     eprintln!("crowd: in {:.0} s", outcome.real_time.as_secs_f64());
-    Section { title: "A crowd".to_owned(), text: table::crowd(&outcome), is_good: outcome.is_good() }
+    Section { title: "A crowd", text: table::crowd(&outcome), is_good: outcome.is_good() }
 }
 
 /// Runs all cases, `jobs` at a time, and returns the results in the order of the cases.
@@ -273,24 +271,16 @@ dispatchers as its share of the load needs.
 
 ";
 
-/// Writes the sections into the page. Replaces sections with the same titles, and keeps the other
-/// sections of the page.
+/// Writes the sections into the page. Replaces measurements with the same titles, and keeps the rest
+/// of the page.
 fn write_sections(sections: &[Section]) -> std::io::Result<()> {
-    let page = match std::fs::read_to_string(PAGE) {
+    let mut text = match std::fs::read_to_string(PAGE) {
         Ok(page) => page,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => INTRODUCTION.to_owned(),
         Err(error) => return Err(error),
     };
-    let mut parts = page.split("\n## ");
-    let introduction = parts.next().unwrap_or_default().trim_end().to_owned();
-    let mut written: Vec<String> = parts.map(|part| part.trim_end().to_owned()).collect();
     for section in sections {
-        let text = format!("{}\n\n{}", section.title, section.text.trim_end());
-        match written.iter_mut().find(|part| part.lines().next() == Some(section.title.as_str())) {
-            Some(part) => *part = text,
-            None => written.push(text),
-        }
+        text = page::with_section(&text, section.title, &section.text);
     }
-    let sections = written.iter().map(|part| format!("\n\n## {part}")).collect::<String>();
-    std::fs::write(PAGE, format!("{introduction}{sections}\n"))
+    std::fs::write(PAGE, text)
 }

@@ -24,6 +24,9 @@ pub(super) struct Copies {
     pub(super) count: u64,
 }
 
+/// Why copies could not be made.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
 /// The program of a host that makes the copies, and puts their number into `copied`, or the
 /// reason why it could not make them.
 pub(super) fn copy_program(copies: Vec<Copies>, copied: &Handoff<Result<Vec<u64>, String>>) -> Program {
@@ -42,12 +45,12 @@ pub(super) fn copy_program(copies: Vec<Copies>, copied: &Handoff<Result<Vec<u64>
                 }
                 Ok(counts)
             };
-            copied.put(made.await.map_err(|error: Error| error.to_string()));
+            copied.put(made.await.map_err(|error: Failure| error.to_string()));
         })
     })
 }
 
-async fn make(container: &Container, copies: &Copies) -> Result<(), Error> {
+async fn make(container: &Container, copies: &Copies) -> Result<(), Failure> {
     if copies.count == 0 {
         return Ok(());
     }
@@ -82,13 +85,16 @@ async fn finish_one(writes: &mut JoinSet<Result<(), Error>>) -> Result<(), Error
 
 /// One instance of the orchestration with the status, and its documents as JSON. No other text in
 /// the documents contains the id of the instance, so a replacement of the text renames the instance.
-async fn documents_of_one(container: &Container, copies: &Copies) -> Result<(String, Vec<String>), Error> {
+/// Fails if there is no such instance.
+async fn documents_of_one(container: &Container, copies: &Copies) -> Result<(String, Vec<String>), Failure> {
     let query =
         Query::new("SELECT TOP 1 VALUE c.instanceId FROM c WHERE c.name = @name AND c.status = @status")
             .with_parameter("@name", copies.orchestration)
             .with_parameter("@status", copies.status);
     let found: Vec<String> = container.query(query).collect().await?;
-    let instance = found.into_iter().next().unwrap_or_default();
+    let instance = found.into_iter().next().ok_or_else(|| {
+        format!("no instance of {} is {}: there is nothing to copy", copies.orchestration, copies.status)
+    })?;
     let all = Query::new("SELECT * FROM c").in_partition(instance.as_str());
     let mut documents: Vec<Value> = container.query(all).collect().await?;
     for document in &mut documents {
