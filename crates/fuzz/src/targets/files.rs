@@ -29,16 +29,16 @@ pub(super) fn examples() -> Vec<Vec<u8>> {
 pub(super) fn subject() -> Subject {
     let files = files_after_crash();
     let scratch = ScratchDirectory::new();
+    for example in examples() {
+        let directory = scratch.join("unchanged");
+        write(&directory, &changed(&files, &example).expect("the name of a log"));
+        let store = open(&directory).expect("a store with its own log");
+        let found = numbers(&store).into_iter().flatten().count();
+        assert_eq!(found, KEYS as usize / 2, "commits of the log were not replayed");
+    }
     Box::new(move |input| {
-        let Some(end) = input.iter().position(|byte| *byte == b'\n') else { return };
-        let Some(name) = std::str::from_utf8(&input[..end]).ok().filter(|name| files.contains_key(*name))
-        else {
-            return;
-        };
+        let Some(changed) = changed(&files, input) else { return };
         let directory = scratch.join("store");
-        let _ = fs::remove_dir_all(&directory);
-        let mut changed = files.clone();
-        changed.insert(name.to_owned(), input[end + 1..].to_vec());
         write(&directory, &changed);
         match open(&directory) {
             Err(_) => assert!(read(&directory) == changed, "a refused directory was changed"),
@@ -52,13 +52,25 @@ pub(super) fn subject() -> Subject {
     })
 }
 
+/// The files with the file of an input; `None` if the input names no file of the store.
+fn changed(files: &Files, input: &[u8]) -> Option<Files> {
+    let end = input.iter().position(|byte| *byte == b'\n')?;
+    let name = std::str::from_utf8(&input[..end]).ok().filter(|name| files.contains_key(*name))?;
+    let mut changed = files.clone();
+    changed.insert(name.to_owned(), input[end + 1..].to_vec());
+    Some(changed)
+}
+
 fn open(directory: &Path) -> Result<DiskStore, perihelion_engine::storage::StoreError> {
     DiskStore::open_with(directory, options())
 }
 
 fn options() -> DiskOptions {
     let log = LogLimits { file_bytes: 8 * 512, file_writes: 1000, removals: 100, record_bytes: 4096 };
-    DiskOptions::new().with_log(log).with_checkpoints(CheckpointMode::Inline { commits_later: u32::MAX })
+    // Every store of a simulation has the same instance number, so the log of one is read as the log of
+    // another.
+    let checkpoints = CheckpointMode::Inline { commits_later: u32::MAX };
+    DiskOptions::simulation().with_log(log).with_checkpoints(checkpoints)
 }
 
 /// The files of a store with some commits in its logs, as a killed process leaves them.
@@ -78,7 +90,9 @@ fn numbers(store: &DiskStore) -> Vec<Option<Vec<u8>>> {
     (0..KEYS).map(|key| view.get(&key.to_be_bytes()).expect("a read").map(|value| value.to_vec())).collect()
 }
 
+/// Makes these the only files in the directory.
 fn write(directory: &Path, files: &Files) {
+    let _ = fs::remove_dir_all(directory);
     fs::create_dir_all(directory).expect("a scratch directory");
     for (name, content) in files {
         fs::write(directory.join(name), content).expect("a scratch file");
