@@ -2,8 +2,7 @@
 
 use perihelion_client::{Container, Query};
 
-use super::query::Answer;
-use crate::explain::QueryFacts;
+use crate::explain::QueryAnswer;
 use crate::html::{Html, tag};
 use crate::pages::parts::{self, text};
 use crate::text::cut;
@@ -14,15 +13,10 @@ const PLAN_CHARS_MAX: usize = 4_000;
 /// The most characters of a list of indexes.
 const INDEXES_CHARS_MAX: usize = 500;
 
-pub(super) async fn section(container: &Container, query: Query, answer: &Answer) -> Html {
+pub(super) async fn section(container: &Container, query: Query, answer: &QueryAnswer) -> Html {
     // A query that has a result may have no plan: the service refuses a plan for some queries.
     let plan = container.query_plan(query).await.ok();
-    let query_facts = QueryFacts {
-        plan: plan.as_ref(),
-        charge: answer.charge,
-        requests: answer.requests,
-        metrics: &answer.query_metrics,
-    };
+    let query_facts = answer.facts(plan.as_ref());
     let lines = query_facts.lines();
     let names: Vec<String> = lines.iter().map(|(name, _)| with_capital(name)).collect();
     let mut rows: Vec<(&str, Html)> =
