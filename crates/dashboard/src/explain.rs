@@ -1,10 +1,52 @@
-//! `QueryFacts`: what the service did for a query, as names and texts. A page of the dashboard and
-//! `perihelion query --explain` show the same facts.
+//! `QueryAnswer`, the rows of a query and what they cost, and `QueryFacts`, what the service did for the
+//! query, as names and texts. A page of the dashboard and `perihelion query` show the same.
 
+<<<<<<< HEAD
 use perihelion_client::{Container, Error, Query, QueryMetrics, merge_steps};
+=======
+use perihelion_client::{IndexMetrics, Page, QueryMetrics, merge_steps};
+use perihelion_model::json;
+>>>>>>> dedup
 use serde_json::Value;
 
 use crate::text::counted;
+
+/// The rows of a query, and what they cost.
+#[derive(Debug, Clone, Default)]
+pub struct QueryAnswer {
+    /// The rows.
+    pub rows: Vec<json::Value>,
+    /// Whether there are more rows, or there may be.
+    pub is_cut: bool,
+    /// The request units of all requests.
+    pub charge: f64,
+    /// The number of requests.
+    pub requests: usize,
+    /// The metrics of all requests.
+    pub query_metrics: QueryMetrics,
+    /// The indexes of all requests.
+    pub index_metrics: IndexMetrics,
+}
+
+impl QueryAnswer {
+    /// Adds a page of the result.
+    pub fn add(&mut self, page: Page<json::Value>) {
+        self.charge += page.charge();
+        self.requests += page.requests();
+        if let Some(metrics) = page.query_metrics() {
+            self.query_metrics += metrics;
+        }
+        if let Some(metrics) = page.index_metrics() {
+            self.index_metrics.merge(metrics.clone());
+        }
+        self.rows.extend(page.items);
+    }
+
+    /// The facts of the query, with the service's plan.
+    pub fn facts<'a>(&'a self, plan: Option<&'a Value>) -> QueryFacts<'a> {
+        QueryFacts { plan, charge: self.charge, requests: self.requests, metrics: &self.query_metrics }
+    }
+}
 
 /// A query that has run.
 #[derive(Debug, Clone, Copy)]

@@ -1,10 +1,12 @@
 //! The history of an execution as spans of time: each activity, timer, wait and sub-orchestration
-//! from its start to its end. A pure function makes the spans from the events.
+//! from its start to its end. A pure function makes the spans from the events. Also an event as texts.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
 use duroxide::{Event, EventKind};
+
+use crate::text::time;
 
 /// The kind of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,9 +176,24 @@ fn close(spans: &mut [Span], events: &[Event]) {
 }
 
 /// The type of an event, as it is stored.
-pub(crate) fn type_of(event: &Event) -> String {
+pub fn event_type(event: &Event) -> String {
     let json = serde_json::to_value(&event.kind).unwrap_or_default();
     json["type"].as_str().unwrap_or("unknown").to_owned()
+}
+
+/// The details of an event for a person: the names in it, and its values. A page of the dashboard and
+/// `perihelion workflow history` show them.
+pub fn event_texts(kind: &EventKind) -> [Vec<String>; 2] {
+    let json = serde_json::to_value(kind).unwrap_or_default();
+    let member = |name: &&str| match &json[*name] {
+        serde_json::Value::Null => None,
+        serde_json::Value::String(text) => Some(text.clone()),
+        serde_json::Value::Number(ms) if *name == "fire_at_ms" => ms.as_u64().map(time),
+        other => Some(other.to_string()),
+    };
+    let names = ["name", "key", "instance"];
+    let values = ["input", "output", "result", "data", "value", "reason", "status", "details", "fire_at_ms"];
+    [&names[..], &values].map(|members| members.iter().filter_map(member).collect())
 }
 
 #[cfg(test)]

@@ -35,5 +35,7 @@ mod source;
 mod text;
 
 pub use dashboard::{Dashboard, DashboardOptions, StartError};
-pub use explain::QueryFacts;
+pub use explain::{QueryAnswer, QueryFacts};
+pub use history::{event_texts, event_type};
 pub use source::ReadCounters;
+pub use text::cut;

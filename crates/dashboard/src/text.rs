@@ -80,7 +80,7 @@ pub(crate) fn grouped(number: u64) -> String {
 }
 
 /// The text, cut to this many characters. A cut text ends with an ellipsis.
-pub(crate) fn cut(text: &str, chars_max: usize) -> String {
+pub fn cut(text: &str, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         None => text.to_owned(),
         Some(_) => {
@@ -162,6 +162,13 @@ mod tests {
             assert_eq!(duration(ms), text);
         }
         assert_eq!([age(500, 1000), age(1000, 4000), age(4000, 1000)], ["now", "3.0s ago", "in 3.0s"]);
+    }
+
+    #[test]
+    fn texts_are_cut_between_characters() {
+        assert_eq!(cut("äöü", 3), "äöü");
+        assert_eq!(cut("äöüß", 3), "äö…");
+        assert_eq!(cut("ab", 0), "…");
     }
 
     #[test]

@@ -9,7 +9,8 @@ mod statement;
 use std::time::Instant;
 
 use clap::Args;
-use perihelion_client::{Container, IndexMetrics, Query, QueryMetrics};
+use perihelion_client::{Container, Query};
+use perihelion_dashboard::QueryAnswer;
 use perihelion_model::json::Value;
 
 use super::item::KeyArgs;
@@ -70,18 +71,6 @@ fn parameter(text: &str) -> Result<(String, serde_json::Value), String> {
     Ok((name.to_owned(), value))
 }
 
-/// The rows of a query, and what they cost.
-#[derive(Debug, Default)]
-struct Answer {
-    rows: Vec<Value>,
-    /// Whether the result has more rows than the limit.
-    is_cut: bool,
-    charge: f64,
-    requests: usize,
-    query_metrics: QueryMetrics,
-    index_metrics: IndexMetrics,
-}
-
 pub(crate) fn run(args: QueryArgs, _started_at: Instant) -> Result<(), Failure> {
     logs::start(Level::Error);
     let given: Vec<&str> = args.param.iter().map(|(name, _)| name.as_str()).collect();
@@ -115,14 +104,14 @@ fn query(args: &QueryArgs) -> Result<Query, Failure> {
 }
 
 /// Reads pages until the limit is reached.
-async fn read(container: &Container, args: &QueryArgs, context: &Context) -> Result<Answer, Failure> {
+async fn read(container: &Container, args: &QueryArgs, context: &Context) -> Result<QueryAnswer, Failure> {
     let limit = args.limit as usize;
     let mut query = query(args)?.with_max_items(args.limit.saturating_add(1).min(PAGE_ROWS_MAX));
     if args.explain {
         query = query.with_query_metrics().with_index_metrics();
     }
     let mut feed = container.query::<Value>(query);
-    let mut answer = Answer::default();
+    let mut answer = QueryAnswer::default();
     while answer.rows.len() <= limit {
         let page = feed.next_page().await;
         let page = page.map_err(|error| match error.status().map(|status| status.code) {
@@ -130,22 +119,14 @@ async fn read(container: &Container, args: &QueryArgs, context: &Context) -> Res
             _ => context.request_failed("the query failed", &error),
         })?;
         let Some(page) = page else { break };
-        answer.charge += page.charge();
-        answer.requests += page.requests();
-        if let Some(metrics) = page.query_metrics() {
-            answer.query_metrics += metrics;
-        }
-        if let Some(metrics) = page.index_metrics() {
-            answer.index_metrics.merge(metrics.clone());
-        }
-        answer.rows.extend(page.items);
+        answer.add(page);
     }
     answer.is_cut = answer.rows.len() > limit;
     answer.rows.truncate(limit);
     Ok(answer)
 }
 
-fn print_rows(form: Form, answer: &Answer) -> Result<(), Failure> {
+fn print_rows(form: Form, answer: &QueryAnswer) -> Result<(), Failure> {
     print(&match form {
         Form::Table => grid::render(&answer.rows),
         Form::Json | Form::Jsonl => form.list(&[], &answer.rows, 0)?,

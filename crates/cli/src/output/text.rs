@@ -1,19 +1,9 @@
 //! Values as the texts that tables show: shortened texts, counts, ages and times.
 
+pub(crate) use perihelion_dashboard::cut;
 use perihelion_model::timestamp;
 
 pub(crate) use crate::escape::escaped;
-
-/// The text, cut to this many characters. A cut text ends with an ellipsis.
-pub(crate) fn cut(text: &str, chars_max: usize) -> String {
-    match text.char_indices().nth(chars_max) {
-        None => text.to_owned(),
-        Some(_) => {
-            let end = text.char_indices().nth(chars_max.saturating_sub(1)).map_or(0, |(end, _)| end);
-            format!("{}…", &text[..end])
-        }
-    }
-}
 
 /// A number with its noun in the right form: `1 row`, `2 rows`.
 pub(crate) fn counted(count: u64, noun: &str) -> String {
@@ -48,13 +38,6 @@ pub(crate) fn time(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn texts_are_cut_between_characters() {
-        assert_eq!(cut("äöü", 3), "äöü");
-        assert_eq!(cut("äöüß", 3), "äö…");
-        assert_eq!(cut("ab", 0), "…");
-    }
 
     #[test]
     fn ages_have_one_unit() {

@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 use perihelion_testkit::ScratchDirectory;
 use perihelion_wire::signature::EMULATOR_KEY;
 
+use crate::dev_server::DevServer;
 use crate::program::{RunningServer, command, text};
 
 /// A key that no server here has.
@@ -37,7 +38,7 @@ const LISTED: &str =
 fn an_account_is_found_by_options_the_environment_and_a_file() {
     let scratch = ScratchDirectory::new();
     let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
-    let endpoint = format!("http://127.0.0.1:{}/", server.port());
+    let endpoint = server.endpoint();
     create(&scratch, &endpoint);
     let list = |extra: &[&str]| command(&scratch, &[&LIST, extra].concat());
     let string = format!("AccountEndpoint={endpoint};AccountKey={EMULATOR_KEY};");
@@ -68,7 +69,7 @@ fn an_account_is_found_by_options_the_environment_and_a_file() {
 fn a_wrong_key_is_refused_and_never_printed() {
     let scratch = ScratchDirectory::new();
     let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
-    let endpoint = format!("http://127.0.0.1:{}/", server.port());
+    let endpoint = server.endpoint();
     let list = |extra: &[&str]| command(&scratch, &[&LIST, extra].concat());
     check(&mut list(&["--endpoint", &endpoint, "--key", SECRET]), 1, "check the key");
     check(list(&["--endpoint", &endpoint]).env("COSMOS_KEY", SECRET), 1, "check the key");
@@ -94,7 +95,7 @@ fn a_data_directory_is_used_without_a_server_and_never_while_a_server_runs_on_it
     assert_eq!(std::fs::read_dir(&data).expect("the directory").count(), 0, "no database is made in it");
 
     let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0", "--data", data_text]));
-    create(&scratch, &format!("http://127.0.0.1:{}/", server.port()));
+    create(&scratch, &server.endpoint());
     check(&mut list(), 3, "");
     server.signal("TERM");
     let (status, errors) = server.wait_for_end();
@@ -146,7 +147,7 @@ fn manage_metrics_and_stress_do_not_read_the_file() {
     let file = format!("[account]\nendpoint = \"{NO_LISTENER}\"\nkey = \"{SECRET}\"\n");
     std::fs::write(scratch.path().join("perihelion.toml"), file).expect("a file");
     let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
-    let endpoint = format!("http://127.0.0.1:{}/", server.port());
+    let endpoint = server.endpoint();
     let mut manage = command(&scratch, &["manage", "GET", "counters"]);
     check(manage.current_dir(scratch.path()).env("COSMOS_ENDPOINT", &endpoint), 0, "");
     let metrics =
@@ -192,11 +193,9 @@ fn a_connection_string_in_place_of_an_endpoint_is_not_printed() {
 /// `perihelion ... | head` closes the pipe early.
 #[test]
 fn a_closed_standard_output_ends_a_command_quietly() {
-    let scratch = ScratchDirectory::new();
-    let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
-    let endpoint = format!("http://127.0.0.1:{}/", server.port());
-    create(&scratch, &endpoint);
-    let mut list = command(&scratch, &[&LIST[..], &["--endpoint", &endpoint]].concat());
+    let dev = DevServer::start();
+    create(&dev.scratch, &dev.endpoint);
+    let mut list = dev.command(&LIST);
     let mut list = list.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
     drop(list.stdout.take());
     let Output { status, stderr, .. } = list.wait_with_output().expect("the program ends");

@@ -223,7 +223,7 @@ fn dashboard_of_a_server(more: &[&str], key: Option<&str>) -> (String, String) {
     let scratch = ScratchDirectory::new();
     let mut dev = command(&scratch, &["dev", "--port", "0", "--no-dashboard"]);
     let server = RunningServer::start(dev.envs(key.map(|key| ("PERIHELION_KEY", key))));
-    let endpoint = format!("http://127.0.0.1:{}/", server.port());
+    let endpoint = server.endpoint();
     let mut child = command(&scratch, &[&["dashboard", "--endpoint", &endpoint], more].concat())
         .envs(key.map(|key| ("COSMOS_KEY", key)))
         .stdout(Stdio::piped())

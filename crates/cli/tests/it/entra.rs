@@ -40,7 +40,7 @@ impl World {
         let scratch = ScratchDirectory::new();
         let mut server = command(&scratch, &["dev", "--port", "0", "--no-dashboard", "--auth", auth]);
         let server = RunningServer::start(server.env("PERIHELION_KEY", KEY));
-        let endpoint = format!("http://127.0.0.1:{}/", server.port());
+        let endpoint = server.endpoint();
         World { scratch, endpoint, _server: server }
     }
 

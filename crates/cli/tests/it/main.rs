@@ -6,6 +6,7 @@ mod certificates;
 mod crashing;
 mod dashboard;
 mod demo;
+mod dev_server;
 mod doctor;
 mod entra;
 mod help;

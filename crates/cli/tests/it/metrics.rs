@@ -13,6 +13,7 @@ use regex_lite::Regex;
 use serde_json::Value;
 
 use crate::dashboard;
+use crate::dev_server::DevServer;
 use crate::program::{RunningServer, TIMEOUT, command, get, run, text};
 
 fn repository_file(path: &str) -> String {
@@ -21,11 +22,9 @@ fn repository_file(path: &str) -> String {
 
 /// The names that a server, a provider and a dashboard write.
 fn written() -> BTreeSet<String> {
-    let scratch = ScratchDirectory::new();
-    let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
-    let endpoint = format!("http://127.0.0.1:{}/", server.port());
-    let output = command(&scratch, &["metrics", "--endpoint", &endpoint]).output().expect("the binary runs");
-    let dashboard = dashboard::address(&server.banner()).expect("an address");
+    let dev = DevServer::start();
+    let output = dev.run(&["metrics"]);
+    let dashboard = dashboard::address(&dev.server.banner()).expect("an address");
     let page = get(TcpStream::connect(dashboard).expect("the dashboard listens"), "/metrics");
     let all = text(&output.stdout) + &ProviderMetrics::default().prometheus_text() + &page;
     let names = all.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());

@@ -7,6 +7,7 @@ use std::process::Output;
 
 use perihelion_testkit::ScratchDirectory;
 
+use crate::dev_server::DevServer;
 use crate::program::{RunningServer, command, text};
 
 /// A key that no server here has.
@@ -25,38 +26,30 @@ fn check(output: &Output, code: i32, words: &[&str]) {
 
 #[test]
 fn a_workflow_that_no_worker_takes_is_not_said_to_go_on() {
-    let scratch = ScratchDirectory::new();
-    let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
-    let endpoint = format!("http://127.0.0.1:{}/", server.port());
-    let run = |arguments: &[&str]| {
-        let arguments = [arguments, &["--endpoint", &endpoint]].concat();
-        command(&scratch, &arguments).output().expect("the binary runs")
-    };
+    let dev = DevServer::start();
     let create = "container create duroxide/duroxide --workflows";
-    check(&run(&["workflow", "execute", "hello"]), 6, &["does not exist", "A worker", create]);
-    check(&run(&["container", "create", "duroxide/duroxide", "--workflows"]), 0, &[]);
-    let executed = run(&["workflow", "execute", "hello", "--id", "hello-1", "--timeout", "100ms"]);
+    check(&dev.run(&["workflow", "execute", "hello"]), 6, &["does not exist", "A worker", create]);
+    check(&dev.run(&["container", "create", "duroxide/duroxide", "--workflows"]), 0, &[]);
+    let executed = dev.run(&["workflow", "execute", "hello", "--id", "hello-1", "--timeout", "100ms"]);
     let no_worker = "no worker is alive on this container";
     check(&executed, 8, &["started hello-1 in duroxide/duroxide on", "is pending after", no_worker]);
-    let listed = text(&run(&["workflow", "list", "-o", "jsonl"]).stdout);
+    let listed = text(&dev.run(&["workflow", "list", "-o", "jsonl"]).stdout);
     assert!(
         listed.contains(r#""version":null,"status":"Pending""#),
         "a worker chooses the version: {listed}"
     );
-    let described = text(&run(&["workflow", "describe", "hello-1", "-o", "jsonl"]).stdout);
+    let described = text(&dev.run(&["workflow", "describe", "hello-1", "-o", "jsonl"]).stdout);
     assert!(described.contains(r#""version":null,"status":"Pending""#), "{described}");
     assert!(described.contains(r#""events":null,"historyBytes":null,"input":null"#), "{described}");
     assert!(described.contains(r#""cost":null"#), "{described}");
-    let waited = run(&["workflow", "wait", "hello-1", "--timeout", "4s"]);
+    let waited = dev.run(&["workflow", "wait", "hello-1", "--timeout", "4s"]);
     check(&waited, 8, &["hello-1 is pending: no worker is alive", no_worker]);
 }
 
 #[test]
 fn what_does_not_exist_has_exit_code_six_in_every_command() {
-    let scratch = ScratchDirectory::new();
-    let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
-    let endpoint = format!("http://127.0.0.1:{}/", server.port());
-    let file = scratch.path().join("transaction.json");
+    let dev = DevServer::start();
+    let file = dev.scratch.path().join("transaction.json");
     let operation = r#"{"do": "delete", "in": "nope/nope", "key": 1, "id": "1"}"#;
     std::fs::write(&file, format!(r#"{{"operations": [{operation}]}}"#)).expect("a file");
     for (arguments, words) in [
@@ -64,8 +57,8 @@ fn what_does_not_exist_has_exit_code_six_in_every_command() {
         (vec!["transaction", "run", file.to_str().expect("a path")], "container"),
         (vec!["check", "no-such-directory"], "there is no data directory"),
     ] {
-        let mut command = command(&scratch, &arguments);
-        let output = command.env("COSMOS_ENDPOINT", &endpoint).output().expect("the binary runs");
+        let mut command = command(&dev.scratch, &arguments);
+        let output = command.env("COSMOS_ENDPOINT", &dev.endpoint).output().expect("the binary runs");
         check(&output, 6, &[words]);
     }
 }
@@ -82,32 +75,22 @@ fn a_broken_connection_string_is_wrong_usage() {
 
 #[test]
 fn an_address_in_use_has_its_own_exit_code_in_the_dashboard_too() {
-    let scratch = ScratchDirectory::new();
-    let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
-    let endpoint = format!("http://127.0.0.1:{}/", server.port());
+    let dev = DevServer::start();
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
-    let dashboard = ["dashboard", "--address", &address, "--endpoint", &endpoint];
-    let output = command(&scratch, &dashboard).output().expect("the binary runs");
-    check(&output, 4, &["cannot listen on", "--address"]);
+    check(&dev.run(&["dashboard", "--address", &address]), 4, &["cannot listen on", "--address"]);
 }
 
 #[test]
 fn a_server_is_emptied_only_with_yes() {
-    let scratch = ScratchDirectory::new();
-    let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
-    let endpoint = format!("http://127.0.0.1:{}/", server.port());
-    let run = |arguments: &[&str]| {
-        let arguments = [arguments, &["--endpoint", &endpoint]].concat();
-        command(&scratch, &arguments).output().expect("the binary runs")
-    };
-    check(&run(&["container", "create", "shop/orders", "--key-path", "/id"]), 0, &[]);
+    let dev = DevServer::start();
+    check(&dev.run(&["container", "create", "shop/orders", "--key-path", "/id"]), 0, &[]);
     for path in ["reset", "/_perihelion/reset/"] {
-        check(&run(&["manage", "post", path]), 2, &["remove all databases of", "--yes"]);
+        check(&dev.run(&["manage", "post", path]), 2, &["remove all databases of", "--yes"]);
     }
-    assert!(text(&run(&["container", "list"]).stdout).contains("orders"));
-    check(&run(&["manage", "POST", "reset", "--yes"]), 0, &[]);
-    assert!(!text(&run(&["container", "list"]).stdout).contains("orders"));
+    assert!(text(&dev.run(&["container", "list"]).stdout).contains("orders"));
+    check(&dev.run(&["manage", "POST", "reset", "--yes"]), 0, &[]);
+    assert!(!text(&dev.run(&["container", "list"]).stdout).contains("orders"));
 }
 
 /// An address that no machine has: <https://www.rfc-editor.org/rfc/rfc5737>. The commands refuse to

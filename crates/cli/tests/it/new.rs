@@ -52,7 +52,7 @@ fn start_worker(endpoint: &str) -> Worker {
 fn a_workflow_started_from_the_command_line_outlives_its_worker_and_is_seen_in_the_dashboard() {
     let scratch = ScratchDirectory::new();
     let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
-    let endpoint = format!("http://127.0.0.1:{}/", server.port());
+    let endpoint = server.endpoint();
     let run = |arguments: &[&str]| {
         let mut command = command(&scratch, arguments);
         let output = command.env("COSMOS_ENDPOINT", &endpoint).output().expect("the binary runs");

@@ -89,6 +89,11 @@ impl RunningServer {
         port.and_then(|port| port.parse().ok()).expect("a port in the banner")
     }
 
+    /// The endpoint of the account, without TLS.
+    pub(crate) fn endpoint(&self) -> String {
+        format!("http://127.0.0.1:{}/", self.port())
+    }
+
     pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(("127.0.0.1", self.port())).expect("a connection");
         stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
@@ -97,9 +102,7 @@ impl RunningServer {
 
     /// Sends a signal to the program, such as `TERM`.
     pub(crate) fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        let status = Command::new("kill").args(["-s", name, &id]).status().expect("kill runs");
-        assert!(status.success());
+        signal(&self.child, name);
     }
 
     /// Waits until the program ends. Returns its exit status and standard error.
@@ -132,6 +135,12 @@ impl Drop for RunningServer {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Sends a signal to a program, such as `INT`.
+pub(crate) fn signal(program: &Child, name: &str) {
+    let id = program.id().to_string();
+    assert!(Command::new("kill").args(["-s", name, &id]).status().expect("kill runs").success());
 }
 
 /// Sends a GET over HTTP/1.1 and returns the whole answer.

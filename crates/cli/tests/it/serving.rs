@@ -87,7 +87,7 @@ fn manage_signs_its_request_with_the_key_of_the_account() {
     let scratch = ScratchDirectory::new();
     let mut server = command(&scratch, &["dev", "--port", "0"]);
     let server = RunningServer::start(server.env("PERIHELION_KEY", OWN_KEY));
-    let endpoint = format!("http://127.0.0.1:{}/", server.port());
+    let endpoint = server.endpoint();
     let manage = |key: &str| {
         let mut manage = command(&scratch, &["manage", "GET", "counters"]);
         manage.env("COSMOS_ENDPOINT", &endpoint).env("COSMOS_KEY", key).output().expect("the binary runs")

@@ -22,7 +22,7 @@ fn no_worker_is_alive_on_a_data_directory_that_the_command_has_open() {
     let scratch = ScratchDirectory::new();
     let data = scratch.path().join("data").display().to_string();
     let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0", "--data", &data]));
-    let endpoint = format!("http://127.0.0.1:{}/", server.port());
+    let endpoint = server.endpoint();
     let threads = tokio::runtime::Runtime::new().expect("threads");
     let worker = threads.block_on(start_worker(&endpoint));
     let run = |arguments: &[&str], place: &[&str]| {

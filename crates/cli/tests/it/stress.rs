@@ -2,7 +2,7 @@
 //! was before.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
 use duroxide_cdb::CosmosDBProvider;
@@ -11,7 +11,7 @@ use perihelion_testkit::ScratchDirectory;
 use perihelion_wire::signature::EMULATOR_KEY;
 use serde_json::{Value, json};
 
-use crate::program::{RunningServer, TIMEOUT, command, run, text};
+use crate::program::{RunningServer, TIMEOUT, command, run, signal, text};
 
 /// A server over a socket, and the test's own client of it.
 struct Account {
@@ -277,11 +277,6 @@ fn wait_for_instances(account: &Account) {
     }
 }
 
-fn interrupt(stress: &Child) {
-    let killed = Command::new("kill").args(["-s", "INT", &stress.id().to_string()]).status();
-    assert!(killed.expect("kill runs").success());
-}
-
 #[test]
 fn an_interrupted_run_reports_what_it_measured_and_removes_what_it_created() {
     let account = Account::start();
@@ -291,7 +286,7 @@ fn an_interrupted_run_reports_what_it_measured_and_removes_what_it_created() {
         let mut command = account.command(&[&arguments[..], names].concat());
         let stress = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
         wait_for_instances(&account);
-        interrupt(&stress);
+        signal(&stress, "INT");
         let output = stress.wait_with_output().expect("an end");
         let (out, err) = (text(&output.stdout), text(&output.stderr));
         assert_eq!(output.status.code(), Some(0), "{out}{err}");
@@ -312,13 +307,13 @@ fn a_second_interrupt_ends_a_run_whose_server_hangs() {
     let mut stress = command.stderr(Stdio::piped()).spawn().expect("the binary runs");
     wait_for_instances(&account);
     account.server.signal("STOP");
-    interrupt(&stress);
+    signal(&stress, "INT");
     let mut lines = BufReader::new(stress.stderr.take().expect("standard error is piped"));
     let mut err = String::new();
     while !err.contains("SIGINT: stopping") {
         assert_ne!(lines.read_line(&mut err).expect("text"), 0, "{err}");
     }
-    interrupt(&stress);
+    signal(&stress, "INT");
     lines.read_to_string(&mut err).expect("text");
     assert_eq!(stress.wait().expect("an end").code(), Some(1), "{err}");
     assert!(err.contains("second signal (SIGINT): what this run created may still be there"), "{err}");

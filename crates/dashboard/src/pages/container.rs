@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use perihelion_client::{Container, ContainerProperties};
 
-use self::query::Answer;
 pub(super) use self::query::partition_key;
 use super::parts::{self, button, field, hidden, kept_check, text};
 use super::{Outcome, Page, View};
 use crate::app::App;
+use crate::explain::QueryAnswer;
 use crate::failure::Failure;
 use crate::html::{Exact, Html, Link, tag};
 use crate::http::Parameters;
@@ -146,7 +146,7 @@ fn page(app: &App, place: &Place, properties: &ContainerProperties, form: &Param
 }
 
 /// The rows. A row that is a whole item has a link to the item.
-fn rows(place: &Place, properties: &ContainerProperties, answer: &Answer) -> Html {
+fn rows(place: &Place, properties: &ContainerProperties, answer: &QueryAnswer) -> Html {
     let more = if answer.is_cut { ", and more follow" } else { "" };
     let summary = format!(
         "{}{more}. {:.2} RU in {}.",

@@ -15,6 +15,7 @@ mod hedging;
 mod hedging_costs;
 mod metadata_writes;
 mod multi_region;
+mod outage;
 mod partition_failover;
 mod pipeline;
 mod process_environment;

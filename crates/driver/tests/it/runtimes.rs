@@ -2,50 +2,35 @@
 //! the clock is real.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use perihelion_driver::operation::{Target, Verb};
-use perihelion_driver::options::{Hedging, TopologyOptions};
 use perihelion_driver::transport::{AnyTransport, HttpTransport};
-use perihelion_driver::{Driver, DriverOptions, Operation, OperationOptions, Region};
+use perihelion_driver::{Driver, DriverOptions, Operation, OperationOptions};
 use perihelion_server::{EmbeddedOptions, InProcess};
-use perihelion_testkit::faults;
 use perihelion_testkit::regions::{EAST, three_regions};
-use perihelion_wire::transport::{Endpoint, Failure, Request, Response, Transport};
+use perihelion_wire::transport::{Failure, Request, Response, Transport};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use crate::multi_region::prefers_east;
+use crate::outage::Outage;
 use crate::transport_peers::{
     Peer, echo, options_trusting_peers, serve_http1, serve_http1_from, serve_http2,
 };
 use crate::world::{World, ada};
 
-/// A transport on which one endpoint cannot be reached for a while.
-struct OneEndpointDown {
-    server: InProcess,
-    endpoint: Endpoint,
-    is_down: Arc<AtomicBool>,
-}
-
-impl Transport for OneEndpointDown {
-    async fn send(&self, request: Request) -> Result<Response, Failure> {
-        if request.endpoint == self.endpoint && self.is_down.load(Ordering::Relaxed) {
-            return Err(faults::unreachable());
-        }
-        self.server.send(request).await
-    }
-}
-
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
 
-/// The region that answers a read.
-async fn region_of_read(world: &World, driver: &Driver) -> Region {
-    let read = driver.execute(&world.read("1"), &OperationOptions::default()).await.unwrap();
-    read.diagnostics.attempts().last().unwrap().region.clone()
+/// Reads every 20 ms until East answers again.
+async fn wait_for_east(outage: &Outage, at_most: Duration) {
+    let before = Instant::now();
+    while outage.region_of_read().await.name() != EAST {
+        assert!(before.elapsed() < at_most, "the region stays unavailable");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// A region is marked unavailable, and the runtime of the background task, which would probe
@@ -53,36 +38,14 @@ async fn region_of_read(world: &World, driver: &Driver) -> Region {
 #[test]
 fn a_region_comes_back_after_the_runtime_of_the_background_task_has_shut_down() {
     let (main, other) = (runtime(), runtime());
-    let options = EmbeddedOptions::default().with_regions(three_regions());
-    let world = main.block_on(World::with(options, prefers_east()));
-    main.block_on(world.run(&world.write(Verb::Create, "1", "a"))).unwrap();
-    main.block_on(world.wait_for_replication());
-    let endpoint = main.block_on(endpoint_of_east(&world));
-
-    let is_down = Arc::new(AtomicBool::new(false));
-    let transport = OneEndpointDown {
-        server: world.server.embedded().transport(),
-        endpoint,
-        is_down: Arc::clone(&is_down),
-    };
-    let options = DriverOptions::default()
-        .with_preferred_regions([EAST])
-        .with_operation(OperationOptions::default().with_hedging(Hedging::Off))
-        .with_topology(TopologyOptions::default().with_unavailable_for(Duration::from_millis(100)));
-    let driver = other.block_on(world.server.driver_over(AnyTransport::foreign(transport), options));
-    assert_eq!(other.block_on(region_of_read(&world, &driver)).name(), EAST);
-    is_down.store(true, Ordering::Relaxed);
-    assert_ne!(other.block_on(region_of_read(&world, &driver)).name(), EAST);
+    let outage = Outage::new(&main, &other, [Duration::ZERO; 2]);
+    assert_eq!(other.block_on(outage.region_of_read()).name(), EAST);
+    outage.set_down(true);
+    assert_ne!(other.block_on(outage.region_of_read()).name(), EAST);
 
     other.shutdown_timeout(Duration::from_secs(10));
-    is_down.store(false, Ordering::Relaxed);
-    let before = Instant::now();
-    main.block_on(async {
-        while region_of_read(&world, &driver).await.name() != EAST {
-            assert!(before.elapsed() < Duration::from_secs(30), "the region stays unavailable");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    });
+    outage.set_down(false);
+    main.block_on(wait_for_east(&outage, Duration::from_secs(30)));
 }
 
 /// A runtime that makes progress only inside `block_on`.
@@ -95,35 +58,14 @@ fn runtime_of_one_thread() -> Runtime {
 #[test]
 fn a_region_comes_back_though_the_runtime_of_the_background_task_makes_no_progress() {
     let (main, other) = (runtime(), runtime_of_one_thread());
-    let options = EmbeddedOptions::default().with_regions(three_regions());
-    let world = main.block_on(World::with(options, prefers_east()));
-    main.block_on(world.run(&world.write(Verb::Create, "1", "a"))).unwrap();
-    main.block_on(world.wait_for_replication());
-    let endpoint = main.block_on(endpoint_of_east(&world));
-    let is_down = Arc::new(AtomicBool::new(false));
-    let transport = OneEndpointDown {
-        server: world.server.embedded().transport(),
-        endpoint,
-        is_down: Arc::clone(&is_down),
-    };
-    let options = DriverOptions::default()
-        .with_preferred_regions([EAST])
-        .with_operation(OperationOptions::default().with_hedging(Hedging::Off))
-        .with_topology(TopologyOptions::default().with_unavailable_for(Duration::from_millis(100)));
-    let driver = other.block_on(world.server.driver_over(AnyTransport::foreign(transport), options));
-    assert_eq!(other.block_on(region_of_read(&world, &driver)).name(), EAST);
+    let outage = Outage::new(&main, &other, [Duration::ZERO; 2]);
+    assert_eq!(other.block_on(outage.region_of_read()).name(), EAST);
     // The task ends its first round, and sleeps until the next one.
     other.block_on(async { tokio::time::sleep(Duration::from_millis(100)).await });
-    is_down.store(true, Ordering::Relaxed);
-    assert_ne!(main.block_on(region_of_read(&world, &driver)).name(), EAST);
-    is_down.store(false, Ordering::Relaxed);
-    let before = Instant::now();
-    main.block_on(async {
-        while region_of_read(&world, &driver).await.name() != EAST {
-            assert!(before.elapsed() < Duration::from_secs(12), "the region stays unavailable");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    });
+    outage.set_down(true);
+    assert_ne!(main.block_on(outage.region_of_read()).name(), EAST);
+    outage.set_down(false);
+    main.block_on(wait_for_east(&outage, Duration::from_secs(12)));
     drop(other);
 }
 
@@ -148,6 +90,19 @@ impl Transport for SlowPath {
     }
 }
 
+/// A driver of this world to which the answers of one kind are slow while `slow_left` lasts.
+async fn driver_with_slow_answers(
+    world: &World,
+    is_slow: fn(&Request) -> bool,
+    slow_left: &Arc<AtomicUsize>,
+) -> Driver {
+    let transport =
+        SlowPath { server: world.server.embedded().transport(), is_slow, slow_left: Arc::clone(slow_left) };
+    let options = DriverOptions::default()
+        .with_operation(OperationOptions::default().with_timeout(Duration::from_secs(20)));
+    world.server.driver_over(AnyTransport::foreign(transport), options).await
+}
+
 /// The task that reads the metadata of a container was started on a runtime that exists, but makes
 /// no progress any more. An operation on another runtime does not wait for that task until the
 /// deadline of the operation.
@@ -156,14 +111,9 @@ fn metadata_is_read_though_the_runtime_of_the_first_reader_makes_no_progress() {
     let (main, other) = (runtime(), runtime_of_one_thread());
     let world = main.block_on(World::with(EmbeddedOptions::default(), DriverOptions::default()));
     main.block_on(world.run(&world.write(Verb::Create, "1", "a"))).unwrap();
-    let transport = SlowPath {
-        server: world.server.embedded().transport(),
-        is_slow: |request| request.target.path().ends_with("/pkranges"),
-        slow_left: Arc::new(AtomicUsize::new(1)),
-    };
-    let options = DriverOptions::default()
-        .with_operation(OperationOptions::default().with_timeout(Duration::from_secs(20)));
-    let driver = main.block_on(world.server.driver_over(AnyTransport::foreign(transport), options));
+    let is_ranges = |request: &Request| request.target.path().ends_with("/pkranges");
+    let one = Arc::new(AtomicUsize::new(1));
+    let driver = main.block_on(driver_with_slow_answers(&world, is_ranges, &one));
     let read = Operation::new(
         Verb::Read,
         Target::item(&driver.container("shop", "orders"), "1"),
@@ -204,14 +154,8 @@ fn the_account_is_refreshed_though_the_operation_that_refreshes_it_is_not_polled
     let options = EmbeddedOptions::default().with_regions(three_regions());
     let world = main.block_on(World::with(options, DriverOptions::default()));
     let slow_left = Arc::new(AtomicUsize::new(0));
-    let transport = SlowPath {
-        server: world.server.embedded().transport(),
-        is_slow: |request| request.target.path() == "/",
-        slow_left: Arc::clone(&slow_left),
-    };
-    let options = DriverOptions::default()
-        .with_operation(OperationOptions::default().with_timeout(Duration::from_secs(20)));
-    let driver = main.block_on(world.server.driver_over(AnyTransport::foreign(transport), options));
+    let is_account = |request: &Request| request.target.path() == "/";
+    let driver = main.block_on(driver_with_slow_answers(&world, is_account, &slow_left));
     main.block_on(world.manage_region("regions/write", EAST));
     slow_left.store(1, Ordering::SeqCst);
     let container = driver.container("shop", "orders");
@@ -303,22 +247,13 @@ fn an_idle_http1_connection_of_a_runtime_that_makes_no_progress_is_not_used() {
     assert_eq!(peer.connections(), connections);
 }
 
-/// A peer over HTTP/1.1 whose first three requests have a connection each.
-async fn peer_with_three_connections() -> Peer {
+/// A peer over HTTP/1.1, and a transport with three idle connections to it, all of the runtime `other`.
+fn three_idle_connections(main: &Runtime, other: &Runtime) -> (Peer, HttpTransport) {
     let arrived = Arc::new(watch::Sender::new(0));
-    Peer::start("http", move |_, stream| {
+    let peer = main.block_on(Peer::start("http", move |_, stream| {
         let arrived = Arc::clone(&arrived);
         async move { serve_http1_from(3, stream, &arrived).await }
-    })
-    .await
-}
-
-/// Idle HTTP/1.1 connections of a runtime that makes no progress any more delay only one request,
-/// even if its caller gives up before a connection could have answered.
-#[test]
-fn idle_http1_connections_of_a_runtime_that_makes_no_progress_delay_at_most_one_request() {
-    let (main, other) = (runtime(), runtime_of_one_thread());
-    let peer = main.block_on(peer_with_three_connections());
+    }));
     let transport = HttpTransport::new(options_trusting_peers()).unwrap();
     other.block_on(async {
         let three =
@@ -326,6 +261,15 @@ fn idle_http1_connections_of_a_runtime_that_makes_no_progress_delay_at_most_one_
         assert!(three.0.is_ok() && three.1.is_ok() && three.2.is_ok());
     });
     assert_eq!(transport.statistics().endpoints[0].http1_idle, 3);
+    (peer, transport)
+}
+
+/// Idle HTTP/1.1 connections of a runtime that makes no progress any more delay only one request,
+/// even if its caller gives up before a connection could have answered.
+#[test]
+fn idle_http1_connections_of_a_runtime_that_makes_no_progress_delay_at_most_one_request() {
+    let (main, other) = (runtime(), runtime_of_one_thread());
+    let (peer, transport) = three_idle_connections(&main, &other);
     let soon = || Instant::now() + Duration::from_millis(150);
     main.block_on(async {
         let first = transport.send(Request { deadline: soon(), ..peer.get() }).await;
@@ -339,30 +283,14 @@ fn idle_http1_connections_of_a_runtime_that_makes_no_progress_delay_at_most_one_
 #[test]
 fn a_request_that_gives_up_early_closes_no_idle_http1_connections() {
     let (main, other) = (runtime(), runtime());
-    let peer = main.block_on(peer_with_three_connections());
-    let transport = HttpTransport::new(options_trusting_peers()).unwrap();
-    other.block_on(async {
-        let three =
-            tokio::join!(transport.send(peer.get()), transport.send(peer.get()), transport.send(peer.get()));
-        assert!(three.0.is_ok() && three.1.is_ok() && three.2.is_ok());
-    });
-    let idle = || transport.statistics().endpoints[0].http1_idle;
-    assert_eq!(idle(), 3);
+    let (peer, transport) = three_idle_connections(&main, &other);
     other.spawn(async { std::thread::sleep(Duration::from_millis(150)) });
     std::thread::sleep(Duration::from_millis(20));
     let soon = Instant::now() + Duration::from_millis(30);
     main.block_on(transport.send(Request { deadline: soon, ..peer.get() })).unwrap_err();
-    assert_eq!(idle(), 3);
+    assert_eq!(transport.statistics().endpoints[0].http1_idle, 3);
     std::thread::sleep(Duration::from_millis(250));
     let connections = peer.connections();
     main.block_on(transport.send(peer.get())).unwrap();
     assert_eq!(peer.connections(), connections, "an idle connection is used");
-}
-
-/// The endpoint of the region East, as the driver's diagnostics name it.
-async fn endpoint_of_east(world: &World) -> Endpoint {
-    let read = world.run(&world.read("1")).await.unwrap();
-    let attempt = read.diagnostics.attempts().last().unwrap();
-    assert_eq!(attempt.region.name(), EAST);
-    attempt.endpoint.clone()
 }

@@ -131,15 +131,7 @@ fn perform_atomic(
     let mut outcomes: Vec<ItemOutcome> = Vec::with_capacity(count);
     let attempt = transaction.attempt(|transaction| {
         for operation in batch.operations {
-            let target = resolve(container, &batch.scope, operation.partition_key)?;
-            let outcome = items::perform(
-                transaction,
-                &target,
-                operation.operation?,
-                &operation.precondition,
-                &mut stamps,
-            )?;
-            outcomes.push(outcome);
+            outcomes.push(perform_one(transaction, container, &batch.scope, operation, &mut stamps)?);
         }
         Ok(())
     });
@@ -180,20 +172,12 @@ fn perform_each(
         let returns_document =
             batch.returns_written || matches!(operation.operation, Ok(ItemOperation::Read { .. }));
         let (mut is_full, is_first) = (false, results.is_empty());
-        let result = resolve(container, &batch.scope, operation.partition_key).and_then(|target| {
-            transaction.attempt(|transaction| {
-                let mut stamps = WriteStamps::default();
-                let outcome = items::perform(
-                    transaction,
-                    &target,
-                    operation.operation?,
-                    &operation.precondition,
-                    &mut stamps,
-                )?;
-                is_full = returns_document && outcome.body.len() > bytes_left && !is_first;
-                // A refusal undoes a write.
-                if is_full { Err(response_full()) } else { Ok(outcome) }
-            })
+        let result = transaction.attempt(|transaction| {
+            let mut stamps = WriteStamps::default();
+            let outcome = perform_one(transaction, container, &batch.scope, operation, &mut stamps)?;
+            is_full = returns_document && outcome.body.len() > bytes_left && !is_first;
+            // A refusal undoes a write.
+            if is_full { Err(response_full()) } else { Ok(outcome) }
         });
         has_stopped = result.is_err() && !is_full && !batch.continues_on_error;
         bytes_left = match &result {
@@ -204,6 +188,18 @@ fn perform_each(
         results.push(result);
     }
     results
+}
+
+/// Performs one operation of a batch.
+fn perform_one(
+    transaction: &mut Transaction<'_>,
+    container: &Arc<Container>,
+    scope: &BatchScope,
+    operation: BatchOperation,
+    stamps: &mut WriteStamps,
+) -> Result<ItemOutcome, Refusal> {
+    let target = resolve(container, scope, operation.partition_key)?;
+    items::perform(transaction, &target, operation.operation?, &operation.precondition, stamps)
 }
 
 /// The partition of one operation.

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use perihelion_engine::storage::{Direction, KeyRange, MemoryStore, Store, StoreError, View, Write};
 use perihelion_engine::{
-    Clock, Container, Engine, EngineOptions, ItemOperation, NewBody, Paging, Precondition, QueryRequest,
-    QueryScope, RegionId, Replica, Target,
+    Clock, Container, Engine, EngineOptions, ItemOperation, NewBody, Precondition, QueryRequest, QueryScope,
+    RegionId, Replica, Target,
 };
 use perihelion_model::partition_key::PartitionKey;
-use perihelion_query::{Now, Parameters};
+use perihelion_query::Now;
 
-use crate::support::object;
+use crate::support::{object, query_request};
 
 /// A store that the test can read while an engine has it open.
 #[derive(Clone)]
@@ -100,17 +100,7 @@ fn rows(engine: &Engine, name: &str, header: &str, text: &str) -> (usize, bool) 
     } else {
         QueryScope::Prefix { key, ranges: container.ranges.iter().map(|range| range.id).collect() }
     };
-    let statement = perihelion_query::parse(text).unwrap();
-    let now = Now::from_unix_milliseconds(0);
-    let program = perihelion_query::compile(&statement, &Parameters::none(), now).unwrap();
-    let request = QueryRequest {
-        program,
-        scope,
-        rows_max: usize::MAX,
-        continuation: None,
-        resume: None,
-        paging: Paging::Whole,
-    };
+    let request = QueryRequest { scope, ..query_request(text, Now::from_unix_milliseconds(0), usize::MAX) };
     let page = engine.query(&container, &request, &[]).unwrap();
     (page.rows, page.used_index)
 }

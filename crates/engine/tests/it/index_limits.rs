@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use perihelion_engine::{
     ApiVersion, Clock, Column, Container, Engine, EngineOptions, IndexScope, IndexShape, ItemOperation,
-    NewBody, Paging, ParsedDefinition, Precondition, QueryPage, QueryRequest, QueryScope,
+    NewBody, ParsedDefinition, Precondition, QueryPage,
 };
 use perihelion_model::partition_key::PartitionKey;
-use perihelion_query::{Now, Parameters};
+use perihelion_query::Now;
 
-use crate::support::{self, object};
+use crate::support::{self, object, query_request};
 
 /// The indexes that queries may have, besides those of the policy.
 const REQUESTED_MAX: usize = 32;
@@ -44,16 +44,7 @@ async fn build(engine: &Engine, path: usize) {
 
 fn query(engine: &Engine, text: &str) -> QueryPage {
     let container = engine.catalog().container("d", "c").unwrap().clone();
-    let now = Now::from_unix_milliseconds(1_700_000_000_000);
-    let query = perihelion_query::parse(text).unwrap();
-    let request = QueryRequest {
-        program: perihelion_query::compile(&query, &Parameters::none(), now).unwrap(),
-        scope: QueryScope::All,
-        rows_max: 100,
-        continuation: None,
-        resume: None,
-        paging: Paging::Whole,
-    };
+    let request = query_request(text, Now::from_unix_milliseconds(1_700_000_000_000), 100);
     engine.query(&container, &request, &[]).unwrap()
 }
 

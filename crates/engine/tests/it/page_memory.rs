@@ -5,11 +5,11 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use perihelion_engine::{
-    Container, Engine, EngineOptions, ItemOperation, NewBody, PageLimits, PageMemory, Paging, Precondition,
-    QueryPage, QueryRequest, QueryScope, Refusal,
+    Container, Engine, EngineOptions, ItemOperation, NewBody, PageLimits, PageMemory, Precondition,
+    QueryPage, Refusal,
 };
 use perihelion_model::partition_key::PartitionKey;
-use perihelion_query::{Now, Parameters};
+use perihelion_query::Now;
 
 use crate::support;
 
@@ -68,17 +68,7 @@ fn page(
     text: &str,
     budget: &Budget,
 ) -> Result<QueryPage, Refusal> {
-    let query = perihelion_query::parse(text).unwrap();
-    let now = Now::from_unix_milliseconds(1_700_000_000_000);
-    let program = perihelion_query::compile(&query, &Parameters::none(), now).unwrap();
-    let request = QueryRequest {
-        program,
-        scope: QueryScope::All,
-        rows_max: 1000,
-        continuation: None,
-        resume: None,
-        paging: Paging::Whole,
-    };
+    let request = support::query_request(text, Now::from_unix_milliseconds(1_700_000_000_000), 1000);
     let limits = PageLimits { memory: budget, ..PageLimits::default() };
     engine.query_within(container, &request, &[], limits)
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use perihelion_engine::{
     CheckpointResult, Clock, Column, Container, Engine, EngineOptions, FeedMode, FeedPage, FeedRequest,
-    FeedStart, IndexScope, IndexShape, ItemOperation, NewBody, PageLimits, Paging, Precondition, QueryPage,
+    FeedStart, IndexScope, IndexShape, ItemOperation, NewBody, PageLimits, Precondition, QueryPage,
     QueryRequest, QueryScope, Refusal,
 };
-use perihelion_model::json::{Value, parse_str};
+use perihelion_model::json::Value;
 use perihelion_model::partition_key::{EffectiveRange, PartitionKey};
-use perihelion_query::{Now, Parameters};
+use perihelion_query::Now;
 
 use crate::support;
 
@@ -49,21 +49,19 @@ async fn fill(engine: &Engine, container: &Arc<Container>, documents: usize) {
 
 fn page(engine: &Engine, text: &str, rows: usize, token: Option<String>) -> Result<QueryPage, Refusal> {
     let container = engine.catalog().container("d", "c").unwrap().clone();
-    let query = perihelion_query::parse(text).unwrap();
-    let now = Now::from_unix_milliseconds(1_700_000_000_000);
-    let program = perihelion_query::compile(&query, &Parameters::none(), now).unwrap();
-    let request = QueryRequest {
-        program,
-        scope: QueryScope::All,
-        rows_max: rows,
-        continuation: token,
-        resume: None,
-        paging: Paging::Whole,
-    };
+    let request = QueryRequest { continuation: token, ..request_at(MILLISECONDS, text, rows) };
     engine.query(&container, &request, &[])
 }
 
-/// The rows and counts of all pages of a query.
+/// The time of most queries here, in milliseconds since 1970.
+const MILLISECONDS: i64 = 1_700_000_000_000;
+
+/// A request for the first page of a query that runs at this time.
+fn request_at(milliseconds: i64, text: &str, rows_max: usize) -> QueryRequest {
+    support::query_request(text, Now::from_unix_milliseconds(milliseconds), rows_max)
+}
+
+/// The rows and counts of the pages of a query.
 #[derive(Default)]
 struct Pages {
     rows: Vec<Value>,
@@ -73,29 +71,35 @@ struct Pages {
     documents: u64,
 }
 
+impl Pages {
+    /// Adds a page, and returns the token of the next one.
+    fn add(&mut self, page: QueryPage) -> Option<String> {
+        self.rows.extend(support::rows(&page));
+        self.pages += 1;
+        self.documents += page.work.documents;
+        self.empty_pages += usize::from(page.rows == 0 && page.continuation.is_some());
+        page.continuation
+    }
+
+    /// The numbers `v` of the rows.
+    fn values(&self) -> Vec<i64> {
+        self.rows.iter().map(|row| row.get("v").unwrap().as_i64().unwrap()).collect()
+    }
+}
+
 /// Reads all pages of a query. Splits the first range after the first pages.
 async fn read(engine: &Engine, text: &str, rows_max: usize, split_after: Option<usize>) -> Pages {
     let (mut all, mut token) = (Pages::default(), None);
     loop {
-        let page = page(engine, text, rows_max, token).unwrap();
-        let Value::Array(rows) = parse_str(&format!("[{}]", page.rows_text)).unwrap() else { panic!() };
-        all.rows.extend(rows);
-        all.pages += 1;
-        all.documents += page.work.documents;
-        token = page.continuation;
+        token = all.add(page(engine, text, rows_max, token).unwrap());
         let Some(next) = &token else { return all };
         assert!(next.len() <= 1024, "{} bytes: {next}", next.len());
-        all.empty_pages += usize::from(page.rows == 0);
         if Some(all.pages) == split_after {
             let container = engine.catalog().container("d", "c").unwrap().clone();
             engine.split(&container, container.ranges[0].id).await.unwrap();
         }
         assert!(all.pages < 5000, "{text} does not end");
     }
-}
-
-fn values(rows: &[Value], member: &str) -> Vec<i64> {
-    rows.iter().map(|row| row.get(member).unwrap().as_i64().unwrap()).collect()
 }
 
 #[tokio::test]
@@ -120,12 +124,12 @@ async fn a_scan_in_short_pages_returns_every_row_once_even_across_a_split() {
         let quick = support::engine(EngineOptions::default()).await;
         let plain = support::container(&quick, "c").await;
         fill(&quick, &plain, 100).await;
-        let mut expected = values(&read(&quick, text, 1000, None).await.rows, "v");
+        let mut expected = read(&quick, text, 1000, None).await.values();
         for (partitions, split_after) in [(1, None), (1, Some(3)), (3, Some(2))] {
             let (engine, container) = slow_engine(partitions).await;
             fill(&engine, &container, 100).await;
             let all = read(&engine, text, 10, split_after).await;
-            let mut found = values(&all.rows, "v");
+            let mut found = all.values();
             if text.contains("OFFSET") {
                 // Which rows are in the window depends on the ranges.
                 assert_eq!(found.len(), expected.len());
@@ -170,7 +174,7 @@ async fn order_by_in_short_pages_returns_every_row_once_in_order() {
                     expected.reverse();
                 }
                 let context = format!("{text}, {indexes:?}, {partitions} ranges, split {split_after:?}");
-                assert_eq!(values(&all.rows, "v"), expected, "{context}");
+                assert_eq!(all.values(), expected, "{context}");
                 // A token has the first bytes of an index key. Among entries that begin alike, a
                 // page does not end.
                 let can_end = indexes.is_empty() || !text.contains("long");
@@ -186,47 +190,34 @@ async fn order_by_in_short_pages_returns_every_row_once_in_order() {
 async fn pages_of_different_sizes_lose_no_row_of_a_paused_order_by() {
     let (engine, container) = slow_engine(1).await;
     fill(&engine, &container, 40).await;
-    let (mut rows, mut token) = (Vec::new(), None);
+    let (mut all, mut token) = (Pages::default(), None);
     for size in [1, 100, 1, 3, 100, 2].into_iter().cycle().take(1000) {
-        let page = page(&engine, "SELECT c.v FROM c ORDER BY c.v", size, token).unwrap();
-        let Value::Array(more) = parse_str(&format!("[{}]", page.rows_text)).unwrap() else { panic!() };
-        rows.extend(more);
-        token = page.continuation;
+        token = all.add(page(&engine, "SELECT c.v FROM c ORDER BY c.v", size, token).unwrap());
         if token.is_none() {
             break;
         }
     }
-    assert_eq!((values(&rows, "v"), token), ((0..40).collect(), None));
+    assert_eq!((all.values(), token), ((0..40).collect(), None));
 }
 
 #[tokio::test]
 async fn a_paused_order_by_goes_on_when_its_smallest_row_is_deleted() {
     let (engine, container) = slow_engine(1).await;
     fill(&engine, &container, 20).await;
-    let first = page(&engine, "SELECT c.v FROM c ORDER BY c.v", 100, None).unwrap();
+    let text = "SELECT c.v FROM c ORDER BY c.v";
+    let first = page(&engine, text, 100, None).unwrap();
     assert_eq!((first.rows, first.continuation.is_some()), (0, true));
     // The document 0 has the smallest value, and was read.
-    let operation = ItemOperation::Delete { id: "0".to_owned() };
-    engine.write_item(&container, key(0), operation, Precondition::default()).await.unwrap();
-    let (mut token, mut found) = (first.continuation, Vec::new());
-    while let Some(next) = token {
-        let page = page(&engine, "SELECT c.v FROM c ORDER BY c.v", 100, Some(next)).unwrap();
-        let Value::Array(rows) = parse_str(&format!("[{}]", page.rows_text)).unwrap() else { panic!() };
-        found.extend(values(&rows, "v"));
-        token = page.continuation;
-    }
-    assert_eq!(found, (1..20).collect::<Vec<i64>>());
+    delete(&engine, &container, 0).await;
+    assert_eq!(read_on(&engine, text, 100, first.continuation), (1..20).collect::<Vec<i64>>());
 }
 
 /// Reads the rest of a query, from a token on, and returns the numbers `v` of its rows.
 fn read_on(engine: &Engine, text: &str, rows_max: usize, mut token: Option<String>) -> Vec<i64> {
-    let mut found = Vec::new();
+    let mut rest = Pages::default();
     for _ in 0..1000 {
-        let Some(next) = token else { return found };
-        let page = page(engine, text, rows_max, Some(next)).unwrap();
-        let Value::Array(rows) = parse_str(&format!("[{}]", page.rows_text)).unwrap() else { panic!() };
-        found.extend(values(&rows, "v"));
-        token = page.continuation;
+        let Some(next) = token else { return rest.values() };
+        token = rest.add(page(engine, text, rows_max, Some(next)).unwrap());
     }
     panic!("{text} does not end");
 }
@@ -285,7 +276,7 @@ async fn a_paused_order_by_ends_while_its_smallest_rows_change() {
     let (engine, container) = slow_engine(1).await;
     fill(&engine, &container, DOCUMENTS).await;
     let cold: Vec<i64> = (HOT..DOCUMENTS).map(|n| (n * 37 % DOCUMENTS) as i64).collect();
-    let (mut token, mut found) = (None, Vec::new());
+    let (mut all, mut token) = (Pages::default(), None);
     for round in 0..400 {
         for n in 0..HOT {
             let v = -(n as i64) - if round % 2 == 0 { 1 } else { 100 };
@@ -294,14 +285,12 @@ async fn a_paused_order_by_ends_while_its_smallest_rows_change() {
             let operation = ItemOperation::Upsert { body };
             engine.write_item(&container, key(n), operation, Precondition::default()).await.unwrap();
         }
-        let page = page(&engine, "SELECT c.v FROM c ORDER BY c.v", 100, token).unwrap();
-        let Value::Array(rows) = parse_str(&format!("[{}]", page.rows_text)).unwrap() else { panic!() };
-        found.extend(values(&rows, "v"));
-        token = page.continuation;
+        token = all.add(page(&engine, "SELECT c.v FROM c ORDER BY c.v", 100, token).unwrap());
         if token.is_none() {
             break;
         }
     }
+    let mut found = all.values();
     assert_eq!(token, None, "the query ends; found {found:?}");
     found.retain(|v| *v >= 0);
     let mut expected = cold;
@@ -316,28 +305,17 @@ async fn a_paused_order_by_the_current_time_ends() {
     let (engine, container) = slow_engine(1).await;
     fill(&engine, &container, 12).await;
     let text = "SELECT c.v FROM c JOIN (SELECT VALUE GetCurrentTimestamp() + c.v) AS t ORDER BY t";
-    let query = perihelion_query::parse(text).unwrap();
-    let (mut token, mut found): (Option<String>, _) = (None, Vec::new());
+    let (mut all, mut token): (_, Option<String>) = (Pages::default(), None);
     for time in 1..200 {
         let now = token.as_deref().and_then(perihelion_engine::now_of_continuation).map(Now::from_unix_ticks);
-        let now = now.unwrap_or_else(|| Now::from_unix_milliseconds(1_700_000_000_000 + 1000 * time));
-        let request = QueryRequest {
-            program: perihelion_query::compile(&query, &Parameters::none(), now).unwrap(),
-            scope: QueryScope::All,
-            rows_max: 100,
-            continuation: token,
-            resume: None,
-            paging: Paging::Whole,
-        };
-        let page = engine.query(&container, &request, &[]).unwrap();
-        let Value::Array(rows) = parse_str(&format!("[{}]", page.rows_text)).unwrap() else { panic!() };
-        found.extend(values(&rows, "v"));
-        token = page.continuation;
+        let now = now.unwrap_or_else(|| Now::from_unix_milliseconds(MILLISECONDS + 1000 * time));
+        let request = QueryRequest { continuation: token, ..support::query_request(text, now, 100) };
+        token = all.add(engine.query(&container, &request, &[]).unwrap());
         if token.is_none() {
             break;
         }
     }
-    assert_eq!((found, token), ((0..12).collect(), None));
+    assert_eq!((all.values(), token), ((0..12).collect(), None));
 }
 
 /// Story of a bug: the clock was set back between two pages. The second page sorted by other keys, did
@@ -347,28 +325,17 @@ async fn a_paused_order_by_the_current_time_reads_again_at_another_time() {
     let (engine, container) = slow_engine(1).await;
     fill(&engine, &container, 12).await;
     let text = "SELECT c.v FROM c JOIN (SELECT VALUE c.v + GetCurrentTimestamp()) AS t ORDER BY t";
-    let query = perihelion_query::parse(text).unwrap();
-    let (mut token, mut found, mut pages): (Option<String>, _, _) = (None, Vec::new(), 0);
-    // All pages after the first page run at a time that is an hour before the first page.
-    while pages == 0 || token.is_some() {
-        let now = Now::from_unix_milliseconds(1_700_000_000_000 - if pages == 0 { 0 } else { 3_600_000 });
-        let request = QueryRequest {
-            program: perihelion_query::compile(&query, &Parameters::none(), now).unwrap(),
-            scope: QueryScope::All,
-            rows_max: 100,
-            continuation: token,
-            resume: None,
-            paging: Paging::Whole,
-        };
-        let page = engine.query(&container, &request, &[]).unwrap();
-        let Value::Array(rows) = parse_str(&format!("[{}]", page.rows_text)).unwrap() else { panic!() };
-        found.extend(values(&rows, "v"));
-        token = page.continuation;
-        assert!(pages > 0 || (found.is_empty() && token.is_some()), "the first page is paused");
-        pages += 1;
-        assert!(pages < 200);
+    let mut all = Pages::default();
+    let mut token = all.add(page(&engine, text, 100, None).unwrap());
+    assert!(all.rows.is_empty() && token.is_some(), "the first page is paused");
+    // All other pages run at a time that is an hour before the first page.
+    while token.is_some() {
+        let earlier = request_at(MILLISECONDS - 3_600_000, text, 100);
+        let request = QueryRequest { continuation: token, ..earlier };
+        token = all.add(engine.query(&container, &request, &[]).unwrap());
+        assert!(all.pages < 200);
     }
-    assert_eq!(found, (0..12).collect::<Vec<i64>>());
+    assert_eq!(all.values(), (0..12).collect::<Vec<i64>>());
 }
 
 /// Story of a bug: only the first part of the rows of a document was searched for the row at which a
@@ -388,17 +355,14 @@ async fn a_page_continues_far_within_the_rows_of_one_document() {
     let operation = ItemOperation::Create { body: NewBody::new(support::object(&text), &container).unwrap() };
     engine.write_item(&container, key(0), operation, Precondition::default()).await.unwrap();
     let text = "SELECT i AS v FROM c JOIN i IN c.items WHERE NOT CONTAINS(c.text, 'z') ORDER BY c.long";
-    let (mut token, mut found) = (None, Vec::new());
+    let (mut all, mut token) = (Pages::default(), None);
     for _ in 0..10 {
-        let page = page(&engine, text, 40, token).unwrap();
-        let Value::Array(rows) = parse_str(&format!("[{}]", page.rows_text)).unwrap() else { panic!() };
-        found.extend(values(&rows, "v"));
-        token = page.continuation;
+        token = all.add(page(&engine, text, 40, token).unwrap());
         if token.is_none() {
             break;
         }
     }
-    assert_eq!((found, token), ((0..150).collect(), None));
+    assert_eq!((all.values(), token), ((0..150).collect(), None));
 }
 
 /// Story of a bug: the entries of an index were read without a check whether other reads wait.
@@ -409,26 +373,23 @@ async fn a_read_of_many_index_entries_lets_other_reads_run() {
     support::fill(&engine, &container, 3000, 1).await;
     engine.build_index(&container, index(&["pad"])).await.unwrap();
     let container = engine.catalog().container("d", "c").unwrap().clone();
-    let query = perihelion_query::parse("SELECT c.id FROM c WHERE c.pad >= ''").unwrap();
-    let now = Now::from_unix_milliseconds(1_700_000_000_000);
-    let request = QueryRequest {
-        program: perihelion_query::compile(&query, &Parameters::none(), now).unwrap(),
-        scope: QueryScope::All,
-        rows_max: 1,
-        continuation: None,
-        resume: None,
-        paging: Paging::Whole,
-    };
+    let request = request_at(MILLISECONDS, "SELECT c.id FROM c WHERE c.pad >= ''", 1);
+    let (page, checks) = page_with_checks(&engine, &container, &request);
+    assert_eq!((page.rows, page.used_index), (1, true));
+    // Two documents are read for a page of one row.
+    assert_eq!(checks, 2 + 3000 / 1024);
+}
+
+/// A page, and how often it was checked whether other reads wait.
+fn page_with_checks(engine: &Engine, container: &Arc<Container>, request: &QueryRequest) -> (QueryPage, u64) {
     let checks = AtomicU64::new(0);
     let checkpoint = |_| {
         checks.fetch_add(1, Ordering::Relaxed);
         Ok(CheckpointResult::GoOn)
     };
     let limits = PageLimits { checkpoint: &checkpoint, ..PageLimits::default() };
-    let page = engine.query_within(&container, &request, &[], limits).unwrap();
-    assert_eq!((page.rows, page.used_index), (1, true));
-    // Two documents are read for a page of one row.
-    assert_eq!(checks.load(Ordering::Relaxed), 2 + 3000 / 1024);
+    let page = engine.query_within(container, request, &[], limits).unwrap();
+    (page, checks.load(Ordering::Relaxed))
 }
 
 /// Story of a bug: an aggregate over few effective keys read all documents of its physical partition
@@ -438,28 +399,13 @@ async fn an_aggregate_without_documents_in_its_keys_lets_other_reads_run() {
     let engine = support::engine(EngineOptions::default()).await;
     let container = support::container(&engine, "c").await;
     support::fill(&engine, &container, 2000, 1).await;
-    let query = perihelion_query::parse("SELECT VALUE COUNT(1) FROM c").unwrap();
-    let now = Now::from_unix_milliseconds(1_700_000_000_000);
     let used = container.partition_key.effective_range(&key(0));
     let parts = EffectiveRange::whole().split_evenly(64, container.partition_key.version);
     let keys = parts.into_iter().find(|keys| !keys.overlaps(&used)).unwrap();
-    let request = QueryRequest {
-        program: perihelion_query::compile(&query, &Parameters::none(), now).unwrap(),
-        scope: QueryScope::Ranges(vec![(container.ranges[0].id, keys)]),
-        rows_max: 1,
-        continuation: None,
-        resume: None,
-        paging: Paging::Whole,
-    };
-    let checks = AtomicU64::new(0);
-    let checkpoint = |_| {
-        checks.fetch_add(1, Ordering::Relaxed);
-        Ok(CheckpointResult::GoOn)
-    };
-    let limits = PageLimits { checkpoint: &checkpoint, ..PageLimits::default() };
-    let page = engine.query_within(&container, &request, &[], limits).unwrap();
-    assert_eq!(page.rows_text, "0");
-    assert_eq!(checks.load(Ordering::Relaxed), 2000);
+    let scope = QueryScope::Ranges(vec![(container.ranges[0].id, keys)]);
+    let request = QueryRequest { scope, ..request_at(MILLISECONDS, "SELECT VALUE COUNT(1) FROM c", 1) };
+    let (page, checks) = page_with_checks(&engine, &container, &request);
+    assert_eq!((page.rows_text.as_str(), checks), ("0", 2000));
 }
 
 /// Story of a bug: a page that took a minute within index entries with the same short string was refused,

@@ -8,14 +8,14 @@
 use std::sync::Arc;
 
 use perihelion_engine::{
-    Column, Container, Engine, EngineOptions, IndexScope, IndexShape, ItemOperation, NewBody, Paging,
-    Precondition, QueryPage, QueryRequest, QueryScope, Target,
+    Column, Container, Engine, EngineOptions, IndexScope, IndexShape, ItemOperation, NewBody, Precondition,
+    QueryPage, QueryRequest, QueryScope, Target,
 };
-use perihelion_model::json::{Value, parse_str};
+use perihelion_model::json::Value;
 use perihelion_model::partition_key::PartitionKey;
-use perihelion_query::{Now, Parameters};
+use perihelion_query::Now;
 
-use crate::support;
+use crate::support::{self, rows};
 
 async fn engine(partitions: u32) -> (Arc<Engine>, Arc<Container>) {
     let engine = support::engine(EngineOptions::default().with_partitions(partitions)).await;
@@ -44,28 +44,12 @@ static CLOCK: std::sync::atomic::AtomicI64 = std::sync::atomic::AtomicI64::new(1
 
 fn page(engine: &Engine, text: &str, rows_max: usize, continuation: Option<String>) -> QueryPage {
     let container = engine.catalog().container("d", "c").unwrap().clone();
-    let query = perihelion_query::parse(text).unwrap();
     // The clock moves on between two pages.
     let milliseconds = CLOCK.fetch_add(1000, std::sync::atomic::Ordering::Relaxed);
     let first = continuation.as_deref().and_then(perihelion_engine::now_of_continuation);
     let now = first.map_or(Now::from_unix_milliseconds(milliseconds), Now::from_unix_ticks);
-    let program = perihelion_query::compile(&query, &Parameters::none(), now).unwrap();
-    let request = QueryRequest {
-        program,
-        scope: QueryScope::All,
-        rows_max,
-        continuation,
-        resume: None,
-        paging: Paging::Whole,
-    };
+    let request = QueryRequest { continuation, ..support::query_request(text, now, rows_max) };
     engine.query(&container, &request, &[]).unwrap()
-}
-
-fn rows(page: &QueryPage) -> Vec<Value> {
-    match parse_str(&format!("[{}]", page.rows_text)).unwrap() {
-        Value::Array(rows) => rows,
-        other => panic!("{other:?}"),
-    }
 }
 
 /// The remaining rows, in pages of this size, and the longest token.
@@ -272,25 +256,10 @@ async fn a_forged_token_cannot_read_a_document_of_another_partition() {
     let (engine, container) = engine(1).await;
     fill_long(&engine, &container).await;
     let text = "SELECT VALUE c.id FROM c ORDER BY c.s";
-    let query = perihelion_query::parse(text).unwrap();
     let read = |n: usize, continuation: Option<String>| {
-        let now = Now::from_unix_milliseconds(0);
-        let program = perihelion_query::compile(&query, &Parameters::none(), now).unwrap();
         let scope = QueryScope::Partition(Target::resolve(&container, key(n)).unwrap());
-        engine
-            .query(
-                &container,
-                &QueryRequest {
-                    program,
-                    scope,
-                    rows_max: 1,
-                    continuation,
-                    resume: None,
-                    paging: Paging::Whole,
-                },
-                &[],
-            )
-            .unwrap()
+        let whole = support::query_request(text, Now::from_unix_milliseconds(0), 1);
+        engine.query(&container, &QueryRequest { scope, continuation, ..whole }, &[]).unwrap()
     };
     // A token after the first long string of partition 1, for partition 2.
     let mut token = read(1, None).continuation;

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use perihelion_engine::storage::{Direction, KeyRange, MemoryStore, Store, StoreError, View, Write};
 use perihelion_engine::{
-    ApiVersion, Container, Engine, EngineOptions, ItemOperation, NewBody, ParsedDefinition, Precondition,
-    Target,
+    ApiVersion, Container, Engine, EngineOptions, ItemOperation, NewBody, Paging, ParsedDefinition,
+    Precondition, QueryPage, QueryRequest, QueryScope, Target,
 };
 use perihelion_model::json::{Object, Value, parse_str};
 use perihelion_model::partition_key::PartitionKey;
+use perihelion_query::{Now, Parameters};
 
 /// A JSON object from its text.
 pub(crate) fn object(text: &str) -> Object {
@@ -48,6 +49,27 @@ pub(crate) async fn fill(engine: &Engine, container: &Arc<Container>, documents:
         let body = object(&format!(r#"{{"id":"{n}","pk":"k{}","pad":"{}"}}"#, n % keys, "x".repeat(300)));
         let operation = ItemOperation::Create { body: NewBody::new(body, container).unwrap() };
         engine.write_item(container, key(n, keys), operation, Precondition::default()).await.unwrap();
+    }
+}
+
+/// A request for the first page of a query over all documents of a container.
+pub(crate) fn query_request(text: &str, now: Now, rows_max: usize) -> QueryRequest {
+    let query = perihelion_query::parse(text).unwrap();
+    QueryRequest {
+        program: perihelion_query::compile(&query, &Parameters::none(), now).unwrap(),
+        scope: QueryScope::All,
+        rows_max,
+        continuation: None,
+        resume: None,
+        paging: Paging::Whole,
+    }
+}
+
+/// The rows of a page.
+pub(crate) fn rows(page: &QueryPage) -> Vec<Value> {
+    match parse_str(&format!("[{}]", page.rows_text)) {
+        Ok(Value::Array(rows)) => rows,
+        other => panic!("{other:?}"),
     }
 }
 

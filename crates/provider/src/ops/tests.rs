@@ -127,6 +127,19 @@ async fn fetch_instance(provider: &CosmosDBProvider) -> (String, Vec<WorkItem>) 
     (token, item.messages)
 }
 
+/// Starts an instance, and fetches its first turn. Returns the token.
+async fn fetch_first_turn(provider: &CosmosDBProvider, instance: &str) -> String {
+    provider.enqueue_for_orchestrator(start(instance, String::new()), None).await.unwrap();
+    fetch_instance(provider).await.0
+}
+
+/// Queues activities of the instance `a` with these numbers.
+async fn enqueue_activities(provider: &CosmosDBProvider, ids: impl IntoIterator<Item = u64>) {
+    for id in ids {
+        provider.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
+    }
+}
+
 /// Acks a turn of execution 1: it appends `history`, schedules `activities` and sends
 /// `messages`.
 async fn ack(
@@ -163,8 +176,7 @@ async fn a_turn_of_a_thousand_activities_is_one_commit_and_each_is_run_once() {
     const COUNT: u64 = 1000;
     let world = World::open().await;
     let provider = world.provider().await;
-    provider.enqueue_for_orchestrator(start("fan", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&provider).await;
+    let token = fetch_first_turn(&provider, "fan").await;
     let activities = (1..=COUNT).map(|id| activity_item("fan", id, String::new())).collect();
     let timers = (2000..2100).map(|id| WorkItem::TimerFired {
         instance: "fan".into(),
@@ -196,8 +208,7 @@ async fn a_turn_of_a_thousand_activities_is_one_commit_and_each_is_run_once() {
 async fn a_turn_of_ten_megabytes_is_committed_whole() {
     let world = World::open().await;
     let provider = world.provider().await;
-    provider.enqueue_for_orchestrator(start("big", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&provider).await;
+    let token = fetch_first_turn(&provider, "big").await;
     let large = |fill: &str| fill.repeat(1_200_000 / fill.len());
     let history: Vec<Event> = (1..=4).map(|id| event("big", id, large("ä\""))).collect();
     let activities = (1..=3).map(|id| activity_item("big", id, large("x"))).collect();
@@ -232,8 +243,7 @@ async fn a_commit_with_a_lost_answer_is_applied_once() {
     ] {
         let world = World::open().await;
         let provider = world.provider().await;
-        provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-        let (token, _) = fetch_instance(&provider).await;
+        let token = fetch_first_turn(&provider, "a").await;
         world.inject_fault(rule).await;
         let history = vec![event("a", 1, String::new())];
         let activities = vec![activity_item("a", 7, String::new())];
@@ -251,8 +261,7 @@ async fn a_commit_with_a_lost_answer_is_applied_once() {
 async fn a_read_outlasts_an_outage_of_seconds() {
     let world = World::open().await;
     let provider = world.provider().await;
-    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&provider).await;
+    let token = fetch_first_turn(&provider, "a").await;
     let history = vec![event("a", 1, String::new())];
     ack(&provider, &token, history.clone(), vec![], vec![]).await.unwrap();
     world.inject_fault(r#"{"operation":"read_item","count":20,"status":503}"#).await;
@@ -281,8 +290,7 @@ async fn a_message_that_could_not_be_delivered_after_the_commit_arrives_later_an
     let world = World::open().await;
     let mut provider = world.provider().await;
     provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
-    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&provider).await;
+    let token = fetch_first_turn(&provider, "a").await;
     let messages = vec![start("b", String::new()), raised_event("b", "1"), raised_event("b", "2")];
     ack(&provider, &token, vec![event("a", 1, String::new())], vec![], messages.clone()).await.unwrap();
     let found = provider.fetch_orchestration_item(LOCK, Duration::from_secs(20), None).await.unwrap();
@@ -352,8 +360,7 @@ async fn a_stale_holder_cannot_commit() {
 async fn renewing_and_appending_keep_the_lock() {
     let world = World::open().await;
     let (first, second) = (world.provider().await, world.provider().await);
-    first.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&first).await;
+    let token = fetch_first_turn(&first, "a").await;
     // Another process changes the state, so the etag in the lock table of the first process is
     // outdated.
     second.renew_orchestration_item_lock(&token, LOCK).await.unwrap();
@@ -371,8 +378,7 @@ async fn an_instance_may_have_any_name() {
     let provider = world.provider().await;
     // `i` is also the id of a state document, and 1 the partition key of the deletions.
     for name in ["a/b", "a\\b?c#d", "\"quoted\"", "Grüße ☃", "~nodes", "", "i", "1"] {
-        provider.enqueue_for_orchestrator(start(name, String::new()), None).await.unwrap();
-        let (token, _) = fetch_instance(&provider).await;
+        let token = fetch_first_turn(&provider, name).await;
         let activities = vec![activity_item(name, 2, String::new())];
         ack(&provider, &token, vec![event(name, 1, String::new())], activities, vec![]).await.unwrap();
         assert_eq!(run_activities(&provider).await.len(), 1, "{name}");

@@ -2,11 +2,10 @@
 //! documents, the indexes and the charge.
 
 use perihelion_client::{Container, IndexMetrics, Query};
-use perihelion_dashboard::QueryFacts;
+use perihelion_dashboard::{QueryAnswer, QueryFacts};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Answer;
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::process::print;
@@ -35,12 +34,12 @@ pub(super) async fn print_explained(
     context: &Context,
     container: &Container,
     query: Query,
-    answer: &Answer,
+    answer: &QueryAnswer,
 ) -> Result<(), Failure> {
     let plan = QueryFacts::read_plan(container, query).await;
     let plan = plan.map_err(|error| context.request_failed("cannot read the plan of the query", &error))?;
     let metrics = &answer.query_metrics;
-    let facts = QueryFacts { plan: plan.as_ref(), charge: answer.charge, requests: answer.requests, metrics };
+    let facts = answer.facts(plan.as_ref());
     let (lines, service_ms) = (lines(&facts, answer), facts.service_ms());
     let explanation = Explanation {
         rows: answer.rows.len(),
@@ -59,7 +58,7 @@ pub(super) async fn print_explained(
     print(&context.form.single(&explanation, &lines)?)
 }
 
-fn lines(facts: &QueryFacts<'_>, answer: &Answer) -> Vec<(&'static str, String)> {
+fn lines(facts: &QueryFacts<'_>, answer: &QueryAnswer) -> Vec<(&'static str, String)> {
     let more = if answer.is_cut { " (more follow)" } else { "" };
     let mut lines = vec![("rows", format!("{}{more}", answer.rows.len()))];
     lines.extend(facts.lines());

@@ -5,6 +5,7 @@ use clap::builder::NonEmptyStringValueParser;
 use duroxide::providers::ProviderAdmin;
 use duroxide::{ErrorDetails, Event, EventKind};
 use duroxide_cdb::CosmosDBProvider;
+use perihelion_dashboard::{event_texts, event_type};
 
 use super::instance;
 use crate::context::Context;
@@ -48,7 +49,7 @@ const NAME_CHARS_MAX: usize = 60;
 const COLUMNS: &[Column<Event>] = &[
     Column::number("EVENT", |event, _| event.event_id.to_string()),
     Column::new("TIME", |event, _| time(event.timestamp_ms)),
-    Column::new("TYPE", |event, _| type_of(event)),
+    Column::new("TYPE", |event, _| event_type(event)),
     Column::number("OF", |event, _| event.source_event_id.map_or("-".to_owned(), |id| id.to_string())),
     Column::new("DETAIL", |event, _| detail(&event.kind)),
 ];
@@ -74,18 +75,12 @@ async fn read(provider: &CosmosDBProvider, args: &HistoryArgs) -> Result<Vec<Eve
     let events = provider.read_history_with_execution_id(&args.instance, execution).await.map_err(failed)?;
     let wanted = args.kind.as_ref().map(|text| text.to_lowercase());
     let is_wanted =
-        |event: &Event| wanted.as_ref().is_none_or(|text| type_of(event).to_lowercase().contains(text));
+        |event: &Event| wanted.as_ref().is_none_or(|text| event_type(event).to_lowercase().contains(text));
     let mut events: Vec<Event> = events.into_iter().filter(is_wanted).collect();
     if let Some(last) = args.last {
         events.drain(..events.len().saturating_sub(last));
     }
     Ok(events)
-}
-
-/// The type of an event, as it is stored.
-fn type_of(event: &Event) -> String {
-    let json = serde_json::to_value(&event.kind).unwrap_or_default();
-    json["type"].as_str().unwrap_or("unknown").to_owned()
 }
 
 /// The details of an event for a person: its name and its main value.
@@ -96,17 +91,9 @@ fn detail(kind: &EventKind) -> String {
     {
         return failure(details);
     }
-    let json = serde_json::to_value(kind).unwrap_or_default();
-    let member = |name: &str| match &json[name] {
-        serde_json::Value::Null => None,
-        serde_json::Value::String(text) => Some(text.clone()),
-        serde_json::Value::Number(ms) if name == "fire_at_ms" => ms.as_u64().map(time),
-        other => Some(other.to_string()),
-    };
-    let names = ["name", "key", "instance"].into_iter().filter_map(member);
-    let names = names.map(|name| cut(&name, NAME_CHARS_MAX));
-    let values = ["input", "output", "result", "data", "value", "reason", "status", "fire_at_ms"];
-    names.chain(values.into_iter().filter_map(member)).collect::<Vec<_>>().join(" ")
+    let [names, values] = event_texts(kind);
+    let names = names.iter().map(|name| cut(name, NAME_CHARS_MAX));
+    names.chain(values).collect::<Vec<_>>().join(" ")
 }
 
 /// A failure for a person: its category, and its message in the words of duroxide.

@@ -51,7 +51,7 @@ impl World {
     }
 
     pub(crate) fn endpoint(&self) -> String {
-        format!("http://127.0.0.1:{}/", self.server.port())
+        self.server.endpoint()
     }
 }
 

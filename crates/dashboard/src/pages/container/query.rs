@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use perihelion_client::{Container, Error, IndexMetrics, PartitionKey, Query, QueryMetrics, query_messages};
+use perihelion_client::{Container, Error, PartitionKey, Query, query_messages};
 use perihelion_model::json::{Style, Value, to_text};
 
+use crate::explain::QueryAnswer;
 use crate::failure::Failure;
 use crate::http::Parameters;
 
@@ -17,18 +18,6 @@ const PAGES_MAX: usize = 20;
 /// How long a query may take in all. Pages without rows are skipped and not counted, so a query that
 /// finds nothing would otherwise read everything.
 const TIME_MAX: Duration = Duration::from_secs(10);
-
-/// The rows of a query, and what they cost.
-#[derive(Debug, Default)]
-pub(super) struct Answer {
-    pub(super) rows: Vec<Value>,
-    /// Whether there are more rows, or there may be.
-    pub(super) is_cut: bool,
-    pub(super) charge: f64,
-    pub(super) requests: usize,
-    pub(super) query_metrics: QueryMetrics,
-    pub(super) index_metrics: IndexMetrics,
-}
 
 /// The query of the form.
 pub(super) fn statement(form: &Parameters) -> Result<Query, Failure> {
@@ -53,14 +42,19 @@ pub(in crate::pages) fn partition_key(typed: &str) -> Result<PartitionKey, Failu
     })
 }
 
-pub(super) async fn run(container: &Container, form: &Parameters) -> Result<Answer, Failure> {
+pub(super) async fn run(container: &Container, form: &Parameters) -> Result<QueryAnswer, Failure> {
     let mut query = statement(form)?.with_max_items(ROWS_MAX as u32 + 1).with_total_timeout(TIME_MAX);
     if form.has("explain") {
         query = query.with_query_metrics().with_index_metrics();
     }
     let mut feed = container.query::<Value>(query);
+<<<<<<< HEAD
     let mut answer = Answer::default();
     for number in 1..=PAGES_MAX {
+=======
+    let mut answer = QueryAnswer::default();
+    for number in 0..=PAGES_MAX {
+>>>>>>> dedup
         let page = match feed.next_page().await {
             // The rows so far are shown.
             Err(error) if error.is_timeout() && !answer.rows.is_empty() => {
@@ -70,15 +64,7 @@ pub(super) async fn run(container: &Container, form: &Parameters) -> Result<Answ
             page => page.map_err(|error| refused(&error))?,
         };
         let Some(page) = page else { break };
-        answer.charge += page.charge();
-        answer.requests += page.requests();
-        if let Some(metrics) = page.query_metrics() {
-            answer.query_metrics += metrics;
-        }
-        if let Some(metrics) = page.index_metrics() {
-            answer.index_metrics.merge(metrics.clone());
-        }
-        answer.rows.extend(page.items);
+        answer.add(page);
         if answer.rows.len() > ROWS_MAX || number == PAGES_MAX {
             answer.is_cut = true;
             break;

@@ -2,8 +2,13 @@
 
 use duroxide::{Event, EventKind};
 
+<<<<<<< HEAD
 use super::{Shown, first_of_page};
 use crate::history::type_of;
+=======
+use super::Shown;
+use crate::history::{event_texts, event_type};
+>>>>>>> dedup
 use crate::html::{Html, Link, tag};
 use crate::pages::parts::{self, nothing, number, text};
 use crate::text::{cut, grouped, time, time_of_day};
@@ -21,7 +26,7 @@ const JSON_CHARS_MAX: usize = 8_000;
 pub(super) fn section(shown: &Shown<'_>) -> Html {
     let wanted_type = shown.query.get("type").trim().to_lowercase();
     let is_wanted =
-        |event: &&Event| wanted_type.is_empty() || type_of(event).to_lowercase().contains(&wanted_type);
+        |event: &&Event| wanted_type.is_empty() || event_type(event).to_lowercase().contains(&wanted_type);
     let wanted: Vec<&Event> = shown.detail.record.events.iter().filter(is_wanted).collect();
     let first = first_of_page(shown.query.number("events"), wanted.len(), EVENTS_MAX);
     let rows: Vec<Html> = wanted[first..].iter().take(EVENTS_MAX).map(|event| row(event)).collect();
@@ -75,7 +80,7 @@ fn row(event: &Event) -> Html {
         time.add(time_of_day(event.timestamp_ms)).done(),
         tag("span")
             .class(if is_failure(&event.kind) { "failed-text" } else { "" })
-            .add(type_of(event))
+            .add(event_type(event))
             .done(),
         of.unwrap_or_else(nothing),
         raw.done(),
@@ -95,17 +100,8 @@ fn is_failure(kind: &EventKind) -> bool {
 
 /// The most important facts of an event: its name and its main value.
 fn detail(kind: &EventKind) -> String {
-    let json = serde_json::to_value(kind).unwrap_or_default();
-    let member = |name: &str| match &json[name] {
-        serde_json::Value::Null => None,
-        serde_json::Value::String(text) => Some(text.clone()),
-        serde_json::Value::Number(ms) if name == "fire_at_ms" => ms.as_u64().map(time),
-        other => Some(other.to_string()),
-    };
-    let names = ["name", "key", "instance"].into_iter().filter_map(member);
-    let values = ["input", "output", "result", "data", "value", "reason", "status", "details", "fire_at_ms"];
-    let words: Vec<String> =
-        names.chain(values.into_iter().filter_map(member)).filter(|word| !word.is_empty()).collect();
+    let words = event_texts(kind).into_iter().flatten();
+    let words: Vec<String> = words.filter(|word| !word.is_empty()).collect();
     match words.is_empty() {
         true => "–".to_owned(),
         false => cut(&words.join("  "), DETAIL_CHARS_MAX),

@@ -7,13 +7,13 @@
 use std::time::Duration;
 
 use duroxide::Event;
-use duroxide::providers::{InstanceFilter, Provider, ProviderAdmin, WorkItem};
+use duroxide::providers::{DeleteInstanceResult, InstanceFilter, Provider, ProviderAdmin, WorkItem};
 use perihelion_client::Query;
 use serde_json::{Value, json};
 
 use super::interrupted_process::{InterruptedProcess, LastRequest};
 use super::recorded_process::RecordedProcess;
-use super::{LOCK, NO_WAIT, World, ack, event, fetch_instance, start};
+use super::{LOCK, NO_WAIT, World, ack, event, fetch_first_turn, fetch_instance, start};
 use crate::{CosmosDBProvider, OutboxFaultInjector};
 
 /// The time limit of a wait.
@@ -21,6 +21,9 @@ const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// More requests than a deletion sends.
 pub(super) const REQUESTS_MAX: usize = 200;
+
+/// The instances of the tree, in the order of their ids.
+pub(super) const TREE: [&str; 3] = ["late", "parent", "queued"];
 
 /// The message that starts a child of `parent`.
 pub(super) fn start_child(instance: &str, parent: &str) -> WorkItem {
@@ -45,8 +48,7 @@ pub(super) fn start_child(instance: &str, parent: &str) -> WorkItem {
 /// of the child `late` is in the outbox. The outbox also has the start of an instance without a
 /// parent, `detached`.
 async fn create_tree(world: &World, provider: &mut CosmosDBProvider) {
-    provider.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(provider).await;
+    let token = fetch_first_turn(provider, "parent").await;
     let messages = vec![start_child("queued", "parent")];
     ack(provider, &token, vec![event("parent", 1, String::new())], vec![], messages).await.unwrap();
     provider.enqueue_for_orchestrator(super::raised_event("parent", "1"), None).await.unwrap();
@@ -97,15 +99,7 @@ pub(super) async fn wait_for_cleanup(provider: &CosmosDBProvider) -> Vec<Value> 
 
 /// A provider whose reconciler finishes or aborts deletions of other processes at once.
 pub(super) async fn reconciling_provider(world: &World) -> CosmosDBProvider {
-    let client = perihelion_client::Client::over(&world.engine.endpoint(), world.engine.transport()).await;
-    let often = Duration::from_millis(50);
-    CosmosDBProvider::builder()
-        .with_client(client.unwrap())
-        .with_reconciler(often, Duration::ZERO)
-        .with_deletion_timeout(Duration::ZERO)
-        .open()
-        .await
-        .unwrap()
+    world.provider_with_deletion_timeout(Duration::ZERO).await
 }
 
 /// Checks that no document of the tree remains or is created again, and that the instance
@@ -132,6 +126,20 @@ pub(super) async fn assert_tree_deleted(provider: &CosmosDBProvider, what: &str)
     assert_eq!(remaining.iter().find(of_tree), None, "{what}: {remaining:?}");
 }
 
+/// Deletes the tree of the parent, and ends the process at its `count`th request from now. `None` if the
+/// process ended before the deletion did.
+pub(super) async fn delete_until(
+    count: usize,
+    process: &InterruptedProcess,
+    provider: CosmosDBProvider,
+    what: &str,
+) -> Option<DeleteInstanceResult> {
+    let set = tree_ids(&provider).await;
+    assert_eq!(set, TREE);
+    let deleted = process.run_until(count, provider.delete_instances_atomic(&set, true)).await;
+    deleted.map(|deleted| deleted.unwrap_or_else(|error| panic!("{what}: {error}")))
+}
+
 #[tokio::test]
 async fn a_deletion_interrupted_at_any_request_is_all_or_nothing() {
     for last in [LastRequest::Unsent, LastRequest::Applied] {
@@ -140,14 +148,8 @@ async fn a_deletion_interrupted_at_any_request_is_all_or_nothing() {
             let process = InterruptedProcess::new(&world, last);
             let mut interrupted = process.provider(&world).await;
             create_tree(&world, &mut interrupted).await;
-            let set = tree_ids(&interrupted).await;
-            assert_eq!(set, ["late", "parent", "queued"]);
-            let deleted = process.run_until(count, interrupted.delete_instances_atomic(&set, true)).await;
-            drop(interrupted);
             let what = format!("{last:?} {count}");
-            if let Some(deleted) = &deleted {
-                deleted.as_ref().unwrap_or_else(|error| panic!("{what}: {error}"));
-            }
+            let deleted = delete_until(count, &process, interrupted, &what).await;
             assert_all_or_nothing(&world, deleted.is_some(), &what).await;
             if deleted.is_some() {
                 assert!(count > 20, "{what}: a deletion of three instances takes more requests");
@@ -167,8 +169,7 @@ pub(super) async fn assert_all_or_nothing(world: &World, is_ended: bool, what: &
     if remaining.iter().any(|row| row["instanceId"] == "parent") {
         assert!(!is_ended, "{what}: the parent exists after a completed deletion");
         let names = tree_ids(&other).await;
-        let all = ["late", "parent", "queued"];
-        assert!(all.iter().all(|name| names.iter().any(|found| found == name)), "{what}: {names:?}");
+        assert!(TREE.iter().all(|name| names.iter().any(|found| found == name)), "{what}: {names:?}");
         other.delete_instances_atomic(&names, true).await.unwrap();
         left = Some(names);
     }
@@ -303,8 +304,7 @@ fn answer(result: &str) -> WorkItem {
 
 /// Starts the parent, which starts its child. Returns the child's token.
 async fn start_parent_and_child(provider: &CosmosDBProvider) -> String {
-    provider.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(provider).await;
+    let token = fetch_first_turn(provider, "parent").await;
     let messages = vec![start_child("child", "parent")];
     ack(provider, &token, vec![event("parent", 1, String::new())], vec![], messages).await.unwrap();
     let (token, messages) = fetch_instance(provider).await;
@@ -380,8 +380,7 @@ async fn the_failure_of_a_colliding_start_reaches_the_parent_that_exists() {
 async fn an_instance_between_two_executions_has_not_ended() {
     let world = World::open().await;
     let provider = world.provider().await;
-    provider.enqueue_for_orchestrator(start("eternal", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&provider).await;
+    let token = fetch_first_turn(&provider, "eternal").await;
     let next = json!({ "ContinueAsNew": {
         "instance": "eternal", "orchestration": "Order", "input": "", "version": "1.0.0"
     } });
@@ -419,8 +418,7 @@ async fn a_large_tree_is_deleted_however_long_it_takes() {
     let world = World::open().await;
     let provider = world.provider_with_deletion_timeout(TIMEOUT).await;
     let other = world.provider_with_deletion_timeout(TIMEOUT).await;
-    provider.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&provider).await;
+    let token = fetch_first_turn(&provider, "parent").await;
     let children = (0..CHILDREN).map(|number| start_child(&format!("child-{number}"), "parent")).collect();
     ack(&provider, &token, vec![event("parent", 1, String::new())], vec![], children).await.unwrap();
     let tree = tree_ids(&provider).await;
@@ -458,11 +456,9 @@ async fn a_child_that_no_query_shows_yet_belongs_to_the_tree() {
         scheduled(5, "somebody", now_ms),
     ];
     // An instance that is not a child has the id of a scheduled child.
-    provider.enqueue_for_orchestrator(start("somebody", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&provider).await;
+    let token = fetch_first_turn(&provider, "somebody").await;
     ack(&provider, &token, vec![event("somebody", 1, String::new())], vec![], vec![]).await.unwrap();
-    provider.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&provider).await;
+    let token = fetch_first_turn(&provider, "parent").await;
     ack(&provider, &token, history, vec![], vec![]).await.unwrap();
     let patch = perihelion_client::Patch::new().set("/hasChildren", true).unwrap();
     provider.core.store.container.patch("parent", "i", &patch).await.unwrap();

@@ -3,22 +3,21 @@
 
 use std::time::Duration;
 
-use duroxide::providers::{Provider, ProviderAdmin};
+use duroxide::providers::ProviderAdmin;
 use perihelion_client::Client;
 
 use super::deletions::{
-    REQUESTS_MAX, assert_all_or_nothing, assert_tree_deleted, documents_of_type, reconciling_provider,
-    start_child, tree_ids,
+    REQUESTS_MAX, TREE, assert_all_or_nothing, assert_tree_deleted, delete_until, documents_of_type,
+    reconciling_provider, start_child, tree_ids,
 };
 use super::interrupted_process::{InterruptedProcess, LastRequest};
-use super::{World, ack, event, fetch_instance, start};
+use super::{World, ack, event, fetch_first_turn, start};
 use crate::{CosmosDBProvider, CrossInstance};
 
 /// Creates a parent whose turn starts two children, and an instance without a parent, `detached`.
 /// All three starts are queued.
 async fn create_tree(world: &World, provider: &CosmosDBProvider) {
-    provider.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(provider).await;
+    let token = fetch_first_turn(provider, "parent").await;
     let children = ["queued", "late"].map(|child| start_child(child, "parent"));
     let messages = children.into_iter().chain([start("detached", String::new())]).collect();
     ack(provider, &token, vec![event("parent", 1, String::new())], vec![], messages).await.unwrap();
@@ -49,19 +48,15 @@ async fn a_deletion_by_a_transaction_interrupted_at_any_request_is_all_or_nothin
             let process = InterruptedProcess::new(&world, last);
             let interrupted = process.provider_with(&world, CrossInstance::Transaction).await;
             create_tree(&world, &interrupted).await;
-            let set = tree_ids(&interrupted).await;
-            assert_eq!(set, ["late", "parent", "queued"]);
-            let deleted = process.run_until(count, interrupted.delete_instances_atomic(&set, true)).await;
-            drop(interrupted);
             let what = format!("{last:?} {count}");
+            let deleted = delete_until(count, &process, interrupted, &what).await;
             if let Some(deleted) = &deleted {
-                let deleted = deleted.as_ref().unwrap_or_else(|error| panic!("{what}: {error}"));
                 assert_eq!(deleted.instances_deleted, 1, "only the parent has begun: {what}");
                 assert_eq!(deleted.queue_messages_deleted, 2, "{what}");
             }
             assert_eq!(documents_of_type(&world, "deletion").await.len(), 0, "no coordinator: {what}");
             if let Some(left) = assert_all_or_nothing(&world, deleted.is_some(), &what).await {
-                assert_eq!(left, set, "{what}");
+                assert_eq!(left, TREE, "{what}");
             }
             if deleted.is_some() {
                 assert!(count > 10, "{what}: a deletion of three instances takes more requests");

@@ -13,8 +13,8 @@ use perihelion_client::{Client, Query};
 use serde_json::{Value, json};
 
 use super::{
-    LOCK, NO_WAIT, World, ack, activity_item, event, fetch_instance, order_metadata, raised_event,
-    run_activities, start,
+    LOCK, NO_WAIT, World, ack, activity_item, event, fetch_first_turn, fetch_instance, order_metadata,
+    raised_event, run_activities, start,
 };
 use crate::CosmosDBProvider;
 use crate::documents::{Deletion, DeletionStage, DocumentType, Execution, Message, Outbox, State};
@@ -106,8 +106,7 @@ async fn staged_documents_are_removed_unless_they_are_committed() {
     const STAGING_RECORDS: &str = "SELECT c.id FROM c WHERE c.type = 'litter' AND IS_DEFINED(c.staging)";
     let world = World::open().await;
     let provider = world.provider().await;
-    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&provider).await;
+    let token = fetch_first_turn(&provider, "a").await;
     let history = large_history("h");
     let ack_turn = async || {
         let activities = (1..=3).map(|id| activity_item("a", id, "w".repeat(LARGE_BYTES))).collect();
@@ -135,8 +134,7 @@ async fn an_activity_cancelled_before_its_bundle_is_unpacked_never_runs() {
     const COUNT: u64 = 40;
     let world = World::open().await;
     let crashing = world.provider_with_reconciler(Duration::from_secs(3600)).await;
-    crashing.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&crashing).await;
+    let token = fetch_first_turn(&crashing, "a").await;
     // The commit succeeds, and every unpacking fails.
     world.inject_batch_fault(r#""count":1,"delayMs":1"#).await;
     world.inject_batch_fault(r#""status":400"#).await;
@@ -186,8 +184,7 @@ async fn a_session_is_released_if_its_activity_no_longer_exists() {
     };
     let world = World::open().await;
     let (hinted, other) = (world.provider().await, world.provider().await);
-    hinted.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&hinted).await;
+    let token = fetch_first_turn(&hinted, "a").await;
     ack(&hinted, &token, vec![event("a", 1, String::new())], vec![in_session(1)], vec![]).await.unwrap();
 
     // Another worker completes the activity, and its session expires.
@@ -216,8 +213,7 @@ async fn create_interrupted_deletion(
 ) -> CosmosDBProvider {
     let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
     for name in ["a", "b"] {
-        provider.enqueue_for_orchestrator(start(name, String::new()), None).await.unwrap();
-        let (token, _) = fetch_instance(&provider).await;
+        let token = fetch_first_turn(&provider, name).await;
         ack(&provider, &token, vec![event(name, 1, String::new())], vec![], vec![]).await.unwrap();
     }
     let store = &provider.core.store;
@@ -319,8 +315,7 @@ async fn tombstones_expire_and_only_queried_paths_are_indexed() {
     assert!(policy["excludedPaths"].as_array().is_some_and(|paths| paths.iter().any(|p| p["path"] == "/*")));
     assert!(policy["compositeIndexes"].as_array().is_none_or(Vec::is_empty));
 
-    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&provider).await;
+    let token = fetch_first_turn(&provider, "a").await;
     let cancelled = ScheduledActivityIdentifier { instance: "a".into(), execution_id: 1, activity_id: 9 };
     let history = vec![event("a", 1, String::new())];
     let acked = provider
@@ -437,8 +432,7 @@ async fn a_fresh_process_that_starts_an_existing_instance_gets_no_error() {
     const WAIT: Duration = Duration::from_secs(5);
     let world = World::open().await;
     let before = world.provider().await;
-    before.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&before).await;
+    let token = fetch_first_turn(&before, "a").await;
     ack(&before, &token, vec![event("a", 1, "first run".into())], vec![], vec![]).await.unwrap();
     let fresh = world.provider().await;
     for instance in ["a", "new"] {
@@ -462,8 +456,7 @@ async fn after_a_start_of_an_existing_instance_starts_are_checked_again() {
     let provider = world.provider().await;
     let other = world.provider().await;
     for instance in ["a", "b"] {
-        other.enqueue_for_orchestrator(start(instance, String::new()), None).await.unwrap();
-        let (token, _) = fetch_instance(&other).await;
+        let token = fetch_first_turn(&other, instance).await;
         ack(&other, &token, vec![event(instance, 1, String::new())], vec![], vec![]).await.unwrap();
     }
     for (instance, is_refused) in [("a", true), ("b", false)] {
@@ -483,8 +476,7 @@ async fn after_a_start_of_an_existing_instance_starts_are_checked_again() {
 async fn a_cancelled_activity_is_given_back_without_an_error() {
     let world = World::open().await;
     let provider = world.provider().await;
-    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&provider).await;
+    let token = fetch_first_turn(&provider, "a").await;
     let activities = vec![super::activity_item("a", 9, String::new())];
     ack(&provider, &token, vec![event("a", 1, String::new())], activities, vec![]).await.unwrap();
     let tags = duroxide::providers::TagFilter::default();
@@ -581,8 +573,7 @@ async fn a_completion_recorded_after_its_turn_makes_no_further_turn_of_an_ended_
     let client = Client::over(&world.engine.endpoint(), world.engine.transport()).await.unwrap();
     let builder = CosmosDBProvider::builder().with_client(client).with_commit_tier_for_short_polls();
     let provider = builder.open().await.unwrap();
-    provider.enqueue_for_orchestrator(start("late", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&provider).await;
+    let token = fetch_first_turn(&provider, "late").await;
     let history = vec![event("late", 1, String::new())];
     ack(&provider, &token, history, vec![activity_item("late", 2, String::new())], vec![]).await.unwrap();
     assert_eq!(run_activities(&provider).await.len(), 1);

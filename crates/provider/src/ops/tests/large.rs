@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use super::interrupted_process::{InterruptedProcess, LastRequest};
 use super::{
-    LOCK, NO_WAIT, World, ack, activity_item, event, fetch_instance, order_metadata, raised_event, start,
-    write_message,
+    LOCK, NO_WAIT, World, ack, activity_item, event, fetch_first_turn, fetch_instance, order_metadata,
+    raised_event, start, write_message,
 };
 use crate::CosmosDBProvider;
 use crate::documents::text::{PartsRef, Text};
@@ -116,8 +116,7 @@ async fn a_thousand_values_of_ten_kilobytes_are_kept_beside_a_small_state() {
         };
         Event::with_event_id(id, "a", 1, None, kind)
     };
-    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&provider).await;
+    let token = fetch_first_turn(&provider, "a").await;
     ack(&provider, &token, (1..=1000).map(|id| set_event(id, "x")).collect(), vec![], vec![]).await.unwrap();
     assert!(state_bytes(&provider, "a").await < 200_000, "{}", state_bytes(&provider, "a").await);
     let all = provider.get_kv_all_values("a").await.unwrap();
@@ -292,8 +291,7 @@ async fn a_large_turn_interrupted_at_any_request_leaves_no_documents() {
 async fn committed_documents_are_never_collected_as_garbage() {
     let world = World::open().await;
     let provider = world.provider().await;
-    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&provider).await;
+    let token = fetch_first_turn(&provider, "a").await;
     // The first batch creates the record, the next one the staged documents.
     world.inject_fault(r#"{"operation":"batch","count":1,"delayMs":1}"#).await;
     world.inject_fault(r#"{"operation":"batch","count":1,"delayMs":1500}"#).await;
@@ -322,8 +320,7 @@ async fn committed_documents_are_never_collected_as_garbage() {
 async fn a_garbage_record_that_arrives_after_its_commit_deletes_nothing() {
     let world = World::open().await;
     let provider = world.provider().await;
-    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&provider).await;
+    let token = fetch_first_turn(&provider, "a").await;
     let history: Vec<Event> = (1..=2).map(|id| event("a", id, "x".repeat(1_000_000))).collect();
     let activities = vec![activity_item("a", 3, "w".repeat(400_000))];
     ack(&provider, &token, history.clone(), activities, vec![]).await.unwrap();
@@ -350,8 +347,7 @@ async fn a_garbage_record_that_arrives_after_its_commit_deletes_nothing() {
 async fn a_deletion_removes_the_parts_of_pending_activities() {
     let world = World::open().await;
     let provider = world.provider().await;
-    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&provider).await;
+    let token = fetch_first_turn(&provider, "a").await;
     let activities = (3..6).map(|id| activity_item("a", id, "w".repeat(700_000))).collect();
     ack(&provider, &token, vec![event("a", 1, String::new())], activities, vec![]).await.unwrap();
     provider.core.background.wait_until_idle().await;

@@ -11,9 +11,10 @@ use perihelion_client::Query;
 use serde_json::Value;
 
 use super::recorded_process::RecordedProcess;
+use super::sick_partitions::NEVER;
 use super::{
-    LOCK, NO_WAIT, World, ack, activity_item, event, fetch_instance, order_metadata, raised_event,
-    run_activities, start,
+    LOCK, NO_WAIT, World, ack, activity_item, enqueue_activities, event, fetch_first_turn, fetch_instance,
+    order_metadata, raised_event, run_activities,
 };
 use crate::CosmosDBProvider;
 use crate::documents::lock_token::nonce;
@@ -45,8 +46,7 @@ fn history(fill: &str) -> Vec<Event> {
 /// Starts the instance `a` and runs its first turn, which writes a chunk of history and schedules an
 /// activity.
 async fn run_first_turn(provider: &CosmosDBProvider, fill: &str) {
-    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(provider).await;
+    let token = fetch_first_turn(provider, "a").await;
     let activities = vec![activity_item("a", ACTIVITY, String::new())];
     ack(provider, &token, history(fill), activities, vec![]).await.unwrap();
     let expected = ["a:1:3", "h:1:0", STATE_ID].map(str::to_owned);
@@ -55,7 +55,7 @@ async fn run_first_turn(provider: &CosmosDBProvider, fill: &str) {
 
 /// Checks that the instance `a` has the history of its first turn, and its activity.
 async fn assert_whole(world: &World, fill: &str) {
-    let other = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+    let other = world.provider_with_reconciler(NEVER).await;
     let kinds = |events: Vec<Event>| events.into_iter().map(|event| event.kind).collect::<Vec<_>>();
     assert!(kinds(other.read("a").await.unwrap()) == kinds(history(fill)), "the history is whole");
     let wait = Duration::from_secs(5);
@@ -85,7 +85,7 @@ async fn write_tombstone(provider: &CosmosDBProvider) -> Versioned<State> {
 #[tokio::test]
 async fn a_late_purge_leaves_the_next_instance_of_that_name_alone() {
     let world = World::open().await;
-    let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+    let provider = world.provider_with_reconciler(NEVER).await;
     run_first_turn(&provider, "o").await;
     let tombstone = write_tombstone(&provider).await;
     purge::run(&provider.core, &tombstone).await.unwrap();
@@ -97,10 +97,8 @@ async fn a_late_purge_leaves_the_next_instance_of_that_name_alone() {
 
 #[tokio::test]
 async fn requests_of_a_deletion_that_are_late_leave_the_next_instance_of_that_name_alone() {
-    let world = World::open().await;
-    let process = RecordedProcess::new(&world);
-    let (provider, deleting) =
-        (world.provider_with_reconciler(Duration::from_secs(3600)).await, process.provider(&world).await);
+    let (world, process, deleting) = RecordedProcess::open().await;
+    let provider = world.provider_with_reconciler(NEVER).await;
     run_first_turn(&provider, "o").await;
     process.forget_requests();
     deleting.delete_instance("a", true).await.unwrap();
@@ -115,11 +113,9 @@ async fn requests_of_a_deletion_that_are_late_leave_the_next_instance_of_that_na
 async fn an_instance_with_many_documents_is_purged_whole() {
     const COUNT: u64 = 250;
     let world = World::open().await;
-    let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+    let provider = world.provider_with_reconciler(NEVER).await;
     run_first_turn(&provider, "o").await;
-    for id in 10..10 + COUNT {
-        provider.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
-    }
+    enqueue_activities(&provider, 10..10 + COUNT).await;
     let mut tombstone = write_tombstone(&provider).await;
     let listed = ids(&provider, "a").await.into_iter().filter(|id| id.starts_with("a:"));
     tombstone.value.purge = Some(listed.collect());
@@ -161,10 +157,8 @@ fn keep_last_only() -> PruneOptions {
 /// not outlive the purge: its collection would delete the history of the next instance of that name.
 #[tokio::test]
 async fn a_garbage_record_that_is_created_during_a_purge_is_purged_too() {
-    let world = World::open().await;
-    let process = RecordedProcess::new(&world);
-    let (provider, deleting) =
-        (world.provider_with_reconciler(Duration::from_secs(3600)).await, process.provider(&world).await);
+    let (world, process, deleting) = RecordedProcess::open().await;
+    let provider = world.provider_with_reconciler(NEVER).await;
     run_first_turn(&provider, "o").await;
     continue_as_new(&provider).await;
     let tombstone = write_tombstone(&provider).await;
@@ -183,7 +177,7 @@ async fn a_garbage_record_that_is_created_during_a_purge_is_purged_too() {
 #[tokio::test]
 async fn a_late_collection_of_a_pruned_history_leaves_the_next_instance_of_that_name_alone() {
     let world = World::open().await;
-    let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+    let provider = world.provider_with_reconciler(NEVER).await;
     run_first_turn(&provider, "o").await;
     let record = Garbage {
         history: Some(1),
@@ -199,10 +193,8 @@ async fn a_late_collection_of_a_pruned_history_leaves_the_next_instance_of_that_
 
 #[tokio::test]
 async fn requests_of_a_prune_that_are_late_leave_the_next_instance_of_that_name_alone() {
-    let world = World::open().await;
-    let process = RecordedProcess::new(&world);
-    let (provider, pruning) =
-        (world.provider_with_reconciler(Duration::from_secs(3600)).await, process.provider(&world).await);
+    let (world, process, pruning) = RecordedProcess::open().await;
+    let provider = world.provider_with_reconciler(NEVER).await;
     run_first_turn(&provider, "o").await;
     continue_as_new(&provider).await;
     process.forget_requests();
@@ -221,10 +213,8 @@ async fn requests_of_a_prune_that_are_late_leave_the_next_instance_of_that_name_
 /// that name has a completion with the same id.
 #[tokio::test]
 async fn requests_that_drop_a_stale_completion_leave_the_next_completion_alone() {
-    let world = World::open().await;
-    let process = RecordedProcess::new(&world);
-    let (provider, claiming) =
-        (world.provider_with_reconciler(Duration::from_secs(3600)).await, process.provider(&world).await);
+    let (world, process, claiming) = RecordedProcess::open().await;
+    let provider = world.provider_with_reconciler(NEVER).await;
     run_first_turn(&provider, "o").await;
     run_activities(&provider).await;
     let store = &provider.core.store;
@@ -245,13 +235,10 @@ async fn requests_that_drop_a_stale_completion_leave_the_next_completion_alone()
 #[tokio::test]
 async fn requests_that_delete_consumed_completions_leave_the_next_completions_alone() {
     const COUNT: u64 = 70;
-    let world = World::open().await;
-    let process = RecordedProcess::new(&world);
-    let (provider, consuming) =
-        (world.provider_with_reconciler(Duration::from_secs(3600)).await, process.provider(&world).await);
+    let (world, process, consuming) = RecordedProcess::open().await;
+    let provider = world.provider_with_reconciler(NEVER).await;
     let complete_all = async || {
-        provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-        let (token, _) = fetch_instance(&provider).await;
+        let token = fetch_first_turn(&provider, "a").await;
         let activities = (1..=COUNT).map(|id| activity_item("a", id, String::new())).collect();
         ack(&provider, &token, history("h"), activities, vec![]).await.unwrap();
         assert_eq!(run_activities(&provider).await.len() as u64, COUNT);
@@ -273,9 +260,7 @@ async fn requests_that_delete_consumed_completions_leave_the_next_completions_al
 /// created. The answer to that creation was lost, so it is tried again.
 #[tokio::test]
 async fn a_message_whose_garbage_record_arrives_late_is_accepted_once() {
-    let world = World::open().await;
-    let process = RecordedProcess::new(&world);
-    let provider = process.provider(&world).await;
+    let (_world, process, provider) = RecordedProcess::open().await;
     run_first_turn(&provider, "o").await;
     process.forget_requests();
     let (store, now) = (&provider.core.store, provider.core.clock.stamp());
@@ -296,12 +281,9 @@ async fn a_message_whose_garbage_record_arrives_late_is_accepted_once() {
 /// were deleted.
 #[tokio::test]
 async fn requests_of_a_staged_turn_that_are_late_create_nothing() {
-    let world = World::open().await;
-    let process = RecordedProcess::new(&world);
-    let (provider, staging) =
-        (world.provider_with_reconciler(Duration::from_secs(3600)).await, process.provider(&world).await);
-    staging.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&staging).await;
+    let (world, process, staging) = RecordedProcess::open().await;
+    let provider = world.provider_with_reconciler(NEVER).await;
+    let token = fetch_first_turn(&staging, "a").await;
     process.forget_requests();
     let activities = (1..=4).map(|id| activity_item("a", id, "w".repeat(LARGE_BYTES))).collect();
     ack(&staging, &token, history("h"), activities, vec![]).await.unwrap();
@@ -316,9 +298,7 @@ async fn requests_of_a_staged_turn_that_are_late_create_nothing() {
 /// The turn before the given-up staging has a large history, which must not be read again.
 #[tokio::test]
 async fn documents_of_a_staging_that_was_given_up_are_collected_without_a_scan() {
-    let world = World::open().await;
-    let process = RecordedProcess::new(&world);
-    let provider = process.provider(&world).await;
+    let (_world, process, provider) = RecordedProcess::open().await;
     run_first_turn(&provider, "h").await;
     let before = ids(&provider, "a").await;
     let (store, now) = (&provider.core.store, provider.core.clock.stamp());

@@ -10,7 +10,9 @@ use duroxide::{Event, EventKind};
 use serde_json::Value;
 
 use super::recorded_process::RecordedProcess;
-use super::{LOCK, NO_WAIT, World, ack, activity_item, event, fetch_instance, start};
+use super::{
+    LOCK, NO_WAIT, World, ack, activity_item, enqueue_activities, event, fetch_first_turn, fetch_instance,
+};
 use crate::CosmosDBProvider;
 use crate::documents::heartbeat::Tags;
 use crate::process::interest::Interest;
@@ -59,13 +61,9 @@ fn count_hints(provider: &CosmosDBProvider) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn a_poll_brings_back_no_activity_that_was_completed_before_its_answer() {
-    let world = World::open().await;
-    let process = RecordedProcess::new(&world);
-    let provider = process.provider(&world).await;
+    let (world, process, provider) = RecordedProcess::open().await;
     begin_to_serve(&provider).await;
-    for id in 1..=10 {
-        provider.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
-    }
+    enqueue_activities(&provider, 1..=10).await;
     let worker = provider.clone();
     process.before_answer_to("worker_queue", async move {
         assert_eq!(complete(&worker, 6, WAIT).await, (1..=6).collect::<Vec<_>>());
@@ -83,11 +81,8 @@ async fn a_poll_brings_back_no_activity_that_was_completed_before_its_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_commit_brings_back_no_activity_that_was_completed_before_its_answer() {
-    let world = World::open().await;
-    let process = RecordedProcess::new(&world);
-    let provider = process.provider(&world).await;
-    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&provider).await;
+    let (world, process, provider) = RecordedProcess::open().await;
+    let token = fetch_first_turn(&provider, "a").await;
     let worker = provider.clone();
     process.before_answer_to("a:1:7", async move {
         assert_eq!(complete(&worker, 1, NO_WAIT).await, [7]);
@@ -102,11 +97,8 @@ async fn a_commit_brings_back_no_activity_that_was_completed_before_its_answer()
 #[tokio::test(start_paused = true)]
 async fn unpacking_brings_back_no_activity_that_was_completed_before_its_answer() {
     const COUNT: u64 = 200;
-    let world = World::open().await;
-    let process = RecordedProcess::new(&world);
-    let provider = process.provider(&world).await;
-    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&provider).await;
+    let (world, process, provider) = RecordedProcess::open().await;
+    let token = fetch_first_turn(&provider, "a").await;
     let worker = provider.clone();
     let activities: Vec<_> = (1..=COUNT).map(|id| activity_item("a", id, String::new())).collect();
     // The first batch is the commit, the second one unpacks.
@@ -125,12 +117,9 @@ async fn unpacking_brings_back_no_activity_that_was_completed_before_its_answer(
 /// Activities are cancelled by turns of the process itself.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_is_alone_keeps_its_hints_after_locks_that_failed() {
-    let world = World::open().await;
-    let provider = RecordedProcess::new(&world).provider(&world).await;
+    let (world, _process, provider) = RecordedProcess::open().await;
     begin_to_serve(&provider).await;
-    for id in 1..=20 {
-        provider.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
-    }
+    enqueue_activities(&provider, 1..=20).await;
     for id in 1..=6 {
         provider.core.store.container.delete("a", &format!("a:1:{id}")).await.unwrap();
     }
@@ -145,11 +134,8 @@ async fn a_process_that_is_alone_keeps_its_hints_after_locks_that_failed() {
 /// the completion to the hints. A turn with it could not be committed.
 #[tokio::test(start_paused = true)]
 async fn a_completion_that_was_consumed_before_the_answer_of_its_ack_gets_no_turn() {
-    let world = World::open().await;
-    let process = RecordedProcess::new(&world);
-    let provider = process.provider(&world).await;
-    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&provider).await;
+    let (_world, process, provider) = RecordedProcess::open().await;
+    let token = fetch_first_turn(&provider, "a").await;
     let activities = vec![activity_item("a", 7, String::new())];
     ack(&provider, &token, vec![event("a", 1, String::new())], activities, vec![]).await.unwrap();
     let dispatcher = provider.clone();

@@ -30,9 +30,7 @@ fn requests_of(provider: &CosmosDBProvider, method: &str) -> u64 {
 async fn a_worker_that_completes_an_activity_finds_the_next_one_locked() {
     let world = World::open().await;
     let provider = world.provider().await;
-    for id in 1..=3 {
-        provider.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
-    }
+    enqueue_activities(&provider, 1..=3).await;
     let (first, token, _) = fetch_activity(&provider).await;
     complete_activity(&provider, &token, first).await;
     let before = requests_of(&provider, "fetch_work_item");
@@ -53,9 +51,7 @@ async fn a_worker_that_completes_an_activity_finds_the_next_one_locked() {
 async fn a_fetch_that_looks_once_prefetches_nothing() {
     let world = World::open().await;
     let (provider, other) = (world.provider().await, world.provider().await);
-    for id in 1..=2 {
-        provider.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
-    }
+    enqueue_activities(&provider, 1..=2).await;
     let found = provider.fetch_work_item(LOCK, NO_WAIT, None, &TagFilter::default()).await.unwrap();
     let (_, token, _) = found.expect("the first");
     complete_activity(&provider, &token, 1).await;
@@ -68,9 +64,7 @@ async fn a_fetch_that_looks_once_prefetches_nothing() {
 async fn an_activity_that_could_not_be_prefetched_is_still_queued() {
     let world = World::open().await;
     let provider = world.provider().await;
-    for id in 1..=2 {
-        provider.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
-    }
+    enqueue_activities(&provider, 1..=2).await;
     let (first, token, _) = fetch_activity(&provider).await;
     world.inject_fault(r#"{"operation":"patch_item","count":1,"status":400}"#).await;
     complete_activity(&provider, &token, first).await;
@@ -103,9 +97,7 @@ async fn an_activity_of_a_session_is_not_prefetched() {
 async fn closing_gives_back_prefetched_activities() {
     let world = World::open().await;
     let (provider, other) = (world.provider().await, world.provider().await);
-    for id in 1..=2 {
-        provider.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
-    }
+    enqueue_activities(&provider, 1..=2).await;
     let (first, token, _) = fetch_activity(&provider).await;
     complete_activity(&provider, &token, first).await;
     assert_eq!(
@@ -115,9 +107,7 @@ async fn closing_gives_back_prefetched_activities() {
     );
     // Another provider prefetches an activity too, and has it in the hints when it is closed.
     let provider = world.provider().await;
-    for id in 3..=4 {
-        provider.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
-    }
+    enqueue_activities(&provider, 3..=4).await;
     let (first, token, _) = fetch_activity(&provider).await;
     complete_activity(&provider, &token, first).await;
     provider.close().await;

@@ -68,6 +68,14 @@ impl RecordedProcess {
         }
     }
 
+    /// A world, a recorded process in it, and the provider of that process.
+    pub(super) async fn open() -> (World, RecordedProcess, CosmosDBProvider) {
+        let world = World::open().await;
+        let process = RecordedProcess::new(&world);
+        let provider = process.provider(&world).await;
+        (world, process, provider)
+    }
+
     /// A provider on this transport. Its reconciler does not run during a test.
     pub(super) async fn provider(&self, world: &World) -> CosmosDBProvider {
         let client = Client::over(&world.engine.endpoint(), self.clone()).await.unwrap();

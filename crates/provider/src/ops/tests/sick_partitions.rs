@@ -11,7 +11,9 @@ use perihelion_server::{Embedded, EmbeddedOptions};
 use tokio::time::Instant;
 
 use super::recorded_process::RecordedProcess;
-use super::{LOCK, NO_WAIT, World, ack, activity_item, event, fetch_instance, raised_event, start};
+use super::{
+    LOCK, NO_WAIT, World, ack, activity_item, enqueue_activities, event, fetch_first_turn, raised_event,
+};
 use crate::CosmosDBProvider;
 use crate::plan::session_document_key;
 use crate::process::hints::activity_name;
@@ -23,9 +25,9 @@ pub(super) const NEVER: Duration = Duration::from_secs(3600);
 const WAIT: Duration = Duration::from_secs(60);
 
 impl World {
-    async fn with_four_partitions() -> World {
+    async fn with_partitions(partitions: u32) -> World {
         let mut options = EmbeddedOptions::default();
-        options.account.partitions = 4;
+        options.account.partitions = partitions;
         World { engine: Embedded::open(options).await.unwrap() }
     }
 
@@ -43,6 +45,25 @@ impl World {
         let answer = self.engine.manage(http::Method::DELETE, "faults", "").await.unwrap();
         assert!(answer.status().is_success());
     }
+}
+
+/// Tells the process its partitions, as the first poll does.
+async fn learn_partitions(provider: &CosmosDBProvider) {
+    let core = &provider.core;
+    core.membership.update_space(&core.store.container.key_space().await.unwrap(), core.clock.now());
+}
+
+/// A world of this many partitions, and a provider that knows them.
+async fn world_with_known_partitions(partitions: u32) -> (World, CosmosDBProvider) {
+    let world = World::with_partitions(partitions).await;
+    let provider = world.provider_with_reconciler(NEVER).await;
+    learn_partitions(&provider).await;
+    (world, provider)
+}
+
+/// The session of a worker.
+fn session_config() -> SessionFetchConfig {
+    SessionFetchConfig { owner_id: "worker".into(), lock_timeout: LOCK }
 }
 
 /// The number of the partition of a partition key.
@@ -92,16 +113,14 @@ async fn run_one(provider: &CosmosDBProvider) -> String {
 #[tokio::test(start_paused = true)]
 async fn activities_of_a_partition_that_hangs_do_not_come_first_again_and_again() {
     const EACH: usize = 20;
-    let world = World::with_four_partitions().await;
+    let world = World::with_partitions(4).await;
     let provider = world.provider_with_reconciler(NEVER).await;
     let sick = instances(&provider, 0, true, EACH).await;
     let healthy = instances(&provider, 0, false, EACH).await;
     for instance in sick.iter().chain(&healthy) {
         provider.enqueue_for_worker(activity_item(instance, 1, String::new())).await.unwrap();
     }
-    // The process learns its partitions with the first poll.
-    let core = &provider.core;
-    core.membership.update_space(&core.store.container.key_space().await.unwrap(), core.clock.now());
+    learn_partitions(&provider).await;
     world.hang("patch_item", 0).await;
     let begun = Instant::now();
     let worker = async || {
@@ -124,14 +143,13 @@ async fn activities_of_a_partition_that_hangs_do_not_come_first_again_and_again(
 #[tokio::test(start_paused = true)]
 async fn deliveries_to_a_partition_that_hangs_do_not_hold_the_dispatchers() {
     const COUNT: usize = 80;
-    let world = World::with_four_partitions().await;
+    let world = World::with_partitions(4).await;
     let provider = world.provider_with_reconciler(NEVER).await;
     let sick = instances(&provider, 0, true, 1).await.remove(0);
     let senders = instances(&provider, 0, false, COUNT).await;
     let mut tokens = Vec::new();
     for sender in &senders {
-        provider.enqueue_for_orchestrator(start(sender, String::new()), None).await.unwrap();
-        let (token, _) = fetch_instance(&provider).await;
+        let token = fetch_first_turn(&provider, sender).await;
         tokens.push(token);
     }
     world.hang("create_item", 0).await;
@@ -160,8 +178,7 @@ async fn unpacking_in_a_partition_that_hangs_does_not_hold_the_dispatcher() {
     const COUNT: u64 = 250;
     let world = World::open().await;
     let provider = world.provider_with_reconciler(NEVER).await;
-    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&provider).await;
+    let token = fetch_first_turn(&provider, "a").await;
     // The first batch is the commit.
     world.inject_fault(r#"{"operation":"batch","count":1,"delayMs":1}"#).await;
     world.inject_fault(r#"{"operation":"batch","count":1,"delayMs":15000}"#).await;
@@ -182,8 +199,7 @@ async fn an_activity_that_no_worker_fetches_is_given_back() {
     let (provider, other) = (world.provider_with_reconciler(NEVER).await, world.provider().await);
     let hints = &provider.core.hints.activities;
     let worker = hints.with(|hints| hints.add_waiting_worker(&TagFilter::default(), LOCK));
-    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = fetch_instance(&provider).await;
+    let token = fetch_first_turn(&provider, "a").await;
     let activities = vec![activity_item("a", 7, String::new())];
     ack(&provider, &token, vec![event("a", 1, String::new())], activities, vec![]).await.unwrap();
     assert!(hints.with(|hints| hints.has_ready()), "the activity is locked for the worker");
@@ -198,12 +214,8 @@ async fn an_activity_that_no_worker_fetches_is_given_back() {
 /// The lock of the next activity is written. The caller of the ack is dropped before the answer.
 #[tokio::test(start_paused = true)]
 async fn an_activity_is_not_left_locked_when_the_ack_that_prefetches_it_is_dropped() {
-    let world = World::open().await;
-    let process = RecordedProcess::new(&world);
-    let provider = process.provider(&world).await;
-    for id in 1..=2 {
-        provider.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
-    }
+    let (_world, process, provider) = RecordedProcess::open().await;
+    enqueue_activities(&provider, 1..=2).await;
     let (_, token, _) = fetch(&provider, None).await;
     process.before_answer_to("attemptCount", tokio::time::sleep(Duration::from_secs(1)));
     let ack = provider.ack_work_item(&token, None);
@@ -226,11 +238,11 @@ pub(super) fn activity_of_session(instance: &str, session: &str) -> WorkItem {
 
 #[tokio::test(start_paused = true)]
 async fn a_session_whose_partition_hangs_delays_neither_renewals_nor_other_activities() {
-    let world = World::with_four_partitions().await;
+    let world = World::with_partitions(4).await;
     let provider = world.provider_with_reconciler(NEVER).await;
     let sick = partition_of(&provider, session_document_key("cart").1).await;
     let healthy = instances(&provider, sick, false, 3).await;
-    let config = SessionFetchConfig { owner_id: "worker".into(), lock_timeout: LOCK };
+    let config = session_config();
     provider.enqueue_for_worker(activity_of_session(&healthy[0], "cart")).await.unwrap();
     let (_, token, _) = fetch(&provider, Some(&config)).await;
     for operation in ["patch_item", "read_item", "replace_item"] {
@@ -258,9 +270,7 @@ async fn polls_do_not_skip_activities_whose_pause_ends() {
     const COUNT: u64 = 150;
     let world = World::open().await;
     let (producer, provider) = (world.provider_with_reconciler(NEVER).await, world.provider().await);
-    for id in 1..=COUNT {
-        producer.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
-    }
+    enqueue_activities(&producer, 1..=COUNT).await;
     tokio::time::sleep(Duration::from_secs(300)).await;
     let core = &provider.core;
     for id in 1..=COUNT {
@@ -311,10 +321,7 @@ async fn waits_of_activities(
 #[tokio::test(start_paused = true)]
 async fn two_partitions_that_hang_leave_two_workers_time_for_the_others() {
     const SECONDS: usize = 120;
-    let world = World::with_four_partitions().await;
-    let provider = world.provider_with_reconciler(NEVER).await;
-    let core = &provider.core;
-    core.membership.update_space(&core.store.container.key_space().await.unwrap(), core.clock.now());
+    let (world, provider) = world_with_known_partitions(4).await;
     for range in [0, 1] {
         for instance in instances(&provider, range, true, 20).await {
             provider.enqueue_for_worker(activity_item(&instance, 1, String::new())).await.unwrap();
@@ -332,13 +339,8 @@ async fn two_partitions_that_hang_leave_two_workers_time_for_the_others() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_partition_is_not_paused_by_prefetch() {
     const COUNT: u64 = 40;
-    let world = World::open().await;
-    let provider = world.provider_with_reconciler(NEVER).await;
-    let core = &provider.core;
-    core.membership.update_space(&core.store.container.key_space().await.unwrap(), core.clock.now());
-    for id in 1..=COUNT {
-        provider.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
-    }
+    let (world, provider) = world_with_known_partitions(1).await;
+    enqueue_activities(&provider, 1..=COUNT).await;
     world.delay("patch_item", 0, 2_500).await;
     let begun = Instant::now();
     let worker = async || {
@@ -355,10 +357,7 @@ async fn a_slow_partition_is_not_paused_by_prefetch() {
 #[tokio::test(start_paused = true)]
 async fn sessions_of_a_slow_partition_are_claimed_by_all_workers() {
     const WORKERS: usize = 8;
-    let world = World::with_four_partitions().await;
-    let provider = world.provider_with_reconciler(NEVER).await;
-    let core = &provider.core;
-    core.membership.update_space(&core.store.container.key_space().await.unwrap(), core.clock.now());
+    let (world, provider) = world_with_known_partitions(4).await;
     let mut sessions = Vec::new();
     for number in 0.. {
         let session = format!("s{number}");
@@ -376,7 +375,7 @@ async fn sessions_of_a_slow_partition_are_claimed_by_all_workers() {
     for operation in ["read_item", "create_item", "replace_item", "delete_item"] {
         world.delay(operation, 0, 2_000).await;
     }
-    let config = SessionFetchConfig { owner_id: "worker".into(), lock_timeout: LOCK };
+    let config = session_config();
     let begun = Instant::now();
     let worker = async || {
         fetch(&provider, Some(&config)).await;
@@ -390,10 +389,7 @@ async fn sessions_of_a_slow_partition_are_claimed_by_all_workers() {
 #[tokio::test(start_paused = true)]
 async fn a_session_whose_partition_hangs_holds_one_worker_at_a_time() {
     const SECONDS: usize = 60;
-    let world = World::with_four_partitions().await;
-    let provider = world.provider_with_reconciler(NEVER).await;
-    let core = &provider.core;
-    core.membership.update_space(&core.store.container.key_space().await.unwrap(), core.clock.now());
+    let (world, provider) = world_with_known_partitions(4).await;
     let range = partition_of(&provider, session_document_key("cart").1).await;
     for instance in instances(&provider, range, false, 6).await {
         provider.enqueue_for_worker(activity_of_session(&instance, "cart")).await.unwrap();
@@ -402,7 +398,7 @@ async fn a_session_whose_partition_hangs_holds_one_worker_at_a_time() {
         world.hang(operation, range).await;
     }
     let healthy = instances(&provider, range, false, 6 + SECONDS).await.split_off(6);
-    let config = SessionFetchConfig { owner_id: "worker".into(), lock_timeout: LOCK };
+    let config = session_config();
     let waits = waits_of_activities(&provider, &healthy, Some(&config)).await.split_off(20);
     // Until the partition is paused, both workers wait there.
     let longest = waits.iter().max().unwrap();
@@ -413,10 +409,7 @@ async fn a_session_whose_partition_hangs_holds_one_worker_at_a_time() {
 /// nevertheless, unless the partition is known to answer late.
 #[tokio::test(start_paused = true)]
 async fn activities_of_sessions_in_partitions_that_hang_hold_no_worker_for_long() {
-    let world = World::with_four_partitions().await;
-    let provider = world.provider_with_reconciler(NEVER).await;
-    let core = &provider.core;
-    core.membership.update_space(&core.store.container.key_space().await.unwrap(), core.clock.now());
+    let (world, provider) = world_with_known_partitions(4).await;
     let range = partition_of(&provider, session_document_key("cart").1).await;
     for sick in [(range + 1) % 4, (range + 2) % 4] {
         for instance in instances(&provider, sick, true, 6).await {
@@ -425,7 +418,7 @@ async fn activities_of_sessions_in_partitions_that_hang_hold_no_worker_for_long(
         world.hang("patch_item", sick).await;
     }
     let healthy = instances(&provider, range, true, 120).await;
-    let config = SessionFetchConfig { owner_id: "worker".into(), lock_timeout: LOCK };
+    let config = session_config();
     let waits = waits_of_activities(&provider, &healthy, Some(&config)).await.split_off(40);
     let longest = waits.iter().max().unwrap();
     assert!(*longest < Duration::from_secs(4), "{waits:?}");
