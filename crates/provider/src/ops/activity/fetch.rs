@@ -288,7 +288,7 @@ impl<F: Future<Output = Result<LockOutcome, Failure>> + Send + 'static> Drop for
                 Ok(LockOutcome::Locked(locked)) => keep_late_lock(&shared, *locked, lease).await,
                 Ok(LockOutcome::Refused | LockOutcome::NotTried | LockOutcome::Late) => {}
                 // The hints have forgotten the activity.
-                Err(_) => shared.poller.read_backlog_soon(),
+                Err(_) => shared.poller.read_backlog_soon(None),
             }
         });
     }
@@ -495,6 +495,7 @@ fn record_lock(core: &Core, activity: &Activity, is_locked: bool) {
     let lost_max = if rank == Rank::Alone { LOST_ALONE_MAX } else { LOST_MAX };
     let now = core.clock.now();
     if core.hints.activities.with(|hints| hints.record_lock(instance_id, is_locked, lost_max, now)) {
+        core.poller.read_backlog_soon(Some(instance_id));
         core.poller.poll_soon();
     }
 }

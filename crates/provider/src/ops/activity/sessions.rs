@@ -172,7 +172,7 @@ fn record_answer(core: &Core, attempt: &PartitionAttempt, begun: Instant) {
     };
     if was_paused {
         core.hints.activities.update_and_wake(ActivityHints::forget_unavailable_sessions);
-        core.poller.read_backlog_soon();
+        core.poller.read_backlog_soon(None);
         core.poller.poll_soon();
     }
 }
@@ -238,7 +238,7 @@ pub(crate) async fn release(core: &Core, ClaimUndo(claimed): ClaimUndo) {
 /// owner stands for a partition that does not answer.
 fn end_leaving_out(core: &Core, session: &str, owner: &str) {
     if core.hints.activities.update_and_wake(|hints| hints.forget_session(session, owner)) {
-        core.poller.read_backlog_soon();
+        core.poller.read_backlog_soon(None);
         core.poller.poll_soon();
     }
 }

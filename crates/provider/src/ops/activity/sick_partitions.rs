@@ -32,7 +32,7 @@ pub(super) fn begin(core: &Core, activity: &Activity, limit: Duration) -> Option
     };
     let in_partition = core.hints.paused_partitions.begin(partition, &name, limit, begun);
     if in_partition.is_none() {
-        core.poller.read_backlog_soon();
+        core.poller.read_backlog_soon(Some(&activity.instance_id));
     }
     in_partition.map(|attempt| Attempt { in_partition: Some(attempt), begun })
 }
@@ -70,7 +70,7 @@ impl Attempt {
             self.forget_due(core, activity);
         }
         // The hints have forgotten this activity, too.
-        core.poller.read_backlog_soon();
+        core.poller.read_backlog_soon(Some(&activity.instance_id));
     }
 
     /// Forgets the activities of the partition that could be taken now.

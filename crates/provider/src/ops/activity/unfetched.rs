@@ -95,7 +95,7 @@ pub(crate) async fn give_back(core: &Core, ready: Vec<ReadyActivity>, limit: Dur
         // They may be free, before rows that the polls have read. Only a poll that begins at the first
         // row finds them.
         tracing::debug!("some locked activities may not have been given back");
-        core.poller.read_backlog_soon();
+        core.poller.read_backlog_soon(None);
         core.poller.poll_soon();
     }
 }

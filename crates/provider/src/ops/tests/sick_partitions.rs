@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use duroxide::providers::{Provider, SessionFetchConfig, TagFilter, WorkItem};
 use futures_util::future::join_all;
-use perihelion_client::{PartitionKey, Query};
+use perihelion_client::{PartitionKey, Patch, Query};
 use perihelion_server::{Embedded, EmbeddedOptions};
 use tokio::time::Instant;
 
@@ -429,4 +429,29 @@ async fn activities_of_sessions_in_partitions_that_hang_hold_no_worker_for_long(
     let waits = waits_of_activities(&provider, &healthy, Some(&config)).await.split_off(40);
     let longest = waits.iter().max().unwrap();
     assert!(*longest < Duration::from_secs(4), "{waits:?}");
+}
+
+/// Something else has changed the activities, so their locks are refused and the hints forget the rest.
+/// Polls have skipped all of them, because the hints had them.
+#[tokio::test(start_paused = true)]
+async fn activities_that_the_hints_forget_after_refused_locks_are_read_again_at_once() {
+    const COUNT: u64 = 150;
+    let world = World::open().await;
+    let provider = world.provider_with_reconciler(NEVER).await;
+    for id in 0..=COUNT {
+        provider.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    // The polls of this fetch find nothing that is new.
+    for _ in 0..2 {
+        fetch(&provider, None).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+    }
+    let patch = Patch::new().set("/changed", true).unwrap();
+    for id in 0..=COUNT {
+        let _ = provider.core.store.container.patch("a", &format!("a:1:{id}"), &patch).await;
+    }
+    let begun = Instant::now();
+    fetch(&provider, None).await;
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
 }
