@@ -1,12 +1,8 @@
 //! `QueryAnswer`, the rows of a query and what they cost, and `QueryFacts`, what the service did for the
 //! query, as names and texts. A page of the dashboard and `perihelion query` show the same.
 
-<<<<<<< HEAD
-use perihelion_client::{Container, Error, Query, QueryMetrics, merge_steps};
-=======
-use perihelion_client::{IndexMetrics, Page, QueryMetrics, merge_steps};
+use perihelion_client::{Container, Error, IndexMetrics, Page, Query, QueryMetrics, merge_steps};
 use perihelion_model::json;
->>>>>>> dedup
 use serde_json::Value;
 
 use crate::text::counted;

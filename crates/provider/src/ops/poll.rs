@@ -118,10 +118,11 @@ impl Poller {
     }
 
     /// Lets the next polls read the work again that they have skipped because the hints had it: the
-    /// hints have forgotten it.
-    pub(crate) fn read_backlog_soon(&self) {
+    /// hints have forgotten it. The work is in the physical partition of this instance; without an
+    /// instance it can be anywhere.
+    pub(crate) fn read_backlog_soon(&self, instance: Option<&str>) {
         let targets = Arc::clone(&lock(&self.targets));
-        targets.polled.iter().for_each(|range| range.read_backlog_soon());
+        targets.polled_near(instance).for_each(|range| range.read_backlog_soon());
     }
 
     /// When the next poll for a fetch is due in any range. Ranges that are being

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinHandle;
 
 /// The most background tasks at the same time.
 const TASKS_MAX: usize = 64;
@@ -50,7 +51,7 @@ impl Background {
         let work = Box::pin(work);
         async move {
             match Arc::clone(&self.permits).try_acquire_owned() {
-                Ok(permit) => self.spawn(work, permit),
+                Ok(permit) => drop(self.spawn(work, permit)),
                 Err(_) => work.await,
             }
         }
@@ -102,12 +103,15 @@ impl Background {
         }
     }
 
-    /// Finishes a lock whose caller has gone or no longer waits. Partitions that hang can have as many
-    /// such locks as the process has workers, so they do not use up the tasks of other work. With
-    /// [`LATE_LOCKS_MAX`] of them, drops the lock.
-    pub(crate) fn finish_late_lock(&self, lock: impl Future<Output = ()> + Send + 'static) {
-        let Ok(permit) = Arc::clone(&self.late_lock_permits).try_acquire_owned() else { return };
-        self.spawn(lock, permit);
+    /// Finishes, undoes or gives back a lock whose caller has gone or no longer waits. Partitions that
+    /// hang can have as many such locks as the process has workers, so they do not use up the tasks of
+    /// other work. With [`LATE_LOCKS_MAX`] of them, drops the work and returns `None`.
+    pub(crate) fn finish_late_lock(
+        &self,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> Option<JoinHandle<()>> {
+        let permit = Arc::clone(&self.late_lock_permits).try_acquire_owned().ok()?;
+        Some(self.spawn(work, permit))
     }
 
     /// Runs the work in a task. When there are too many tasks, drops the work and returns false.
@@ -118,13 +122,17 @@ impl Background {
     }
 
     /// Runs the work in a task, which has these permits until it ends.
-    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static, permits: impl Send + 'static) {
+    fn spawn(
+        &self,
+        work: impl Future<Output = ()> + Send + 'static,
+        permits: impl Send + 'static,
+    ) -> JoinHandle<()> {
         let ended = Ended(Arc::clone(&self.ended));
         tokio::spawn(async move {
             // Dropped in the opposite order, even if the work panics.
             let (_ended, _permits) = (ended, permits);
             work.await;
-        });
+        })
     }
 
     /// Waits until all background tasks have ended. New tasks can begin meanwhile: work that ends late

@@ -5,7 +5,17 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 
+use crate::documents::{Session, Versioned};
 use crate::sync::lock;
+
+/// A session that was claimed for the worker of an activity.
+#[derive(Debug)]
+pub(crate) struct ClaimedSession {
+    pub(crate) owner: String,
+    /// The session as the claim wrote it, so that the claim can be undone. `None` if the owner had the
+    /// session before.
+    pub(crate) written: Option<Versioned<Session>>,
+}
 
 /// Owners and their sessions.
 #[derive(Debug, Default)]

@@ -2,13 +2,8 @@
 
 use perihelion_client::{Container, Query};
 
-<<<<<<< HEAD
-use super::query::Answer;
-use crate::explain::QueryFacts;
+use crate::explain::{QueryAnswer, QueryFacts};
 use crate::failure::Failure;
-=======
-use crate::explain::QueryAnswer;
->>>>>>> dedup
 use crate::html::{Html, tag};
 use crate::pages::parts::{self, text};
 use crate::text::cut;
@@ -19,8 +14,7 @@ const PLAN_CHARS_MAX: usize = 4_000;
 /// The most characters of a list of indexes.
 const INDEXES_CHARS_MAX: usize = 500;
 
-<<<<<<< HEAD
-pub(super) async fn section(container: &Container, query: Query, answer: &Answer) -> Html {
+pub(super) async fn section(container: &Container, query: Query, answer: &QueryAnswer) -> Html {
     let section = |content| parts::section("explain", "What the service did", content).done();
     let plan = match QueryFacts::read_plan(container, query).await {
         Ok(plan) => plan,
@@ -29,18 +23,7 @@ pub(super) async fn section(container: &Container, query: Query, answer: &Answer
             return section(parts::note(failure.message));
         }
     };
-    let query_facts = QueryFacts {
-        plan: plan.as_ref(),
-        charge: answer.charge,
-        requests: answer.requests,
-        metrics: &answer.query_metrics,
-    };
-=======
-pub(super) async fn section(container: &Container, query: Query, answer: &QueryAnswer) -> Html {
-    // A query that has a result may have no plan: the service refuses a plan for some queries.
-    let plan = container.query_plan(query).await.ok();
     let query_facts = answer.facts(plan.as_ref());
->>>>>>> dedup
     let lines = query_facts.lines();
     let names: Vec<String> = lines.iter().map(|(name, _)| with_capital(name)).collect();
     let mut rows: Vec<(&str, Html)> =

@@ -48,13 +48,8 @@ pub(super) async fn run(container: &Container, form: &Parameters) -> Result<Quer
         query = query.with_query_metrics().with_index_metrics();
     }
     let mut feed = container.query::<Value>(query);
-<<<<<<< HEAD
-    let mut answer = Answer::default();
-    for number in 1..=PAGES_MAX {
-=======
     let mut answer = QueryAnswer::default();
-    for number in 0..=PAGES_MAX {
->>>>>>> dedup
+    for number in 1..=PAGES_MAX {
         let page = match feed.next_page().await {
             // The rows so far are shown.
             Err(error) if error.is_timeout() && !answer.rows.is_empty() => {

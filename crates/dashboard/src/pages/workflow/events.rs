@@ -2,13 +2,8 @@
 
 use duroxide::{Event, EventKind};
 
-<<<<<<< HEAD
 use super::{Shown, first_of_page};
-use crate::history::type_of;
-=======
-use super::Shown;
 use crate::history::{event_texts, event_type};
->>>>>>> dedup
 use crate::html::{Html, Link, tag};
 use crate::pages::parts::{self, nothing, number, text};
 use crate::text::{cut, grouped, time, time_of_day};

@@ -4,10 +4,10 @@
 //! or prefetch has locked already are taken before all others, and need no request.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use duroxide::providers::{SessionFetchConfig, TagFilter, WorkItem};
-use perihelion_client::Etag;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -18,9 +18,8 @@ use crate::documents::stamp::{Stamp, deadline_ms};
 use crate::documents::text::Text;
 use crate::documents::{Activity, Versioned};
 use crate::failure::Failure;
-use crate::ops::activity::sessions::{self, ClaimUndo, SessionClaim};
-use crate::ops::activity::write_lock;
-use crate::ops::activity::{prefetch, sick_partitions, unfetched};
+use crate::ops::activity::sessions::{self, SessionClaim};
+use crate::ops::activity::{prefetch, sick_partitions, unfetched, write_lock};
 use crate::ops::core::Core;
 use crate::ops::fetch_loop::{self, Queue};
 use crate::ops::payload;
@@ -33,7 +32,7 @@ use crate::process::interest::Interest;
 use crate::process::lock_table::{self, LockedActivity, Worker};
 use crate::process::membership::Rank;
 use crate::process::metrics;
-use crate::store::{Store, unless_stale, without_content};
+use crate::store::{RETRY_FOR, Store, retry_until, unless_stale, without_content};
 
 /// A fetch fails after this many activities that could not be locked, because then the database
 /// is probably unreachable.
@@ -44,14 +43,11 @@ const FAILED_LOCKS_MAX: usize = 3;
 pub(super) const LOCK_TIMEOUT_FIRST: Duration = Duration::from_secs(10);
 
 /// How long a worker waits for the lock of an activity whose partition was paused. The lock continues
-/// in the background, and the partition stays paused for other work until it has ended.
+/// in the background, and after the next pause another worker tries other work of the partition.
 const TRIAL_WAIT: Duration = Duration::from_secs(2);
 
 /// The shortest time limit of writing the end of a late lock again.
 const EXTENSION_TIMEOUT_MIN: Duration = Duration::from_secs(2);
-
-/// How long giving back a late lock may take.
-const LATE_GIVE_BACK_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// This process asks the other processes for help if the hints have at least this many activities
 /// that can be taken, and the next of them has waited longer than [`CROWDED_AFTER`].
@@ -115,7 +111,7 @@ impl<'a> Queue for ActivityQueue<'a> {
         let Core { hints, clock, .. } = self.core;
         let ready = hints.activities.with(|hints| hints.take_ready(clock.now_ms(), &self.claimant));
         if let Some(ready) = ready {
-            return Ok(Some(self.finish_fetch(decode_ready(ready)?)));
+            return self.finish_fetch(ready).map(Some);
         }
         let mut locks_failed = 0;
         loop {
@@ -126,10 +122,7 @@ impl<'a> Queue for ActivityQueue<'a> {
             let name = activity_name(&offer.0.instance_id, &offer.0.id);
             let limit = hints.paused_activities.time_limit(&name, LOCK_TIMEOUT_FIRST);
             let Some(attempt) = sick_partitions::begin(self.core, &offer.0, limit) else { continue };
-            // A lock that cannot be handed over is of no use when it comes late.
-            let is_patient = attempt.has_late_answers() && !can_be_handed_over(&offer.0);
-            let is_short = attempt.is_trial() && !is_patient;
-            let timeout = if is_short { limit.min(TRIAL_WAIT) } else { limit };
+            let timeout = if attempt.is_trial() { limit.min(TRIAL_WAIT) } else { limit };
             self.share_if_crowded(&offer.0, now);
             let activity = offer.0.clone();
             let request =
@@ -137,7 +130,7 @@ impl<'a> Queue for ActivityQueue<'a> {
             let failure = match lock_in_time(self.core, request, &attempt, timeout).await {
                 Ok(LockOutcome::Locked(locked)) => {
                     hints.paused_activities.clear(&name);
-                    return Ok(Some(self.finish_fetch(*locked)));
+                    return self.finish_fetch(*locked).map(Some);
                 }
                 Ok(LockOutcome::Refused | LockOutcome::NotTried) => continue,
                 Ok(LockOutcome::Late) => {
@@ -182,8 +175,9 @@ impl ActivityQueue<'_> {
 
     /// Puts the lock into the lock table and the hints, and returns the work item with its
     /// token.
-    fn finish_fetch(&self, locked: LockedWorkItem) -> FetchedActivity {
-        let LockedWorkItem { activity, etag, nonce, item, .. } = locked;
+    fn finish_fetch(&self, ready: ReadyActivity) -> Result<FetchedActivity, Failure> {
+        let ReadyActivity { activity, etag, nonce, item, .. } = ready;
+        let item = item.map_or_else(|| decode_item(&activity), Ok)?;
         let Core { hints, clock, activity_locks, .. } = self.core;
         let execution = match &item {
             WorkItem::ActivityExecute { execution_id, .. } => *execution_id,
@@ -211,7 +205,7 @@ impl ActivityQueue<'_> {
             worker: self.worker.clone(),
         };
         activity_locks.insert(&token.nonce, held);
-        (item, token.encode(), attempts)
+        Ok((item, token.encode(), attempts))
     }
 }
 
@@ -236,16 +230,6 @@ impl Drop for WaitGuard<'_> {
     }
 }
 
-/// An activity with its lock, and its decoded work item.
-pub(super) struct LockedWorkItem {
-    pub(super) activity: Activity,
-    pub(super) etag: Etag,
-    pub(super) nonce: String,
-    item: WorkItem,
-    /// The claim of the activity's session, if the activity was locked by a worker of that session.
-    claim: Option<ClaimUndo>,
-}
-
 /// An activity from the hints that a worker wants to lock.
 pub(super) struct LockRequest<'a> {
     pub(super) offer: OfferedActivity,
@@ -256,7 +240,7 @@ pub(super) struct LockRequest<'a> {
 
 /// The outcome of an attempt to lock an activity.
 pub(super) enum LockOutcome {
-    Locked(Box<LockedWorkItem>),
+    Locked(Box<ReadyActivity>),
     /// Another worker has locked the activity, or it does not exist any more.
     Refused,
     /// The lock was not written: another worker has the session, the session cannot be claimed now,
@@ -271,7 +255,7 @@ pub(super) enum LockOutcome {
 /// and then the activity would be locked for nobody until the lock expires.
 struct LockInProgress<'a, F: Future<Output = Result<LockOutcome, Failure>> + Send + 'static> {
     core: &'a Core,
-    lease: Duration,
+    instance: String,
     lock: Option<Pin<Box<F>>>,
 }
 
@@ -282,13 +266,13 @@ impl<F: Future<Output = Result<LockOutcome, Failure>> + Send + 'static> Drop for
         if tokio::runtime::Handle::try_current().is_err() {
             return;
         }
-        let lease = self.lease;
+        let instance = std::mem::take(&mut self.instance);
         self.core.background.finish_late_lock(async move {
             match lock.await {
-                Ok(LockOutcome::Locked(locked)) => keep_late_lock(&shared, *locked, lease).await,
+                Ok(LockOutcome::Locked(locked)) => keep_late_lock(&shared, *locked).await,
                 Ok(LockOutcome::Refused | LockOutcome::NotTried | LockOutcome::Late) => {}
                 // The hints have forgotten the activity.
-                Err(_) => shared.poller.read_backlog_soon(),
+                Err(_) => shared.poller.read_backlog_soon(Some(&instance)),
             }
         });
     }
@@ -308,13 +292,13 @@ pub(super) async fn lock_in_time(
         core.this.upgrade().ok_or_else(|| Failure::Contended("the provider is closed".to_owned()))?;
     let session_config = session_config.cloned();
     let locking = core.hints.activities.begin_lock(&offer.0);
-    let attempt = attempt.clone();
+    let (attempt, instance) = (attempt.clone(), offer.0.instance_id.clone());
     let lock = async move {
-        let outcome = lock_activity(&shared, offer, lease, session_config.as_ref()).await;
+        let outcome = lock_activity(&shared, offer, lease, session_config.as_ref(), &attempt).await;
         match outcome {
             Ok(LockOutcome::Locked(locked)) => {
                 attempt.record_answer(&shared);
-                Ok(extend_late_lock(&shared, locked, lease).await)
+                Ok(extend_late_lock(&shared, locked).await)
             }
             Ok(LockOutcome::Refused) => {
                 attempt.record_answer(&shared);
@@ -328,7 +312,7 @@ pub(super) async fn lock_in_time(
         }
     };
     let lock = Some(Box::pin(metrics::for_current_call(lock)));
-    let mut in_progress = LockInProgress { core, lease, lock };
+    let mut in_progress = LockInProgress { core, instance, lock };
     let until = Instant::now() + timeout;
     if let Some(lock) = in_progress.lock.as_mut()
         && let Ok(outcome) = tokio::time::timeout_at(until, lock).await
@@ -341,62 +325,60 @@ pub(super) async fn lock_in_time(
     Ok(LockOutcome::Late)
 }
 
-/// Gives an activity that was locked too late for its worker to the next worker of this process.
-/// An activity with a session, or with an input in parts, cannot be handed over with its lock. It is
-/// unlocked, and so is its session. The next worker locks both again.
-async fn keep_late_lock(core: &Core, locked: LockedWorkItem, lease: Duration) {
-    let LockedWorkItem { activity, etag, nonce, claim, .. } = locked;
+/// Gives an activity that was locked too late for its worker to the next worker of this process. If the
+/// worker has lost the session of the activity meanwhile, every process may run it.
+async fn keep_late_lock(core: &Core, locked: ReadyActivity) {
+    let ReadyActivity { activity, session, .. } = &locked;
     // A poll that has read the activity before its lock must not bring it back.
-    drop(core.hints.activities.begin_lock(&activity));
-    let is_handed_over = can_be_handed_over(&activity);
-    let name = activity_name(&activity.instance_id, &activity.id);
-    let ready = ReadyActivity { activity, etag, nonce, lease };
-    if !is_handed_over {
-        // The next worker needs the longer time limit, so the failures are not forgotten.
-        unfetched::give_back(core, vec![ready], LATE_GIVE_BACK_TIMEOUT).await;
-        if let Some(claim) = claim {
-            sessions::release(core, claim).await;
-        }
-        return;
+    drop(core.hints.activities.begin_lock(activity));
+    core.hints.paused_activities.clear(&activity_name(&activity.instance_id, &activity.id));
+    let claim = session.as_ref().zip(activity.session_id.as_deref());
+    if claim.is_some_and(|(claim, session)| !core.sessions.names(&claim.owner).contains(session)) {
+        return unfetched::give_back(core, vec![locked], unfetched::GIVE_BACK_TIMEOUT).await;
     }
-    core.hints.paused_activities.clear(&name);
-    core.hints.activities.update_and_wake(|hints| hints.add_ready(ready));
-    unfetched::watch(core);
+    unfetched::hand_over(core, locked);
 }
 
-/// Whether the next worker can take an activity that was locked for another one.
-fn can_be_handed_over(activity: &Activity) -> bool {
-    activity.session_id.is_none() && matches!(activity.item, Text::Inline(_))
-}
-
-/// Locks an activity from the hints. Failures are not retried.
-async fn lock_activity(
+/// The work item of an activity; `None` if it does not exist any more or is unreadable.
+async fn read_item(
     core: &Core,
-    (mut activity, etag): OfferedActivity,
-    lock_timeout: Duration,
-    session_config: Option<&SessionFetchConfig>,
-) -> Result<LockOutcome, Failure> {
+    activity: &Activity,
+    attempt: &sick_partitions::Attempt,
+) -> Result<Option<WorkItem>, Failure> {
+    if activity.item.parts().is_some() {
+        attempt.record_sent();
+    }
     let texts = payload::read_texts(&core.store, &activity.instance_id, &[&activity.item]).await?;
     let Some(text) = texts.into_iter().next().flatten() else {
         // The activity was completed or cancelled in the meantime. If its parts are lost, it must not
         // come first again and again.
         let name = activity_name(&activity.instance_id, &activity.id);
         core.hints.paused_activities.record_failure(&name, Duration::ZERO, core.clock.now());
-        return Ok(LockOutcome::NotTried);
+        return Ok(None);
     };
-    let Ok(item) = serde_json::from_str::<WorkItem>(&text) else {
-        handle_unreadable(core, &activity, &text).await;
-        return Ok(LockOutcome::NotTried);
-    };
-    let claim = match (&activity.session_id, session_config) {
+    let item = serde_json::from_str(&text).ok();
+    if item.is_none() {
+        handle_unreadable(core, activity, &text).await;
+    }
+    Ok(item)
+}
+
+/// Locks an activity from the hints. Failures are not retried.
+async fn lock_activity(
+    core: &Core,
+    (mut activity, etag): OfferedActivity,
+    lease: Duration,
+    session_config: Option<&SessionFetchConfig>,
+    attempt: &sick_partitions::Attempt,
+) -> Result<LockOutcome, Failure> {
+    let Some(item) = read_item(core, &activity, attempt).await? else { return Ok(LockOutcome::NotTried) };
+    let session = match (&activity.session_id, session_config) {
         (Some(id), Some(config)) => match sessions::claim_in_time(core, id, config).await? {
-            SessionClaim::Owned(claim) => Some(claim),
-            SessionClaim::HeldByOther => {
-                core.membership.share_slice_of(&activity.instance_id);
-                core.hints.activities.with(|hints| hints.offer((activity, etag)));
-                return Ok(LockOutcome::NotTried);
-            }
-            SessionClaim::Unavailable => {
+            SessionClaim::Owned(claimed) => Some(claimed),
+            not_owned => {
+                if matches!(not_owned, SessionClaim::HeldByOther) {
+                    core.membership.share_slice_of(&activity.instance_id);
+                }
                 core.hints.activities.with(|hints| hints.offer((activity, etag)));
                 return Ok(LockOutcome::NotTried);
             }
@@ -408,12 +390,14 @@ async fn lock_activity(
     activity.attempt_count = activity.attempt_count.saturating_add(1);
     let expired_nonce = activity.lock_nonce.replace(nonce.clone());
     // The lease begins now, not when the fetch began.
-    activity.visible_at = Stamp::at_ms(deadline_ms(core.clock.now_ms(), lock_timeout));
+    activity.visible_at = Stamp::at_ms(deadline_ms(core.clock.now_ms(), lease));
     let options = without_content().with_witness(activity.id.as_str(), "/lock", nonce.as_str());
+    attempt.record_sent();
     let written = match unless_stale(write_lock(&core.store, &activity, &etag, options).await) {
-        Err(failure) if failure.is_ambiguous() => {
-            find_own_lock(&core.store, &activity).await.map_or(Err(failure), |found| Ok(Some(found.etag)))
-        }
+        Err(failure) if failure.is_ambiguous() => match find_own_lock(&core.store, &activity).await {
+            Ok(Some(found)) => Ok(Some(found.etag)),
+            Ok(None) | Err(_) => Err(failure),
+        },
         written => written,
     };
     if let Ok(written) = &written {
@@ -426,11 +410,12 @@ async fn lock_activity(
     }
     match written {
         Ok(Some(etag)) => {
-            Ok(LockOutcome::Locked(Box::new(LockedWorkItem { activity, etag, nonce, item, claim })))
+            let item = Some(item);
+            Ok(LockOutcome::Locked(Box::new(ReadyActivity { activity, etag, nonce, lease, item, session })))
         }
         not_written => {
-            if let Some(claim) = claim {
-                sessions::release(core, claim).await;
+            if let Some(session) = session {
+                sessions::release(core, session).await;
             }
             not_written.map(|_| LockOutcome::Refused)
         }
@@ -441,48 +426,68 @@ async fn lock_activity(
 /// the rest of the lease: its first renewal would find that the lock has expired. Refused if the lock is
 /// lost: the activity was cancelled, or the lock has expired. If the end could not be written, the worker
 /// gets the rest of the lease.
-async fn extend_late_lock(core: &Core, mut locked: Box<LockedWorkItem>, lease: Duration) -> LockOutcome {
+async fn extend_late_lock(core: &Core, mut locked: Box<ReadyActivity>) -> LockOutcome {
     let now_ms = core.clock.now_ms();
     let left = Duration::from_millis(locked.activity.visible_at.ms().saturating_sub(now_ms));
-    if left >= relied_on_part(lease) {
+    if left >= relied_on_part(locked.lease) {
         return LockOutcome::Locked(locked);
     }
     let mut extended = locked.activity.clone();
-    extended.visible_at = Stamp::at_ms(deadline_ms(now_ms, lease));
+    extended.visible_at = Stamp::at_ms(deadline_ms(now_ms, locked.lease));
     let options = without_content().with_witness(extended.id.as_str(), "/visibleAt", extended.visible_at.0);
     // A partition that is slow to lock is slow to extend, too.
     let options = options.with_timeout(left.max(EXTENSION_TIMEOUT_MIN));
-    let is_locked = match unless_stale(write_lock(&core.store, &extended, &locked.etag, options).await) {
-        Ok(Some(etag)) => {
-            (locked.activity, locked.etag) = (extended, etag);
-            true
+    let stored = match unless_stale(write_lock(&core.store, &extended, &locked.etag, options).await) {
+        Ok(etag) => Ok(etag.map(|etag| Versioned { value: extended, etag })),
+        // The write may have been applied, and then the document has another etag and another end.
+        Err(failure) if failure.is_ambiguous() => find_own_lock(&core.store, &extended).await,
+        Err(failure) => Err(failure),
+    };
+    let is_kept = match stored {
+        Ok(Some(Versioned { value, etag })) => {
+            (locked.activity, locked.etag) = (value, etag);
+            locked.activity.visible_at > core.clock.now()
         }
         Ok(None) => false,
         Err(failure) => {
-            tracing::debug!(id = extended.id, ?failure, "a late lock was not extended");
-            // The write may have been applied, and then the document has another etag and another end.
-            let found =
-                if failure.is_ambiguous() { find_own_lock(&core.store, &extended).await } else { None };
-            if let Some(Versioned { value, etag }) = found {
-                (locked.activity, locked.etag) = (value, etag);
+            tracing::debug!(id = locked.activity.id, ?failure, "a late lock was not extended");
+            if locked.activity.visible_at <= core.clock.now() {
+                give_back_unread(core, *locked);
+                return LockOutcome::Refused;
             }
-            locked.activity.visible_at.ms() > core.clock.now_ms()
+            true
         }
     };
-    if is_locked {
+    if is_kept {
         return LockOutcome::Locked(locked);
     }
-    if let Some(claim) = locked.claim {
-        sessions::release(core, claim).await;
+    if let Some(session) = locked.session {
+        sessions::release(core, session).await;
     }
     LockOutcome::Refused
 }
 
 /// The stored activity, if it has the lock of `activity`: the write of the lock was applied, although
-/// its outcome was unknown.
-async fn find_own_lock(store: &Store, activity: &Activity) -> Option<Versioned<Activity>> {
-    let found = store.find::<Activity>(&activity.instance_id, &activity.id).await.ok().flatten()?;
-    (found.value.lock_nonce == activity.lock_nonce).then_some(found)
+/// its outcome was unknown. `None` if the lock is lost, or was not written so far.
+async fn find_own_lock(store: &Store, activity: &Activity) -> Result<Option<Versioned<Activity>>, Failure> {
+    let found = store.find::<Activity>(&activity.instance_id, &activity.id).await?;
+    Ok(found.filter(|found| found.value.lock_nonce == activity.lock_nonce))
+}
+
+/// Gives back an activity whose lock has ended as far as this process knows: a later end may be stored.
+/// Reads the activity in the background.
+fn give_back_unread(core: &Core, mut locked: ReadyActivity) {
+    let Some(core) = core.this.upgrade() else { return };
+    let background = Arc::clone(&core);
+    background.background.finish_late_lock(async move {
+        let find = || find_own_lock(&core.store, &locked.activity);
+        if let Ok(Some(found)) = retry_until(Instant::now() + RETRY_FOR, find).await {
+            (locked.activity, locked.etag) = (found.value, found.etag);
+            unfetched::give_back(&core, vec![locked], unfetched::GIVE_BACK_TIMEOUT).await;
+        } else if let Some(session) = locked.session {
+            sessions::release(&core, session).await;
+        }
+    });
 }
 
 /// Records whether an activity was locked. If several activities in a row could not be locked, other
@@ -495,6 +500,7 @@ fn record_lock(core: &Core, activity: &Activity, is_locked: bool) {
     let lost_max = if rank == Rank::Alone { LOST_ALONE_MAX } else { LOST_MAX };
     let now = core.clock.now();
     if core.hints.activities.with(|hints| hints.record_lock(instance_id, is_locked, lost_max, now)) {
+        core.poller.read_backlog_soon(Some(instance_id));
         core.poller.poll_soon();
     }
 }
@@ -515,20 +521,17 @@ async fn handle_unreadable(core: &Core, activity: &Activity, item: &str) {
     );
 }
 
-/// Decodes an activity that was locked before the fetch, by direct dispatch or by prefetch.
-/// Neither locks an activity whose input is in parts.
-fn decode_ready(
-    ReadyActivity { activity, etag, nonce, .. }: ReadyActivity,
-) -> Result<LockedWorkItem, Failure> {
+/// The work item of an activity that was locked without reading it: by direct dispatch, which locks no
+/// activity whose input is in parts.
+fn decode_item(activity: &Activity) -> Result<WorkItem, Failure> {
     let text = match &activity.item {
         Text::Inline(text) => text.as_str(),
         Text::InParts(_) => "",
     };
-    let item = serde_json::from_str(text).map_err(|error| {
+    serde_json::from_str(text).map_err(|error| {
         Failure::Refused(format!(
             "the work item of activity {} of {} is unreadable: {error}",
             activity.id, activity.instance_id
         ))
-    })?;
-    Ok(LockedWorkItem { activity, etag, nonce, item, claim: None })
+    })
 }

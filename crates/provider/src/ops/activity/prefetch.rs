@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use duroxide::providers::TagFilter;
 
-use crate::ops::activity::fetch::{self, LockOutcome, LockRequest, LockedWorkItem};
+use crate::ops::activity::fetch::{self, LockOutcome, LockRequest};
 use crate::ops::activity::{sick_partitions, unfetched};
 use crate::ops::core::Core;
 use crate::ops::wait::FetchWait;
 use crate::options::config::{CommitTier, Options};
 use crate::process::clock::HybridClock;
-use crate::process::hints::{Claimant, Hints, OfferedActivity, ReadyActivity};
+use crate::process::hints::{Claimant, Hints, OfferedActivity};
 use crate::process::lock_table::Worker;
 
 /// How long the ack of one activity waits for the lock of the next.
@@ -52,10 +52,7 @@ pub(super) async fn run(core: &Core, worker: Option<&Worker>) {
     let request = LockRequest { offer, lease: worker.lease, session_config: None };
     match fetch::lock_in_time(core, request, &attempt, LOCK_TIMEOUT).await {
         Ok(LockOutcome::Locked(locked)) => {
-            let LockedWorkItem { activity, etag, nonce, .. } = *locked;
-            let ready = ReadyActivity { activity, etag, nonce, lease: worker.lease };
-            core.hints.activities.update_and_wake(|hints| hints.add_ready(ready));
-            unfetched::watch(core);
+            unfetched::hand_over(core, *locked);
         }
         Ok(LockOutcome::Refused | LockOutcome::NotTried) => {}
         // The time limit is short and says little about the partition.

@@ -22,8 +22,10 @@ use crate::plan::session_document_key;
 use crate::process::clock::HybridClock;
 use crate::process::hints::{ActivityHints, PartitionAttempt};
 use crate::process::metrics;
-use crate::process::session_table::SessionTable;
-use crate::store::{ConflictBudget, SharedDocument, Store, decode_row, retry_until, without_content};
+use crate::process::session_table::{ClaimedSession, SessionTable};
+use crate::store::{
+    ConflictBudget, RETRY_FOR, SharedDocument, Store, decode_row, retry_until, without_content,
+};
 
 /// The most attempts of a claim or a renewal. An attempt fails if another writer changes the
 /// session in the meantime.
@@ -52,8 +54,8 @@ pub(crate) fn limit_poll_timeout(
     if is_at_limit { poll_timeout.min(longest) } else { poll_timeout }
 }
 
-/// How long the ack of an activity waits until the use of its session is recorded. A partition that hangs
-/// must not hold the worker.
+/// How long the ack of an activity waits until the use of its session is recorded, and a worker until its
+/// claim is undone. A partition that hangs must not hold the worker.
 const RECORD_WAIT: Duration = Duration::from_secs(1);
 
 /// How long one call of `renew` retries transient failures, for all sessions together. By
@@ -80,7 +82,7 @@ const RENEWALS_PARALLEL_MAX: usize = 64;
 pub(crate) enum SessionClaim {
     /// This worker owns the session. `release` undoes the claim if another worker gets the
     /// activity.
-    Owned(ClaimUndo),
+    Owned(ClaimedSession),
     /// Another worker owns the session.
     HeldByOther,
     /// The partition of the session does not answer. The activities of the session are tried again
@@ -88,15 +90,11 @@ pub(crate) enum SessionClaim {
     Unavailable,
 }
 
-/// The session as a claim wrote it, so that `release` can undo the claim. `None` if the
-/// worker owned the session before the claim. Then `release` does nothing.
-pub(crate) struct ClaimUndo(Option<Versioned<Session>>);
-
 /// Claims a session as [`claim`] does, but waits for [`CLAIM_TIMEOUT`] at most, and longer after failures.
 /// A claim that takes longer continues in the background, because its write may still be applied. Then the
-/// claim is undone: the worker has other work by then, and nobody else could take the session. If the partition of the session fails or hangs, only activities of its
-/// sessions are left out for a while. It is not the fault of the activity's partition, and other
-/// activities come first.
+/// claim is undone: the worker has other work by then, and nobody else could take the session. If the
+/// partition of the session fails or hangs, only activities of its sessions are left out for a while. It
+/// is not the fault of the activity's partition, and other activities come first.
 pub(crate) async fn claim_in_time(
     core: &Core,
     session: &str,
@@ -165,14 +163,15 @@ fn record_answer(core: &Core, attempt: &PartitionAttempt, begun: Instant) {
     let (pauses, now) = (&core.hints.paused_session_partitions, Instant::now());
     let was_paused = match now.saturating_duration_since(begun) {
         elapsed if elapsed > CLAIM_TIMEOUT * CLAIM_TIMEOUT_FACTOR_MAX => {
-            pauses.record_useless_answer(attempt, now)
+            pauses.record_delay(attempt, now);
+            false
         }
         elapsed if elapsed > CLAIM_TIMEOUT => pauses.record_late_answer(attempt, now),
         _ => pauses.record_answer(attempt, now),
     };
     if was_paused {
         core.hints.activities.update_and_wake(ActivityHints::forget_unavailable_sessions);
-        core.poller.read_backlog_soon();
+        core.poller.read_backlog_soon(None);
         core.poller.poll_soon();
     }
 }
@@ -196,6 +195,8 @@ pub(crate) async fn claim(
             core.hints.activities.with(|hints| hints.set_session_owner(session, owner, until));
             return Ok(SessionClaim::HeldByOther);
         }
+        // Each claim changes the time of the last use. See `delete_claimed`.
+        let used_after = found.as_ref().map_or(0, |found| found.value.last_activity.saturating_add(1));
         let next = Session {
             id: id.clone(),
             instance_id: key,
@@ -203,7 +204,7 @@ pub(crate) async fn claim(
             session: session.to_owned(),
             owner: config.owner_id.clone(),
             locked_until: deadline_ms(now_ms, config.lock_timeout),
-            last_activity: now_ms,
+            last_activity: now_ms.max(used_after),
             unknown: found.as_ref().map(|found| found.value.unknown.clone()).unwrap_or_default(),
         };
         let is_new_owner = found.as_ref().is_none_or(|held| held.value.owner != config.owner_id);
@@ -211,25 +212,65 @@ pub(crate) async fn claim(
             continue;
         };
         core.sessions.insert(&config.owner_id, session);
-        return Ok(SessionClaim::Owned(ClaimUndo(is_new_owner.then_some(Versioned { value: next, etag }))));
+        let written = is_new_owner.then_some(Versioned { value: next, etag });
+        return Ok(SessionClaim::Owned(ClaimedSession { owner: config.owner_id.clone(), written }));
     }
 }
 
-/// Undoes the claim of a session whose activity another worker has locked: deletes the
-/// session. If another worker of the same owner has claimed the session since, the session stays,
+/// Undoes a claim whose activity its worker does not get: deletes the session, if the claim made the
+/// worker its owner. Waits for [`RECORD_WAIT`] at most, and continues in the background.
+pub(crate) async fn release(core: &Core, claimed: ClaimedSession) {
+    let Some((written, shared)) = claimed.written.zip(core.this.upgrade()) else { return };
+    let undo = metrics::for_current_call(async move { undo_claim(&shared, &written).await });
+    if let Some(task) = core.background.finish_late_lock(undo) {
+        let _ = tokio::time::timeout(RECORD_WAIT, task).await;
+    }
+}
+
+/// See [`release`]. If another worker of the same owner has claimed the session since, the session stays,
 /// and is still renewed. If the deletion fails, the session stays too, and is renewed until it has
 /// been idle for too long.
-pub(crate) async fn release(core: &Core, ClaimUndo(claimed): ClaimUndo) {
-    let Some(Versioned { value, etag }) = claimed else { return };
-    let options = without_content().with_if_match(&etag);
-    match core.store.container.delete_with(value.instance_id, &value.id, &options).await {
-        Err(error) if !error.is_document_not_found() => {
-            tracing::debug!(%error, "a session was not given back");
+async fn undo_claim(core: &Core, written: &Versioned<Session>) {
+    let Session { owner, session, .. } = &written.value;
+    // Before the deletion, so that a later claim stays in the table.
+    core.sessions.remove(owner, session);
+    let until = Instant::now() + RETRY_FOR;
+    let is_gone = match retry_until(until, || delete_claimed(&core.store, written)).await {
+        Ok(is_gone) => is_gone,
+        Err(failure) => {
+            tracing::debug!(session, ?failure, "a session was not given back");
+            false
         }
-        _ => {
-            core.sessions.remove(&value.owner, &value.session);
-            // Workers that have seen the claim leave out the activities of the session until its end.
-            end_leaving_out(core, &value.session, &value.owner);
+    };
+    if is_gone {
+        // Workers that have seen the claim leave out the activities of the session until its end.
+        end_leaving_out(core, session, owner);
+    } else {
+        core.sessions.insert(owner, session);
+    }
+}
+
+/// Deletes a session if nobody has claimed or used it since this claim: both change `lastActivity`, and
+/// a renewal does not. Returns whether the session no longer belongs to the owner.
+async fn delete_claimed(
+    store: &Store,
+    Versioned { value, etag }: &Versioned<Session>,
+) -> Result<bool, Failure> {
+    let mut etag = etag.clone();
+    let mut budget = ConflictBudget::new(SharedDocument::Session(&value.session), ATTEMPTS_MAX);
+    loop {
+        budget.spend()?;
+        let options = without_content().with_if_match(&etag);
+        match store.container.delete_with(value.instance_id, &value.id, &options).await {
+            Err(error) if error.is_precondition_failed() => {}
+            Err(error) if !error.is_document_not_found() => return Err(error.into()),
+            _ => return Ok(true),
+        }
+        let found = read_session(store, value.instance_id, &value.id).await?;
+        match found.filter(|found| found.value.owner == value.owner) {
+            None => return Ok(true),
+            Some(found) if found.value.last_activity != value.last_activity => return Ok(false),
+            Some(found) => etag = found.etag,
         }
     }
 }
@@ -238,7 +279,7 @@ pub(crate) async fn release(core: &Core, ClaimUndo(claimed): ClaimUndo) {
 /// owner stands for a partition that does not answer.
 fn end_leaving_out(core: &Core, session: &str, owner: &str) {
     if core.hints.activities.update_and_wake(|hints| hints.forget_session(session, owner)) {
-        core.poller.read_backlog_soon();
+        core.poller.read_backlog_soon(None);
         core.poller.poll_soon();
     }
 }

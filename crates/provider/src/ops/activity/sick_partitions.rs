@@ -3,6 +3,7 @@
 //! so that they do not use up the room of polls, and polls then offer one of them at a time until one
 //! can be locked.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -20,6 +21,9 @@ pub(super) struct Attempt {
     /// `None` before this process knows the partitions.
     in_partition: Option<PartitionAttempt>,
     begun: Instant,
+    /// When the first request was sent to the partition. Before it, the session of the activity is
+    /// claimed in another partition.
+    sent: Arc<OnceLock<Instant>>,
 }
 
 /// Begins to lock an activity, which takes at most `limit`. `None` if its partition is paused: then the
@@ -27,14 +31,15 @@ pub(super) struct Attempt {
 pub(super) fn begin(core: &Core, activity: &Activity, limit: Duration) -> Option<Attempt> {
     let name = activity_name(&activity.instance_id, &activity.id);
     let (view, begun) = (core.membership.view(), Instant::now());
+    let attempt = |in_partition| Attempt { in_partition, begun, sent: Arc::default() };
     let Some(partition) = view.partition_of(activity.instance_id.as_str()) else {
-        return Some(Attempt { in_partition: None, begun });
+        return Some(attempt(None));
     };
     let in_partition = core.hints.paused_partitions.begin(partition, &name, limit, begun);
     if in_partition.is_none() {
-        core.poller.read_backlog_soon();
+        core.poller.read_backlog_soon(Some(&activity.instance_id));
     }
-    in_partition.map(|attempt| Attempt { in_partition: Some(attempt), begun })
+    in_partition.map(|in_partition| attempt(Some(in_partition)))
 }
 
 impl Attempt {
@@ -43,24 +48,25 @@ impl Attempt {
         self.in_partition.as_ref().is_some_and(PartitionAttempt::is_trial)
     }
 
-    /// Whether the caller should wait for the lock even if it takes long. That helps only if the
-    /// partition does answer.
-    pub(super) fn has_late_answers(&self) -> bool {
-        self.in_partition.as_ref().is_some_and(PartitionAttempt::has_late_answers)
+    /// Records that a request is sent to the partition.
+    pub(super) fn record_sent(&self) {
+        self.sent.get_or_init(Instant::now);
     }
 
-    /// Records that the activity could not be locked. A failure that does not pass (a broken activity)
-    /// pauses only the activity.
+    /// Records that the activity could not be locked. A failure that does not pass (a broken activity),
+    /// or before anything was sent to the partition (a session that hangs), pauses only the activity.
     pub(super) fn record_failure(&self, core: &Core, activity: &Activity, failure: &Failure) {
         let (hints, now) = (&core.hints, Instant::now());
         let name = activity_name(&activity.instance_id, &activity.id);
         let mut pause = Duration::ZERO;
-        if failure.is_transient() {
-            let record = |attempt| hints.paused_partitions.record_failure(attempt, now);
-            pause = self.in_partition.as_ref().map_or(pause, record);
-        } else {
+        if !failure.is_transient() {
             tracing::error!(name, error = failure.summary(), "an activity cannot be locked");
             self.record_no_attempt(core);
+        } else if self.sent.get().is_none() {
+            self.record_no_attempt(core);
+        } else {
+            let record = |attempt| hints.paused_partitions.record_failure(attempt, now);
+            pause = self.in_partition.as_ref().map_or(pause, record);
         }
         // After the pause of the partition, another activity is its trial: perhaps only this one cannot
         // be locked.
@@ -70,7 +76,7 @@ impl Attempt {
             self.forget_due(core, activity);
         }
         // The hints have forgotten this activity, too.
-        core.poller.read_backlog_soon();
+        core.poller.read_backlog_soon(Some(&activity.instance_id));
     }
 
     /// Forgets the activities of the partition that could be taken now.
@@ -91,9 +97,12 @@ impl Attempt {
     /// Records that the partition has answered. If it was paused, the next poll offers its activities.
     pub(super) fn record_answer(&self, core: &Core) {
         let (pauses, now) = (&core.hints.paused_partitions, Instant::now());
-        let elapsed = now.saturating_duration_since(self.begun);
+        let elapsed = now.saturating_duration_since(*self.sent.get().unwrap_or(&self.begun));
         let record = |attempt| match elapsed {
-            elapsed if elapsed > LOCK_TIMEOUT_FIRST => pauses.record_useless_answer(attempt, now),
+            elapsed if elapsed > LOCK_TIMEOUT_FIRST => {
+                pauses.record_delay(attempt, now);
+                false
+            }
             elapsed if elapsed > prefetch::LOCK_TIMEOUT => pauses.record_late_answer(attempt, now),
             _ => pauses.record_answer(attempt, now),
         };

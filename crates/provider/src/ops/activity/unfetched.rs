@@ -1,6 +1,6 @@
-//! Gives back activities that were locked for a worker of this process (by direct dispatch or by
-//! prefetch) and that no worker has fetched in time: the worker was busy or gone. Otherwise no process
-//! could run them until their locks expire.
+//! Hands activities that are locked already (by direct dispatch, by prefetch, or too late for their
+//! worker) to the next worker of this process, and gives back those that no worker has fetched in time:
+//! the worker was busy or gone. Otherwise no process could run them until their locks expire.
 //!
 //! One task watches the activities, while there are any. It begins with the first one.
 
@@ -9,18 +9,26 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use crate::ops::activity::write_lock;
+use crate::ops::activity::{sessions, write_lock};
 use crate::ops::core::Core;
 use crate::process::hints::ReadyActivity;
 use crate::store::{unless_stale, without_content};
 use crate::sync::lock;
 
-/// How long giving back takes at most, while others wait for it.
-const GIVE_BACK_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long giving back takes at most.
+pub(super) const GIVE_BACK_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Makes sure that a task watches the activities that are locked for workers. A caller that has added
-/// such an activity calls this.
-pub(crate) fn watch(core: &Core) {
+/// [`GIVE_BACK_TIMEOUT`] while the closing of the provider waits for it.
+const CLOSING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Hands a locked activity to the next worker of this process that may take it.
+pub(crate) fn hand_over(core: &Core, ready: ReadyActivity) {
+    core.hints.activities.update_and_wake(|hints| hints.add_ready(ready));
+    watch(core);
+}
+
+/// Makes sure that a task watches the activities that are locked for workers.
+fn watch(core: &Core) {
     let mut task = lock(&core.unfetched_watch);
     // The task of a tokio runtime that has ended is finished, too.
     match &*task {
@@ -37,7 +45,8 @@ async fn run(core: Weak<Core>) {
         if !overdue.is_empty() {
             // Not in this task, because closing the provider ends it.
             let core = Arc::clone(&shared);
-            shared.background.run(async move { give_back(&core, overdue, GIVE_BACK_TIMEOUT).await }).await;
+            let work = async move { give_back(&core, overdue, GIVE_BACK_TIMEOUT).await };
+            shared.background.finish_late_lock(work);
         }
         let Some(next_ms) = next_ms else {
             if end(&shared) {
@@ -64,13 +73,18 @@ fn end(core: &Core) -> bool {
 }
 
 /// Gives back activities that no worker has fetched, and offers them to the next worker of this
-/// process. An activity that is not given back within `limit` is free when its lock expires.
+/// process. Undoes the claims of their sessions first, so that each worker can claim them. An activity that
+/// is not given back within `limit` is free when its lock expires.
 pub(crate) async fn give_back(core: &Core, ready: Vec<ReadyActivity>, limit: Duration) {
     if ready.is_empty() {
         return;
     }
+    let instances: Vec<String> = ready.iter().map(|ready| ready.activity.instance_id.clone()).collect();
     let writes = ready.into_iter().map(|ready| async move {
-        let ReadyActivity { activity, etag, .. } = ready;
+        let ReadyActivity { activity, etag, session, .. } = ready;
+        if let Some(session) = session {
+            sessions::release(core, session).await;
+        }
         let attempt = core.hints.activities.begin_lock(&activity);
         let activity = activity.without_lock();
         let options = without_content().with_witness(&activity.id, "/visibleAt", activity.visible_at.0);
@@ -95,7 +109,7 @@ pub(crate) async fn give_back(core: &Core, ready: Vec<ReadyActivity>, limit: Dur
         // They may be free, before rows that the polls have read. Only a poll that begins at the first
         // row finds them.
         tracing::debug!("some locked activities may not have been given back");
-        core.poller.read_backlog_soon();
+        instances.iter().for_each(|instance| core.poller.read_backlog_soon(Some(instance)));
         core.poller.poll_soon();
     }
 }
@@ -103,5 +117,5 @@ pub(crate) async fn give_back(core: &Core, ready: Vec<ReadyActivity>, limit: Dur
 /// Gives back all activities that are locked for workers, when the provider is closed.
 pub(crate) async fn give_back_all(core: &Core) {
     let ready = core.hints.activities.with(|hints| hints.take_all_ready());
-    give_back(core, ready, GIVE_BACK_TIMEOUT).await;
+    give_back(core, ready, CLOSING_TIMEOUT).await;
 }

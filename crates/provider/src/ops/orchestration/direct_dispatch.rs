@@ -133,12 +133,10 @@ impl<'a> DirectDispatch<'a> {
 
 /// Puts a locked activity into the hints, and ends the promise.
 fn make_ready(core: &Core, activity: Activity, etag: Etag, promise: &Promise) {
-    let ready = ReadyActivity { activity, etag, nonce: promise.nonce.clone(), lease: promise.lease };
-    core.hints.activities.update_and_wake(|hints| {
-        hints.end_promise(promise.worker);
-        hints.add_ready(ready);
-    });
-    unfetched::watch(core);
+    let (nonce, lease) = (promise.nonce.clone(), promise.lease);
+    let ready = ReadyActivity { activity, etag, nonce, lease, item: None, session: None };
+    unfetched::hand_over(core, ready);
+    core.hints.activities.with(|hints| hints.end_promise(promise.worker));
 }
 
 /// Reads activities whose etags are unknown because the answer of the commit was lost. Makes those

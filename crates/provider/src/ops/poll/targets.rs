@@ -54,6 +54,19 @@ impl Targets {
         })
     }
 
+    /// The polled ranges in the physical partition of this instance; all of them without an instance.
+    pub(super) fn polled_near(&self, instance: Option<&str>) -> impl Iterator<Item = &RangePoller> {
+        let space = self.computed.as_ref().map(|(space, ..)| space);
+        let key = space.zip(instance).map(|(space, instance)| space.range_of(instance));
+        let has_key = move |partition: &&Arc<RangePoller>| {
+            key.as_ref().is_none_or(|key| partition.range().overlaps(key))
+        };
+        let near: Vec<&FeedRange> =
+            self.partitions.iter().filter(has_key).map(|partition| partition.range()).collect();
+        let is_near = move |range: &&RangePoller| near.iter().any(|near| near.overlaps(range.range()));
+        self.polled.iter().map(Arc::as_ref).filter(is_near)
+    }
+
     /// The targets for these partitions and the current view. Ranges that are still polled
     /// keep their schedule and cursor; the others are forgotten.
     pub(super) fn next(&self, space: &KeySpace, membership: &Membership) -> Targets {

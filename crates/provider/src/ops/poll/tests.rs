@@ -258,3 +258,17 @@ async fn a_helper_begins_inside_the_backlog_and_ends_at_its_head() {
         "{taken_numbers:?}"
     );
 }
+
+/// Hints are forgotten when one partition fails. The polls of the others go on where they are.
+#[tokio::test]
+async fn only_the_ranges_near_an_instance_read_their_backlog_again() {
+    let mut options = EmbeddedOptions::default();
+    options.account.partitions = 4;
+    let engine = Embedded::open(options).await.unwrap();
+    let provider = provider(&engine).await;
+    let targets = provider.core.poller.refresh_targets(&provider.core).await.unwrap();
+    let space = provider.core.store.container.key_space().await.unwrap();
+    let near: Vec<_> = targets.polled_near(Some("a")).map(|polled| polled.range()).collect();
+    assert!(near.len() == 1 && near[0].overlaps(&space.range_of("a")), "{near:?}");
+    assert_eq!(targets.polled_near(None).count(), 4);
+}

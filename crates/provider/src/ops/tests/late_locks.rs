@@ -12,10 +12,11 @@ use tokio::time::Instant;
 
 use super::recorded_process::RecordedProcess;
 use super::sick_partitions::{NEVER, activity_of_session, fetch};
-use super::{LOCK, NO_WAIT, World, activity_item};
+use super::{LOCK, NO_WAIT, World, ack, activity_item, event, fetch_instance, start};
 use crate::CosmosDBProvider;
 use crate::documents::lock_token::{LockKind, LockToken};
 use crate::documents::{Activity, Versioned};
+use crate::ops::activity::sessions::{self, SessionClaim};
 use crate::ops::activity::unfetched;
 use crate::process::hints::ReadyActivity;
 use crate::process::lock_table::LockedActivity;
@@ -148,9 +149,9 @@ async fn an_activity_with_a_short_lock_is_given_back_before_those_with_long_ones
     let mut add_ready = async |lease: Duration| {
         let Versioned { value: mut activity, etag } = stored_activity(&provider, &ids.next().unwrap()).await;
         activity.visible_at = provider.core.clock.now().plus(lease);
-        let ready = ReadyActivity { activity, etag, nonce: String::from("nonce"), lease };
-        hints.with(|hints| hints.add_ready(ready));
-        unfetched::watch(&provider.core);
+        let nonce = String::from("nonce");
+        let ready = ReadyActivity { activity, etag, nonce, lease, item: None, session: None };
+        unfetched::hand_over(&provider.core, ready);
         tokio::time::sleep(Duration::from_millis(1)).await;
     };
     add_ready(Duration::from_secs(300)).await;
@@ -178,4 +179,107 @@ async fn a_dropped_fetch_leaves_no_activity_of_a_session_locked() {
     let (fetched, _, attempt) = fetch(&other, Some(&session_config("another worker"))).await;
     assert_eq!((fetched, attempt), (item, 1), "the lock that was given back is no attempt");
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+}
+
+/// Lets an activity be locked after its worker has gone.
+async fn lock_late(process: &RecordedProcess, provider: &CosmosDBProvider, config: &SessionFetchConfig) {
+    process.before_answer_to(LOCK_REQUEST, tokio::time::sleep(Duration::from_secs(1)));
+    let dropped = fetch(provider, Some(config));
+    assert!(tokio::time::timeout(Duration::from_millis(500), dropped).await.is_err(), "the lock is late");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_lock_is_handed_over_with_its_session_or_its_large_input() {
+    for item in [activity_of_session("a", "cart"), activity_item("a", 1, "x".repeat(400_000))] {
+        let world = World::open().await;
+        let process = RecordedProcess::new(&world);
+        let provider = process.provider(&world).await;
+        let config = session_config("worker");
+        provider.enqueue_for_worker(item.clone()).await.unwrap();
+        lock_late(&process, &provider, &config).await;
+        let (fetched, _, attempt) = fetch(&provider, Some(&config)).await;
+        assert!((&fetched, attempt) == (&item, 1), "attempt {attempt}");
+        let locks = process.bodies().iter().filter(|body| body.contains(LOCK_REQUEST)).count();
+        assert_eq!(locks, 1, "the activity was locked once");
+    }
+}
+
+/// The worker that owns the session is busy by then.
+#[tokio::test(start_paused = true)]
+async fn a_late_lock_whose_session_is_not_asked_for_is_given_back_with_its_session() {
+    let world = World::open().await;
+    let process = RecordedProcess::new(&world);
+    let provider = process.provider(&world).await;
+    let item = activity_of_session("a", "cart");
+    provider.enqueue_for_worker(item.clone()).await.unwrap();
+    lock_late(&process, &provider, &session_config("slot 1")).await;
+    let begun = Instant::now();
+    let (fetched, _, attempt) = fetch(&provider, Some(&session_config("slot 2"))).await;
+    assert_eq!((fetched, attempt), (item, 1));
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+}
+
+async fn claim(provider: &CosmosDBProvider, owner: &str) -> SessionClaim {
+    sessions::claim(&provider.core, "cart", &session_config(owner)).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_is_undone_although_the_session_was_renewed_or_its_deletion_fails_at_first() {
+    for is_renewed in [true, false] {
+        let world = World::open().await;
+        let provider = world.provider_with_reconciler(NEVER).await;
+        let SessionClaim::Owned(first) = claim(&provider, "worker").await else { panic!("it is free") };
+        if is_renewed {
+            assert_eq!(provider.renew_session_lock(&["worker"], LOCK, LOCK).await.unwrap(), 1);
+        } else {
+            world.inject_fault(r#"{"operation":"delete_item","count":12,"status":503}"#).await;
+        }
+        sessions::release(&provider.core, first).await;
+        tokio::time::sleep(Duration::from_secs(15)).await;
+        let next = claim(&provider, "another worker").await;
+        assert!(matches!(next, SessionClaim::Owned(_)), "renewed: {is_renewed}");
+    }
+}
+
+/// The same owner claims the session again while the answer of the deletion is on its way.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_claimed_while_an_older_claim_is_undone_is_still_renewed() {
+    let world = World::open().await;
+    let process = RecordedProcess::new(&world);
+    let provider = process.provider(&world).await;
+    // After the first renewal the process knows all its sessions, and does not look for others.
+    assert_eq!(provider.renew_session_lock(&["worker"], LOCK, LOCK).await.unwrap(), 0);
+    let SessionClaim::Owned(first) = claim(&provider, "worker").await else { panic!("it is free") };
+    let core = Arc::clone(&provider.core);
+    process.forget_requests();
+    // The deletion has no body.
+    process.before_answer_to("", async move {
+        sessions::claim(&core, "cart", &session_config("worker")).await.unwrap();
+    });
+    sessions::release(&provider.core, first).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(provider.renew_session_lock(&["worker"], LOCK, LOCK).await.unwrap(), 1);
+}
+
+/// All background tasks are taken, and the provider is closed while the activity is given back.
+#[tokio::test(start_paused = true)]
+async fn closing_does_not_interrupt_what_is_being_given_back() {
+    let world = World::open().await;
+    let (provider, other) =
+        (world.provider_with_reconciler(NEVER).await, world.provider_with_reconciler(NEVER).await);
+    let hints = &provider.core.hints.activities;
+    let worker = hints.with(|hints| hints.add_waiting_worker(&TagFilter::default(), LOCK));
+    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let (token, _) = fetch_instance(&provider).await;
+    let activities = vec![activity_item("a", 7, String::new())];
+    ack(&provider, &token, vec![event("a", 1, String::new())], activities, vec![]).await.unwrap();
+    assert!(hints.with(|hints| hints.has_ready()), "the activity is locked for the worker");
+    hints.with(|hints| hints.remove_waiting_worker(worker));
+    while provider.core.background.run_or_drop(tokio::time::sleep(LOCK)) {}
+    world.inject_fault(r#"{"operation":"patch_item","count":1,"delayMs":2000}"#).await;
+    tokio::time::sleep(LOCK / 10 + Duration::from_secs(1)).await;
+    provider.close().await;
+    let (_, _, attempt) = fetch(&other, None).await;
+    assert_eq!(attempt, 1, "the lock that was given back is no attempt");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use duroxide::providers::{Provider, SessionFetchConfig, TagFilter, WorkItem};
 use futures_util::future::join_all;
-use perihelion_client::{PartitionKey, Query};
+use perihelion_client::{PartitionKey, Patch, Query};
 use perihelion_server::{Embedded, EmbeddedOptions};
 use tokio::time::Instant;
 
@@ -422,4 +422,76 @@ async fn activities_of_sessions_in_partitions_that_hang_hold_no_worker_for_long(
     let waits = waits_of_activities(&provider, &healthy, Some(&config)).await.split_off(40);
     let longest = waits.iter().max().unwrap();
     assert!(*longest < Duration::from_secs(4), "{waits:?}");
+}
+
+/// Nothing is sent to the partition of the activity while the claim of its session hangs.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_hangs_elsewhere_is_no_failure_of_the_partition_of_its_activity() {
+    let world = World::with_partitions(4).await;
+    let provider = world.provider_with_reconciler(NEVER).await;
+    let core = &provider.core;
+    let range = partition_of(&provider, session_document_key("cart").1).await;
+    let instance = instances(&provider, range, false, 1).await.remove(0);
+    // The process learns its partitions.
+    let config = SessionFetchConfig { owner_id: "worker".into(), lock_timeout: LOCK };
+    let fetch_once = || provider.fetch_work_item(LOCK, NO_WAIT, Some(&config), &TagFilter::Any);
+    while core.membership.view().partition_of(instance.as_str()).is_none() {
+        assert!(fetch_once().await.unwrap().is_none());
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let (view, pauses) = (core.membership.view(), &core.hints.paused_partitions);
+    let partition = view.partition_of(instance.as_str()).unwrap();
+    let begin = || pauses.begin(partition, "other work", LOCK, Instant::now()).unwrap();
+    for attempt in [begin(), begin()] {
+        pauses.record_failure(&attempt, Instant::now());
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    provider.enqueue_for_worker(activity_of_session(&instance, "cart")).await.unwrap();
+    world.hang("read_item", range).await;
+    let begun = Instant::now();
+    assert!(fetch_once().await.unwrap().is_none(), "the claim hangs");
+    assert!(begun.elapsed() > Duration::from_secs(1), "the claim was tried");
+    assert_eq!(pauses.failures(partition, Instant::now()), 2, "no further failure");
+    assert!(pauses.begin(partition, "other work", LOCK, Instant::now()).is_some(), "other work is tried");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_slow_elsewhere_does_not_make_the_partition_of_its_activity_slow() {
+    let world = World::with_partitions(4).await;
+    let provider = world.provider_with_reconciler(NEVER).await;
+    let core = &provider.core;
+    let range = partition_of(&provider, session_document_key("cart").1).await;
+    let instance = instances(&provider, range, false, 1).await.remove(0);
+    provider.enqueue_for_worker(activity_of_session(&instance, "cart")).await.unwrap();
+    world.delay("read_item", range, 2_500).await;
+    let config = SessionFetchConfig { owner_id: "worker".into(), lock_timeout: LOCK };
+    fetch(&provider, Some(&config)).await;
+    let view = core.membership.view();
+    let partition = view.partition_of(instance.as_str()).unwrap();
+    assert_eq!(core.hints.paused_partitions.failures(partition, Instant::now()), 0);
+}
+
+/// Something else has changed the activities, so their locks are refused and the hints forget the rest.
+/// Polls have skipped all of them, because the hints had them.
+#[tokio::test(start_paused = true)]
+async fn activities_that_the_hints_forget_after_refused_locks_are_read_again_at_once() {
+    const COUNT: u64 = 150;
+    let world = World::open().await;
+    let provider = world.provider_with_reconciler(NEVER).await;
+    for id in 0..=COUNT {
+        provider.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    // The polls of this fetch find nothing that is new.
+    for _ in 0..2 {
+        fetch(&provider, None).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+    }
+    let patch = Patch::new().set("/changed", true).unwrap();
+    for id in 0..=COUNT {
+        let _ = provider.core.store.container.patch("a", &format!("a:1:{id}"), &patch).await;
+    }
+    let begun = Instant::now();
+    fetch(&provider, None).await;
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
 }

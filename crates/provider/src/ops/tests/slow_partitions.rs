@@ -255,7 +255,7 @@ async fn an_activity_whose_lock_is_confirmed_late_runs_before_the_lock_expires()
 
 /// Two workers with the same owner claim a session. The first one releases its claim, because
 /// another process has its activity. The second one still uses the session.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_session_that_another_worker_of_the_owner_uses_is_still_renewed() {
     let world = World::open().await;
     let provider = world.provider().await;

@@ -8,7 +8,7 @@ mod changes;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
-use duroxide::providers::TagFilter;
+use duroxide::providers::{TagFilter, WorkItem};
 use perihelion_client::Etag;
 
 use super::SharedHints;
@@ -17,6 +17,7 @@ use changes::Changes;
 use crate::documents::Activity;
 use crate::documents::heartbeat::Tags;
 use crate::documents::stamp::Stamp;
+use crate::process::session_table::ClaimedSession;
 
 /// The most activities remembered. When there are more, the one that can be taken last is
 /// forgotten, and a poll finds it again.
@@ -89,9 +90,19 @@ pub(crate) struct ReadyActivity {
     pub(crate) nonce: String,
     /// The whole duration of the lock. The lock ends at the activity's `visible_at`.
     pub(crate) lease: Duration,
+    /// The work item, if it was read already: its text can be in other documents.
+    pub(crate) item: Option<WorkItem>,
+    /// The activity's session, if it has one. Only a worker of its owner can take the activity.
+    pub(crate) session: Option<ClaimedSession>,
 }
 
 impl ReadyActivity {
+    /// Whether a worker may take the activity.
+    fn suits(&self, claimant: &Claimant<'_>) -> bool {
+        let owner = self.session.as_ref().map(|session| session.owner.as_str());
+        claimant.tags.matches(self.activity.tag.as_deref()) && (owner.is_none() || owner == claimant.owner)
+    }
+
     /// The latest time at which a worker may still fetch the activity, in milliseconds since 1970.
     fn fetched_until_ms(&self) -> u64 {
         let relied_on_ms = u64::try_from(relied_on_part(self.lease).as_millis()).unwrap_or(u64::MAX);
@@ -285,8 +296,7 @@ impl ActivityHints {
         self.returning_workers += 1;
         // Workers with other tags do not take what this worker may take. Waiting workers get what was
         // dispatched to them, so that is not there for returning workers.
-        let matches = |ready: &&ReadyActivity| claimant.tags.matches(ready.activity.tag.as_deref());
-        let ready = self.ready.iter().filter(matches).count();
+        let ready = self.ready.iter().filter(|ready| ready.suits(claimant)).count();
         let waiting = self.waiting.values().filter(|waiting| waiting.tags == *claimant.tags).count();
         if ready.saturating_sub(waiting) + self.being_locked >= self.returning_workers {
             return None;
@@ -319,18 +329,12 @@ impl ActivityHints {
         self.ready.drain(..).collect()
     }
 
-    /// Takes an activity that is locked already. An activity that has waited too long
-    /// becomes an offer again, and the attempt is not counted.
+    /// Takes an activity that is locked already. One that has waited too long is left to
+    /// [`ActivityHints::take_overdue_ready`].
     pub(crate) fn take_ready(&mut self, now_ms: u64, claimant: &Claimant<'_>) -> Option<ReadyActivity> {
-        let matches = |ready: &ReadyActivity| claimant.tags.matches(ready.activity.tag.as_deref());
-        while let Some(position) = self.ready.iter().position(matches) {
-            let ready = self.ready.remove(position)?;
-            if ready.fetched_until_ms() >= now_ms {
-                return Some(ready);
-            }
-            self.offer((ready.activity.without_lock(), ready.etag));
-        }
-        None
+        let may_take = |ready: &ReadyActivity| ready.suits(claimant) && ready.fetched_until_ms() >= now_ms;
+        let position = self.ready.iter().position(may_take)?;
+        self.ready.remove(position)
     }
 
     /// Takes the locked activities that have waited too long for a worker, to give them back. Also

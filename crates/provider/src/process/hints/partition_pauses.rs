@@ -58,18 +58,12 @@ pub(crate) struct Attempt {
     partition: String,
     number: u64,
     is_trial: bool,
-    has_late_answers: bool,
 }
 
 impl Attempt {
     /// Whether the partition was paused before this attempt.
     pub(crate) fn is_trial(&self) -> bool {
         self.is_trial
-    }
-
-    /// Whether the partition was paused, and its last answer came later than workers wait.
-    pub(crate) fn has_late_answers(&self) -> bool {
-        self.has_late_answers
     }
 }
 
@@ -84,13 +78,11 @@ struct Failures {
     /// The name of the work that a poll has offered as the trial. `None` if there is none, or the trial
     /// has begun.
     trial: Option<String>,
-    /// Whether the last answer came later than workers wait.
-    has_late_answers: bool,
 }
 
 impl Failures {
     fn new(now: Instant) -> Self {
-        Failures { count: 0, counted_from: 0, closed_until: now, trial: None, has_late_answers: false }
+        Failures { count: 0, counted_from: 0, closed_until: now, trial: None }
     }
 
     fn pause(&self) -> Duration {
@@ -170,7 +162,7 @@ impl PartitionPauses {
     ) -> Option<Attempt> {
         let mut partitions = lock(&self.0);
         let number = partitions.next_number();
-        let (mut is_trial, mut has_late_answers) = (false, false);
+        let mut is_trial = false;
         if let Some(failures) = partitions.find_sick(partition, now) {
             // If no poll has offered a trial yet, this work is the trial.
             if failures.is_closed(now) && failures.trial.as_deref() != Some(work) {
@@ -180,9 +172,9 @@ impl PartitionPauses {
             failures.closed_until = now + limit + TRIAL_MARGIN;
             // It begins once, although several activities can wait for the same session.
             failures.trial = None;
-            (is_trial, has_late_answers) = (true, failures.has_late_answers);
+            is_trial = true;
         }
-        Some(Attempt { partition: partition.to_owned(), number, is_trial, has_late_answers })
+        Some(Attempt { partition: partition.to_owned(), number, is_trial })
     }
 
     /// Records that work of a partition could not be locked. Returns the pause that begins now; zero if
@@ -205,8 +197,8 @@ impl PartitionPauses {
         failures.pause()
     }
 
-    /// Records that an attempt takes longer than its caller waits. That alone pauses no partition, but
-    /// counts as a first failure.
+    /// Records that an attempt takes longer than its caller waits, or that its answer came after nobody
+    /// waited any more. That alone pauses no partition and ends no pause, but counts as a first failure.
     pub(crate) fn record_delay(&self, attempt: &Attempt, now: Instant) {
         let mut partitions = lock(&self.0);
         let Some(failures) = partitions.find_or_insert(&attempt.partition, now) else { return };
@@ -224,20 +216,6 @@ impl PartitionPauses {
     /// Returns whether it was paused.
     pub(crate) fn record_late_answer(&self, attempt: &Attempt, now: Instant) -> bool {
         self.reopen(attempt, FAILURES_TOLERATED, now)
-    }
-
-    /// Records an answer that came later than workers wait. A partition that was paused still gets one
-    /// trial at a time, and the next one may begin at once. Returns whether it was paused.
-    pub(crate) fn record_useless_answer(&self, attempt: &Attempt, now: Instant) -> bool {
-        let mut partitions = lock(&self.0);
-        let next = partitions.next_number();
-        let Some(failures) = partitions.find_sick(&attempt.partition, now) else {
-            drop(partitions);
-            return self.record_late_answer(attempt, now);
-        };
-        let count = FAILURES_TOLERATED + 1;
-        *failures = Failures { count, counted_from: next, has_late_answers: true, ..Failures::new(now) };
-        true
     }
 
     fn reopen(&self, attempt: &Attempt, count: u32, now: Instant) -> bool {
@@ -416,22 +394,18 @@ mod tests {
     }
 
     /// Locks in a partition that is throttled for long are written at last, long after their workers have
-    /// gone. If they ended the pause, all workers would wait there again.
+    /// gone. If they ended the pause or the trial that is under way, all workers would wait there again.
     #[test]
     fn answers_for_which_no_worker_waits_allow_one_trial_at_a_time() {
         let world = World::new();
-        let attempt = world.begin("a", 0).unwrap();
-        assert!(!world.pauses.record_useless_answer(&attempt, world.at(0)), "it was not paused");
-        let world = World::new();
         world.fail_twice(0);
         let trial = world.begin("b", 250).unwrap();
-        assert!(!trial.has_late_answers());
         world.pauses.record_failure(&trial, world.at(2_250));
-        assert!(world.pauses.record_useless_answer(&trial, world.at(15_000)));
-        let next = world.begin("c", 15_000).expect("a trial may begin at once");
-        assert!(next.is_trial() && next.has_late_answers() && world.begin("d", 15_000).is_none());
-        assert!(world.pauses.record_answer(&next, world.at(15_100)));
-        assert!(!world.begin("d", 15_100).unwrap().is_trial());
+        let next = world.begin("c", 15_000).unwrap();
+        world.pauses.record_delay(&trial, world.at(15_500));
+        assert!(next.is_trial() && world.begin("d", 15_500).is_none(), "the next trial is under way");
+        assert!(world.pauses.record_answer(&next, world.at(16_000)));
+        assert!(!world.begin("d", 16_000).unwrap().is_trial());
     }
 
     /// Several activities wait for the same session.

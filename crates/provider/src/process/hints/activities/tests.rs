@@ -98,7 +98,14 @@ fn failed_locks_of_activities_of_other_instances_do_not_count() {
 fn ready(number: u64, tag: Option<&str>) -> ReadyActivity {
     let (mut activity, etag) = offer(number, tag, None);
     activity.visible_at = Stamp::at_ms(2_030_000);
-    ReadyActivity { activity, etag, nonce: "n".to_owned(), lease: Duration::from_secs(30) }
+    ReadyActivity {
+        activity,
+        etag,
+        nonce: "n".to_owned(),
+        lease: Duration::from_secs(30),
+        item: None,
+        session: None,
+    }
 }
 
 /// Activities that are locked for waiting workers, or that need workers with another tag, do not keep a
@@ -145,9 +152,22 @@ fn a_cancelled_activity_is_not_handed_to_the_worker_for_which_it_is_locked() {
             etag,
             nonce: String::new(),
             lease: Duration::from_secs(30),
+            item: None,
+            session: None,
         });
     }
     hints.remove("order", "a:1:1");
     let mut take = || hints.take_ready(30_000, &UNTAGGED_WORKER).map(|ready| ready.activity.id);
     assert_eq!((take(), take()), (Some("a:1:2".to_owned()), None));
+}
+
+/// An activity that was locked too late for its worker.
+#[test]
+fn an_activity_whose_session_was_claimed_goes_to_a_worker_of_the_owner() {
+    let mut hints = ActivityHints::default();
+    let session = Some(ClaimedSession { owner: "slot 1".to_owned(), written: None });
+    hints.add_ready(ReadyActivity { session, ..ready(1, None) });
+    let mut take = |owner| hints.take_ready(2_000_000, &Claimant { tags: &TagFilter::Any, owner });
+    assert!(take(None).is_none() && take(Some("slot 2")).is_none());
+    assert!(take(Some("slot 1")).is_some());
 }
