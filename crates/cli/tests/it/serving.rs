@@ -289,8 +289,9 @@ fn a_server_has_the_lines_and_paths_that_test_containers_wait_for_and_fetch() {
 fn a_second_port_answers_health_checks() {
     // A port that was free a moment ago. No other test is given a port of this address.
     let host = own_host();
-    let free = TcpListener::bind((host.as_str(), 0)).expect("a port");
-    let free = free.local_addr().expect("an address").port();
+    let listener = TcpListener::bind((host.as_str(), 0)).expect("a port");
+    let free = listener.local_addr().expect("an address").port();
+    drop(listener);
     let scratch = ScratchDirectory::new();
     let health = free.to_string();
     let arguments = ["server", "--host", &host, "--port", "0", "--health-port", &health];

@@ -127,7 +127,7 @@ async fn an_invalid_resume_filter_is_refused() {
     for text in ["SELECT * FROM c", "SELECT DISTINCT VALUE c.n FROM c ORDER BY c.n"] {
         let answer = world.send(resumed(text, r#"{"value":[1]}"#)).await;
         assert!(
-            answer.status == 400 && answer.text().contains("needs a query with ORDER BY"),
+            answer.status == 400 && answer.text().contains("needs a query over documents with ORDER BY"),
             "{}",
             answer.text()
         );
