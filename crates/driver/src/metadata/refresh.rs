@@ -185,9 +185,15 @@ async fn fetch_ranges(
     container: &Arc<Container>,
     deadline: Instant,
 ) -> Result<RangeMap, Error> {
+    let too_large = |limit: String| {
+        Error::answer(format!(
+            "the partition key ranges of container {:?} have more than {limit}",
+            container.name()
+        ))
+    };
     let (mut bodies, mut bytes) = (Vec::new(), 0);
     let mut etag: Option<HeaderValue> = None;
-    while bodies.len() < RANGE_PAGES_MAX {
+    loop {
         let response = requests.read_ranges(container, etag.take(), deadline).await?;
         if response.status.code == http::StatusCode::NOT_MODIFIED.as_u16() {
             break;
@@ -196,10 +202,11 @@ async fn fetch_ranges(
         etag = response.headers.get(&headers::ETAG).filter(|etag| !etag.is_empty()).cloned();
         bytes += response.body.len();
         if bytes > RANGE_BYTES_MAX {
-            return Err(Error::answer(format!(
-                "the partition key ranges of container {:?} have more than {RANGE_BYTES_MAX} bytes",
-                container.name()
-            )));
+            return Err(too_large(format!("{RANGE_BYTES_MAX} bytes")));
+        }
+        // A part of the ranges is not enough: a parent whose children are missing would be used.
+        if bodies.len() == RANGE_PAGES_MAX {
+            return Err(too_large(format!("{RANGE_PAGES_MAX} pages")));
         }
         bodies.push(response.body);
         if etag.is_none() {

@@ -105,16 +105,21 @@ async fn read_account(core: &Core, location: &Location, deadline: Instant) -> Re
         deadline,
         progress: &Progress::default(),
     };
-    let Leg { result, record, .. } =
-        attempt(core, inputs).instrument(core.telemetry().operation_span(&operation)).await?;
-    let error = match result {
-        Ok(response) if status_of(&response).is_success() => return Ok(response.into_body()),
-        Ok(response) => {
-            let status = status_of(&response);
-            let (parts, body) = response.into_parts();
-            Error::refused(status, parts.headers, body)
-        }
-        Err(failure) => Error::unanswered(&failure),
-    };
-    Err(error.with_diagnostics(Diagnostics::of(record)))
+    let span = core.telemetry().operation_span(&operation);
+    let result = attempt(core, inputs).instrument(span.clone()).await.and_then(into_response);
+    core.telemetry().end_span(&operation, &result, &span);
+    result.map(|response| response.body)
+}
+
+/// The answer of an operation that has one attempt.
+fn into_response(leg: Leg) -> Result<Response, Error> {
+    let diagnostics = Diagnostics::of(leg.record);
+    let response =
+        leg.result.map_err(|failure| Error::unanswered(&failure).with_diagnostics(diagnostics.clone()))?;
+    let status = status_of(&response);
+    let (parts, body) = response.into_parts();
+    if status.is_success() {
+        return Ok(Response { status, headers: parts.headers, body, diagnostics });
+    }
+    Err(Error::refused(status, parts.headers, body).with_diagnostics(diagnostics))
 }

@@ -43,7 +43,9 @@ pub(super) async fn send(core: &Core, prepared: &mut Prepared<'_>, state: &mut S
     let began_at = Instant::now();
     let race = hedge::race(core, primary, alternate, threshold_at, is_final).await?;
     let Race { leg, winner, loser, is_primary_throttled } = race;
-    if !is_primary_throttled {
+    // If the primary leg was throttled, the partition has no throughput left, but the region is not
+    // slow. If neither leg is final, the race has no winner.
+    if !is_primary_throttled && (winner != Winner::Primary || is_final(&leg, winner)) {
         record_race(core, prepared, began_at, winner);
     }
     let losing_route = match winner {
@@ -102,8 +104,7 @@ fn is_final(prepared: &Prepared<'_>, state: &State, leg: &Leg, winner: Winner) -
 }
 
 /// Reports to the breaker of the primary region whether that region won the race that began at
-/// `began_at`. A throttled leg is not reported: the partition has no throughput left, but the region
-/// is not slow.
+/// `began_at`.
 fn record_race(core: &Core, prepared: &Prepared<'_>, began_at: Instant, winner: Winner) {
     let Some(partition) = &prepared.partition else { return };
     let usage = usage_of(prepared.call.operation);
@@ -139,6 +140,7 @@ fn record_loser(core: &Core, prepared: &Prepared<'_>, route: &Route, loser: Lose
     let began_at = state.started_at + leg.record.started_after;
     state.diagnostics.record(leg.record);
     state.tried_regions.push(route.location.region.clone());
+    // A leg that the caller's timeouts left too little time says nothing about its region.
     if !leg.is_cut_short {
         let (partition, metadata) = (prepared.partition.as_ref(), prepared.metadata.as_ref());
         apply::apply_health_updates(

@@ -190,3 +190,27 @@ async fn misleading_text_in_an_answer_does_not_make_each_operation_read_the_cont
     let error = driver.execute(&read, &OperationOptions::default()).await.unwrap_err();
     assert!(error.is_container_not_found(), "{error}");
 }
+
+/// A transport that never lets the feed of ranges end: it removes the etag from each request, so the
+/// service answers with the first page, and not with 304.
+struct EndlessRanges(InProcess);
+
+impl Transport for EndlessRanges {
+    async fn send(&self, mut request: Request) -> Result<perihelion_wire::transport::Response, Failure> {
+        if request.target.path().ends_with("/pkranges") {
+            request.headers.remove(http::header::IF_NONE_MATCH);
+        }
+        self.0.send(request).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_feed_of_ranges_without_an_end_is_an_error() {
+    let world = World::new().await;
+    let transport = AnyTransport::foreign(EndlessRanges(world.server.embedded().transport()));
+    let driver = world.server.driver_over(transport, DriverOptions::default()).await;
+    let orders = driver.container("shop", "orders");
+    let read = Operation::new(Verb::Read, Target::item(&orders, "1"), ada(), Bytes::new());
+    let error = driver.execute(&read, &OperationOptions::default()).await.unwrap_err();
+    assert!(error.to_string().contains("more than 1000 pages"), "{error}");
+}

@@ -231,3 +231,22 @@ async fn a_failed_leg_counts_though_the_other_leg_answered() {
     let response = world.run(&world.read("1")).await.unwrap();
     assert_eq!(response.diagnostics.regions()[0].name(), WEST, "two failures open the breaker");
 }
+
+/// Both regions refuse one read between two races that East loses. East has not won that race, so it
+/// has lost two races in a row.
+#[tokio::test(start_paused = true)]
+async fn a_race_without_a_winner_does_not_end_a_row_of_lost_hedges() {
+    let breaker = CircuitBreakerOptions::default().with_hedge_losses(2).with_read_failures(100);
+    let options = OperationOptions::default().with_hedging(Hedging::Fixed(Duration::from_millis(20)));
+    let world = with_an_order(prefers_east().with_circuit_breaker(breaker).with_operation(options)).await;
+    slow_east(&world).await;
+    read_many(&world, 1).await;
+    world.clear_faults().await;
+    world.fault(r#"{"operation":"read_item","count":2,"delayMs":60,"status":503}"#).await;
+    let response = world.run(&world.read("1")).await.unwrap();
+    assert_eq!(hedge_count(&response), 1, "{}", response.diagnostics);
+    slow_east(&world).await;
+    read_many(&world, 1).await;
+    let response = world.run(&world.read("1")).await.unwrap();
+    assert_eq!(response.diagnostics.regions()[0].name(), WEST, "{}", response.diagnostics);
+}

@@ -278,18 +278,23 @@ fn idle_http1_connections_of_a_runtime_that_makes_no_progress_delay_at_most_one_
     });
 }
 
-/// A runtime that is busy for a moment has idle HTTP/1.1 connections. A request on another runtime
+/// A runtime that is busy has idle HTTP/1.1 connections. A request on another runtime
 /// gives up before the first of them could answer. The connections stay.
 #[test]
 fn a_request_that_gives_up_early_closes_no_idle_http1_connections() {
     let (main, other) = (runtime(), runtime());
     let (peer, transport) = three_idle_connections(&main, &other);
-    other.spawn(async { std::thread::sleep(Duration::from_millis(150)) });
-    std::thread::sleep(Duration::from_millis(20));
+    let (begin, begun) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    other.spawn(async move {
+        begin.send(()).unwrap();
+        ended.recv().unwrap();
+    });
+    begun.recv().unwrap();
     let soon = Instant::now() + Duration::from_millis(30);
     main.block_on(transport.send(Request { deadline: soon, ..peer.get() })).unwrap_err();
     assert_eq!(transport.statistics().endpoints[0].http1_idle, 3);
-    std::thread::sleep(Duration::from_millis(250));
+    end.send(()).unwrap();
     let connections = peer.connections();
     main.block_on(transport.send(peer.get())).unwrap();
     assert_eq!(peer.connections(), connections, "an idle connection is used");

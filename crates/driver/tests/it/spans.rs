@@ -227,6 +227,24 @@ async fn reads_of_metadata_have_spans_of_their_own() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_span_of_a_read_of_the_account_has_its_outcome() {
+    let (collector, _guard) = collect();
+    let world = World::new().await;
+    world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
+    let operations = collector.named("operation");
+    let reads: Vec<Seen> = operations
+        .iter()
+        .map(|number| collector.span(*number))
+        .filter(|span| span.field("db.operation.name") == Some("read_account"))
+        .collect();
+    assert!(!reads.is_empty());
+    for read in reads {
+        assert_eq!(read.field("db.response.status_code"), Some("200"), "{read:?}");
+    }
+    world.server.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_transaction_has_a_span_with_its_token_and_one_for_each_attempt() {
     let (collector, _guard) = collect();
     let world = World::new().await;

@@ -106,8 +106,8 @@ impl UsageState {
         if is_recent { self } else { UsageState::default() }
     }
 
-    /// Whether an attempt that began then is about the region as it is now: it did not begin before
-    /// the breaker opened or the last probe failed.
+    /// For an open breaker: whether an attempt that began at `began_at` shows how the region works
+    /// now, because it did not begin before the breaker opened or the last probe failed.
     pub(super) fn is_of_now(&self, began_at: Instant) -> bool {
         self.last_event_at.is_none_or(|event_at| began_at >= event_at)
     }

@@ -58,8 +58,7 @@ impl Connections {
     }
 
     /// Starts tasks that open shards, each after `not_before`. Releases the lock `pool_state` before
-    /// it starts them: a runtime that shuts down drops a new task at once, and the report of the
-    /// dropped task takes the lock again.
+    /// it starts them, because a task that has ended takes this lock.
     pub(super) fn open_shards(
         self: &Arc<Self>,
         pool_state: MutexGuard<'_, PoolState>,

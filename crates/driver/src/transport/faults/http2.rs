@@ -78,7 +78,8 @@ impl Fault {
     }
 }
 
-/// Waits for the whole answer. The caller logs the phases of the request.
+/// Waits for the whole answer. The caller has its own log of the transfer; the one that is made here
+/// is not read.
 async fn finish(exchange: Exchange, deadline: Instant) -> Result<Response, Failure> {
     exchange.finish(TransferLog::start(Instant::now()), deadline).await.result
 }
@@ -96,8 +97,8 @@ fn begin(reservation: Reservation, parts: RequestParts) -> Result<Exchange, Fail
     })
 }
 
-/// Waits for the head of the answer, so that the service has acted. From then on, the fault decides
-/// what the end of the request means for its connection.
+/// Waits for the head of the answer, so that the service has acted. From then on, dropping the
+/// exchange is no failure of its connection; the fault reports its failure itself.
 async fn wait_for_head(
     exchange: &mut Exchange,
     deadline: Instant,
@@ -167,8 +168,8 @@ async fn break_off(
     }
 }
 
-/// Reads the body at this rate. The parts that wait keep the stream's flow-control window
-/// occupied, as with a slow server.
+/// Reads the body at this rate. Parts that have arrived and were not read yet occupy the stream's
+/// flow-control window.
 async fn read_slowly(
     exchange: &Exchange,
     answer: http::Response<RecvStream>,

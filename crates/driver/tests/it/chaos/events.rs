@@ -39,7 +39,7 @@ const GENTLE_WRITE_OUTAGE_GAP: Duration = Duration::from_secs(3);
 /// The longest outage of any other region, and the longest time without replication, in
 /// a gentle run.
 const GENTLE_OUTAGE_MS_MAX: u64 = 2000;
-/// The longest replication delay of a gentle run. Where all regions take writes, a read
+/// The longest replication delay of a gentle run, apart from [`MOVE_DELAY_MS`]. Where all regions take writes, a read
 /// that finds the writes of its session in no region waits longer: at least 75 ms.
 const GENTLE_DELAY_MS_MAX: u64 = 50;
 /// The replication delay of a region before it becomes the only write region. Half of
@@ -192,6 +192,7 @@ impl Events<'_> {
 
     async fn take_offline(&mut self) {
         let region = self.rng.usize(..REGIONS.len());
+        // With partition failover, each region may be the only one that takes the writes of a range.
         let is_only_writer =
             (region == self.write_region && !self.setup.is_multi_write) || self.setup.has_partition_failover;
         if is_only_writer && self.is_gentle() {

@@ -71,6 +71,7 @@ impl Worker {
                 operation: read,
             };
             let read = self.run(planned).await;
+            // The scratch container exists in even epochs. In the same epoch it was not replaced.
             if epoch.is_multiple_of(2) && self.ledger.epoch.load(Ordering::SeqCst) == epoch {
                 self.check_scratch(n, &written, &read);
             }
