@@ -59,7 +59,8 @@ pub struct ManyItems<T> {
 }
 
 impl<T> ManyItems<T> {
-    /// Request units of all requests, except those that a split partition refused.
+    /// Request units of all requests, with their failed attempts. What was read from a partition before
+    /// it refused a request because it was split is not counted.
     pub fn charge(&self) -> f64 {
         self.charge
     }
@@ -125,7 +126,7 @@ struct ChunkResponse {
 impl ChunkResponse {
     fn add(&mut self, response: Response) {
         self.requests += 1;
-        self.charge += response.charge();
+        self.charge += response.diagnostics.charge();
         self.bytes += response.body.len();
         self.pages.push(response.body);
     }

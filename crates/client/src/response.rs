@@ -184,7 +184,8 @@ impl Written {
                 "the response has no document: the write was a deletion, or content_on_write is off",
             ));
         }
-        let value = decode(&self.body, &"the written document")?;
+        let value = decode(&self.body, &"the written document")
+            .map_err(|error| error.with_diagnostics(self.receipt.diagnostics.clone()))?;
         Ok(Item { value, receipt: self.receipt })
     }
 }
