@@ -44,8 +44,8 @@ pub(crate) struct Bound {
     pub(crate) can_compute_non_finite: bool,
     /// The constant patterns of RegexMatch in the statement and its inner stages.
     constant_patterns: usize,
-    /// The bytes of the copies of parameters in the statement and its inner stages.
-    parameter_bytes: u64,
+    /// The bytes of the copies in the statement and its inner stages ([`COPIED_BYTES_MAX`]).
+    copied_bytes: u64,
     /// The inner stage, whose rows take the place of the documents.
     pub(crate) inner: Option<Box<Bound>>,
 }
@@ -55,11 +55,18 @@ impl Bound {
     pub(crate) fn innermost(&self) -> &Bound {
         self.inner.as_ref().map_or(self, |inner| inner.innermost())
     }
+
+    /// The bytes of the copies in the statement and its inner stages.
+    pub(crate) fn copied_bytes(&self) -> u64 {
+        self.copied_bytes
+    }
 }
 
-/// The most bytes of copies of parameters in one statement. Each use of a parameter is a copy of its
-/// value, and half a megabyte of text can name a value of two megabytes a hundred thousand times.
-const PARAMETER_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// The most bytes of copies in one statement. Each use of a parameter is a copy of its value, each use
+/// of a computed property is a copy of its expression, and a constant pattern of LIKE takes many times
+/// the bytes of its text. Half a megabyte of text can name a value of two megabytes a hundred thousand
+/// times.
+const COPIED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Binds the inner stage of a statement, if it has one, and then the statement.
 pub(crate) fn bind(
@@ -103,12 +110,12 @@ pub(crate) fn bind_with(
         document_hops: None,
         can_compute_non_finite: inner.as_ref().is_some_and(|inner| inner.can_compute_non_finite),
         constant_patterns: inner.as_ref().map_or(0, |inner| inner.constant_patterns),
-        parameter_bytes: inner.as_ref().map_or(0, |inner| inner.parameter_bytes),
+        copied_bytes: inner.as_ref().map_or(0, |inner| inner.copied_bytes),
     };
     let select = binder.statement(select);
     if binder.diagnostics.is_empty() {
-        let Binder { document_hops, can_compute_non_finite, constant_patterns, parameter_bytes, .. } = binder;
-        Ok(Bound { select, document_hops, can_compute_non_finite, constant_patterns, parameter_bytes, inner })
+        let Binder { document_hops, can_compute_non_finite, constant_patterns, copied_bytes, .. } = binder;
+        Ok(Bound { select, document_hops, can_compute_non_finite, constant_patterns, copied_bytes, inner })
     } else {
         Err(binder.diagnostics)
     }
@@ -136,8 +143,8 @@ struct Binder<'q> {
     can_compute_non_finite: bool,
     /// The constant patterns of RegexMatch so far, those of the inner stages included.
     constant_patterns: usize,
-    /// The bytes of the copies of parameters so far, those of the inner stages included.
-    parameter_bytes: u64,
+    /// The bytes of the copies so far, those of the inner stages included.
+    copied_bytes: u64,
 }
 
 /// One entry of the scope. Each entry corresponds to one frame of the evaluation.
@@ -173,22 +180,31 @@ impl Binder<'_> {
         }
     }
 
-    /// A copy of the value of a parameter. Undefined, with one error for the whole statement, if the
-    /// copies take more than [`PARAMETER_BYTES_MAX`].
-    fn parameter(&mut self, name: &str, span: Span) -> Node {
-        let Some(value) = self.parameters.get(name) else { return Node::UNDEFINED };
-        if self.parameter_bytes > PARAMETER_BYTES_MAX {
-            return Node::UNDEFINED;
+    /// Counts the bytes of a copy that is about to be made. False, with one error for the whole
+    /// statement, if the copies take more than [`COPIED_BYTES_MAX`].
+    fn may_copy(&mut self, bytes: u64, span: Span) -> bool {
+        if self.copied_bytes > COPIED_BYTES_MAX {
+            return false;
         }
-        self.parameter_bytes += size_in_memory(value);
-        if self.parameter_bytes > PARAMETER_BYTES_MAX {
-            let megabytes = PARAMETER_BYTES_MAX / (1024 * 1024);
-            let message =
-                format!("The query uses more than the maximum of {megabytes} MB of parameter values.");
+        self.copied_bytes = self.copied_bytes.saturating_add(bytes);
+        if self.copied_bytes > COPIED_BYTES_MAX {
+            let message = format!(
+                "The query uses parameters, computed properties and patterns of LIKE that take more than \
+                 the maximum of {} MB.",
+                COPIED_BYTES_MAX / (1024 * 1024)
+            );
             self.report(LIMIT_CODE, message, span);
-            return Node::UNDEFINED;
+            return false;
         }
-        Node::Constant(Some(value.clone()))
+        true
+    }
+
+    /// A copy of the value of a parameter. Undefined if there are too many copies.
+    fn parameter(&mut self, name: &str, span: Span) -> Node {
+        match self.parameters.get(name) {
+            Some(value) if self.may_copy(size_in_memory(value), span) => Node::Constant(Some(value.clone())),
+            Some(_) | None => Node::UNDEFINED,
+        }
     }
 
     /// The number of frames from the innermost scope entry outwards to the entry at `index`.

@@ -14,6 +14,8 @@ pub struct Parameters {
     /// Whether `embeddings` may lack a path of the container.
     may_lack_embeddings: bool,
     is_planar: bool,
+    /// The most constant patterns of RegexMatch; `None` for as many as a statement may have.
+    patterns_max: Option<usize>,
 }
 
 /// A path of the container's vector embedding policy, with its distance function.
@@ -132,6 +134,17 @@ impl Parameters {
     #[must_use]
     pub fn with_known_embeddings(self, embeddings: Vec<VectorEmbedding>) -> Self {
         Parameters { embeddings, may_lack_embeddings: true, ..self }
+    }
+
+    /// The same parameters for a statement with at most this many constant patterns of RegexMatch.
+    #[must_use]
+    pub(crate) fn with_patterns_max(self, patterns_max: usize) -> Self {
+        Parameters { patterns_max: Some(patterns_max), ..self }
+    }
+
+    /// The most constant patterns of RegexMatch; `None` for as many as a statement may have.
+    pub(crate) fn patterns_max(&self) -> Option<usize> {
+        self.patterns_max
     }
 
     /// Whether the container may have vectors that are not known here.

@@ -7,6 +7,7 @@ use crate::diagnostic::Diagnostic;
 use crate::error::EvaluationError;
 use crate::parameters::{Now, Parameters};
 use crate::program::{Program, compile};
+use crate::regex::CONDITION_PATTERNS_MAX;
 use crate::statement::parse;
 
 /// The SELECT clause that turns a condition into a statement.
@@ -43,7 +44,8 @@ impl PatchCondition {
     /// Compiles a condition. The date functions see `now`.
     pub fn compile(text: &str, now: Now) -> Result<Self, Vec<Diagnostic>> {
         let statement = format!("{PROJECTION}{text}");
-        let program = parse(&statement).and_then(|query| compile(&query, &Parameters::none(), now));
+        let parameters = Parameters::none().with_patterns_max(CONDITION_PATTERNS_MAX);
+        let program = parse(&statement).and_then(|query| compile(&query, &parameters, now));
         // The caller's text does not have the SELECT clause, so its offsets are smaller.
         let program = program.map_err(|mut diagnostics| {
             for diagnostic in &mut diagnostics {

@@ -79,9 +79,14 @@ pub struct Program {
     verdict: GatewayVerdict,
     is_ranked: bool,
     sorts_by_score: bool,
+    /// See [`Program::copied_bytes`].
+    copied_bytes: u64,
     /// The number of evaluations so far.
     evaluations: AtomicU64,
 }
+
+/// How often a program has a constant: in its expression, and in a conjunct.
+const COPIES_PER_CONSTANT: u64 = 2;
 
 /// How many bytes of copies take about as long as one step.
 const BYTES_PER_STEP: u64 = 64;
@@ -108,6 +113,7 @@ pub struct Row {
 
 impl Program {
     fn from_bound(bound: Bound, now: Now, verdict: GatewayVerdict) -> Self {
+        let copied_bytes = bound.copied_bytes().saturating_mul(COPIES_PER_CONSTANT);
         let inner = bound.inner.map(|inner| {
             // The rows of an inner stage are not output, so their numbers need no check.
             Box::new(Program { can_compute_non_finite: false, ..Program::from_bound(*inner, now, verdict) })
@@ -121,6 +127,7 @@ impl Program {
         let order = order_of(&bound.select, hops);
         Program {
             now,
+            copied_bytes,
             conjuncts,
             directions: order.iter().map(|key| key.direction).collect(),
             order,
@@ -152,6 +159,13 @@ impl Program {
     /// stage.
     pub fn innermost(&self) -> &Program {
         self.inner().map_or(self, Program::innermost)
+    }
+
+    /// The most bytes that the program takes beyond a multiple of its statement's text: the values of
+    /// parameters and the expressions of computed properties, which are copied wherever the
+    /// statement uses them.
+    pub fn copied_bytes(&self) -> u64 {
+        self.copied_bytes
     }
 
     /// The whole result over documents in memory.

@@ -22,6 +22,9 @@ const SIZE_MAX: usize = 32 * 1024;
 /// Together they take at most 16 MB.
 pub(crate) const CONSTANT_PATTERNS_MAX: usize = 500;
 
+/// The most constant patterns in the condition of a patch. A request has up to a hundred patches.
+pub(crate) const CONDITION_PATTERNS_MAX: usize = 10;
+
 /// Steps of the budget for one compilation while the statement runs. The binder
 /// compiles constant patterns without charge, up to [`CONSTANT_PATTERNS_MAX`].
 pub(crate) const COMPILE_STEPS: u64 = 2_000;

@@ -6,6 +6,7 @@ use super::group::{aggregate_call, contains_aggregate, contains_subquery, same_e
 use super::select::DOCUMENT_INDEX;
 use super::{Binder, ScopeEntry, rank};
 use crate::ast::{ComputedProperty, Expr, ExprKind, Name};
+use crate::context::{Budget, size_in_memory};
 use crate::diagnostic::{LIMIT_CODE, Span};
 use crate::eval::{as_step, follow};
 use crate::functions::Function;
@@ -19,6 +20,9 @@ impl<'q> Binder<'q> {
     pub(super) fn expr(&mut self, expr: &'q Expr) -> Node {
         if let Some(key) = self.group_key(expr) {
             return key;
+        }
+        if self.computed_root.is_some() && !self.may_copy(copied_bytes(expr), expr.span) {
+            return Node::UNDEFINED;
         }
         let node = match &expr.kind {
             ExprKind::Literal(value) => Node::Constant(value.clone()),
@@ -38,12 +42,13 @@ impl<'q> Binder<'q> {
             },
             ExprKind::In { value, list, negated } => {
                 let value = self.boxed(value);
-                Node::In { value, list: in_list(self.list(list)), negated: *negated }
+                let list = in_list(self.list(list), &self.context.budget);
+                Node::In { value, list, negated: *negated }
             }
             ExprKind::Like { value, pattern, escape, negated } => {
                 let value = self.boxed(value);
                 let escape = escape.as_ref().and_then(|escape| escape.chars().next());
-                Node::Like { value, pattern: pattern_of(self.expr(pattern), escape), negated: *negated }
+                Node::Like { value, pattern: self.pattern(pattern, escape), negated: *negated }
             }
             ExprKind::Conditional(condition, consequent, alternative) => {
                 Node::Conditional(self.boxed(condition), self.boxed(consequent), self.boxed(alternative))
@@ -67,6 +72,19 @@ impl<'q> Binder<'q> {
 
     pub(super) fn list(&mut self, exprs: &'q [Expr]) -> Vec<Node> {
         exprs.iter().map(|expr| self.expr(expr)).collect()
+    }
+
+    /// The pattern of a LIKE expression. A constant pattern is compiled here once.
+    fn pattern(&mut self, expr: &'q Expr, escape: Option<char>) -> Pattern {
+        let node = self.expr(expr);
+        match &node {
+            Node::Constant(Some(Value::String(text)))
+                if self.may_copy(LikePattern::compile_bytes(text) as u64, expr.span) =>
+            {
+                Pattern::Fixed(LikePattern::new(text, escape))
+            }
+            _ => Pattern::Computed { pattern: Box::new(node), escape },
+        }
     }
 
     /// The node of a GROUP BY key, if the expression equals a key of a group in scope.
@@ -241,11 +259,12 @@ impl<'q> Binder<'q> {
             _ => "",
         };
         if let Some(Node::Constant(Some(Value::String(pattern)))) = arguments.get(1) {
+            let patterns_max = self.parameters.patterns_max().unwrap_or(CONSTANT_PATTERNS_MAX);
             self.constant_patterns += 1;
-            if self.constant_patterns > CONSTANT_PATTERNS_MAX {
-                if self.constant_patterns == CONSTANT_PATTERNS_MAX + 1 {
+            if self.constant_patterns > patterns_max {
+                if self.constant_patterns == patterns_max + 1 {
                     let message = format!(
-                        "The query has more than the maximum of {CONSTANT_PATTERNS_MAX} constant patterns of \
+                        "The query has more than the maximum of {patterns_max} constant patterns of \
                          RegexMatch."
                     );
                     self.report(LIMIT_CODE, message, span);
@@ -324,10 +343,27 @@ fn constant_named(name: &str) -> Option<f64> {
     }
 }
 
+/// The bytes of the node of an expression, without the nodes of its parts.
+fn copied_bytes(expr: &Expr) -> u64 {
+    let text = match &expr.kind {
+        ExprKind::Literal(value) => value.as_ref().map_or(0, size_in_memory),
+        ExprKind::Member(_, name) => name.text.len() as u64,
+        ExprKind::Object(members) => members.iter().map(|(name, _)| name.len() as u64).sum(),
+        _ => 0,
+    };
+    size_of::<Node>() as u64 + text
+}
+
 /// The list of an IN expression. A list of defined constants is sorted here, so that
-/// the evaluation can use binary search.
-fn in_list(nodes: Vec<Node>) -> InList {
-    if !nodes.iter().all(|node| matches!(node, Node::Constant(Some(_)))) {
+/// the evaluation can use binary search. A list that takes too much work to sort stays as it is.
+fn in_list(nodes: Vec<Node>, budget: &Budget) -> InList {
+    let comparisons_per_value = u64::from(usize::BITS - nodes.len().leading_zeros());
+    let mut steps = 0_u64;
+    for node in &nodes {
+        let Node::Constant(Some(value)) = node else { return InList::Nodes(nodes) };
+        steps = steps.saturating_add(walk_steps(value).saturating_mul(comparisons_per_value));
+    }
+    if budget.spend_steps(steps).is_err() {
         return InList::Nodes(nodes);
     }
     let mut values: Vec<Value> = nodes
@@ -356,13 +392,5 @@ fn regex_node(function: Function, mut arguments: Vec<Node>) -> Node {
             pattern: regex::compile(&pattern, &modifiers),
         },
         _ => Node::Call(function, arguments),
-    }
-}
-
-/// The pattern of a LIKE expression. A constant pattern is compiled here once.
-fn pattern_of(node: Node, escape: Option<char>) -> Pattern {
-    match &node {
-        Node::Constant(Some(Value::String(text))) => Pattern::Fixed(LikePattern::new(text, escape)),
-        _ => Pattern::Computed { pattern: Box::new(node), escape },
     }
 }

@@ -3,13 +3,15 @@
 //! The derivation is conservative: a condition of an unknown form excludes no
 //! key.
 
+use std::borrow::Borrow;
+
 use perihelion_model::json::Value;
 use perihelion_model::partition_key::KeyPath;
 
 use crate::ast::{BinaryOperator, LogicalOperator};
 use crate::bind::Bound;
 use crate::node::{InList, Node, Step};
-use crate::order::equal;
+use crate::order::compare_values;
 
 /// The most keys to list. With more, querying every partition is cheaper than
 /// building the list.
@@ -71,31 +73,39 @@ fn steps(path: &str) -> Vec<Step> {
 }
 
 /// The values at the path with which the condition can be true; `None` when every
-/// value is possible.
+/// value is possible. Arrays and objects are not compared, because that can take long: they stay in the list.
 fn allowed_values(node: &Node, hops: usize, path: &[Step]) -> Option<Vec<Value>> {
     let is_path = |node: &Node| matches!(node, Node::Path { hops: h, steps } if *h == hops && steps == path);
     match node {
         Node::Logical(LogicalOperator::And, operands) => {
             let mut sets = operands.iter().filter_map(|operand| allowed_values(operand, hops, path));
             let first = sets.next()?;
-            Some(sets.fold(first, |mut common, set| {
-                common.retain(|value| set.iter().any(|other| equal(value, other)));
-                common
+            Some(sets.fold(first, |mut common, set| match (has_only_keys(&common), has_only_keys(&set)) {
+                (_, false) => common,
+                (false, true) => set,
+                (true, true) => {
+                    let set = sorted(&set);
+                    common.retain(|value| place_of(&set, value).is_ok());
+                    common
+                }
             }))
         }
         Node::Logical(LogicalOperator::Or, operands) => {
-            let mut all: Vec<Value> = Vec::new();
+            let (mut keys, mut others): (Vec<Value>, Vec<Value>) = (Vec::new(), Vec::new());
             for operand in operands {
                 for value in allowed_values(operand, hops, path)? {
-                    if all.len() >= KEYS_MAX {
+                    if keys.len() + others.len() >= KEYS_MAX {
                         return None;
                     }
-                    if !all.iter().any(|other| equal(&value, other)) {
-                        all.push(value);
+                    if !is_key(&value) {
+                        others.push(value);
+                    } else if let Err(place) = place_of(&keys, &value) {
+                        keys.insert(place, value);
                     }
                 }
             }
-            Some(all)
+            keys.append(&mut others);
+            Some(keys)
         }
         Node::Binary(BinaryOperator::Equal, a, b) => match (a.as_ref(), b.as_ref()) {
             (a, Node::Constant(Some(value))) | (Node::Constant(Some(value)), a) if is_path(a) => {
@@ -114,4 +124,26 @@ fn allowed_values(node: &Node, hops: usize, path: &[Step]) -> Option<Vec<Value>>
         node if is_path(node) => Some(vec![Value::Bool(true)]),
         _ => None,
     }
+}
+
+/// Whether the value can be a part of a partition key.
+fn is_key(value: &Value) -> bool {
+    !matches!(value, Value::Array(_) | Value::Object(_))
+}
+
+fn has_only_keys(values: &[Value]) -> bool {
+    values.iter().all(is_key)
+}
+
+/// The values in their order. Finding one of them takes a few comparisons, because a statement can
+/// combine hundreds of lists of [`KEYS_MAX`] values.
+fn sorted(values: &[Value]) -> Vec<&Value> {
+    let mut sorted: Vec<&Value> = values.iter().collect();
+    sorted.sort_by(|a, b| compare_values(Some(a), Some(b)));
+    sorted
+}
+
+/// The place of a value in a sorted list; the error is the place where it belongs.
+fn place_of(sorted: &[impl Borrow<Value>], value: &Value) -> Result<usize, usize> {
+    sorted.binary_search_by(|known| compare_values(Some(known.borrow()), Some(value)))
 }

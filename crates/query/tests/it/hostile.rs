@@ -1,7 +1,10 @@
 //! Hostile input is refused, or evaluated within the limits of time and memory.
 
 use perihelion_model::json::Value;
-use perihelion_query::{EvaluationError, Parameters, PatchCondition, Row, RowPlace, compile, parse, plan};
+use perihelion_query::{
+    ComputedProperties, EvaluationError, Parameters, PatchCondition, Row, RowPlace, compile, compile_with,
+    parse, partition_keys, plan,
+};
 use perihelion_testkit::Random;
 
 use crate::support::{Failure, json, now, run};
@@ -229,7 +232,72 @@ fn a_statement_that_uses_a_large_parameter_very_often_is_refused() {
         panic!("100 GB of copies are refused")
     };
     assert_eq!(diagnostics.len(), 1, "{diagnostics:?}");
-    assert!(diagnostics[0].message.contains("64 MB of parameter values"), "{diagnostics:?}");
+    assert!(diagnostics[0].message.contains("more than the maximum of 64 MB"), "{diagnostics:?}");
+}
+
+/// A constant pattern takes 36 bytes for each of its characters: these would take 2 GB.
+#[test]
+fn a_statement_with_very_many_long_patterns_of_like_is_refused() {
+    let parameters = format!(r#"[{{"name":"@p","value":"{}"}}]"#, "x".repeat(16_384));
+    let select =
+        |uses: usize| format!("SELECT VALUE 1 FROM c WHERE {}", vec!["c.a LIKE @p"; uses].join(" OR "));
+    assert_eq!(run(&select(50), &parameters, &[]), Ok(vec![]));
+    let Err(Failure::Invalid(diagnostics)) = run(&select(4_000), &parameters, &[]) else {
+        panic!("2 GB of patterns are refused")
+    };
+    assert_eq!(diagnostics.len(), 1, "{diagnostics:?}");
+}
+
+/// Each use of a computed property is a copy of its expression, with its constants.
+#[test]
+fn a_statement_that_uses_a_large_computed_property_very_often_is_refused() {
+    let long = format!("SELECT VALUE CONCAT(c.a, '{}') FROM c", "x".repeat(400_000));
+    let wide = format!("SELECT VALUE [{}] FROM c", vec!["c.a"; 50_000].join(","));
+    for property in [long.as_str(), wide.as_str()] {
+        let computed = ComputedProperties::parse(&[("p", property)]).expect("a computed property");
+        let compile = |uses: usize| {
+            let statement = format!("SELECT VALUE [{}] FROM c", vec!["c.p"; uses].join(","));
+            compile_with(&parse(&statement).expect("parses"), &Parameters::none(), &computed, now())
+        };
+        assert!(compile(5).is_ok(), "{property:.40}");
+        let diagnostics = compile(10_000).expect_err("gigabytes of copies are refused");
+        assert_eq!(diagnostics.len(), 1, "{diagnostics:?}");
+    }
+}
+
+/// The partition keys of a statement are derived without a budget.
+#[test]
+fn partition_keys_of_very_many_long_lists_are_derived_quickly() {
+    let names: Vec<String> = (0..1000).map(|n| format!("@p{n:03}")).collect();
+    let members = (0..15).map(|n| format!(r#""member{n:02}":1"#)).collect::<Vec<_>>().join(",");
+    for value in [
+        |n: usize, _: &str| format!(r#""key{n}""#),
+        |n: usize, members: &str| format!(r#"{{{members},"member15":{n}}}"#),
+    ] {
+        let list: Vec<String> = names
+            .iter()
+            .enumerate()
+            .map(|(n, name)| format!(r#"{{"name":"{name}","value":{}}}"#, value(n, &members)))
+            .collect();
+        let parameters = Parameters::from_json(json(&format!("[{}]", list.join(",")))).expect("parameters");
+        let condition = format!("c.pk IN ({})", names.join(","));
+        let statement = format!("SELECT * FROM c WHERE {}", vec![condition; 40].join(" AND "));
+        let query = parse(&statement).expect("parses");
+        let started = std::time::Instant::now();
+        partition_keys(&query, &parameters, &["/pk"]).expect("keys");
+        let elapsed = started.elapsed();
+        assert!(elapsed < std::time::Duration::from_secs(10), "{elapsed:?}");
+    }
+}
+
+/// A batch has up to a hundred conditions, and each had room for 500 compiled patterns.
+#[test]
+fn the_condition_of_a_patch_has_few_patterns() {
+    let condition =
+        |calls: usize| format!("from c where {}", vec!["RegexMatch(c.s, 'a')"; calls].join(" OR "));
+    assert!(PatchCondition::compile(&condition(10), now()).is_ok());
+    let diagnostics = PatchCondition::compile(&condition(11), now()).expect_err("too many patterns");
+    assert_eq!(diagnostics.iter().map(|found| found.code).collect::<Vec<_>>(), ["SC3000"]);
 }
 
 /// A `[` without `]` stands for itself. The search for the `]` took time in proportion to the rest of the
