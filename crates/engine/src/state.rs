@@ -17,8 +17,8 @@ use crate::region::{REGION_BITS, REGIONS_MAX, RegionId, Replica};
 pub struct Position {
     /// The physical partition.
     pub range: RangeId,
-    /// The LSN of the range's last write: the container's first LSN before the first write, 0 if the
-    /// range does not exist.
+    /// The LSN of the range's last write. If nothing was written yet, the container's first LSN; 0 if
+    /// the range does not exist.
     pub lsn: u64,
     /// The LSN of each region's last write that is applied here. Only in an
     /// account with several regions.

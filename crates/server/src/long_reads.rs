@@ -45,7 +45,7 @@ use tokio::sync::watch;
 
 pub(crate) use self::bill::Bill;
 use self::cores::{Core, Cores, SLICE};
-use self::departure::{Departure, run_apart};
+use self::departure::{Departure, run_apart, run_to_end};
 pub(crate) use self::fair_turns::Connection;
 use self::fair_turns::{FairTurn, FairTurns};
 use self::first_slice::FirstSlice;
@@ -68,6 +68,8 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 const TURN_TIME: Duration = Duration::from_millis(50);
 /// A response of at most this size is sent however little memory is left.
 const SMALL_RESPONSE_BYTES: usize = 64 * 1024;
+/// Copies of parameters that take at most this many bytes are not counted.
+const SMALL_COPIES_BYTES: u64 = 64 * 1024;
 /// When a refused client may try again, in milliseconds.
 const RETRY_AFTER_MS: u64 = 500;
 /// The largest document that is evaluated on an async worker. Nearly all documents are smaller. A
@@ -173,6 +175,27 @@ impl LongReads {
         .await
     }
 
+    /// Runs a write with the taking of its charge. The engine commits a write whose client has left. So
+    /// a write that is charged runs to its end in a task of its own: else a client that leaves would not
+    /// pay for its writes.
+    pub(crate) async fn run_write<T: Send + 'static>(
+        &self,
+        is_charged: bool,
+        write: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        if is_charged { run_to_end(self.threads.subscribe(), write).await } else { write.await }
+    }
+
+    /// Takes memory for the copies of parameters in a compiled statement. Refuses the request with 429
+    /// if there is too little memory for them.
+    pub(crate) fn hold_copies(&self, bytes: u64) -> Result<HeldMemory, Refusal> {
+        let mut held = self.hold_rows();
+        if bytes > SMALL_COPIES_BYTES {
+            held.add(usize::try_from(bytes).unwrap_or(usize::MAX))?;
+        }
+        Ok(held)
+    }
+
     /// Runs the first slices of a read. If the read does not end in them, waits for a turn.
     async fn begin<T>(
         &self,
@@ -264,8 +287,8 @@ impl LongReads {
 
     /// The memory for rows that a request will hold from one page of a query to the next. It is
     /// empty at first.
-    pub(crate) fn hold_rows(&self) -> HeldRows {
-        HeldRows { memory: Arc::clone(&self.memory), bytes: 0 }
+    pub(crate) fn hold_rows(&self) -> HeldMemory {
+        HeldMemory { memory: Arc::clone(&self.memory), bytes: 0 }
     }
 
     /// Refuses a request while the memory is full.
@@ -333,14 +356,14 @@ impl PageMemory for MemoryBudget {
     }
 }
 
-/// The memory that rows take between the pages of a query, by the size of their text. It is given back
-/// on drop.
-pub(crate) struct HeldRows {
+/// The memory that a request holds: for rows between the pages of a query, by the size of their text, or
+/// for the copies in a compiled statement. It is given back on drop.
+pub(crate) struct HeldMemory {
     memory: Arc<MemoryBudget>,
     bytes: usize,
 }
 
-impl HeldRows {
+impl HeldMemory {
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -353,7 +376,7 @@ impl HeldRows {
     }
 }
 
-impl Drop for HeldRows {
+impl Drop for HeldMemory {
     fn drop(&mut self) {
         self.memory.give_back(self.bytes);
     }
@@ -486,6 +509,38 @@ mod tests {
         });
         assert_eq!(used.await, Ok(30));
         assert!(!memory.is_under_pressure());
+    }
+
+    /// Story of a bug: the charge of a write was taken after its answer, so a client that left before
+    /// the answer wrote for nothing.
+    #[tokio::test]
+    async fn a_charged_write_goes_on_although_its_client_has_left() {
+        let reads = LongReads::new(MemoryBudget::new(100));
+        let (commit, committed) = tokio::sync::oneshot::channel::<()>();
+        let (charge, charged) = tokio::sync::oneshot::channel();
+        let write = async move {
+            committed.await.expect("the commit");
+            charge.send(()).expect("the test waits");
+            Ok(())
+        };
+        let mut request = Box::pin(reads.run_write(true, write));
+        assert!(request.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(request);
+        assert_eq!(reads.threads(), 1, "closing waits for the write");
+        commit.send(()).expect("the write waits");
+        charged.await.expect("the charge is taken");
+        reads.wait_for_threads().await;
+    }
+
+    #[test]
+    fn copies_of_large_parameters_are_a_part_of_the_memory() {
+        let memory = MemoryBudget::new(1_000_000);
+        let reads = LongReads::new(Arc::clone(&memory));
+        let held = [SMALL_COPIES_BYTES, 400_000].map(|bytes| reads.hold_copies(bytes).unwrap());
+        assert_eq!(memory.used_bytes(), 400_000);
+        assert_eq!(reads.hold_copies(200_000).err().map(|refusal| refusal.status), Some(429));
+        drop(held);
+        assert_eq!(memory.used_bytes(), 0);
     }
 
     /// Story of a bug: the rows that a hybrid search fuses were not counted as used memory.

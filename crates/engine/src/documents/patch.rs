@@ -4,8 +4,8 @@
 //!
 //! The evaluation sees the committed version of the document, and its verdict holds for this
 //! version only. When the writer finds another version, because of a concurrent write or an earlier
-//! operation of the same batch, it evaluates the condition again, with little work
-//! (`transaction::WRITER_CONDITION_WORK_MAX`).
+//! operation of the same batch, it evaluates the condition again, and does at most
+//! `transaction::WRITER_CONDITION_WORK_MAX` units of work for that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,8 +28,8 @@ pub(crate) const JUDGED_WORK_MAX: u64 = 10_000_000;
 /// The work that a condition may do before other tasks of its thread are moved to another thread: a
 /// few milliseconds.
 const PROMPT_WORK_MAX: u64 = 20_000;
-/// The work that counts for a condition whose work cannot be counted, because its statement runs in
-/// stages.
+/// The work that a condition is taken to need if its statement runs in stages, because the real work
+/// cannot be measured.
 const STAGED_WORK: u64 = 1_000_000;
 
 /// A client's patch.

@@ -17,6 +17,7 @@ use perihelion_wire::status;
 use super::Engine;
 use crate::blocking;
 use crate::catalog::Container;
+use crate::charge;
 use crate::distributed::{DOCUMENT_BYTES_MAX, DistributedWrite};
 use crate::documents::{
     self, Batch, BatchScope, ITEM_BYTES_MAX, ItemOperation, JUDGED_WORK_MAX, StoredDocument, Target,
@@ -219,7 +220,8 @@ impl<'a> Preparation<'a> {
                 format!(
                     "The request changes documents that have more than {STORED_BYTES_MAX} bytes in all. Divide it into several requests."
                 ),
-            ));
+            )
+            .with_charge(charge::read(self.stored_bytes)));
         }
         let is_expired = document.is_expired(container.default_ttl, self.now);
         if bytes > PROMPT_BYTES_MAX {
@@ -260,7 +262,9 @@ impl<'a> Preparation<'a> {
 
     /// Ends the preparation. Refuses a request with too many bytes of documents.
     fn finish(self, chained_bytes_max: usize) -> Result<Prepared, Refusal> {
-        let refuse = |what: String| Err(Refusal::gateway(status::TOO_LARGE, what));
+        // The documents were read and parsed.
+        let charge = charge::read(self.stored_bytes);
+        let refuse = |what: String| Err(Refusal::gateway(status::TOO_LARGE, what).with_charge(charge));
         if self.patched_bytes > DOCUMENT_BYTES_MAX {
             return refuse(format!(
                 "The request patches more than {DOCUMENT_BYTES_MAX} bytes of documents. Divide it into several requests."

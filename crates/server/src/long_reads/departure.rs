@@ -1,4 +1,5 @@
-//! `Departure`: tells a long read that its client has left.
+//! `Departure`: tells a long read that its client has left. A write whose client has left goes on
+//! ([`run_to_end`]).
 //!
 //! hyper drops the future of a request when the connection closes or the stream is reset, and so does
 //! a caller in the same process that has waited long enough. It can do so only while the future waits.
@@ -10,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use perihelion_engine::Refusal;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::watch;
+use tokio::task::JoinError;
 
 use super::RETRY_AFTER_MS;
 
@@ -50,8 +52,25 @@ pub(super) async fn run_apart<T: Send + 'static>(
         let _running = running;
         read(&departure)
     };
-    let outcome = tokio::task::spawn_blocking(on_thread).await;
-    outcome.unwrap_or_else(|error| match error.try_into_panic() {
+    outcome_of(tokio::task::spawn_blocking(on_thread).await)
+}
+
+/// Runs a write in a task of its own, so that it goes on to its end although the future is dropped.
+/// `running` is dropped after the write and everything that the write holds, such as the store.
+pub(super) async fn run_to_end<T: Send + 'static>(
+    running: watch::Receiver<()>,
+    write: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+) -> Result<T, Refusal> {
+    let task = async move {
+        let outcome = write.await;
+        drop(running);
+        outcome
+    };
+    outcome_of(tokio::spawn(task).await)
+}
+
+fn outcome_of<T>(ended: Result<Result<T, Refusal>, JoinError>) -> Result<T, Refusal> {
+    ended.unwrap_or_else(|error| match error.try_into_panic() {
         Ok(panic) => std::panic::resume_unwind(panic),
         // The runtime ends.
         Err(_) => Err(Refusal::throttled(RETRY_AFTER_MS)),

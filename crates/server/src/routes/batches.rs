@@ -1,6 +1,8 @@
 //! Batches and bulk requests: parses the list of operations and prints the list
 //! of results.
 
+use std::sync::Arc;
+
 use perihelion_engine::{
     Batch, BatchOperation, BatchOutcome, BatchScope, Container, ItemOperation, ItemOutcome, Layer, NewBody,
     NewPatch, OPERATIONS_MAX, Precondition, Refusal, Target,
@@ -57,10 +59,14 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
         returns_written: !is_minimal,
     };
     let bucket = service.engine.admit(&container, range)?;
-    let outcome = service.engine.batch(&container, batch).await;
-    let charge = outcome.as_ref().map_or_else(|refusal| refusal.charge, |outcome| outcome.charge);
-    service.engine.spend(bucket, charge);
-    let outcome = outcome?;
+    let (engine, batch_container) = (Arc::clone(&service.engine), Arc::clone(&container));
+    let write = async move {
+        let outcome = engine.batch(&batch_container, batch).await;
+        engine
+            .spend(bucket, outcome.as_ref().map_or_else(|refusal| refusal.charge, |outcome| outcome.charge));
+        outcome
+    };
+    let outcome = service.account.long_reads.run_write(bucket.is_some(), write).await?;
     let mut answer = Answer::text(
         if outcome.has_failed() { status::MULTI_STATUS } else { status::OK },
         print_results(&outcome, &omits_body),

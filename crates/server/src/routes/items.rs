@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use http::Method;
 use perihelion_engine::{
-    Bucket, Container, ITEM_BYTES_MAX, ItemOperation, ItemOutcome, NewBody, NewPatch, RangeId, Refusal,
-    Target, charge,
+    Bucket, Container, Engine, ITEM_BYTES_MAX, ItemOperation, ItemOutcome, NewBody, NewPatch, RangeId,
+    Refusal, Target, charge,
 };
 use perihelion_model::partition_key::PartitionKey;
 use perihelion_wire::patch::Patch;
@@ -86,6 +86,7 @@ fn resolve_id(
         return Ok(id.to_owned());
     }
     let target = Target::resolve(container, key.clone())?;
+    let bucket = service.engine.admit(container, target.range.id)?;
     let found = match container.parse_document_rid(id) {
         Some(rid) => service.engine.id_of(&target, rid)?,
         None => None,
@@ -99,6 +100,7 @@ fn resolve_id(
     }
     let position = service.engine.state(container)?.position(target.range.id);
     let charge = if is_read { charge::NOT_FOUND_READ } else { charge::NOT_FOUND_WRITE };
+    service.engine.spend(bucket, charge);
     Err(Refusal::no_such_document().with_charge(charge).at(position))
 }
 
@@ -113,7 +115,7 @@ fn read(
     let target = Target::resolve(container, key)?;
     let bucket = service.engine.admit(container, target.range.id)?;
     let outcome = service.engine.read_item(&target, id, &call.precondition(), &call.session()?);
-    spend(service, bucket, &outcome);
+    spend(&service.engine, bucket, &outcome);
     Ok(Answer::item(outcome?, false).with_content_path(database, container).with_content_location())
 }
 
@@ -129,15 +131,20 @@ async fn write(
     let range = Target::resolve(container, key.clone())?.range.id;
     check_session(service, call, container, range)?;
     let bucket = service.engine.admit(container, range)?;
-    let outcome = service.engine.write_item(container, key, operation, call.precondition()).await;
-    spend(service, bucket, &outcome);
-    outcome
+    let (engine, container, precondition) =
+        (Arc::clone(&service.engine), Arc::clone(container), call.precondition());
+    let write = async move {
+        let outcome = engine.write_item(&container, key, operation, precondition).await;
+        spend(&engine, bucket, &outcome);
+        outcome
+    };
+    service.account.long_reads.run_write(bucket.is_some(), write).await
 }
 
 /// Takes the charge of an admitted request, which a refusal has too.
-fn spend(service: &RegionService, bucket: Option<Bucket>, outcome: &Result<ItemOutcome, Refusal>) {
+fn spend(engine: &Engine, bucket: Option<Bucket>, outcome: &Result<ItemOutcome, Refusal>) {
     let charge = outcome.as_ref().map_or_else(|refusal| refusal.charge, |answer| answer.charge);
-    service.engine.spend(bucket, charge);
+    engine.spend(bucket, charge);
 }
 
 /// When several regions take writes, refuses a write in a region that has not applied all

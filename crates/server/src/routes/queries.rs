@@ -61,6 +61,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     }
     let allows_scan = call.flag(&headers::ENABLE_SCAN_IN_QUERY);
     index_policy::check(&container, &program, service.account.strict_index, allows_scan)?;
+    let _copies = service.account.long_reads.hold_copies(program.copied_bytes())?;
     times.compiled();
     let request = Arc::new(QueryRequest {
         rows_max: rows_max(call, &program)?,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, Response};
-use perihelion_engine::{Bucket, Catalog, Container, Position, RangeId, Refusal, Target};
+use perihelion_engine::{Bucket, Catalog, Container, Engine, Position, RangeId, Refusal, Target};
 use perihelion_model::session_token::{self, Progress, SessionToken};
 use perihelion_wire::headers;
 use perihelion_wire::status::{self, Status};
@@ -251,10 +251,10 @@ fn admit(service: &RegionService, operations: &[Prepared]) -> Result<Vec<Option<
 }
 
 /// Spends the charge of a refused transaction, in equal shares.
-fn spend_refused(service: &RegionService, buckets: Vec<Option<Bucket>>, refusal: &Refusal) {
+fn spend_refused(engine: &Engine, buckets: Vec<Option<Bucket>>, refusal: &Refusal) {
     let share = refusal.charge / buckets.len().max(1) as f64;
     for bucket in buckets {
-        service.engine.spend(bucket, share);
+        engine.spend(bucket, share);
     }
 }
 

@@ -330,12 +330,21 @@ async fn reads_of_missing_documents_use_up_the_throughput() {
     let mut options = ServerOptions::default();
     options.account.throughput = Some(1);
     let world = World::with_options(options, PLAIN_CONTAINER).await;
-    for _ in 0..60 {
-        let refused = world.read(r#"["a"]"#, "missing").await;
-        if refused.status == 429 {
-            return world.stop().await;
-        }
-        assert_eq!((refused.status, refused.header("x-ms-request-charge")), (404, Some("1")));
+    let container = world.send(HttpRequest::new("GET", "/dbs/d/colls/c")).await.json().unwrap();
+    let path_of_rids = format!("/{}docs/AAAAAAAAAAAAAAAAAAAAAA==", text(&container, "_self"));
+    for path in ["/dbs/d/colls/c/docs/missing", &path_of_rids] {
+        let is_throttled = async {
+            for _ in 0..60 {
+                let read = HttpRequest::new("GET", path).header("x-ms-documentdb-partitionkey", r#"["a"]"#);
+                let refused = world.send(read).await;
+                if refused.status == 429 {
+                    return true;
+                }
+                assert_eq!((refused.status, refused.header("x-ms-request-charge")), (404, Some("1")));
+            }
+            false
+        };
+        assert!(is_throttled.await, "60 reads of {path} cost 60 units");
     }
-    panic!("60 reads cost 60 units");
+    world.stop().await;
 }

@@ -12,7 +12,7 @@ use perihelion_query::merge::{HybridSearch, MergeError};
 
 use super::{ALL_FEATURES, Statement, compile, compile_refusal, plan_of, run, statement_scope};
 use crate::call::Call;
-use crate::long_reads::HeldRows;
+use crate::long_reads::HeldMemory;
 use crate::routes::RegionService;
 
 /// The most rows in a page of a component query: as many as may be fused.
@@ -66,7 +66,7 @@ struct Runner<'a> {
     statement: &'a Statement,
     call: &'a Call,
     /// The memory of the rows of all statements.
-    held: HeldRows,
+    held: HeldMemory,
     /// The most bytes that `held` may have.
     bytes_max: usize,
     /// The last page, with the work and the charge of all pages.

@@ -26,7 +26,7 @@ pub(super) fn serve(
     let results = match blocking::run(|| service.engine.read_distributed(&reads)) {
         Ok(results) => results,
         Err(refusal) => {
-            spend_refused(service, buckets, &refusal);
+            spend_refused(&service.engine, buckets, &refusal);
             return Err(refusal);
         }
     };

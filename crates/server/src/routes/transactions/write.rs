@@ -1,5 +1,7 @@
 //! Write transactions: all operations are applied, or none, and the answer is recorded.
 
+use std::sync::Arc;
+
 use perihelion_engine::{
     ConditionWork, DistributedOperation, DistributedOutcome, DistributedWrite, ItemOutcome, Precondition,
     RecordedAnswer, Refusal, blocking,
@@ -64,17 +66,21 @@ pub(super) async fn serve(
     }
     let write = DistributedWrite { token, fingerprint, operations };
     let is_retriable = abort.is_some_and(|abort| abort.is_retriable);
-    let done =
-        match service.engine.commit_distributed(write, move |outcome| record(outcome, is_retriable)).await {
-            Ok(done) => done,
-            Err(refusal) => {
-                spend_refused(service, buckets, &refusal);
-                return Err(refusal);
+    let (engine, is_charged) = (Arc::clone(&service.engine), buckets.iter().any(Option::is_some));
+    let commit = async move {
+        let done = engine.commit_distributed(write, move |outcome| record(outcome, is_retriable)).await;
+        match &done {
+            Ok(done) => {
+                buckets
+                    .into_iter()
+                    .zip(&done.charges)
+                    .for_each(|(bucket, charge)| engine.spend(bucket, *charge));
             }
-        };
-    for (bucket, charge) in buckets.into_iter().zip(&done.charges) {
-        service.engine.spend(bucket, *charge);
-    }
+            Err(refusal) => spend_refused(&engine, buckets, refusal),
+        }
+        done
+    };
+    let done = service.account.long_reads.run_write(is_charged, commit).await?;
     Ok(replay(done.answer))
 }
 
