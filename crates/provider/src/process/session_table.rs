@@ -26,7 +26,9 @@ pub(crate) struct SessionTable {
 /// The sessions of one owner that this process knows.
 #[derive(Debug, Default)]
 struct OwnerSessions {
-    names: HashSet<String>,
+    /// Each session has the number of its last insertion.
+    names: HashMap<String, u64>,
+    insertions: u64,
     /// Whether sessions from before this process started are included.
     is_complete: bool,
 }
@@ -39,11 +41,30 @@ impl SessionTable {
 
     /// Whether a worker of this process is known to own the session.
     pub(crate) fn is_owned(&self, session: &str) -> bool {
-        lock(&self.owners).values().any(|owned| owned.names.contains(session))
+        lock(&self.owners).values().any(|owned| owned.names.contains_key(session))
+    }
+
+    /// Whether a worker is known to own the session.
+    pub(crate) fn owns(&self, owner: &str, session: &str) -> bool {
+        self.number(owner, session).is_some()
     }
 
     pub(crate) fn insert(&self, owner: &str, session: &str) {
-        lock(&self.owners).entry(owner.to_owned()).or_default().names.insert(session.to_owned());
+        lock(&self.owners).entry(owner.to_owned()).or_default().insert(session.to_owned());
+    }
+
+    /// The number of the last insertion of a session; `None` if the worker is not known to own it.
+    pub(crate) fn number(&self, owner: &str, session: &str) -> Option<u64> {
+        lock(&self.owners).get(owner)?.names.get(session).copied()
+    }
+
+    /// Removes a session, unless it was inserted again since it had this number.
+    pub(crate) fn remove_numbered(&self, owner: &str, session: &str, number: Option<u64>) {
+        if let Some(owned) = lock(&self.owners).get_mut(owner)
+            && owned.names.get(session).copied() == number
+        {
+            owned.names.remove(session);
+        }
     }
 
     pub(crate) fn remove(&self, owner: &str, session: &str) {
@@ -54,7 +75,7 @@ impl SessionTable {
 
     /// The sessions of an owner that this process knows.
     pub(crate) fn names(&self, owner: &str) -> HashSet<String> {
-        lock(&self.owners).get(owner).map(|owned| owned.names.clone()).unwrap_or_default()
+        lock(&self.owners).get(owner).map(|owned| owned.names.keys().cloned().collect()).unwrap_or_default()
     }
 
     /// Whether the table also has the sessions that the owner had before this process
@@ -71,7 +92,14 @@ impl SessionTable {
             all.entry((*owner).to_owned()).or_default().is_complete = true;
         }
         for (owner, session) in stored {
-            all.entry(owner).or_default().names.insert(session);
+            all.entry(owner).or_default().insert(session);
         }
+    }
+}
+
+impl OwnerSessions {
+    fn insert(&mut self, session: String) {
+        self.insertions += 1;
+        self.names.insert(session, self.insertions);
     }
 }

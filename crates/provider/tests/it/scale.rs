@@ -16,8 +16,8 @@ use perihelion_testkit::provider::{Account, AccountKind, ShortPolls};
 
 use crate::polling::start;
 
-/// The time limit of a workflow. Work that goes from process to process is abandoned with
-/// growing delays, so some workflows take a minute.
+/// The time limit of a workflow. A process that cannot run a piece of work gives it back, each time
+/// with a longer delay, so some workflows take a minute.
 const WORKFLOW_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// The time limit of a shutdown, in milliseconds.

@@ -77,7 +77,7 @@ pub(crate) async fn run(
         core.activity_locks.remove(&token.nonce);
         core.hints.activities.update_and_wake(|hints| match left_until {
             // If no other process takes the activity, a poll finds it again.
-            Some(_) => hints.remove(&token.instance, &token.id),
+            Some(_) => drop(hints.remove(&token.instance, &token.id)),
             None => drop(hints.offer((next, etag))),
         });
         return Ok(());

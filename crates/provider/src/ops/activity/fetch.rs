@@ -298,7 +298,7 @@ pub(super) async fn lock_in_time(
         match outcome {
             Ok(LockOutcome::Locked(locked)) => {
                 attempt.record_answer(&shared);
-                Ok(extend_late_lock(&shared, locked).await)
+                Ok(extend_late_lock(&shared, locked, attempt.time_taken()).await)
             }
             Ok(LockOutcome::Refused) => {
                 attempt.record_answer(&shared);
@@ -331,9 +331,12 @@ async fn keep_late_lock(core: &Core, locked: ReadyActivity) {
     let ReadyActivity { activity, session, .. } = &locked;
     // A poll that has read the activity before its lock must not bring it back.
     drop(core.hints.activities.begin_lock(activity));
-    core.hints.paused_activities.clear(&activity_name(&activity.instance_id, &activity.id));
+    // If no worker can fetch it any more, the next attempt must take longer than this one.
+    if locked.fetched_until_ms() >= core.clock.now_ms() {
+        core.hints.paused_activities.clear(&activity_name(&activity.instance_id, &activity.id));
+    }
     let claim = session.as_ref().zip(activity.session_id.as_deref());
-    if claim.is_some_and(|(claim, session)| !core.sessions.names(&claim.owner).contains(session)) {
+    if claim.is_some_and(|(claim, session)| !core.sessions.owns(&claim.owner, session)) {
         return unfetched::give_back(core, vec![locked], unfetched::GIVE_BACK_TIMEOUT).await;
     }
     unfetched::hand_over(core, locked);
@@ -393,10 +396,15 @@ async fn lock_activity(
     activity.visible_at = Stamp::at_ms(deadline_ms(core.clock.now_ms(), lease));
     let options = without_content().with_witness(activity.id.as_str(), "/lock", nonce.as_str());
     attempt.record_sent();
+    let mut is_in_doubt = false;
     let written = match unless_stale(write_lock(&core.store, &activity, &etag, options).await) {
         Err(failure) if failure.is_ambiguous() => match find_own_lock(&core.store, &activity).await {
             Ok(Some(found)) => Ok(Some(found.etag)),
-            Ok(None) | Err(_) => Err(failure),
+            Ok(None) => Err(failure),
+            Err(_) => {
+                is_in_doubt = true;
+                Err(failure)
+            }
         },
         written => written,
     };
@@ -413,6 +421,11 @@ async fn lock_activity(
             let item = Some(item);
             Ok(LockOutcome::Locked(Box::new(ReadyActivity { activity, etag, nonce, lease, item, session })))
         }
+        // Nobody would run the activity until the lock expires.
+        Err(failure) if is_in_doubt => {
+            give_back_unread(core, ReadyActivity { activity, etag, nonce, lease, item: None, session });
+            Err(failure)
+        }
         not_written => {
             if let Some(session) = session {
                 sessions::release(core, session).await;
@@ -423,17 +436,19 @@ async fn lock_activity(
 }
 
 /// Writes the end of a lock again if the answer of the lock came so late that the worker cannot rely on
-/// the rest of the lease: its first renewal would find that the lock has expired. Refused if the lock is
-/// lost: the activity was cancelled, or the lock has expired. If the end could not be written, the worker
-/// gets the rest of the lease.
-async fn extend_late_lock(core: &Core, mut locked: Box<ReadyActivity>) -> LockOutcome {
+/// the rest of the lease: its first renewal would find that the lock has expired. `time_taken` is how
+/// long the lock took. The later end will probably take as long, so it is later by this time. Refused if
+/// the lock is lost: the activity was cancelled, or the lock has expired. If the end could not be written,
+/// the worker gets the rest of the lease.
+async fn extend_late_lock(core: &Core, mut locked: Box<ReadyActivity>, time_taken: Duration) -> LockOutcome {
     let now_ms = core.clock.now_ms();
     let left = Duration::from_millis(locked.activity.visible_at.ms().saturating_sub(now_ms));
     if left >= relied_on_part(locked.lease) {
         return LockOutcome::Locked(locked);
     }
     let mut extended = locked.activity.clone();
-    extended.visible_at = Stamp::at_ms(deadline_ms(now_ms, locked.lease));
+    let lease = locked.lease + time_taken.min(locked.lease);
+    extended.visible_at = Stamp::at_ms(deadline_ms(now_ms, lease));
     let options = without_content().with_witness(extended.id.as_str(), "/visibleAt", extended.visible_at.0);
     // A partition that is slow to lock is slow to extend, too.
     let options = options.with_timeout(left.max(EXTENSION_TIMEOUT_MIN));
@@ -474,8 +489,8 @@ async fn find_own_lock(store: &Store, activity: &Activity) -> Result<Option<Vers
     Ok(found.filter(|found| found.value.lock_nonce == activity.lock_nonce))
 }
 
-/// Gives back an activity whose lock has ended as far as this process knows: a later end may be stored.
-/// Reads the activity in the background.
+/// Gives back an activity whose lock may be stored, or with a later end than this process knows. Reads
+/// the activity in the background.
 fn give_back_unread(core: &Core, mut locked: ReadyActivity) {
     let Some(core) = core.this.upgrade() else { return };
     let background = Arc::clone(&core);

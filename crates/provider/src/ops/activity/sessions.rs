@@ -11,6 +11,7 @@ use futures_util::StreamExt;
 use perihelion_client::{ErrorKind, Etag, Patch, Query};
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::documents::stamp::{Stamp, deadline_ms};
@@ -220,11 +221,16 @@ pub(crate) async fn claim(
 /// Undoes a claim whose activity its worker does not get: deletes the session, if the claim made the
 /// worker its owner. Waits for [`RECORD_WAIT`] at most, and continues in the background.
 pub(crate) async fn release(core: &Core, claimed: ClaimedSession) {
-    let Some((written, shared)) = claimed.written.zip(core.this.upgrade()) else { return };
-    let undo = metrics::for_current_call(async move { undo_claim(&shared, &written).await });
-    if let Some(task) = core.background.finish_late_lock(undo) {
+    if let Some(task) = release_in_background(core, claimed) {
         let _ = tokio::time::timeout(RECORD_WAIT, task).await;
     }
+}
+
+/// Undoes a claim as [`release`] does, without waiting. Returns the task, if there is something to undo.
+pub(crate) fn release_in_background(core: &Core, claimed: ClaimedSession) -> Option<JoinHandle<()>> {
+    let (written, shared) = claimed.written.zip(core.this.upgrade())?;
+    let undo = metrics::for_current_call(async move { undo_claim(&shared, &written).await });
+    core.background.finish_late_lock(undo)
 }
 
 /// See [`release`]. If another worker of the same owner has claimed the session since, the session stays,
@@ -232,8 +238,8 @@ pub(crate) async fn release(core: &Core, claimed: ClaimedSession) {
 /// been idle for too long.
 async fn undo_claim(core: &Core, written: &Versioned<Session>) {
     let Session { owner, session, .. } = &written.value;
-    // Before the deletion, so that a later claim stays in the table.
-    core.sessions.remove(owner, session);
+    // The session is renewed until it is deleted, because a later claim may be in use.
+    let number = core.sessions.number(owner, session);
     let until = Instant::now() + RETRY_FOR;
     let is_gone = match retry_until(until, || delete_claimed(&core.store, written)).await {
         Ok(is_gone) => is_gone,
@@ -243,10 +249,10 @@ async fn undo_claim(core: &Core, written: &Versioned<Session>) {
         }
     };
     if is_gone {
+        // A claim since the deletion has another number.
+        core.sessions.remove_numbered(owner, session, number);
         // Workers that have seen the claim leave out the activities of the session until its end.
         end_leaving_out(core, session, owner);
-    } else {
-        core.sessions.insert(owner, session);
     }
 }
 

@@ -53,6 +53,11 @@ impl Attempt {
         self.sent.get_or_init(Instant::now);
     }
 
+    /// The time since the first request was sent to the partition.
+    pub(super) fn time_taken(&self) -> Duration {
+        Instant::now().saturating_duration_since(*self.sent.get().unwrap_or(&self.begun))
+    }
+
     /// Records that the activity could not be locked. A failure that does not pass (a broken activity),
     /// or before anything was sent to the partition (a session that hangs), pauses only the activity.
     pub(super) fn record_failure(&self, core: &Core, activity: &Activity, failure: &Failure) {
@@ -97,8 +102,7 @@ impl Attempt {
     /// Records that the partition has answered. If it was paused, the next poll offers its activities.
     pub(super) fn record_answer(&self, core: &Core) {
         let (pauses, now) = (&core.hints.paused_partitions, Instant::now());
-        let elapsed = now.saturating_duration_since(*self.sent.get().unwrap_or(&self.begun));
-        let record = |attempt| match elapsed {
+        let record = |attempt| match self.time_taken() {
             elapsed if elapsed > LOCK_TIMEOUT_FIRST => {
                 pauses.record_delay(attempt, now);
                 false

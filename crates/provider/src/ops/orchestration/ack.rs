@@ -17,6 +17,7 @@ use crate::documents::Activity;
 use crate::documents::lock_token::{LockToken, nonce};
 use crate::documents::{Bundle, CancelledActivity, Charge, Message, PastExecution, State, Versioned};
 use crate::failure::Failure;
+use crate::ops::activity::sessions;
 use crate::ops::core::Core;
 use crate::ops::orchestration::commit::{CommitOutcome, WrittenEtags};
 use crate::ops::orchestration::deliver;
@@ -31,6 +32,7 @@ use crate::ops::repair::garbage;
 use crate::ops::token_lock;
 use crate::plan::{self, Basis, TurnAck, TurnPlan, past_execution_id};
 use crate::process::clock::HybridClock;
+use crate::process::hints::ReadyActivity;
 use crate::process::lock_table::LockedInstance;
 use crate::process::metrics;
 use crate::store::state_cache::Snapshot;
@@ -298,12 +300,20 @@ fn begin_next_turn(
 }
 
 /// Removes the hints of activities that a commit has cancelled. Otherwise workers would try to lock each
-/// of them before any other work, because they are the oldest.
+/// of them before any other work, because they are the oldest. Undoes the claims of sessions for those
+/// that no worker has fetched yet.
 fn forget_cancelled(core: &Core, instance: &str, cancelled: &[CancelledActivity], bundles: &[Bundle]) {
     let tombstones = cancelled.iter().map(|cancelled| &cancelled.id);
     let ids: Vec<&String> = tombstones.chain(bundles.iter().flat_map(|bundle| &bundle.cancelled)).collect();
-    if !ids.is_empty() {
-        core.hints.activities.with(|hints| ids.into_iter().for_each(|id| hints.remove(instance, id)));
+    if ids.is_empty() {
+        return;
+    }
+    let ready: Vec<ReadyActivity> = core
+        .hints
+        .activities
+        .with(|hints| ids.into_iter().filter_map(|id| hints.remove(instance, id)).collect());
+    for session in ready.into_iter().filter_map(|ready| ready.session) {
+        sessions::release_in_background(core, session);
     }
 }
 

@@ -7,11 +7,12 @@
 //!
 //! - No lock is written before the capability check and the read of the history. So a
 //!   dispatcher that cannot run an instance does not lock it.
-//! - A claim does not count attempts in the message documents; the lock counts them.
+//! - A claim does not count attempts in the message documents; the lock counts them. Only an
+//!   abandoned turn writes its count into the message documents.
 //!
 //! A claim that reads the instance also cleans up: it continues a purge or a deletion, sets
 //! broken messages aside, and deletes messages that no turn may consume. A message that only a
-//! later version can read stays. The messages behind it stay too.
+//! later version of this provider can read stays. The messages behind it stay too.
 
 mod completions;
 mod messages;
@@ -58,7 +59,7 @@ pub(crate) enum ClaimOutcome {
     /// The state that was read is out of date: another process has changed the state, or this
     /// claim has finished the purge of a deleted instance. The next claim reads the state again.
     Stale,
-    /// The execution is pinned to a version that this dispatcher does not run.
+    /// The execution is pinned to a duroxide version that this dispatcher does not run.
     Incompatible,
     /// The instance has not started, and none of its messages starts it. Any other message than
     /// these may be the start.
@@ -66,7 +67,7 @@ pub(crate) enum ClaimOutcome {
     /// The instance has not started, and the message that starts it is not visible before this
     /// time.
     StartDelayed(Stamp),
-    /// The next message of the instance can only be read by a later version.
+    /// The next message of the instance can only be read by a later version of this provider.
     LaterVersion,
     /// The instance is being deleted.
     Deleting,
@@ -139,8 +140,8 @@ pub(crate) async fn claim(
         if later_version.is_some() {
             return Ok(ClaimOutcome::LaterVersion);
         }
-        // If there are more messages than were read, `find_start` has looked for a start among
-        // all messages.
+        // If there are more messages than were read, `find_start` has looked for a start among the
+        // others. So all messages that were enqueued up to now count as seen.
         let all_until = if has_more_messages { now } else { Stamp::default() };
         let seen = SeenMessages::new(etags.keys().map(String::as_str), all_until);
         let unstarted = handle_unstarted(core, instance, state.as_ref(), &messages, &etags, seen);

@@ -5,14 +5,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duroxide::providers::{Provider, SessionFetchConfig, TagFilter};
+use duroxide::providers::{Provider, ScheduledActivityIdentifier, SessionFetchConfig, TagFilter, WorkItem};
 use perihelion_client::Query;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::recorded_process::RecordedProcess;
 use super::sick_partitions::{NEVER, activity_of_session, fetch};
-use super::{LOCK, NO_WAIT, World, ack, activity_item, event, fetch_instance, start};
+use super::{
+    LOCK, NO_WAIT, World, ack, activity_item, event, fetch_first_turn, fetch_instance, raised_event, start,
+};
 use crate::CosmosDBProvider;
 use crate::documents::lock_token::{LockKind, LockToken};
 use crate::documents::{Activity, Versioned};
@@ -220,6 +222,52 @@ async fn a_late_lock_whose_session_is_not_asked_for_is_given_back_with_its_sessi
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
 }
 
+/// A turn cancels the activity while it waits for its worker.
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_activity_that_is_locked_for_a_worker_leaves_its_session() {
+    let world = World::open().await;
+    let process = RecordedProcess::new(&world);
+    let provider = process.provider(&world).await;
+    let token = fetch_first_turn(&provider, "a").await;
+    let item = activity_of_session("a", "cart");
+    let WorkItem::ActivityExecute { execution_id, id: activity_id, .. } = item else { panic!("{item:?}") };
+    ack(&provider, &token, vec![event("a", 1, String::new())], vec![item], vec![]).await.unwrap();
+    lock_late(&process, &provider, &session_config("slot 1")).await;
+    provider.enqueue_for_orchestrator(raised_event("a", "stop"), None).await.unwrap();
+    let (token, _) = fetch_instance(&provider).await;
+    let cancelled = ScheduledActivityIdentifier { instance: "a".into(), execution_id, activity_id };
+    let (history, none) = (vec![event("a", 2, String::new())], Vec::new());
+    let metadata = super::order_metadata();
+    provider
+        .ack_orchestration_item(&token, 1, history, none.clone(), none, metadata, vec![cancelled])
+        .await
+        .unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(matches!(claim(&provider, "slot 2").await, SessionClaim::Owned(_)));
+}
+
+/// The lock is written, its answer is lost, and then the partition does not answer for a while.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_in_doubt_for_a_while_is_given_back() {
+    let world = World::open().await;
+    let process = RecordedProcess::new(&world);
+    let provider = process.provider(&world).await;
+    provider.enqueue_for_worker(activity_item("a", 1, String::new())).await.unwrap();
+    process.lose_answer_to(LOCK_REQUEST);
+    world.inject_fault(r#"{"operation":"read_item","status":503}"#).await;
+    let lock = Duration::from_secs(3600);
+    let tags = TagFilter::default();
+    let outage = async {
+        tokio::time::sleep(Duration::from_secs(12)).await;
+        world.heal().await;
+    };
+    let fetch_once = provider.fetch_work_item(lock, NO_WAIT, None, &tags);
+    let (fetched, ()) = tokio::join!(fetch_once, outage);
+    assert!(!matches!(fetched, Ok(Some(_))), "{fetched:?}");
+    let (_, _, attempt) = fetch(&provider, None).await;
+    assert_eq!(attempt, 1, "the lock that was given back is no attempt");
+}
+
 async fn claim(provider: &CosmosDBProvider, owner: &str) -> SessionClaim {
     sessions::claim(&provider.core, "cart", &session_config(owner)).await.unwrap()
 }
@@ -260,6 +308,44 @@ async fn a_session_that_is_claimed_while_an_older_claim_is_undone_is_still_renew
     sessions::release(&provider.core, first).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(provider.renew_session_lock(&["worker"], LOCK, LOCK).await.unwrap(), 1);
+}
+
+/// The same owner uses the session for another activity before the older claim is undone. A renewal
+/// while the claim is being undone must not leave the session out.
+#[tokio::test(start_paused = true)]
+async fn a_session_is_renewed_while_an_older_claim_is_undone() {
+    let world = World::open().await;
+    let process = RecordedProcess::new(&world);
+    let provider = process.provider(&world).await;
+    assert_eq!(provider.renew_session_lock(&["worker"], LOCK, LOCK).await.unwrap(), 0);
+    let SessionClaim::Owned(first) = claim(&provider, "worker").await else { panic!("it is free") };
+    let SessionClaim::Owned(_) = claim(&provider, "worker").await else { panic!("the worker owns it") };
+    let core = Arc::clone(&provider.core);
+    let (send, renewed) = tokio::sync::oneshot::channel();
+    process.forget_requests();
+    // The deletion has no body.
+    process.before_answer_to("", async move {
+        let (store, clock, sessions) = (&core.store, &core.clock, &core.sessions);
+        let renewed = sessions::renew(store, clock, sessions, &["worker"], LOCK, LOCK).await;
+        send.send(renewed.unwrap()).unwrap();
+    });
+    sessions::release(&provider.core, first).await;
+    assert_eq!(renewed.await.unwrap(), 1);
+}
+
+/// Not in virtual time. The later end of a lock takes as long to write as the lock did.
+#[tokio::test]
+async fn a_lock_lasts_for_the_whole_lease_although_each_request_is_slow() {
+    const LEASE: Duration = Duration::from_secs(3);
+    let world = World::open().await;
+    let provider = world.provider_with_reconciler(NEVER).await;
+    provider.enqueue_for_worker(activity_item("a", 1, String::new())).await.unwrap();
+    let delay = (LEASE / 5).as_millis();
+    world.inject_fault(&format!(r#"{{"operation":"patch_item","delayMs":{delay}}}"#)).await;
+    let fetched = provider.fetch_work_item(LEASE, LEASE, None, &TagFilter::default()).await.unwrap();
+    let held = held_lock(&provider, &fetched.unwrap().1);
+    let left = held.lock().await.until.saturating_duration_since(Instant::now());
+    assert!(left > LEASE - LEASE / 8, "{left:?}");
 }
 
 /// All background tasks are taken, and the provider is closed while the activity is given back.

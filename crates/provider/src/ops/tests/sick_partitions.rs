@@ -41,7 +41,7 @@ impl World {
         self.inject_fault(&rule).await;
     }
 
-    async fn heal(&self) {
+    pub(super) async fn heal(&self) {
         let answer = self.engine.manage(http::Method::DELETE, "faults", "").await.unwrap();
         assert!(answer.status().is_success());
     }

@@ -104,7 +104,7 @@ impl ReadyActivity {
     }
 
     /// The latest time at which a worker may still fetch the activity, in milliseconds since 1970.
-    fn fetched_until_ms(&self) -> u64 {
+    pub(crate) fn fetched_until_ms(&self) -> u64 {
         let relied_on_ms = u64::try_from(relied_on_part(self.lease).as_millis()).unwrap_or(u64::MAX);
         self.activity.visible_at.ms().saturating_sub(relied_on_ms)
     }
@@ -202,12 +202,14 @@ impl ActivityHints {
     }
 
     /// Forgets an activity that this process has completed or given up. Reads that are under way do
-    /// not bring it back.
-    pub(crate) fn remove(&mut self, instance: &str, id: &str) {
+    /// not bring it back. A cancelled activity may be locked for a worker; then it is returned.
+    pub(crate) fn remove(&mut self, instance: &str, id: &str) -> Option<ReadyActivity> {
         self.forget(instance, id);
-        // A cancelled activity may be locked for a worker.
-        self.ready.retain(|ready| ready.activity.instance_id != instance || ready.activity.id != id);
         self.changes.record_change(instance, id);
+        let is_this =
+            |ready: &ReadyActivity| ready.activity.instance_id == instance && ready.activity.id == id;
+        let position = self.ready.iter().position(is_this)?;
+        self.ready.remove(position)
     }
 
     pub(crate) fn forget(&mut self, instance: &str, id: &str) {
