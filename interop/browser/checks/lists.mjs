@@ -60,7 +60,10 @@ check(
         }
         if ((await page.locator("#next").count()) === 0) break;
         assert.equal(ids.length, PAGE_SIZE, `page ${number} is full`);
+        // A page that is still being received has no link to the next one yet.
+        const loaded = page.waitForEvent("load");
         await page.click("#next");
+        await loaded;
       }
       assert.match(await page.textContent("nav.paging"), /End of the list/);
       await page.click("text=First page");
