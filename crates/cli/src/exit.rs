@@ -23,7 +23,7 @@ const ADDRESS: u8 = 4;
 
 /// The data directory could not be written while the server ran.
 const STORE: u8 = 5;
-/// The instance, item or container that was named does not exist.
+/// What was named does not exist, such as an instance, an item, a container or a data directory.
 const NOT_FOUND: u8 = 6;
 /// The workflow that was waited for failed or was cancelled.
 const WORKFLOW_FAILED: u8 = 7;
@@ -66,7 +66,7 @@ impl Failure {
         }
     }
 
-    /// The instance, item or container that was named does not exist.
+    /// What was named does not exist, such as an instance, an item, a container or a data directory.
     pub(crate) fn not_found(message: impl Display) -> Failure {
         Failure { code: NOT_FOUND, message: message.to_string(), advice: None, is_transient: false }
     }
