@@ -65,6 +65,25 @@ fn names_and_ids_that_cannot_exist_are_wrong_usage() {
     check(&["migrate", "--from", "shop/old", "--to", "shop/new#"], &["the name of a container"]);
 }
 
+/// Story of a bug: an option that `workflow raise` does not have, such as `--dry-run`, was taken for the
+/// payload and sent. Nothing listens at port 1 of this machine, so exit code 1 says that the payload was
+/// accepted.
+#[test]
+fn an_unknown_option_is_never_the_payload_of_an_event() {
+    let raise = ["workflow", "raise", "order-7", "approved", "--endpoint", "http://127.0.0.1:1"];
+    for option in ["--dry-run", "--yes", "--nonsense", "-y"] {
+        check(&[&raise[..], &[option]].concat(), &["unexpected argument", option]);
+    }
+    for payload in [&["-1"][..], &["-2.5"], &["--", "--text"], &["--", "-"], &["{\"a\":-1}"]] {
+        let output = run(&[&raise[..], payload].concat());
+        let errors = text(&output.stderr);
+        assert!(
+            output.status.code() == Some(1) && errors.contains("cannot connect"),
+            "{payload:?}: {errors}"
+        );
+    }
+}
+
 /// Story of a bug: these commands printed one JSON document after the other. Nothing listens at port 1
 /// of this machine.
 #[test]

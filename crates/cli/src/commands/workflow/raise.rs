@@ -34,8 +34,9 @@ pub(super) struct RaiseArgs {
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     event: String,
 
-    /// The payload of the event, as the workflow gets it [default: an empty text]
-    #[arg(conflicts_with = "payload_file", allow_hyphen_values = true)]
+    /// The payload of the event, as the workflow gets it; after -- if it begins with a hyphen and is
+    /// not a number [default: an empty text]
+    #[arg(conflicts_with = "payload_file", allow_negative_numbers = true)]
     payload: Option<String>,
 
     /// File with the payload; - is standard input
