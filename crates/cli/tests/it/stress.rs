@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
 use duroxide_cdb::CosmosDBProvider;
-use perihelion_client::{Client, Container, Credential, Query};
+use perihelion_client::{Batch, Client, Container, Credential, Query};
 use perihelion_testkit::ScratchDirectory;
 use perihelion_wire::signature::EMULATOR_KEY;
 use serde_json::{Value, json};
@@ -257,8 +257,46 @@ fn a_container_with_unfinished_workflows_is_refused() {
     let output = account.run(&["--database", "shop", "--container", "workflows"]);
     let err = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{err}");
-    assert!(err.contains("shop/workflows is in use: 0 workflows run in it, and 1 messages"), "{err}");
+    assert!(err.contains("shop/workflows is in use: \"order-1\" is pending, 1 messages"), "{err}");
     assert_eq!(account.documents(&container), before);
+}
+
+/// Past executions in a container that takes more than 200 RU to count.
+const PAST_EXECUTIONS: usize = 15_000;
+
+/// Story of two bugs: the count of workflows that run is, for a large container, the count of its first
+/// part, so a workflow that waited was not seen. And the check opened a provider, which switched the time
+/// to live of the container on before it was refused.
+#[test]
+fn a_large_container_with_a_workflow_that_waits_is_refused_and_stays_as_it_is() {
+    let account = Account::start();
+    let container = account.runtime.block_on(async {
+        let database = account.client.create_database_if_missing("shop").await.expect("a database");
+        let mut properties = duroxide_cdb::container_properties("workflows");
+        properties.ttl = None;
+        let container = database.create_container(&properties).await.expect("a container");
+        for first in (0..PAST_EXECUTIONS).step_by(Batch::OPERATIONS_MAX) {
+            let mut batch = Batch::new("old");
+            for number in first..first + Batch::OPERATIONS_MAX {
+                let past = json!({"id": number.to_string(), "instanceId": "old", "type": "execution",
+                    "status": "Completed", "events": 1});
+                batch.create(&past).expect("a document");
+            }
+            container.batch(batch).await.expect("a batch");
+        }
+        let running = json!({"id": "i", "instanceId": "order-1", "type": "history", "created": true,
+            "name": "order", "version": "1.0.0", "status": "Running", "createdAt": 1, "updatedAt": 1,
+            "execution": 1, "executionId": 1});
+        container.create("order-1", &running).await.expect("a document");
+        container
+    });
+    let before = account.runtime.block_on(container.properties()).expect("the properties");
+    let output = account.run(&["--database", "shop", "--container", "workflows", "--duration", "1s"]);
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.contains("shop/workflows is in use: \"order-1\" is running."), "{err}");
+    let after = account.runtime.block_on(container.properties()).expect("the properties");
+    assert_eq!((after.ttl, after.etag), (before.ttl, before.etag));
 }
 
 /// Waits until the run has started orchestrations: its container has documents.

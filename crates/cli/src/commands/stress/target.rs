@@ -4,8 +4,8 @@
 //! answer of the service, or the random name. A container that existed before keeps everything
 //! but the instances of this run.
 
-use duroxide::providers::Provider;
-use duroxide_cdb::{ContainerName, CosmosDBProvider};
+use duroxide::providers::{ProviderAdmin, ProviderError};
+use duroxide_cdb::{ContainerName, CosmosDBProvider, CosmosDBProviderBuilder, ListOptions, LockOptions};
 use perihelion_client::{Batch, Client, Container, Error, Query, Throughput};
 use perihelion_server::EmbeddedOptions;
 use tokio::task::JoinSet;
@@ -25,6 +25,9 @@ const REMOVAL_ATTEMPTS: u32 = 5;
 
 /// The name of the container in a database that the run creates.
 const CONTAINER: &str = "stress";
+
+/// The statuses of workflows that have not ended.
+const UNFINISHED: [&str; 3] = ["Running", "ContinuedAsNew", "Pending"];
 
 /// The names that the user gave, and the random name of the run.
 #[derive(Clone, Debug)]
@@ -98,7 +101,9 @@ impl Target {
                 "leave --throughput out, or name a container that does not exist",
             ));
         }
-        let provider = self.open_provider().await?;
+        // Nothing is changed before the container is known to be fit: neither its time to live nor its
+        // documents.
+        let provider = self.builder().for_tools().open().await.map_err(Failure::provider)?;
         let checked = refuse_unfinished_work(&provider, &self.name).await;
         provider.close().await;
         checked
@@ -128,13 +133,14 @@ impl Target {
     }
 
     pub(super) async fn open_provider(&self) -> Result<CosmosDBProvider, Failure> {
-        let opened = CosmosDBProvider::builder()
+        self.builder().open().await.map_err(Failure::provider)
+    }
+
+    fn builder(&self) -> CosmosDBProviderBuilder {
+        CosmosDBProvider::builder()
             .with_client(self.client.clone())
             .with_database(&self.name.database)
             .with_container(&self.name.container)
-            .open()
-            .await;
-        opened.map_err(Failure::provider)
     }
 
     /// The account and the container of the run, for messages.
@@ -234,20 +240,34 @@ fn origin(created: Result<(), Error>, is_name_random: bool) -> (Origin, Result<(
 /// Refuses a container with unfinished workflows. The runtime of this program would fetch
 /// them, could not run them, and would fail them after some attempts.
 async fn refuse_unfinished_work(provider: &CosmosDBProvider, name: &ContainerName) -> Result<(), Failure> {
-    let Some(admin) = provider.as_management_capability() else { return Ok(()) };
-    let failed = |error: duroxide::providers::ProviderError| {
+    let failed = |error: ProviderError| {
         Failure::runtime(format!("cannot look into the container {name}: {}", error.message))
     };
-    let running = admin.get_system_metrics().await.map_err(failed)?.running_instances;
-    let depths = admin.get_queue_depths().await.map_err(failed)?;
+    let mut found = Vec::new();
+    for status in UNFINISHED {
+        // Lists find a status by an index, so one row is cheap in a container of any size.
+        let options = ListOptions::new().with_status(status).with_page_size(1);
+        if let Some(row) = provider.list(&options).await.map_err(failed)?.instances.first() {
+            found.push(format!("{:?} is {}", row.instance_id, row.status.to_lowercase()));
+        }
+    }
+    let depths = provider.get_queue_depths().await.map_err(failed)?;
     let queued = depths.orchestrator_queue + depths.worker_queue + depths.timer_queue;
-    if running == 0 && queued == 0 {
+    if queued > 0 {
+        found.push(format!("{queued} messages and activities wait"));
+    }
+    // An activity that a worker has is not in the queue.
+    let locks = provider.locks(&LockOptions::new()).await.map_err(failed)?;
+    if let Some(activity) = locks.activities.first() {
+        found.push(format!("a worker runs an activity of {:?}", activity.instance_id));
+    }
+    if found.is_empty() {
         return Ok(());
     }
     Err(Failure::runtime(format!(
-        "the container {name} is in use: {running} workflows run in it, and {queued} messages and activities \
-         wait. A stress run would take their work and could not do it. Name a container without unfinished \
-         workflows, or one that does not exist: it is created and removed"
+        "the container {name} is in use: {}. A stress run would take this work and could not do it. Name a \
+         container without unfinished workflows, or one that does not exist: it is created and removed",
+        found.join(", ")
     )))
 }
 
