@@ -29,6 +29,7 @@ use duroxide::providers::{ProviderError, WorkItem};
 use perihelion_client::{Client, Container, Query};
 use serde_json::Value;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::failure::Failure;
 use crate::ops::core::Core;
@@ -37,6 +38,7 @@ use crate::process::clock::HybridClock;
 use crate::process::metrics::DriverObserver;
 use crate::store::layout::{self, Layout};
 use crate::store::migration_marker::Marker;
+use crate::store::{Opening, RETRY_FOR, Store, retry_while};
 use published::{OutboxIntent, Partition};
 
 /// The most instances copied at a time: enough to overlap their round trips, few enough to
@@ -195,6 +197,9 @@ impl Migration {
         on_progress: &mut impl FnMut(&MigrationReport),
     ) -> Result<MigrationReport, Failure> {
         let source = self.open_source().await?;
+        if self.check_target().await? == TargetState::Done {
+            return Ok(done());
+        }
         if self.is_dry_run {
             return self.copy(&source, None, on_progress).await;
         }
@@ -214,16 +219,8 @@ impl Migration {
         on_progress: &mut impl FnMut(&MigrationReport),
     ) -> Result<MigrationReport, Failure> {
         let container = &target.store.container;
-        let marker = match Marker::find(container).await? {
-            Some(marker) if marker.source != self.source.to_string() => {
-                return Err(refused(format!(
-                    "{} is the target of another migration, from {}: name a new container",
-                    self.target, marker.source
-                )));
-            }
-            Some(marker) if marker.is_done() => {
-                return Ok(MigrationReport { was_done: true, ..MigrationReport::default() });
-            }
+        let marker = match self.find_marker(container).await? {
+            Some(marker) if marker.is_done() => return Ok(done()),
             Some(marker) => marker,
             None => self.write_marker(container).await?,
         };
@@ -263,6 +260,37 @@ impl Migration {
         Ok(source)
     }
 
+    /// Reads whether the target can be filled, and changes nothing: a container that is refused stays as
+    /// it is. A missing container can be filled; it is created later.
+    async fn check_target(&self) -> Result<TargetState, Failure> {
+        let opening = Opening { is_migrating: true, is_tool: true };
+        let ContainerName { database, container } = &self.target;
+        let open = || Store::open(&self.client, database, container, opening);
+        let deadline = Instant::now() + RETRY_FOR;
+        let container = match retry_while(deadline, Failure::is_service_fault, open).await {
+            Ok(store) => store.container,
+            Err(Failure::NotFoundContainer(_)) => return Ok(TargetState::Open),
+            Err(failure) => return Err(failure),
+        };
+        match self.find_marker(&container).await? {
+            Some(marker) if marker.is_done() => return Ok(TargetState::Done),
+            Some(_) => {}
+            None => self.check_empty(&container).await?,
+        }
+        Ok(TargetState::Open)
+    }
+
+    /// The marker of the target. Fails if the target belongs to another migration.
+    async fn find_marker(&self, container: &Container) -> Result<Option<Marker>, Failure> {
+        match Marker::find(container).await? {
+            Some(marker) if marker.source != self.source.to_string() => Err(refused(format!(
+                "{} is the target of another migration, from {}: name a new container",
+                self.target, marker.source
+            ))),
+            marker => Ok(marker),
+        }
+    }
+
     async fn open_target(&self) -> Result<Arc<Core>, Failure> {
         let options = Options { is_migrating: true, ..Options::default() };
         Core::open(self.client.clone(), &self.target.database, &self.target.container, options).await
@@ -270,6 +298,13 @@ impl Migration {
 
     /// Marks a container as the target of a migration. Fails if the container is not empty.
     async fn write_marker(&self, container: &Container) -> Result<Marker, Failure> {
+        self.check_empty(container).await?;
+        let marker = Marker::copying(&self.source.to_string());
+        marker.write(container).await?;
+        Ok(marker)
+    }
+
+    async fn check_empty(&self, container: &Container) -> Result<(), Failure> {
         // `layout` is the id of the document with the layout version of the container.
         let query = Query::new("SELECT VALUE c.id FROM c WHERE c.id != 'layout'").with_max_items(1);
         if container.query::<String>(query).first().await?.is_some() {
@@ -278,9 +313,7 @@ impl Migration {
                 self.target
             )));
         }
-        let marker = Marker::copying(&self.source.to_string());
-        marker.write(container).await?;
-        Ok(marker)
+        Ok(())
     }
 
     /// Fails if the old container is in use: it was written to after `moment_ms`, or less
@@ -350,6 +383,20 @@ impl Migration {
             on_progress(&report);
         }
     }
+}
+
+/// Whether the target can be filled. A target that cannot is an error.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum TargetState {
+    /// It is missing, empty, or was filled in part by an earlier run.
+    Open,
+    /// An earlier run has filled it.
+    Done,
+}
+
+/// The report of a run after an earlier run has moved everything.
+fn done() -> MigrationReport {
+    MigrationReport { was_done: true, ..MigrationReport::default() }
 }
 
 fn refused(reason: String) -> Failure {

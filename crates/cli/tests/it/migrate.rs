@@ -71,3 +71,33 @@ fn wrong_usage_and_failures_have_different_exit_codes() {
     check(&wrong_key, 1, "", "cannot connect to the account");
     assert!(!text(&wrong_key.stderr).contains(secret), "an error must not repeat the key");
 }
+
+/// Story of a bug: a dry run did not look at the target, and a real run switched the time to live of a
+/// target on before it refused it.
+#[test]
+fn a_target_that_is_refused_stays_as_it_is_and_is_refused_by_a_dry_run_too() {
+    let server = RunningServer::start(&mut command(&ScratchDirectory::new(), &["dev", "--port", "0"]));
+    let endpoint = format!("http://127.0.0.1:{}", server.port());
+    let runtime = tokio::runtime::Runtime::new().expect("threads");
+    runtime.block_on(create_published_container(&endpoint));
+    let client = runtime.block_on(Client::with_credential(&endpoint, Credential::emulator()));
+    let database = client.expect("an account").database("shop");
+    let target = database.container("new");
+    let run = |key: &str, document: Option<Value>, reason: &str| {
+        let properties = ContainerProperties::new("new", key);
+        runtime.block_on(database.create_container(&properties)).expect("a container");
+        if let Some(document) = document {
+            runtime.block_on(target.create("other", &document)).expect("a document");
+        }
+        let before = runtime.block_on(target.properties()).expect("the properties");
+        for arguments in [&["--force", "--dry-run"][..], &["--force"]] {
+            check(&migrate(&endpoint, EMULATOR_KEY, arguments), 1, "", reason);
+        }
+        let after = runtime.block_on(target.properties()).expect("the properties");
+        assert_eq!((after.ttl, after.etag), (before.ttl, before.etag));
+        runtime.block_on(target.delete_container()).expect("a deletion");
+    };
+    let document = serde_json::json!({"id": "1", "instanceId": "other"});
+    run("/instanceId", Some(document), "shop/new is not empty");
+    run("/customer", None, "its partition key is /customer");
+}
