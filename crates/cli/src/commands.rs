@@ -34,6 +34,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 
 use crate::exit::{self, Failure};
+use crate::process::tell;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -120,7 +121,7 @@ impl Cli {
             // If the text cannot be written, the exit code is enough.
             let _ = error.print();
             if let Some(name) = variable_of(&error, |name| std::env::var(name).ok()) {
-                eprintln!("The value is that of the variable {name}.");
+                tell(format_args!("The value is that of the variable {name}."));
             }
             u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
         })

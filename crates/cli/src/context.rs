@@ -16,7 +16,7 @@ use crate::exit::Failure;
 use crate::output::table::Column;
 use crate::output::text::escaped;
 use crate::output::{Form, OutputArgs, refuse_endless_json};
-use crate::process::{Signals, print};
+use crate::process::{Signals, print, tell};
 
 // The options of every verb. Not a documentation comment: clap would show it as the help.
 #[derive(Clone, Debug, Default, Args)]
@@ -143,7 +143,7 @@ impl Context {
 
     /// Says on standard error which action follows, and where.
     pub(crate) fn announce(&self, action: &str) {
-        eprintln!("{}", escaped(&format!("{action} in {}", self.target())));
+        tell(escaped(&format!("{action} in {}", self.target())));
     }
 
     fn opening_failed(&self, error: ProviderError) -> Failure {
@@ -230,7 +230,7 @@ impl Context {
             match rendered {
                 Ok(text) if is_terminal => print(&format!("{ERASE_SCREEN}{text}"))?,
                 Ok(text) => print(&text)?,
-                Err(failure) if failure.is_transient() => eprintln!("{}", escaped(failure.message())),
+                Err(failure) if failure.is_transient() => tell(escaped(failure.message())),
                 Err(failure) => return Err(failure),
             }
             tokio::select! {

@@ -28,6 +28,10 @@ pub(crate) fn start(level: Level) {
     let level_of_others = level.min(LevelFilter::WARN);
     let filter = Targets::new().with_default(level_of_others).with_target(CRATE_PREFIX, level);
     let has_color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(has_color);
+    // The crate would report a log that cannot be written by `eprintln!`, which panics then.
+    let layer = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(has_color)
+        .log_internal_errors(false);
     let _ = tracing_subscriber::registry().with(layer).with(filter).try_init();
 }

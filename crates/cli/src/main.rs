@@ -4,6 +4,9 @@
 //! ([`settings`]) are two types. A server is started from the settings. Data and
 //! the banner go to standard output, logs and error messages to standard error.
 
+// `println!` and `eprintln!` panic if nobody reads: see `process::print` and `process::tell`.
+#![warn(clippy::print_stderr, clippy::print_stdout)]
+
 mod account;
 mod args;
 mod banner;

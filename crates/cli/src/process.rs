@@ -1,6 +1,7 @@
 //! Functions that the commands share: they run a future on a multi-threaded runtime, print to
-//! standard output, and wait for the signals that end the program.
+//! standard output, tell a line on standard error, and wait for the signals that end the program.
 
+use std::fmt::Display;
 use std::future::Future;
 use std::io::Write;
 use std::time::Duration;
@@ -32,6 +33,12 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
         std::io::ErrorKind::BrokenPipe => Failure::no_reader(),
         _ => Failure::runtime(format!("cannot write to standard output: {error}")),
     })
+}
+
+/// Writes a line to standard error. That nobody reads it is no reason to end: the command may have
+/// changed something already. So errors are ignored, where `eprintln!` would panic.
+pub(crate) fn tell(line: impl Display) {
+    let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
 /// The signals that ask the program to end. `next` waits for one and returns its name.

@@ -19,7 +19,7 @@ use crate::exit::{self, Failure};
 use crate::logs;
 use crate::output::Form;
 use crate::output::text::{counted, escaped};
-use crate::process::{block_on, print};
+use crate::process::{block_on, print, tell};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -43,7 +43,7 @@ pub(crate) struct DoctorArgs {
 pub(crate) fn run(args: DoctorArgs, _started_at: Instant) -> Result<(), Failure> {
     logs::start(Level::Error);
     let context = args.common.resolve_unchecked()?;
-    eprintln!("{}", escaped(&format!("checking {}", context.target())));
+    tell(escaped(&format!("checking {}", context.target())));
     block_on(async {
         let checks = examine(&context.account).await?;
         print(&report(&context, &checks)?)?;

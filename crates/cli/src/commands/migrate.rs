@@ -16,7 +16,7 @@ use crate::exit::{self, Failure};
 use crate::logs;
 use crate::names::container_name;
 use crate::output::{Form, OutputArgs};
-use crate::process::{block_on, print};
+use crate::process::{block_on, print, tell};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -123,7 +123,7 @@ async fn move_instances(client: Client, args: MigrateArgs) -> Result<(), Failure
     let progress = |report: &MigrationReport| {
         if last_written.elapsed() >= PROGRESS_INTERVAL {
             last_written = Instant::now();
-            eprintln!("{} instances, {} events", report.instances, report.events);
+            tell(format_args!("{} instances, {} events", report.instances, report.events));
         }
     };
     let report = migration.run(progress).await.map_err(|error| match error.message == missing {

@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::exit::{self, Failure};
 use crate::output::text::escaped;
-use crate::process::print;
+use crate::process::{print, tell};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,9 +61,9 @@ pub(crate) fn run(args: NewArgs, _started_at: Instant) -> Result<(), Failure> {
     }
     let directory = escaped(&args.directory.display().to_string());
     if matches!(source, ProviderSource::Version) {
-        eprintln!(
+        tell(format_args!(
             "duroxide-cdb {PROVIDER_VERSION} is not on crates.io yet: give --path CHECKOUT to build now"
-        );
+        ));
     }
     print(&format!(
         "wrote {directory}: a worker with the workflow `order`\n  perihelion dev                 in one terminal\n  \

@@ -21,7 +21,7 @@ use crate::exit::{self, Failure};
 use crate::logs;
 use crate::output::Form;
 use crate::output::text::counted;
-use crate::process::{block_on, print};
+use crate::process::{block_on, print, tell};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -134,6 +134,6 @@ fn print_rows(form: Form, answer: &QueryAnswer) -> Result<(), Failure> {
     let more = if answer.is_cut { " (more with --limit)" } else { "" };
     let [rows, requests] = [(answer.rows.len(), "row"), (answer.requests, "request")]
         .map(|(count, noun)| counted(count as u64, noun));
-    eprintln!("{rows}{more}, {:.2} RU, {requests}", answer.charge);
+    tell(format_args!("{rows}{more}, {:.2} RU, {requests}", answer.charge));
     Ok(())
 }

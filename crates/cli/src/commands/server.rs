@@ -10,6 +10,7 @@ use super::serve::{Extras, serve};
 use crate::args::ServeArgs;
 use crate::emulator_image::{self, ImageArgs};
 use crate::exit::{self, Failure};
+use crate::process::tell;
 use crate::settings::{Mode, Settings};
 
 const EXAMPLES: &str = "\
@@ -53,7 +54,7 @@ pub(crate) fn run(args: ServerArgs, started_at: Instant) -> Result<(), Failure> 
     let explorer =
         if is_decided { args.explorer } else { emulator_image::wants_explorer(&args.image, variable) };
     for warning in emulator_image::apply(&mut serve_args, &args.image, variable)? {
-        eprintln!("perihelion: {warning}");
+        tell(format_args!("perihelion: {warning}"));
     }
     serve(
         Settings::resolve(serve_args, Mode::Server)?,

@@ -23,7 +23,7 @@ use crate::logs;
 use crate::output::table::grid;
 use crate::output::text::{counted, escaped};
 use crate::output::{Form, OutputArgs};
-use crate::process::{block_on, print};
+use crate::process::{block_on, print, tell};
 
 const EXAMPLES: &str = r#"The file has one JSON object:
   {"operations": [
@@ -100,7 +100,7 @@ async fn run_file(args: RunArgs) -> Result<(), Failure> {
         .run(async |client| {
             if !file.is_read() {
                 let operations = counted(file.operations.len() as u64, "operation");
-                eprintln!("{}", escaped(&format!("committing {operations} on {}", account.described())));
+                tell(escaped(&format!("committing {operations} on {}", account.described())));
             }
             execute(client, &file, args.token, args.output.output).await
         })
@@ -115,7 +115,7 @@ async fn execute(
 ) -> Result<(), Failure> {
     let result = match build(client, file, token)? {
         TransactionToRun::Write(transaction) => {
-            eprintln!("token {}", transaction.idempotency_token());
+            tell(format_args!("token {}", transaction.idempotency_token()));
             transaction.commit().await
         }
         TransactionToRun::Read(transaction) => transaction.execute().await,

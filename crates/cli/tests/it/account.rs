@@ -201,3 +201,28 @@ fn a_closed_standard_output_ends_a_command_quietly() {
     let Output { status, stderr, .. } = list.wait_with_output().expect("the program ends");
     assert_eq!((status.code(), text(&stderr).as_str()), (Some(0), ""));
 }
+
+/// Story of a bug: a command whose standard error had no reader panicked when it said what it did, also
+/// after it had done it. The exit code was 101.
+#[test]
+fn a_closed_standard_error_ends_no_command() {
+    let dev = DevServer::start();
+    let item = dev.scratch.path().join("item.json");
+    std::fs::write(&item, "{\"id\":\"7\"}").expect("an item");
+    let item = item.to_str().expect("a path");
+    let orders = ["-d", "shop", "-c", "orders"];
+    for arguments in [
+        &["container", "create", "shop/orders", "--key-path", "/id"][..],
+        &[&["item", "put", item][..], &orders].concat(),
+        &[&["item", "get", "7"][..], &orders].concat(),
+        &[&["query", "SELECT * FROM c"][..], &orders].concat(),
+        &[&["item", "delete", "7", "--yes"][..], &orders].concat(),
+    ] {
+        let mut command = dev.command(arguments);
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+        drop(child.stderr.take());
+        let Output { status, stdout, .. } = child.wait_with_output().expect("the program ends");
+        assert_eq!(status.code(), Some(0), "{arguments:?}: {}", text(&stdout));
+    }
+}

@@ -11,6 +11,7 @@ use crate::context::{Context, first_line};
 use crate::exit::Failure;
 use crate::names::container_name;
 use crate::output::text::escaped;
+use crate::process::tell;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -83,7 +84,7 @@ pub(super) async fn run(args: CreateArgs, context: &Context) -> Result<(), Failu
             })
         })
         .await?;
-    eprintln!("{}", escaped(&format!("created {name} on {}", context.account.described())));
+    tell(escaped(&format!("created {name} on {}", context.account.described())));
     context.print_done(&Created { database: &name.database, container: &name.container })
 }
 

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::exit::Failure;
 use crate::output::text::{escaped, time};
 use crate::output::{self, Form, JsonList, refuse_endless_json};
-use crate::process::{Signals, print};
+use crate::process::{Signals, print, tell};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -118,7 +118,7 @@ async fn follow(
         let page = match page {
             // The feed keeps its place, so nothing is missed.
             Err(error) if error.is_transient() && !args.until_now => {
-                eprintln!("{}", escaped(failed(error).message()));
+                tell(escaped(failed(error).message()));
                 tokio::select! {
                     () = tokio::time::sleep(PAUSE_AFTER_FAILURE) => continue,
                     _ = signals.next() => return Ok(()),

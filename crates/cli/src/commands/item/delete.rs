@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::exit::Failure;
 use crate::names::check_item_id;
 use crate::output::text::escaped;
+use crate::process::tell;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -58,7 +59,7 @@ pub(super) async fn run(args: DeleteArgs, context: &Context) -> Result<(), Failu
                     let message = format!("would not delete {id:?}: its etag is {etag}, not {wanted}");
                     return Err(Failure::runtime(message));
                 }
-                eprintln!("{}", escaped(&format!("would delete {id} in {}", context.target())));
+                tell(escaped(&format!("would delete {id} in {}", context.target())));
                 return Ok(());
             }
             if !yes {

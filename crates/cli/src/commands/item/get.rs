@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::exit::Failure;
 use crate::names::check_item_id;
 use crate::output::Form;
-use crate::process::print;
+use crate::process::{print, tell};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,6 +38,6 @@ pub(super) async fn run(args: GetArgs, context: &Context) -> Result<(), Failure>
     let item = item.await?;
     let form = if context.form == Form::Table { Form::Json } else { context.form };
     print(&form.single(&item.value, &[])?)?;
-    eprintln!("{:.2} RU", item.charge());
+    tell(format_args!("{:.2} RU", item.charge()));
     Ok(())
 }

@@ -8,6 +8,7 @@ use crate::context::{Context, WatchArgs, now_ms};
 use crate::exit::Failure;
 use crate::output::table::Column;
 use crate::output::text::{age, time};
+use crate::process::tell;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -103,7 +104,7 @@ pub(super) async fn run(args: ListArgs, context: &Context) -> Result<(), Failure
             let workers = provider.workers().await.map_err(Failure::provider)?;
             let is_open_here = context.account.is_data_directory();
             if is_open_here && workers.iter().any(|worker| worker.is_alive) {
-                eprintln!("{STOPPED}");
+                tell(format_args!("{STOPPED}"));
             }
             let rows: Vec<Worker> =
                 workers.into_iter().map(|worker| Worker::new(worker, is_open_here)).collect();

@@ -9,6 +9,7 @@ use crate::context::{Context, WatchArgs, now_ms};
 use crate::exit::Failure;
 use crate::output::Form;
 use crate::output::table::Column;
+use crate::process::tell;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -65,7 +66,7 @@ pub(super) async fn run(args: CountArgs, context: &Context) -> Result<(), Failur
 fn render(form: Form, counts: InstanceCounts) -> Result<String, Failure> {
     let (total, is_complete) = (counts.total(), counts.is_complete);
     if !is_complete {
-        eprintln!("there are more: a count reads at most 210 pages");
+        tell(format_args!("there are more: a count reads at most 210 pages"));
     }
     if form != Form::Table {
         return form.single(&Counts { total, is_complete, by_status: counts.by_status }, &[]);

@@ -8,6 +8,7 @@ use super::{bulk, instance};
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::output::text::counted;
+use crate::process::tell;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -43,7 +44,7 @@ pub(super) async fn run(args: DeleteArgs, context: &Context) -> Result<(), Failu
                 selection.instances.iter().filter(|row| objection(row, force).is_none()).collect();
             let action = describe_action(provider, &deletable).await;
             if selection_args.dry_run {
-                eprintln!("would {action}");
+                tell(format_args!("would {action}"));
             }
             selection_args.confirm(&action, context, &selection)?;
             if selection_args.dry_run {

@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::exit::Failure;
 use crate::output::Form;
 use crate::output::text::{duration, escaped, time};
-use crate::process::print;
+use crate::process::{print, tell};
 
 /// The first pause between two reads. Each pause is 1.5 times as long as the pause before it.
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
@@ -78,7 +78,7 @@ pub(super) async fn wait(
             // A transient failure does not mean that the workflow has ended.
             Err(failure) if failure.is_transient() => {
                 if last_failure != failure.message() {
-                    eprintln!("{}", escaped(&format!("cannot read {id:?}: {}", failure.message())));
+                    tell(escaped(&format!("cannot read {id:?}: {}", failure.message())));
                     last_failure = failure.message().to_owned();
                 }
                 (format!("cannot be read ({})", failure.message()), false)
@@ -96,7 +96,7 @@ pub(super) async fn wait(
             && now >= began + PENDING_MAX
             && let Some(why) = why_stopped(context, provider, is_pending).await
         {
-            eprintln!("{} {}: {why}", escaped(id), escaped(&state));
+            tell(format_args!("{} {}: {why}", escaped(id), escaped(&state)));
             is_told = true;
         }
         tokio::time::sleep_until(deadline.min(Instant::now() + pause)).await;
@@ -149,7 +149,7 @@ pub(super) fn print_end(context: &Context, row: ListedInstance) -> Result<(), Fa
         Form::Table => {
             let took = row.completed_at.map(|at| duration(at.saturating_sub(row.created_at)));
             let took = took.map_or_else(String::new, |took| format!(" in {took}"));
-            eprintln!("{} {}{took}", escaped(&row.instance_id), row.status.to_lowercase());
+            tell(format_args!("{} {}{took}", escaped(&row.instance_id), row.status.to_lowercase()));
             // A program gets the output as it is. On a terminal, control characters must not act.
             let is_terminal = std::io::stdout().is_terminal();
             print(&format!("{}\n", if is_terminal { escaped(&output) } else { output.clone() }))?;

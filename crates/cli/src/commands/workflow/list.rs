@@ -7,6 +7,7 @@ use super::instance::{COLUMNS, Instance};
 use super::selection::{self, Cut, MAY_BE_MORE};
 use crate::context::{Context, WatchArgs, now_ms};
 use crate::exit::Failure;
+use crate::process::tell;
 
 const FILTERS: &str = "\
 Filters (all terms must match; quote them, because the shell reads < and > itself):
@@ -54,12 +55,12 @@ pub(super) async fn run(args: ListArgs, context: &Context) -> Result<(), Failure
             let (limit, options) = (args.limit as usize, options(&args)?);
             let (rows, cut) = selection::read(provider, &options, limit, |_| true).await?;
             if cut == Some(Cut::Pages) {
-                eprintln!("{MAY_BE_MORE}");
+                tell(format_args!("{MAY_BE_MORE}"));
             }
             if cut == Some(Cut::Limit) {
                 let pending =
                     if options.status.is_none() { "; status=pending shows pending ones" } else { "" };
-                eprintln!("there are more than {limit}: --limit N shows up to N{pending}");
+                tell(format_args!("there are more than {limit}: --limit N shows up to N{pending}"));
             }
             let rows: Vec<Instance> = rows.into_iter().map(Instance::from).collect();
             context.form.list(COLUMNS, &rows, now_ms())

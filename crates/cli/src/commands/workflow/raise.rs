@@ -13,6 +13,7 @@ use super::{input, instance};
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::output::text::escaped;
+use crate::process::tell;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -55,7 +56,7 @@ pub(super) async fn run(args: RaiseArgs, context: &Context) -> Result<(), Failur
         (None, None) => String::new(),
     };
     context.with_provider(async |provider| raise(provider, &args, payload).await).await?;
-    eprintln!("{}", escaped(&format!("sent {} to {} in {}", args.event, args.instance, context.target())));
+    tell(escaped(&format!("sent {} to {} in {}", args.event, args.instance, context.target())));
     let raised = Raised { instance: &args.instance, event: &args.event, is_queued: args.queue };
     context.print_done(&raised)
 }

@@ -13,6 +13,7 @@ use super::instance;
 use crate::context::{Context, now_ms};
 use crate::exit::Failure;
 use crate::output::text::{counted, escaped};
+use crate::process::tell;
 
 /// The most instances that one command changes.
 const LIMIT_MAX: u32 = 100_000;
@@ -144,7 +145,7 @@ impl SelectionArgs {
         if !kinds.is_empty() {
             line.push_str(&format!("; left out, see --help: {}", kinds.join(", ")));
         }
-        eprintln!("{line}");
+        tell(format_args!("{line}"));
         if self.yes || self.dry_run || instances.is_empty() {
             return Ok(());
         }

@@ -9,6 +9,7 @@ use crate::context::{Context, WatchArgs, now_ms};
 use crate::exit::Failure;
 use crate::output::table::Column;
 use crate::output::text::age;
+use crate::process::tell;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -53,7 +54,7 @@ pub(super) async fn run(args: TreeArgs, context: &Context) -> Result<(), Failure
             let tree = provider.tree(&args.instance).await;
             let tree = tree.map_err(Failure::provider)?;
             if !tree.is_complete {
-                eprintln!("there are more: at most 1,000 workflows in 32 levels are shown");
+                tell(format_args!("there are more: at most 1,000 workflows in 32 levels are shown"));
             }
             let row = |row: duroxide_cdb::TreeInstance| Row {
                 depth: row.depth,
