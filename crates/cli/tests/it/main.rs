@@ -11,6 +11,7 @@ mod doctor;
 mod entra;
 mod help;
 mod histories;
+mod items;
 mod kills;
 mod metrics;
 mod migrate;
