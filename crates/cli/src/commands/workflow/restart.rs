@@ -6,7 +6,7 @@ use clap::builder::NonEmptyStringValueParser;
 use duroxide_cdb::{CosmosDBProvider, ListedInstance, RecordedStart};
 
 use super::selection::SelectionArgs;
-use super::{bulk, start};
+use super::{bulk, instance, start};
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::names::check_instance_id;
@@ -21,9 +21,11 @@ Examples:
 A new workflow is started with the name, the version and the recorded input of the current
 execution. The old workflow stays as it is. The new id is the old id with -restart- and the number
 of the execution, unless --new-id gives it. So a repeated command starts no second copy: if the new
-workflow exists, the command says so and leaves it as it is. A filter selects workflows without a
-parent that have ended. A workflow that runs or has a parent is restarted only if it is named, and
-with --force: two copies would run, and the parent would not get the result of the new one.";
+workflow exists, the command says so and leaves it as it is. It fails if that workflow is older or
+has another name or input, because then it is no restart of this one: give --new-id. A filter
+selects workflows without a parent that have ended. A workflow that runs or has a parent is
+restarted only if it is named, and with --force: two copies would run, and the parent would not get
+the result of the new one.";
 
 /// Start workflows again with their recorded input
 #[derive(Clone, Debug, Args)]
@@ -109,11 +111,9 @@ async fn plan(
     row: &ListedInstance,
     new_id: Option<&str>,
 ) -> Result<String, String> {
-    if row.status == "Pending" {
-        return Err(NOT_BEGUN.to_owned());
-    }
     let id = id_of_new(row, new_id);
-    Ok(match find_new(provider, &id, new_id.is_some()).await? {
+    let recorded = recorded_start(provider, row).await?;
+    Ok(match find_new(provider, row, &recorded, &id, new_id.is_some()).await? {
         true => format!("do nothing: {id} was started before"),
         false => format!("start {id}"),
     })
@@ -122,19 +122,56 @@ async fn plan(
 /// The objection to the restart of a pending workflow.
 const NOT_BEGUN: &str = "it has not begun, so its input is not recorded";
 
+/// With what the current execution of a workflow began.
+async fn recorded_start(provider: &CosmosDBProvider, row: &ListedInstance) -> Result<RecordedStart, String> {
+    let recorded = provider.recorded_start(&row.instance_id).await.map_err(|error| error.message)?;
+    recorded.ok_or_else(|| NOT_BEGUN.to_owned())
+}
+
 /// The id of the new workflow.
 fn id_of_new(row: &ListedInstance, new_id: Option<&str>) -> String {
     new_id.map_or_else(|| format!("{}-restart-{}", row.instance_id, row.execution_id), str::to_owned)
 }
 
-/// Whether the new workflow was started before. A given id that exists is refused, because it may
-/// be the id of any workflow.
-async fn find_new(provider: &CosmosDBProvider, id: &str, is_given: bool) -> Result<bool, String> {
-    let found = super::instance::find(provider, id).await.map_err(|failure| failure.message().to_owned())?;
-    match found {
-        Some(_) if is_given => Err(format!("{id:?} exists already")),
-        found => Ok(found.is_some()),
+/// Whether the new workflow was started before. Refuses an id that another workflow has: one that was
+/// given may be the id of any workflow, and the workflow with the other id may be no restart of this one.
+async fn find_new(
+    provider: &CosmosDBProvider,
+    row: &ListedInstance,
+    recorded: &RecordedStart,
+    id: &str,
+    is_given: bool,
+) -> Result<bool, String> {
+    let found = instance::find(provider, id).await.map_err(|failure| failure.message().to_owned())?;
+    let Some(found) = found else { return Ok(false) };
+    if is_given {
+        return Err(format!("{id:?} exists already"));
     }
+    // A later execution of the found workflow began with another input than its first one.
+    let input = match found.execution_id {
+        1 => provider.recorded_start(id).await.map_err(|error| error.message)?.map(|start| start.input),
+        _ => None,
+    };
+    let old = (row.created_at, recorded.name.as_str(), recorded.input.as_str());
+    match difference(old, (found.created_at, &found.name, input.as_deref())) {
+        None => Ok(true),
+        Some(why) => Err(format!(
+            "{id:?} exists already and is no restart of this workflow: {why}. Give the new workflow another id \
+             with --new-id"
+        )),
+    }
+}
+
+/// Why the workflow that has the id of the new one is not a restart of the old one; `None` if it probably
+/// is one. Both are given by the time of creation, name and input. The input of the found one may be unknown.
+fn difference(old: (u64, &str, &str), found: (u64, &str, Option<&str>)) -> Option<&'static str> {
+    if found.0 < old.0 {
+        return Some("it is older");
+    }
+    if found.1 != old.1 {
+        return Some("it has another name");
+    }
+    found.2.is_some_and(|input| input != old.2).then_some("it has another input")
 }
 
 /// Starts the new workflow. Unless its id is given, the id follows from the id and the execution of
@@ -146,12 +183,33 @@ async fn restart(
     uses_newest_version: bool,
 ) -> Result<String, String> {
     let id = id_of_new(&row, new_id.as_deref());
-    let recorded = provider.recorded_start(&row.instance_id).await.map_err(|error| error.message)?;
-    let RecordedStart { name, version, input, .. } = recorded.ok_or(NOT_BEGUN)?;
-    if find_new(&provider, &id, new_id.is_some()).await? {
+    let recorded = recorded_start(&provider, &row).await?;
+    if find_new(&provider, &row, &recorded, &id, new_id.is_some()).await? {
         return Ok(format!("started before: {id}"));
     }
+    let RecordedStart { name, version, input, .. } = recorded;
     let version = version.filter(|_| !uses_newest_version);
     let queued = start::enqueue(&provider, &id, &name, version.as_deref(), input).await;
     queued.map(|()| format!("started {id}")).map_err(|failure| failure.message().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Story of a bug: a workflow that had the id of the new one, whatever it was, counted as started before,
+    /// and the command succeeded without a new workflow.
+    #[test]
+    fn a_workflow_with_the_new_id_is_a_restart_only_if_it_is_newer_and_the_same() {
+        let old = (5, "hello", "7");
+        for (found, expected) in [
+            ((6, "hello", Some("7")), None),
+            ((5, "hello", None), None),
+            ((4, "hello", Some("7")), Some("it is older")),
+            ((6, "bye", Some("7")), Some("it has another name")),
+            ((6, "hello", Some("8")), Some("it has another input")),
+        ] {
+            assert_eq!(difference(old, found), expected, "{found:?}");
+        }
+    }
 }
