@@ -1,7 +1,7 @@
 //! `perihelion workflow delete`: removes workflows with their sub-orchestrations.
 
 use clap::Args;
-use duroxide_cdb::{CosmosDBProvider, ListedInstance};
+use duroxide_cdb::{CosmosDBProvider, ListedInstance, WorkflowTree};
 
 use super::selection::{SelectionArgs, workflows};
 use super::{bulk, instance};
@@ -42,22 +42,26 @@ pub(super) async fn run(args: DeleteArgs, context: &Context) -> Result<(), Failu
             let selection = selection_args.select(provider, |row| objection(row, force).is_none()).await?;
             let deletable: Vec<&ListedInstance> =
                 selection.instances.iter().filter(|row| objection(row, force).is_none()).collect();
-            let action = describe_action(provider, &deletable).await;
+            let action = describe_action(provider, &deletable, force).await;
             if selection_args.dry_run {
                 tell(format_args!("would {action}"));
             }
             selection_args.confirm(&action, context, &selection)?;
             if selection_args.dry_run {
-                let plan =
-                    async |row: &ListedInstance| objection(row, force).map_or(Ok("delete".to_owned()), Err);
+                let plan = async |row: &ListedInstance| plan(provider, row, force).await;
                 return bulk::show_plan(context, selection, plan).await;
             }
             bulk::run(context, provider, selection, |provider, row| async move {
                 if let Some(objection) = objection(&row, force) {
                     return Err(objection);
                 }
-                let deleted =
-                    provider.delete(&row.instance_id, force).await.map_err(|error| error.message)?;
+                let deleted = match provider.delete(&row.instance_id, force).await {
+                    Ok(deleted) => deleted,
+                    // The plan has the likely reason in our own words.
+                    Err(error) => {
+                        return Err(plan(&provider, &row, force).await.err().unwrap_or(error.message));
+                    }
+                };
                 let instances = counted(deleted.instances_deleted, "workflow");
                 Ok(format!("deleted {instances}, {}", counted(deleted.events_deleted, "event")))
             })
@@ -66,25 +70,56 @@ pub(super) async fn run(args: DeleteArgs, context: &Context) -> Result<(), Failu
         .await
 }
 
-/// Why a workflow cannot be deleted; `None` if it can. The provider refuses the same workflows, in
-/// the words of its own interface.
+/// Why a workflow cannot be deleted, whatever its sub-orchestrations do; `None` if it can. The provider
+/// refuses the same workflows, in the words of its own interface.
 fn objection(row: &ListedInstance, force: bool) -> Option<String> {
-    let is_idle = instance::is_ended(&row.status) || row.status == "Pending";
     match &row.parent_instance_id {
         Some(parent) => Some(format!(
             "it is a child of {parent:?}: delete the workflow that has no parent; its children are deleted with it"
         )),
-        None if force || is_idle => None,
+        None if force || is_idle(row) => None,
         None => Some(format!("it is {}: cancel it first, or add --force", row.status.to_lowercase())),
     }
 }
 
-/// The action in words, with the number of sub-orchestrations that are deleted too.
-async fn describe_action(provider: &CosmosDBProvider, instances: &[&ListedInstance]) -> String {
-    let mut descendants = 0;
+/// What a deletion would do, or why it would fail: also because of a sub-orchestration that runs.
+async fn plan(provider: &CosmosDBProvider, row: &ListedInstance, force: bool) -> Result<String, String> {
+    if let Some(objection) = objection(row, force) {
+        return Err(objection);
+    }
+    if !force {
+        let tree = provider.tree(&row.instance_id).await.map_err(|error| error.message)?;
+        if let Some(running) = running_descendant(&tree) {
+            return Err(format!(
+                "its sub-orchestration {:?} is {}: cancel {:?} first, or add --force",
+                running.instance_id,
+                running.status.to_lowercase(),
+                row.instance_id
+            ));
+        }
+    }
+    Ok("delete".to_owned())
+}
+
+/// A sub-orchestration that runs; `None` if all have ended or have not begun.
+fn running_descendant(tree: &WorkflowTree) -> Option<&ListedInstance> {
+    let mut descendants = tree.instances.iter().skip(1).map(|descendant| &descendant.instance);
+    descendants.find(|descendant| !is_idle(descendant))
+}
+
+/// Whether a workflow has ended, or has not begun.
+fn is_idle(row: &ListedInstance) -> bool {
+    instance::is_ended(&row.status) || row.status == "Pending"
+}
+
+/// The action in words, with the number of sub-orchestrations that are deleted too. A workflow with a
+/// sub-orchestration that runs is not counted, unless the deletion is forced.
+async fn describe_action(provider: &CosmosDBProvider, instances: &[&ListedInstance], force: bool) -> String {
+    let (mut workflows, mut descendants) = (instances.len(), 0);
     let mut is_complete = instances.len() <= TREES_MAX;
     for row in instances.iter().take(TREES_MAX) {
         match provider.tree(&row.instance_id).await {
+            Ok(tree) if !force && running_descendant(&tree).is_some() => workflows -= 1,
             Ok(tree) => {
                 descendants += tree.instances.len().saturating_sub(1);
                 is_complete &= tree.is_complete;
@@ -93,7 +128,7 @@ async fn describe_action(provider: &CosmosDBProvider, instances: &[&ListedInstan
             Err(_) => is_complete = false,
         }
     }
-    action_text(instances.len(), descendants as u64, is_complete)
+    action_text(workflows, descendants as u64, is_complete)
 }
 
 /// The action in words. `is_complete` says whether all sub-orchestrations were counted.

@@ -61,6 +61,7 @@ pub(super) async fn run(args: PruneArgs, context: &Context) -> Result<(), Failur
                 return bulk::show_plan(context, selection, plan).await;
             }
             bulk::run(context, provider, selection, |provider, row| async move {
+                check_begun(&row)?;
                 let options = PruneOptions { keep_last, completed_before: before_ms };
                 let pruned = provider.prune_executions(&row.instance_id, options).await;
                 let pruned = pruned.map_err(|error| error.message)?;
@@ -72,6 +73,14 @@ pub(super) async fn run(args: PruneArgs, context: &Context) -> Result<(), Failur
         .await
 }
 
+/// Refuses a pending workflow. A filter selects none.
+fn check_begun(row: &ListedInstance) -> Result<(), String> {
+    match row.status.as_str() {
+        "Pending" => Err("it has not begun, so it has no executions".to_owned()),
+        _ => Ok(()),
+    }
+}
+
 /// How many executions would be removed, in words. The rule is that of the provider: the current
 /// execution and those that run stay, and both limits must allow a removal.
 async fn plan(
@@ -79,6 +88,7 @@ async fn plan(
     row: &ListedInstance,
     options: &PruneOptions,
 ) -> Result<String, String> {
+    check_begun(row)?;
     let mut past = provider.list_executions(&row.instance_id).await.map_err(|error| error.message)?;
     past.retain(|execution| *execution != row.execution_id);
     past.sort_unstable();
