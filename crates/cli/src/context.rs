@@ -79,6 +79,7 @@ impl Context {
         let mut context = self.clone();
         if let Some(ContainerName { database, container }) = name {
             (context.account.database, context.account.container) = (database, container);
+            context.account.names_note.clear();
         }
         context
     }
@@ -135,10 +136,10 @@ impl Context {
         format!("{}/{}", self.account.database, self.account.container)
     }
 
-    /// The container, the account and the place that named the account, for the messages of verbs
-    /// that change something.
+    /// The container, the account and the places that named them, for the messages of verbs that
+    /// change something.
     pub(crate) fn target(&self) -> String {
-        format!("{} on {}", self.container_name(), self.account.described())
+        format!("{} on {}{}", self.container_name(), self.account.described(), self.account.names_note)
     }
 
     /// Says on standard error which action follows, and where.

@@ -57,6 +57,9 @@ pub(crate) struct Account {
     pub(crate) source: Source,
     pub(crate) database: String,
     pub(crate) container: String,
+    /// The names that perihelion.toml gave although another place named the account, for messages, such
+    /// as `; container from /srv/perihelion.toml`. Else empty.
+    pub(crate) names_note: String,
 }
 
 /// Where an account is.
@@ -122,9 +125,16 @@ impl Account {
         }
         let database = names.database.clone().or_else(|| variable("COSMOS_DATABASE"));
         let container = names.container.clone().or_else(|| variable("COSMOS_CONTAINER"));
+        let is_in_file = |name: &Option<String>, found: fn(&file::AccountSection) -> &Option<String>| {
+            name.is_none() && in_file(found).is_some()
+        };
+        let from_file =
+            [is_in_file(&database, |it| &it.database), is_in_file(&container, |it| &it.container)];
+        let names_note = names_note(&source, around.file.as_ref(), from_file);
         Ok(Account {
             place,
             source,
+            names_note,
             database: database
                 .or_else(|| in_file(|it| &it.database))
                 .unwrap_or_else(|| DEFAULT_NAME.to_owned()),
@@ -312,6 +322,21 @@ fn by_file(file: Option<&ConfigFile>) -> Result<(Source, Place), Failure> {
         }
     };
     Ok((Source::File(path.clone()), place))
+}
+
+/// The names that the file gave although another place named the account, for messages. `from_file` says
+/// whether it gave the database, and whether it gave the container.
+fn names_note(source: &Source, file: Option<&ConfigFile>, from_file: [bool; 2]) -> String {
+    let what = match from_file {
+        [true, true] => "database and container",
+        [true, false] => "database",
+        [false, true] => "container",
+        [false, false] => return String::new(),
+    };
+    match (source, file) {
+        (Source::File(_), _) | (_, None) => String::new(),
+        (_, Some(file)) => format!("; {what} from {}", file.path.display()),
+    }
 }
 
 /// Refuses a key file that a symbolic link puts outside the directory of `perihelion.toml`. A key

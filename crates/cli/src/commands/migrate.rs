@@ -15,6 +15,7 @@ use crate::args::Level;
 use crate::exit::{self, Failure};
 use crate::logs;
 use crate::names::container_name;
+use crate::output::text::escaped;
 use crate::output::{Form, OutputArgs};
 use crate::process::{block_on, print, tell};
 
@@ -107,6 +108,8 @@ async fn migrate(args: MigrateArgs) -> Result<(), Failure> {
         ));
     }
     let account = args.account.resolve()?;
+    let action = if args.dry_run { "checking the move" } else { "moving workflows" };
+    tell(escaped(&format!("{action} from {} to {} on {}", args.from, args.to, account.described())));
     account.run(async |client| move_instances(client.clone(), args).await).await
 }
 

@@ -259,7 +259,7 @@ async fn measure(
     stopped: &mut watch::Receiver<bool>,
     progress: &Progress,
 ) -> Result<(), Failure> {
-    progress.phase(&format!("target: {}", target.description()));
+    progress.phase(&format!("target: {}{}", target.description(), target.source()));
     target.prepare(args.throughput).await?;
     let load = load(args);
     for concurrency in &args.concurrency {

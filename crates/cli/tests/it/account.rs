@@ -226,3 +226,26 @@ fn a_closed_standard_error_ends_no_command() {
         assert_eq!(status.code(), Some(0), "{arguments:?}: {}", text(&stdout));
     }
 }
+
+/// Story of a bug: the account came from the environment and the container from a `perihelion.toml`, which
+/// may have come with a cloned repository, and the command said only where the account came from.
+#[test]
+fn a_name_from_a_file_is_named_as_such_beside_an_account_from_elsewhere() {
+    let dev = DevServer::start();
+    let put = |extra: &[&str]| {
+        let mut put = dev.command(&[&["item", "put", "item.json"], extra].concat());
+        put.current_dir(dev.scratch.path());
+        put
+    };
+    std::fs::write(dev.scratch.path().join("item.json"), "{\"id\":\"7\"}").expect("an item");
+    dev.succeed(&["container", "create", "shop/orders", "--key-path", "/id"]);
+    let file = dev.scratch.path().join("perihelion.toml");
+    std::fs::write(&file, "[account]\ndatabase = \"shop\"\ncontainer = \"orders\"\n").expect("a file");
+    let file = file.canonicalize().expect("a path");
+    let both = format!("(from --endpoint); database and container from {}", file.display());
+    check(&mut put(&[]), 0, &both);
+    let database = format!("(from --endpoint); database from {}", file.display());
+    check(&mut put(&["-c", "orders"]), 0, &database);
+    let output = put(&["-d", "shop", "-c", "orders"]).output().expect("the binary runs");
+    assert!(!text(&output.stderr).contains("perihelion.toml"), "{}", text(&output.stderr));
+}

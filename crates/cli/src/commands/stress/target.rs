@@ -54,6 +54,8 @@ pub(super) struct Target {
     /// The account's endpoint or the data directory; `None` for the engine in memory, whose data
     /// ends with the process.
     endpoint: Option<String>,
+    /// The place that named the account, such as ` (from COSMOS_ENDPOINT)`; empty for the engine in memory.
+    source: String,
     names: Names,
     name: ContainerName,
     database: Origin,
@@ -82,9 +84,10 @@ impl Target {
         };
         let client = connection.client.clone();
         let endpoint = (!is_in_memory).then(|| account.display_name());
+        let source = if is_in_memory { String::new() } else { account.display_source() };
         let name = container_name(&names);
         let (database, container) = (Origin::Foreign, Origin::Foreign);
-        Ok(Target { client, connection, endpoint, names, name, database, container })
+        Ok(Target { client, connection, endpoint, source, names, name, database, container })
     }
 
     /// Creates the database and the container if they are missing. Checks that a container that
@@ -149,6 +152,11 @@ impl Target {
             Some(endpoint) => format!("{endpoint}, container {}", self.name),
             None => "the engine in memory".to_owned(),
         }
+    }
+
+    /// The place that named the account, for messages.
+    pub(super) fn source(&self) -> &str {
+        &self.source
     }
 
     /// The account's endpoint or the data directory; `None` for the engine in memory.
