@@ -106,6 +106,20 @@ impl<T> QueryFeed<T> {
         }
     }
 
+    /// What was read since the last page that was returned, as a page without rows: pages of the
+    /// service without rows have a charge too. `None` if nothing was read. A tool that shows what a
+    /// query costs adds it when [`next_page`](Self::next_page) has returned `None`; for a query
+    /// without rows it is the whole cost. It has no continuation token.
+    pub fn rest(&mut self) -> Option<Page<T>> {
+        let cost = match &mut self.execution {
+            Execution::Unsent => return None,
+            Execution::Direct(direct) => direct.take_cost(),
+            Execution::Merged(merged) => merged.take_cost(),
+            Execution::Hybrid(hybrid) => hybrid.take_cost(),
+        };
+        cost.into_page()
+    }
+
     /// A stream of pages.
     pub fn pages(self) -> Pages<T> {
         Pages::new(self)

@@ -121,6 +121,10 @@ async fn read(container: &Container, args: &QueryArgs, context: &Context) -> Res
         let Some(page) = page else { break };
         answer.add(page);
     }
+    // A query that finds nothing has its whole cost here.
+    if let Some(rest) = feed.rest() {
+        answer.add(rest);
+    }
     answer.is_cut = answer.rows.len() > limit;
     answer.rows.truncate(limit);
     Ok(answer)

@@ -48,6 +48,11 @@ impl Direct {
         matches!(self.next, NextRequest::FirstPage)
     }
 
+    /// The cost of the responses since the last page that was returned. It is zero afterwards.
+    pub(super) fn take_cost(&mut self) -> PageCost {
+        std::mem::take(&mut self.cost)
+    }
+
     /// The next page that has rows; `None` after the last page. After a failed request the next
     /// call requests the same page. The rows are parsed directly from the answer, unless one of
     /// them cannot be parsed.

@@ -45,6 +45,11 @@ impl Hybrid {
         Ok(Hybrid { search, range, metadata, rows: None, cost: PageCost::default() })
     }
 
+    /// The cost of the responses since the last page that was returned. It is zero afterwards.
+    pub(super) fn take_cost(&mut self) -> PageCost {
+        std::mem::take(&mut self.cost)
+    }
+
     /// The next page; `None` after the last page.
     pub(super) async fn next_page<T>(
         &mut self,
@@ -101,6 +106,7 @@ impl Hybrid {
             self.cost.merge(cost);
             rows.extend(more);
         }
+        self.cost.merge(merged.take_cost());
         Ok(rows)
     }
 }

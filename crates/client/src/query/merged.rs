@@ -99,6 +99,11 @@ impl Merged {
         Ok(Merged { merge, pending, refused, rid, body: None, cost, empty_pages: 0 })
     }
 
+    /// The cost of the responses since the last page that was returned. It is zero afterwards.
+    pub(super) fn take_cost(&mut self) -> PageCost {
+        std::mem::take(&mut self.cost)
+    }
+
     /// The next page; `None` after the last page. After a failed request the next call
     /// continues at the same row.
     pub(super) async fn next_page<T>(

@@ -12,7 +12,8 @@ use crate::Error;
 /// number, charge and metrics.
 const DIAGNOSTICS_MAX: usize = 64;
 
-/// A page of a query result. It has at least one row.
+/// A page of a query result. It has at least one row, except the page of
+/// [`QueryFeed::rest`](crate::QueryFeed::rest).
 #[derive(Debug, Clone)]
 pub struct Page<T> {
     /// The rows.
@@ -138,6 +139,11 @@ pub(super) struct PageCost {
 }
 
 impl PageCost {
+    /// The cost as a page without rows; `None` if there was no response.
+    pub(super) fn into_page<T>(self) -> Option<Page<T>> {
+        (self.requests > 0).then(|| Page::new(Vec::new(), Continuation::End, self))
+    }
+
     /// Adds the responses of another page.
     pub(super) fn merge(&mut self, other: PageCost) {
         self.charge += other.charge;

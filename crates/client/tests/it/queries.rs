@@ -657,3 +657,22 @@ async fn a_query_by_a_deeply_nested_member_is_merged_and_continued() {
         orders.query::<u64>("SELECT VALUE COUNT(1) FROM c GROUP BY c.nested").collect().await.unwrap();
     assert_eq!(groups, [4]);
 }
+
+/// Story of a bug: the charge of pages without rows was dropped at the end of a query, so a query that
+/// found nothing seemed to be free.
+#[tokio::test(start_paused = true)]
+async fn a_query_that_finds_nothing_has_a_cost() {
+    let (_world, orders) = orders_in_four_partitions().await;
+    for (statement, least_requests) in [
+        ("SELECT * FROM c WHERE c.customer = 'customer-1' AND c.total < 0", 1),
+        ("SELECT * FROM c WHERE c.total < 0 ORDER BY c.total", 4),
+    ] {
+        let mut feed = orders.query::<Value>(statement);
+        assert!(feed.rest().is_none(), "nothing was read");
+        assert!(feed.next_page().await.unwrap().is_none(), "{statement}");
+        let rest = feed.rest().expect("pages without rows");
+        assert!(rest.items.is_empty() && rest.charge() > 0.0 && rest.is_last(), "{rest:?}");
+        assert!(rest.requests() >= least_requests, "{statement}: {} requests", rest.requests());
+        assert!(feed.rest().is_none(), "the cost is returned once");
+    }
+}
