@@ -107,7 +107,7 @@ pub(crate) fn line<T: Serialize>(value: &T) -> Result<String, Failure> {
 
 /// JSON for the reader of standard output. A program gets it unchanged. For a terminal, characters that
 /// would act on the terminal are replaced by escapes.
-fn for_reader(json: &str) -> String {
+pub(crate) fn for_reader(json: &str) -> String {
     match std::io::stdout().is_terminal() {
         true => escaped_json(json).into_owned(),
         false => json.to_owned(),

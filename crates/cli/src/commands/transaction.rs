@@ -22,7 +22,7 @@ use crate::exit::{self, Failure};
 use crate::logs;
 use crate::output::table::grid;
 use crate::output::text::{counted, escaped};
-use crate::output::{Form, OutputArgs};
+use crate::output::{Form, OutputArgs, for_reader};
 use crate::process::{block_on, print, tell};
 
 const EXAMPLES: &str = r#"The file has one JSON object:
@@ -181,7 +181,8 @@ fn table(file: &TransactionFile, results: &TransactionResults) -> String {
         for (index, result) in
             results.results().iter().enumerate().filter(|(_, result)| !result.body().is_empty())
         {
-            text.push_str(&format!("{index}: {}\n", String::from_utf8_lossy(result.body())));
+            let document = String::from_utf8_lossy(result.body());
+            text.push_str(&format!("{index}: {}\n", for_reader(&document)));
         }
     }
     text

@@ -2,9 +2,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::dev_server::DevServer;
-use crate::program::signal;
+use crate::program::{command, signal, text};
+use crate::verbs::World;
 
 /// Ends a command with a signal. It succeeds.
 fn interrupt(mut command: Child) {
@@ -96,4 +98,54 @@ fn a_wait_prints_transient_failures_and_continues() {
     // The workflow is read again after the failure, and is still pending at the end.
     assert!(errors.map(|line| line.expect("text")).any(|line| line.contains("is pending after 20s")));
     assert_eq!(child.wait().expect("an exit status").code(), Some(8));
+}
+
+/// Story of a bug: every read of `describe` after the first counted as a failure that stays.
+#[test]
+fn a_watched_description_continues_after_transient_failures() {
+    let world = World::start();
+    let endpoint = world.endpoint();
+    let run = |arguments: &[&str]| command(&world.scratch, &[arguments, &["--endpoint", &endpoint]].concat());
+    let manage = |arguments: &[&str]| {
+        let output = run(&[&["manage"], arguments].concat()).output().expect("the binary runs");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    };
+    let mut watch = run(&["workflow", "describe", "approval-1", "-o", "jsonl", "--watch=100ms"]);
+    let mut child = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    lines.next().expect("a line").expect("text");
+    // The first read is a query.
+    manage(&["POST", "faults", r#"{"operation":"read_item","count":100000,"status":503}"#]);
+    let mut errors = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    errors.next().expect("a failure is printed").expect("text");
+    manage(&["DELETE", "faults"]);
+    let raised =
+        run(&["workflow", "raise", "approval-1", "approved", "yes"]).status().expect("the binary runs");
+    assert!(raised.success());
+    let seen = lines.map(|line| line.expect("text")).any(|line| line.contains("\"status\":\"Completed\""));
+    assert!(seen, "the description was not shown again");
+    interrupt(child);
+}
+
+/// Story of a bug: the time of `--timeout` was looked at only after a read, so a read that hung prolonged
+/// the wait by the time limits of the driver.
+#[test]
+fn a_wait_ends_in_time_although_the_account_does_not_answer() {
+    let dev = DevServer::start();
+    dev.succeed(&["container", "create", "duroxide/duroxide", "--workflows"]);
+    dev.succeed(&["workflow", "start", "hello", "--id", "hello-1"]);
+    let mut wait = dev.command(&["workflow", "wait", "hello-1", "--timeout", "4s"]);
+    let mut child = wait.stderr(Stdio::piped()).spawn().expect("the binary runs");
+    let mut errors = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let mut line = || errors.next().expect("a line").expect("text");
+    assert!(line().contains("is pending: no worker is alive"));
+    dev.server.signal("STOP");
+    let began = Instant::now();
+    let last = line();
+    let status = child.wait().expect("an exit status");
+    let took = began.elapsed();
+    dev.server.signal("CONT");
+    assert_eq!(status.code(), Some(8), "{last}");
+    assert!(last.contains("after 4s"), "{last}");
+    assert!(took < Duration::from_secs(12), "{took:?}");
 }

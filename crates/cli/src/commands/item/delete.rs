@@ -4,13 +4,14 @@ use clap::Args;
 use perihelion_client::ItemOptions;
 
 use super::KeyArgs;
-use super::put::{parse_etag, print_written};
+use super::put::{WrittenItem, parse_etag, print_written};
 use crate::commands::workflow::{YES_OR_DRY_RUN, confirm};
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::names::check_item_id;
+use crate::output::Form;
 use crate::output::text::escaped;
-use crate::process::tell;
+use crate::process::{print, tell};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -60,7 +61,18 @@ pub(super) async fn run(args: DeleteArgs, context: &Context) -> Result<(), Failu
                     return Err(Failure::runtime(message));
                 }
                 tell(escaped(&format!("would delete {id} in {}", context.target())));
-                return Ok(());
+                return match context.form {
+                    Form::Table => Ok(()),
+                    Form::Json | Form::Jsonl => {
+                        let etag = found.etag().ok().map(ToString::to_string);
+                        let charge = found.charge();
+                        print(
+                            &context
+                                .form
+                                .single(&WrittenItem::new(&id, "would delete", etag, charge), &[])?,
+                        )
+                    }
+                };
             }
             if !yes {
                 confirm(&format!("delete the item {id:?} in {}", context.target()), YES_OR_DRY_RUN)?;

@@ -44,11 +44,17 @@ pub(super) struct PutArgs {
 /// A write, as JSON shows it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct WrittenItem {
+pub(super) struct WrittenItem {
     id: String,
     result: &'static str,
     etag: Option<String>,
     request_units: f64,
+}
+
+impl WrittenItem {
+    pub(super) fn new(id: &str, result: &'static str, etag: Option<String>, charge: f64) -> WrittenItem {
+        WrittenItem { id: id.to_owned(), result, etag, request_units: charge }
+    }
 }
 
 pub(super) async fn run(args: PutArgs, context: &Context) -> Result<(), Failure> {
@@ -86,7 +92,7 @@ pub(super) fn print_written(
     written: &Written,
 ) -> Result<(), Failure> {
     let etag = written.etag().ok().map(ToString::to_string);
-    let item = WrittenItem { id: id.to_owned(), result, etag: etag.clone(), request_units: written.charge() };
+    let item = WrittenItem::new(id, result, etag.clone(), written.charge());
     let lines = [
         ("id", id.to_owned()),
         ("result", result.to_owned()),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use duroxide::providers::ProviderAdmin;
-use duroxide::{Client, EventKind};
+use duroxide::{Client, ClientError, EventKind};
 use duroxide_cdb::CosmosDBProvider;
 use serde::Serialize;
 
@@ -79,7 +79,8 @@ pub(super) async fn run(args: DescribeArgs, context: &Context) -> Result<(), Fai
 }
 
 async fn describe(provider: &CosmosDBProvider, id: &str) -> Result<Description, Failure> {
-    let failed = |error: duroxide::providers::ProviderError| Failure::runtime(error.message);
+    // With --watch a failure that may pass does not end the command, so each keeps its kind.
+    let failed = Failure::provider;
     let mut row = instance::get(provider, id).await?;
     let (created_ms, updated_ms) = (row.created_at, row.updated_at);
     let mut description = Description {
@@ -101,7 +102,10 @@ async fn describe(provider: &CosmosDBProvider, id: &str) -> Result<Description, 
         description.output = provider.get_instance_info(id).await.map_err(failed)?.output;
     }
     let client = Client::new(Arc::new(provider.clone()));
-    let client_failed = |error: duroxide::ClientError| Failure::runtime(error.to_string());
+    let client_failed = |error: ClientError| match error {
+        ClientError::Provider(error) => Failure::provider(error),
+        error => Failure::runtime(error),
+    };
     description.executions = provider.list_executions(id).await.map_err(failed)?;
     let history = provider.read_history(id).await.map_err(failed)?;
     description.input = history.iter().find_map(|event| match &event.kind {

@@ -8,7 +8,7 @@ use clap::Args;
 use duroxide::providers::ProviderAdmin;
 use duroxide_cdb::{CosmosDBProvider, ListedInstance};
 use serde::Serialize;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::instance;
 use crate::args::parse_time;
@@ -56,6 +56,10 @@ struct Ended {
 /// else to do takes a start within a second.
 const PENDING_MAX: Duration = Duration::from_secs(3);
 
+/// How long the last read may take after the deadline, and how long the look for the reason. So a wait
+/// ends even if the account does not answer, and `--timeout 0s` looks once.
+const AFTER_DEADLINE_MAX: Duration = Duration::from_secs(2);
+
 /// Waits until a workflow has ended. Says once on standard error that no worker is alive. A transient
 /// failure is told there when the read before it succeeded or failed in another way.
 pub(super) async fn wait(
@@ -69,21 +73,24 @@ pub(super) async fn wait(
     let mut pause = PAUSE_FIRST;
     let (mut is_told, mut last_failure) = (false, String::new());
     loop {
-        let (state, is_pending) = match read_instance(provider, id).await {
-            Ok(row) if instance::is_ended(&row.status) => return Ok(row),
-            Ok(row) => {
+        let read_until = deadline.max(Instant::now() + AFTER_DEADLINE_MAX);
+        let (state, is_pending) = match timeout_at(read_until, read_instance(provider, id)).await {
+            Ok(Ok(row)) if instance::is_ended(&row.status) => return Ok(row),
+            Ok(Ok(row)) => {
                 last_failure.clear();
                 (format!("is {}", row.status.to_lowercase()), row.status == "Pending")
             }
             // A transient failure does not mean that the workflow has ended.
-            Err(failure) if failure.is_transient() => {
+            Ok(Err(failure)) if failure.is_transient() => {
                 if last_failure != failure.message() {
                     tell(escaped(&format!("cannot read {id:?}: {}", failure.message())));
                     last_failure = failure.message().to_owned();
                 }
                 (format!("cannot be read ({})", failure.message()), false)
             }
-            Err(failure) => return Err(failure),
+            Ok(Err(failure)) => return Err(failure),
+            // The deadline has passed.
+            Err(_) => ("cannot be read (no answer)".to_owned(), false),
         };
         let now = Instant::now();
         if now >= deadline {
@@ -123,10 +130,10 @@ const NO_WORKER: &str =
 const NOTHING_RUNS: &str =
     "no worker can run while this command has the data directory open. Start a server and a worker on it";
 
-/// Whether a process is alive that runs orchestrations. `true` if the processes cannot be read,
+/// Whether a process is alive that runs orchestrations. `true` if the processes cannot be read soon,
 /// because then nothing is known about them.
 async fn has_live_worker(provider: &CosmosDBProvider) -> bool {
-    let workers = provider.workers().await;
+    let Ok(workers) = tokio::time::timeout(AFTER_DEADLINE_MAX, provider.workers()).await else { return true };
     workers.map_or(true, |all| all.iter().any(|worker| worker.is_alive && worker.runs_orchestrations))
 }
 
