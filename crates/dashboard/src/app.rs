@@ -5,8 +5,11 @@ use std::sync::Arc;
 use crate::access::Access;
 use crate::bulk::Jobs;
 use crate::details::Details;
+use crate::failure::Failure;
+use crate::html::{Html, Link};
 use crate::live::Hub;
 use crate::notices::Notices;
+use crate::once::Once;
 use crate::samples::Samples;
 use crate::source::Source;
 
@@ -17,7 +20,21 @@ pub(crate) struct App {
     pub(crate) is_read_only: bool,
     pub(crate) hub: Arc<Hub>,
     pub(crate) notices: Notices,
+    pub(crate) sent_forms: Once<Acted>,
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) samples: Arc<Samples>,
     pub(crate) details: Details,
+}
+
+/// What a form did: the answer that its sender gets.
+#[derive(Debug, Clone)]
+pub(crate) enum Acted {
+    /// The browser goes to another page.
+    Go(Link),
+    /// The answer is a page with this title.
+    Show {
+        title: String,
+        html: Html,
+    },
+    Failed(Failure),
 }

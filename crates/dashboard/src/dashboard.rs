@@ -136,6 +136,7 @@ impl Dashboard {
             is_read_only: options.is_read_only,
             hub: Arc::default(),
             notices: Default::default(),
+            sent_forms: Default::default(),
             jobs: Arc::clone(&jobs),
             samples: Arc::<Samples>::default(),
             details: Default::default(),

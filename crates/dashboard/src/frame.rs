@@ -5,6 +5,7 @@ use crate::assets;
 use crate::failure::Failure;
 use crate::html::{Content, Html, Link, Tag, list, tag};
 use crate::notices::Notice;
+use crate::once;
 use crate::pages::{PAGES, Page, View};
 
 /// A whole page.
@@ -34,7 +35,7 @@ fn whole(app: &App, page: &Page, title: &str, content: impl Content) -> Html {
     let banner = tag("div").id("live-failure");
     let main = tag("main").id("main").attr("tabindex", "-1").add(banner).add(content);
     let body = tag("body").add(skip_link()).add(header(app, page)).add(main);
-    document(&format!("{title} · Perihelion"), body)
+    once::numbered(document(&format!("{title} · Perihelion"), body))
 }
 
 /// The text that a page shows instead of its content when the content cannot be made.

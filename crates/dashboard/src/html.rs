@@ -61,6 +61,11 @@ impl Html {
         content.write(&mut self.0);
         self
     }
+
+    /// The piece with another piece in each place of `old`.
+    pub(crate) fn with_replaced(self, old: &Html, new: &Html) -> Html {
+        Html(self.0.replace(&old.0, &new.0))
+    }
 }
 
 impl Tag {

@@ -28,6 +28,7 @@ mod http;
 mod live;
 mod metrics;
 mod notices;
+mod once;
 mod pages;
 mod samples;
 mod site;

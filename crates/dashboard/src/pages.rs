@@ -97,7 +97,12 @@ pub(crate) enum Outcome {
 
 /// Whether a form changes something. In read-only mode, only forms that read may be sent.
 pub(crate) fn changes_something(form: &Parameters) -> bool {
-    !matches!(form.get("action"), "query" | "count")
+    is_change(form.get("action"))
+}
+
+/// Whether a form with this action changes something.
+fn is_change(action: &str) -> bool {
+    !matches!(action, "query" | "count")
 }
 
 pub(crate) fn find(path: &str) -> Option<&'static Page> {

@@ -10,12 +10,13 @@ use hyper::body::Incoming;
 use tokio::time::Instant;
 
 use crate::access::Refusal;
-use crate::app::App;
+use crate::app::{Acted, App};
 use crate::failure::Failure;
 use crate::html::Link;
 use crate::http::{Answer, Body, FORM_BYTES_MAX, Parameters, Request};
 use crate::live::{Hub, Look, Made};
 use crate::notices::Notice;
+use crate::once;
 use crate::pages::{self, Outcome, Page, View};
 use crate::text::cut;
 use crate::{assets, frame, metrics};
@@ -194,17 +195,38 @@ async fn act(app: Arc<App>, page: &'static Page, form: Parameters) -> Answer {
     if app.is_read_only && pages::changes_something(&form) {
         return failed(&app, page, &Failure::read_only(), false);
     }
-    let outcome = match pages::changes_something(&form) {
-        true => change(Arc::clone(&app.hub), run(Arc::clone(&app), form)).await,
-        false => limit(READ_TIME_MAX, run(Arc::clone(&app), form)).await,
+    let acted = match pages::changes_something(&form) {
+        false => acted(&app, limit(READ_TIME_MAX, run(Arc::clone(&app), form)).await),
+        true => {
+            let (key, app) = (once::Key::of(page.path, &form), Arc::clone(&app));
+            let action = run(Arc::clone(&app), form);
+            let acting = Arc::clone(&app);
+            let changing = async move { acted(&acting, change(Arc::clone(&acting.hub), action).await) };
+            match key {
+                Some(key) => app.sent_forms.act(key, changing).await.unwrap_or_else(Acted::Failed),
+                None => changing.await,
+            }
+        }
     };
+    match acted {
+        Acted::Show { title, html } => {
+            let view = View { title, html };
+            Answer::html(StatusCode::OK, frame::page(&app, page, view, None, false))
+        }
+        Acted::Go(link) => Answer::redirect(&link),
+        Acted::Failed(failure) => failed(&app, page, &failure, false),
+    }
+}
+
+/// What an action did, with its notice kept for the next page.
+fn acted(app: &App, outcome: Result<Outcome, Failure>) -> Acted {
     match outcome {
-        Ok(Outcome::Show(view)) => Answer::html(StatusCode::OK, frame::page(&app, page, view, None, false)),
+        Ok(Outcome::Show(View { title, html })) => Acted::Show { title, html },
         Ok(Outcome::Go { to, notice }) => {
             let number = app.notices.put(Notice { text: notice, is_error: false });
-            Answer::redirect(&to.with("notice", number))
+            Acted::Go(to.with("notice", number))
         }
-        Err(failure) => failed(&app, page, &failure, false),
+        Err(failure) => Acted::Failed(failure),
     }
 }
 

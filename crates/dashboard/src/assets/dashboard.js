@@ -11,6 +11,8 @@
   let retry = null;
   // The newest version of the page, if it waits until no text is selected.
   let waiting = null;
+  // The forms that were sent and have no answer yet.
+  const sent = new WeakSet();
 
   // The wait before the next try, if the dashboard refused to keep this page up to date. It does so
   // when too many pages are watched.
@@ -88,8 +90,11 @@
       return;
     }
     if (node.nodeType !== Node.ELEMENT_NODE || node.isEqualNode(fresh)) return;
+    // A newer version of the page has no number for its forms.
+    if (node.nodeName === "INPUT" && node.name === "once" && fresh.name === "once") return;
     for (const { name } of [...node.attributes]) {
-      const isKept = name === "open" && node.nodeName === "DETAILS";
+      const isKept =
+        (name === "open" && node.nodeName === "DETAILS") || (name === "disabled" && sent.has(node.form));
       if (!fresh.hasAttribute(name) && !isKept) node.removeAttribute(name);
     }
     for (const { name, value } of fresh.attributes) {
@@ -141,6 +146,45 @@
     addEventListener("pageshow", connect);
     connect();
   }
+
+  // A form that is sent twice acts once: the second click does nothing, and the number in the form tells
+  // the server that it is the same form. A form that came with a newer version of the page gets its
+  // number here.
+  const newNumber = () =>
+    Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(16)).join("-");
+
+  const release = (form) => {
+    sent.delete(form);
+    for (const button of form.querySelectorAll("button[type=submit]")) button.disabled = false;
+  };
+
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    const once = form.elements.once;
+    if (!once) return;
+    if (sent.has(form)) {
+      event.preventDefault();
+      return;
+    }
+    if (!once.value) once.value = newNumber();
+    sent.add(form);
+    // A button that is disabled at once would not be a part of what is sent.
+    setTimeout(() => {
+      for (const button of form.querySelectorAll("button[type=submit]")) button.disabled = true;
+    });
+    // If no answer comes, a person may try again. The number stays, so nothing is done twice.
+    setTimeout(() => release(form), RETRY_MS);
+  });
+
+  // A page that the browser shows again as it was left has been sent already: it gets new numbers.
+  addEventListener("pageshow", (event) => {
+    if (!event.persisted) return;
+    for (const form of document.forms) {
+      if (!form.elements.once) continue;
+      form.elements.once.value = newNumber();
+      release(form);
+    }
+  });
 
   // The key / moves the focus to the filter, as in many tools.
   document.addEventListener("keydown", (event) => {

@@ -4,6 +4,7 @@ use duroxide_cdb::ListedInstance;
 
 use crate::app::App;
 use crate::html::{Content, Encoded, Html, Link, Tag, is_not_shown, list, tag};
+use crate::once;
 use crate::text::{TITLE_CHARS_MAX, age, cut, time};
 
 /// The most characters of an id or a name in a table. The title has more.
@@ -109,13 +110,15 @@ pub(super) fn name_and_version(row: &ListedInstance) -> Html {
     tag("span").attr("title", title).add(cut(&row.name, CELL_CHARS_MAX)).add(version).done()
 }
 
-/// A form that is sent to a page. `action` says what is to be done.
+/// A form that is sent to a page. `action` says what is to be done. A form that changes something has a
+/// number, so that it acts once if it is sent twice.
 pub(super) fn form(app: &App, path: &'static str, action: &str, content: impl Content) -> Tag {
     tag("form")
         .attr("method", "post")
         .attr("action", path)
         .add(hidden("form", app.access.form_token()))
         .add(hidden("action", action))
+        .add(super::is_change(action).then(once::field))
         .add(content)
 }
 

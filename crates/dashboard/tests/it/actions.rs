@@ -104,3 +104,46 @@ async fn a_bulk_action_ends_with_its_dashboard() {
     assert_eq!(left().await, Some(soon), "nothing more is deleted");
     shop.close().await;
 }
+
+/// The hidden fields of a form, and what a person fills in.
+fn filled<'a>(hidden: &'a [(String, String)], typed: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    let hidden = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    hidden.chain(typed.iter().copied()).collect()
+}
+
+/// Story of a bug: a second click on *Begin* began a second bulk action, and one on *Send* sent a second
+/// event.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_form_that_is_sent_twice_acts_once() {
+    let shop = Shop::open().await;
+    shop.run("hello-1", "hello", "Ada").await;
+    shop.wait_for_approval("approval-1").await;
+    let browser = shop.browser();
+    let count = [("action", "count"), ("filter", "name=hello"), ("workflow_action", "restart")];
+    let begin = browser.post("/bulk", &count).await.hidden_fields("begin");
+    let begin = filled(&begin, &[("confirm", "yes")]);
+    let (one, two) = tokio::join!(browser.post("/bulk", &begin), browser.post("/bulk", &begin));
+    assert_eq!((one.status, two.status), (303, 303));
+    assert_eq!(one.header("location"), two.header("location"));
+    assert_eq!(browser.post("/bulk", &begin).await.header("location"), one.header("location"));
+    let jobs = browser.get("/bulk").await;
+    jobs.has(&["Bulk action 1"]);
+    assert!(!jobs.text.contains("Bulk action 2"), "there is one job");
+
+    let raise = browser.get("/workflow?id=approval-1").await.hidden_fields("raise");
+    let raise = filled(&raise, &[("event", "note"), ("payload", "1"), ("queue", "yes")]);
+    for _ in 0..2 {
+        assert_eq!(browser.post("/workflow", &raise).await.status, 303);
+    }
+    let other = browser.get("/workflow?id=approval-1").await.hidden_fields("raise");
+    let other = filled(&other, &[("event", "last"), ("payload", "2"), ("queue", "yes")]);
+    assert_eq!(browser.post("/workflow", &other).await.status, 303);
+    let mut history = String::new();
+    wait_until("the last event is in the history", LIMIT, async || {
+        history = browser.get("/history.json?id=approval-1").await.text;
+        history.contains("\"last\"")
+    })
+    .await;
+    assert_eq!(history.matches("\"note\"").count(), 1, "{history}");
+    shop.close().await;
+}
