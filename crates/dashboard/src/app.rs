@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use http::StatusCode;
+
 use crate::access::Access;
 use crate::bulk::Jobs;
 use crate::details::Details;
@@ -31,8 +33,9 @@ pub(crate) struct App {
 pub(crate) enum Acted {
     /// The browser goes to another page.
     Go(Link),
-    /// The answer is a page with this title.
+    /// The answer is a page.
     Show {
+        status: StatusCode,
         title: String,
         html: Html,
     },

@@ -30,13 +30,13 @@ const JOBS_MAX: usize = 20;
 /// The size of a page of the selection.
 const PAGE_SIZE: u32 = 200;
 
-/// A workflow that is to be changed. The rest of its row, which may be large, is read again before
-/// the change.
+/// A workflow as it was when a person decided to change it. The rest of its row, which may be large, is
+/// read again before the change.
 #[derive(Debug)]
-struct Selected {
-    id: String,
-    status: String,
-    created_at: u64,
+pub(crate) struct Selected {
+    pub(crate) id: String,
+    pub(crate) status: String,
+    pub(crate) created_at: u64,
 }
 
 /// The jobs of this run of the dashboard: the number of the last job, and the jobs, newest last.
@@ -48,21 +48,30 @@ impl Selected {
         Selected { id: row.instance_id, status: row.status, created_at: row.created_at }
     }
 
-    /// The row of the workflow as it is now, or why the workflow is skipped.
-    fn unchanged(&self, now: Option<ListedInstance>) -> Result<ListedInstance, String> {
+    /// The row of the workflow as it is now, or why it is not the workflow that was chosen. `then` says
+    /// when that was.
+    pub(crate) fn unchanged(
+        &self,
+        now: Option<ListedInstance>,
+        then: &str,
+    ) -> Result<ListedInstance, String> {
         match now {
-            None => Err("skipped: it no longer exists".to_owned()),
+            None => Err("it no longer exists".to_owned()),
             // The time of creation changes when a pending workflow begins, so the status comes first.
-            Some(now) if now.status != self.status => Err(format!(
-                "skipped: it was {} when it was selected, and is {} now",
-                self.status, now.status
-            )),
+            Some(now) if phase(&now.status) != phase(&self.status) => {
+                Err(format!("it was {} when {then}, and is {} now", self.status, now.status))
+            }
             Some(now) if now.created_at != self.created_at => {
-                Err("skipped: it was deleted and created again after it was selected".to_owned())
+                Err(format!("it was deleted and created again after {then}"))
             }
             Some(now) => Ok(now),
         }
     }
+}
+
+/// The status, with one name for a workflow that goes on: between two executions it is not called running.
+fn phase(status: &str) -> &str {
+    if status == "ContinuedAsNew" { "Running" } else { status }
 }
 
 impl Jobs {
@@ -184,7 +193,7 @@ async fn attempt(
 ) -> Result<String, String> {
     let found = provider.list(&ListOptions::new().with_id(row.id.as_str())).await;
     let now = found.map_err(|error| Failure::from(error).message)?.instances.into_iter().next();
-    let now = row.unchanged(now)?;
+    let now = row.unchanged(now, "it was selected").map_err(|why| format!("skipped: {why}"))?;
     action.run(provider, &now).await.map_err(|failure| failure.message)
 }
 
@@ -201,13 +210,13 @@ mod tests {
             row
         };
         let selected = Selected::of(row("Running", 1));
-        assert!(selected.unchanged(Some(row("Running", 1))).is_ok());
+        assert!(selected.unchanged(Some(row("Running", 1)), "it was selected").is_ok());
         for (now, why) in [
             (None, "no longer exists"),
             (Some(row("Failed", 1)), "was Running when it was selected, and is Failed now"),
             (Some(row("Running", 2)), "was deleted and created again"),
         ] {
-            let skipped = selected.unchanged(now).unwrap_err();
+            let skipped = selected.unchanged(now, "it was selected").unwrap_err();
             assert!(skipped.contains(why), "{skipped}");
         }
     }

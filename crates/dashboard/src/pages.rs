@@ -93,6 +93,8 @@ pub(crate) enum Outcome {
     Go { to: Link, notice: String },
     /// The answer is a page of its own.
     Show(View),
+    /// Nothing was done, and the page asks again: the form shows something that is no longer so.
+    AskAgain(View),
 }
 
 /// Whether a form changes something. In read-only mode, only forms that read may be sent.

@@ -209,9 +209,8 @@ async fn act(app: Arc<App>, page: &'static Page, form: Parameters) -> Answer {
         }
     };
     match acted {
-        Acted::Show { title, html } => {
-            let view = View { title, html };
-            Answer::html(StatusCode::OK, frame::page(&app, page, view, None, false))
+        Acted::Show { status, title, html } => {
+            Answer::html(status, frame::page(&app, page, View { title, html }, None, false))
         }
         Acted::Go(link) => Answer::redirect(&link),
         Acted::Failed(failure) => failed(&app, page, &failure, false),
@@ -221,7 +220,10 @@ async fn act(app: Arc<App>, page: &'static Page, form: Parameters) -> Answer {
 /// What an action did, with its notice kept for the next page.
 fn acted(app: &App, outcome: Result<Outcome, Failure>) -> Acted {
     match outcome {
-        Ok(Outcome::Show(View { title, html })) => Acted::Show { title, html },
+        Ok(Outcome::Show(View { title, html })) => Acted::Show { status: StatusCode::OK, title, html },
+        Ok(Outcome::AskAgain(View { title, html })) => {
+            Acted::Show { status: StatusCode::CONFLICT, title, html }
+        }
         Ok(Outcome::Go { to, notice }) => {
             let number = app.notices.put(Notice { text: notice, is_error: false });
             Acted::Go(to.with("notice", number))

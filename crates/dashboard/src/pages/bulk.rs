@@ -19,6 +19,10 @@ use crate::text::{counted, cut, grouped, now_ms};
 
 const PATH: &str = "/bulk";
 
+/// The field that has the number of workflows that a person has confirmed. It is empty if not all of
+/// them were counted: "or more" was confirmed.
+const SHOWN: &str = "shown";
+
 /// When an address or a form has a wrong number of a bulk action, the page repeats at most this many
 /// characters of it.
 const JOB_CHARS_MAX: usize = 40;
@@ -116,14 +120,27 @@ async fn act(app: Arc<App>, form: Parameters) -> Result<Outcome, Failure> {
     match form.get("action") {
         "count" => {
             let counts = app.source.provider().await?.count(&options).await?;
-            let view = confirm(&app, &form, &action, &options, &counts, at_ms);
-            Ok(Outcome::Show(View { title: "Bulk actions".to_owned(), html: view }))
+            let html = confirm(&app, &form, &action, &options, &counts, at_ms);
+            Ok(Outcome::Show(View { title: "Bulk actions".to_owned(), html }))
         }
         "begin" if form.get("confirm") != "yes" => {
             Err(Failure::wrong("The action was not confirmed, so nothing was done.")
                 .advise("Tick the box of the form."))
         }
         "begin" => {
+            if let Some(shown) = form.number(SHOWN) {
+                let counts = app.source.provider().await?.count(&options).await?;
+                if counts.total() > shown {
+                    let why = format!(
+                        "Nothing was done: {} matched the filter when they were counted, and more match it now.",
+                        counted(shown, "workflow")
+                    );
+                    let why = tag("p").class("notice error").attr("role", "alert").add(why);
+                    let html = Html::default().add(why);
+                    let html = html.add(confirm(&app, &form, &action, &options, &counts, at_ms));
+                    return Ok(Outcome::AskAgain(View { title: "Bulk actions".to_owned(), html }));
+                }
+            }
             let number = app.jobs.begin(app.source.provider().await?, action, options)?;
             Ok(Outcome::Go {
                 to: Link::to(PATH).with("job", number),
@@ -158,6 +175,7 @@ fn confirm(
     let fields = Html::default()
         .add(list(carried))
         .add(hidden("at", &at_ms.to_string()))
+        .add(counts.is_complete.then(|| hidden(SHOWN, &total.to_string())))
         .add(check("confirm", &format!("{label}: {}{more}", counted(total, "workflow")), true))
         .add(button("Begin", "danger"))
         .add(tag("a").class("button").href(&Link::to(PATH).with("filter", form.get("filter"))).add("Back"));

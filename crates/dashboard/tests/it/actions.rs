@@ -147,3 +147,31 @@ async fn a_form_that_is_sent_twice_acts_once() {
     assert_eq!(history.matches("\"note\"").count(), 1, "{history}");
     shop.close().await;
 }
+
+/// Story of a bug: the filter was read again after the confirmation, so that a person who had confirmed
+/// one workflow deleted others too; and a form deleted a workflow that had been created again with the
+/// same id.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_not_shown_is_not_confirmed() {
+    let shop = Shop::open().await;
+    shop.run("hello-1", "hello", "Ada").await;
+    let browser = shop.browser();
+    let count = [("action", "count"), ("filter", "name=hello"), ("workflow_action", "delete")];
+    let begin = browser.post("/bulk", &count).await.hidden_fields("begin");
+    let page = browser.get("/workflow?id=hello-1").await;
+    shop.copy("hello-1", 2).await;
+    let again = browser.post("/bulk", &filled(&begin, &[("confirm", "yes")])).await;
+    assert_eq!(again.status, 409);
+    again.has(&["1 workflow matched the filter when", "more match it now", "Delete: 3 workflows"]);
+    let begin = again.hidden_fields("begin");
+    assert_eq!(browser.post("/bulk", &filled(&begin, &[("confirm", "yes")])).await.status, 303);
+    wait_until("it is deleted", LIMIT, async || browser.get("/workflow?id=hello-1").await.status == 404)
+        .await;
+    shop.run("hello-1", "hello", "Grace").await;
+    let delete = page.hidden_fields("delete");
+    let refused = browser.post("/workflow", &filled(&delete, &[("confirm", "yes")])).await;
+    assert_eq!(refused.status, 409);
+    refused.has(&["it was deleted and created again after the page was shown", "decide again"]);
+    browser.get("/workflow?id=hello-1").await.has(&["Grace"]);
+    shop.close().await;
+}

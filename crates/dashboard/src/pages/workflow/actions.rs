@@ -3,15 +3,19 @@
 
 use std::sync::Arc;
 
+use duroxide_cdb::{ListedInstance, WorkflowTree};
+
 use super::Shown;
 use crate::actions::WorkflowAction;
 use crate::app::App;
+use crate::bulk::Selected;
 use crate::failure::Failure;
 use crate::html::{Content, Html, Link, tag};
 use crate::http::Parameters;
 use crate::pages::Outcome;
 use crate::pages::parts::{self, button, check, field, hidden};
 use crate::source::is_ended;
+use crate::text::grouped;
 
 pub(super) fn section(shown: &Shown<'_>) -> Html {
     if shown.app.is_read_only {
@@ -37,7 +41,12 @@ fn disclosure(
     class: &str,
     content: impl Content,
 ) -> Html {
-    let content = Html::default().add(hidden("id", &shown.row.instance_id)).add(content);
+    let row = shown.row;
+    let content = Html::default()
+        .add(hidden("id", &row.instance_id))
+        .add(hidden("status", &row.status))
+        .add(hidden("created", &row.created_at.to_string()))
+        .add(content);
     tag("details")
         .class("action")
         .id(action)
@@ -90,14 +99,7 @@ fn prune(shown: &Shown<'_>) -> Html {
 }
 
 fn delete(shown: &Shown<'_>, is_ended: bool) -> Html {
-    let below = shown.detail.tree.instances.len().saturating_sub(1);
-    let what = match below {
-        0 => "The workflow and its history are removed for good.".to_owned(),
-        1 => "The workflow, its sub-orchestration and their histories are removed for good.".to_owned(),
-        below => {
-            format!("The workflow, its {below} sub-orchestrations and their histories are removed for good.")
-        }
-    };
+    let what = what_is_deleted(&shown.detail.tree);
     let force = (!is_ended && shown.row.status != "Pending")
         .then(|| check("force", "It runs. Delete it anyway", true));
     let content = Html::default()
@@ -106,6 +108,19 @@ fn delete(shown: &Shown<'_>, is_ended: bool) -> Html {
         .add(check("confirm", "Delete this workflow", true))
         .add(button("Delete", "danger"));
     disclosure(shown, "delete", "Delete…", "danger-text", content)
+}
+
+/// What a deletion removes, in words.
+fn what_is_deleted(tree: &WorkflowTree) -> String {
+    let below = tree.instances.len().saturating_sub(1);
+    let children = match (below, tree.is_complete) {
+        (0, true) => return "The workflow and its history are removed for good.".to_owned(),
+        (0, false) => "all its sub-orchestrations, whose number is not known,".to_owned(),
+        (1, true) => "its sub-orchestration".to_owned(),
+        (below, true) => format!("its {} sub-orchestrations", grouped(below as u64)),
+        (below, false) => format!("its sub-orchestrations (at least {})", grouped(below as u64)),
+    };
+    format!("The workflow, {children} and their histories are removed for good.")
 }
 
 /// The action that a form asks for. The page of bulk actions reads the same fields.
@@ -131,6 +146,18 @@ pub(in crate::pages) fn parse_action(name: &str, form: &Parameters) -> Result<Wo
     })
 }
 
+/// The workflow, unless it is another one than the page has shown: it may have ended, or was deleted and
+/// created again.
+fn same_workflow(row: ListedInstance, form: &Parameters) -> Result<ListedInstance, Failure> {
+    let Some(created_at) = form.number("created") else { return Ok(row) };
+    let id = row.instance_id.clone();
+    let shown = Selected { id: id.clone(), status: form.get("status").to_owned(), created_at };
+    shown.unchanged(Some(row), "the page was shown").map_err(|why| {
+        Failure::conflict(format!("Nothing was done to {id:?}: {why}."))
+            .advise("Go back, reload the page, and decide again.")
+    })
+}
+
 pub(super) async fn act(app: Arc<App>, form: Parameters) -> Result<Outcome, Failure> {
     let action = parse_action(form.get("action"), &form)?;
     let needs_confirmation = !matches!(action, WorkflowAction::Raise { .. });
@@ -138,7 +165,7 @@ pub(super) async fn act(app: Arc<App>, form: Parameters) -> Result<Outcome, Fail
         return Err(Failure::wrong("The action was not confirmed, so nothing was done.")
             .advise("Tick the box of the form."));
     }
-    let row = app.source.instance(form.get("id")).await?;
+    let row = same_workflow(app.source.instance(form.get("id")).await?, &form)?;
     let done = action.run(&app.source.provider().await?, &row).await?;
     let to = match action {
         WorkflowAction::Delete { .. } => Link::to("/workflows"),
@@ -151,4 +178,26 @@ pub(super) async fn act(app: Arc<App>, form: Parameters) -> Result<Outcome, Fail
         }
     };
     Ok(Outcome::Go { to, notice: format!("{}: {done}.", row.instance_id) })
+}
+
+#[cfg(test)]
+mod tests {
+    use duroxide_cdb::TreeInstance;
+
+    use super::*;
+
+    /// Story of a bug: a tree of which only a part was read was announced as the whole tree.
+    #[test]
+    fn a_deletion_names_no_exact_number_if_only_a_part_of_the_tree_was_read() {
+        let what = |members: usize, is_complete: bool| {
+            let mut tree = WorkflowTree::default();
+            (tree.instances, tree.is_complete) = (vec![TreeInstance::default(); members], is_complete);
+            what_is_deleted(&tree)
+        };
+        assert_eq!(what(1, true), "The workflow and its history are removed for good.");
+        assert!(what(2, true).contains("its sub-orchestration and their"));
+        assert!(what(4, true).contains("its 3 sub-orchestrations and"));
+        assert!(what(1000, false).contains("its sub-orchestrations (at least 999) and"));
+        assert!(what(1, false).contains("whose number is not known"));
+    }
 }
