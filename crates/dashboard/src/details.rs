@@ -15,7 +15,7 @@ use duroxide::{Client, Event};
 use duroxide_cdb::{CosmosDBProvider, ListedInstance, WorkflowCost, WorkflowTree};
 use tokio::time::Instant;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, PART_TIME_MAX, within};
 
 /// How long the family of a workflow whose row has not changed is kept.
 const FAMILY_KEPT_FOR: Duration = Duration::from_secs(20);
@@ -41,11 +41,12 @@ const EVENT_BYTES: usize = 200;
 const LANES: usize = 16;
 
 /// Everything about one execution of a workflow.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Detail {
     pub(crate) record: Arc<Record>,
     pub(crate) executions: Vec<u64>,
-    pub(crate) tree: WorkflowTree,
+    /// The tree, or why it could not be read: all partitions are asked for children.
+    pub(crate) tree: Result<WorkflowTree, Failure>,
 }
 
 /// The part of a detail that changes only when the row changes.
@@ -120,6 +121,10 @@ impl Details {
         execution: u64,
     ) -> Result<Arc<Detail>, Failure> {
         let key = Key { row: row.clone(), execution };
+        // Others may read workflows of the same lane, which takes long if a partition is slow.
+        if let Known::All(detail) = self.known(&key, Instant::now()) {
+            return Ok(detail);
+        }
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&row.instance_id);
         let _lane = self.lanes[(hash % LANES as u64) as usize].lock().await;
         let (record, is_kept) = match self.known(&key, Instant::now()) {
@@ -171,7 +176,7 @@ fn bytes_of(detail: &Detail) -> usize {
     let mut texts = Counter(0);
     // Counting cannot fail, and neither can writing these types as JSON.
     let _ = serde_json::to_writer(&mut texts, &(events, key_values, output));
-    let _ = serde_json::to_writer(&mut texts, &(cost, &detail.tree, &detail.executions));
+    let _ = serde_json::to_writer(&mut texts, &(cost, detail.tree.as_ref().ok(), &detail.executions));
     texts.0 + events.len() * EVENT_BYTES
 }
 
@@ -246,20 +251,27 @@ async fn read_family(
         "Pending" => Vec::new(),
         _ => provider.list_executions(id).await?,
     };
-    Ok(Detail { record, executions, tree: provider.tree(id).await? })
+    let tree = within(PART_TIME_MAX, provider.tree(id)).await;
+    Ok(Detail { record, executions, tree })
 }
 
 #[cfg(test)]
 mod tests {
     use duroxide_cdb::{TreeInstance, TurnCost};
+    use perihelion_server::EmbeddedOptions;
+    use perihelion_testkit::server::TestServer;
 
     use super::*;
 
     fn kept(id: &str, at: Instant, bytes: usize) -> Kept {
         let mut row = ListedInstance::default();
         row.instance_id = id.to_owned();
-        let (key, detail) = (Key { row, execution: 1 }, Arc::default());
+        let (key, detail) = (Key { row, execution: 1 }, Arc::new(detail(Record::default())));
         Kept { key, detail, read_at: at, used_at: at, bytes }
+    }
+
+    fn detail(record: Record) -> Detail {
+        Detail { record: Arc::new(record), executions: Vec::new(), tree: Ok(WorkflowTree::default()) }
     }
 
     fn ids(details: &Details) -> Vec<String> {
@@ -297,15 +309,33 @@ mod tests {
         assert!(ids(&details).is_empty());
     }
 
+    /// Story of a bug: a page waited for a lane although its details were kept, so one slow workflow
+    /// held up others.
+    #[tokio::test]
+    async fn details_that_are_kept_need_no_lane() {
+        let server = TestServer::in_process(EmbeddedOptions::default()).await;
+        let provider = CosmosDBProvider::builder().with_client(server.client().await).open().await;
+        let (details, provider) = (Details::default(), provider.expect("a provider"));
+        let key = kept("a", Instant::now(), 1).key;
+        details.keep(kept("a", Instant::now(), 1));
+        let mut lanes = Vec::new();
+        for lane in &details.lanes {
+            lanes.push(lane.lock().await);
+        }
+        let read = details.read(&provider, &key.row, key.execution);
+        let read = tokio::time::timeout(Duration::from_secs(5), read).await;
+        assert!(read.expect("it does not wait").is_ok());
+    }
+
     #[test]
     fn the_size_of_a_detail_counts_all_its_texts() {
         let record = Record { output: Some("x".repeat(5000)), ..Record::default() };
-        let mut detail = Detail { record: Arc::new(record), ..Detail::default() };
+        let mut detail = detail(record);
         let alone = bytes_of(&detail);
         assert!((5000..5200).contains(&alone), "{alone}");
         let mut child = TreeInstance::default();
         child.instance.custom_status = Some("x".repeat(3000));
-        detail.tree.instances.push(child);
+        detail.tree.as_mut().unwrap().instances.push(child);
         let with_tree = bytes_of(&detail);
         assert!((alone + 3000..alone + 3500).contains(&with_tree), "{with_tree}");
         let mut record = Record::default();

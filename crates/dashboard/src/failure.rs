@@ -2,6 +2,8 @@
 //! looks at it, and what to try.
 
 use std::fmt::Display;
+use std::future::Future;
+use std::time::Duration;
 
 use duroxide::ClientError;
 use duroxide::providers::ProviderError;
@@ -14,11 +16,32 @@ pub(crate) struct Failure {
     pub(crate) status: StatusCode,
     pub(crate) message: String,
     pub(crate) advice: Option<String>,
+    /// Whether the account has given no answer in time.
+    pub(crate) is_late: bool,
+}
+
+/// How long one part of a page may be read. A partition that does not answer costs a page this part, and
+/// the rest of the page, with its forms, is shown.
+pub(crate) const PART_TIME_MAX: Duration = Duration::from_secs(8);
+
+/// Gives up reading after some time. Then the requests of the read are cancelled.
+pub(crate) async fn within<T, E: Into<Failure>>(
+    time_max: Duration,
+    reading: impl Future<Output = Result<T, E>>,
+) -> Result<T, Failure> {
+    match tokio::time::timeout(time_max, reading).await {
+        Ok(read) => read.map_err(Into::into),
+        Err(_) => {
+            let seconds = time_max.as_secs();
+            let why = format!("The account has not given an answer within {seconds} seconds.");
+            Err(Failure { is_late: true, ..Failure::account(why) })
+        }
+    }
 }
 
 impl Failure {
     fn new(status: StatusCode, message: impl Display) -> Failure {
-        Failure { status, message: message.to_string(), advice: None }
+        Failure { status, message: message.to_string(), advice: None, is_late: false }
     }
 
     /// The request asks for something that does not exist or is not valid.
@@ -158,6 +181,15 @@ pub(crate) fn first_line(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn reading_is_given_up_after_some_time() {
+        let slow = std::future::pending::<Result<(), Failure>>();
+        let failure = within(Duration::from_millis(10), slow).await.unwrap_err();
+        assert_eq!((failure.status, failure.is_late), (StatusCode::BAD_GATEWAY, true));
+        let ready = std::future::ready(Ok::<_, Failure>(1));
+        assert!(within(Duration::from_secs(5), ready).await.is_ok());
+    }
 
     #[test]
     fn the_sentences_of_the_service_are_shown_without_their_json() {

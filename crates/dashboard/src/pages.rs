@@ -73,6 +73,23 @@ pub(crate) struct Page {
     pub(crate) act: Option<Act>,
 }
 
+impl Page {
+    /// Adds what to do if the account gives no answer in time. Only some pages have a filter or a query
+    /// that a person can change.
+    pub(crate) fn advise_if_late(&self, failure: Failure) -> Failure {
+        let has_filter = [workflows::PAGE.path, bulk::PAGE.path, container::PAGE.path].contains(&self.path);
+        match (failure.is_late, has_filter) {
+            (false, _) => failure,
+            (true, true) => failure.advise(
+                "A filter or a query that matches little reads everything. Name a status, a time or an id.",
+            ),
+            (true, false) => failure.advise(
+                "A part of the account may be slow or down. Try again later; `perihelion doctor` examines it.",
+            ),
+        }
+    }
+}
+
 /// Does what a form asks for, with its fields.
 pub(crate) type Act = fn(Arc<App>, Parameters) -> Task<Outcome>;
 
@@ -115,6 +132,20 @@ pub(crate) fn find(path: &str) -> Option<&'static Page> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Story of a bug: the page of one workflow advised to name a status, a time or an id.
+    #[test]
+    fn only_pages_with_a_filter_advise_to_narrow_it() {
+        let advice = |path: &str, is_late: bool| {
+            let failure = Failure { is_late, ..Failure::account("no answer") };
+            find(path).expect("a page").advise_if_late(failure).advice.unwrap_or_default()
+        };
+        assert!(
+            ["/workflows", "/bulk", "/container"].iter().all(|path| advice(path, true).contains("filter"))
+        );
+        assert!(["/workflow", "/charts"].iter().all(|path| advice(path, true).contains("slow or down")));
+        assert_eq!(advice("/workflows", false), "");
+    }
 
     #[test]
     fn every_page_has_its_own_address_and_a_section_in_the_navigation() {

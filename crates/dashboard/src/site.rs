@@ -1,7 +1,6 @@
 //! The site: makes the answer to a request. The checks come first. Then the answer is a file, the
 //! login, a page, the events of a page, or the result of an action.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::access::Refusal;
 use crate::app::{Acted, App};
-use crate::failure::Failure;
+use crate::failure::{Failure, within};
 use crate::html::Link;
 use crate::http::{Answer, Body, FORM_BYTES_MAX, Parameters, Request};
 use crate::live::{Hub, Look, Made};
@@ -142,7 +141,8 @@ async fn show(app: Arc<App>, page: &'static Page, request: Request) -> Answer {
         return Answer::html(StatusCode::OK, frame::page(&app, page, view, notice, true));
     }
     let begun = app.hub.begin();
-    match limit(READ_TIME_MAX, (page.view)(Arc::clone(&app), request.query)).await {
+    let made = within(READ_TIME_MAX, (page.view)(Arc::clone(&app), request.query)).await;
+    match made.map_err(|failure| page.advise_if_late(failure)) {
         Ok(view) => {
             app.hub.offer(&key, begun, &view.title, &view.html);
             Answer::html(StatusCode::OK, frame::page(&app, page, view, notice, true))
@@ -180,7 +180,8 @@ fn live_key(page: &Page, request: &Request) -> String {
 /// One look of a live page, with its cost. The cost includes what other pages used at the same time.
 async fn look(app: Arc<App>, page: &'static Page, query: Parameters) -> Look {
     let before = app.source.request_units_so_far();
-    let made = match limit(READ_TIME_MAX, (page.view)(Arc::clone(&app), query)).await {
+    let made = within(READ_TIME_MAX, (page.view)(Arc::clone(&app), query)).await;
+    let made = match made.map_err(|failure| page.advise_if_late(failure)) {
         Ok(view) => Made::Page { title: Arc::from(view.title), html: view.html },
         Err(failure) => Made::Failure(frame::not_up_to_date(&failure)),
     };
@@ -196,7 +197,10 @@ async fn act(app: Arc<App>, page: &'static Page, form: Parameters) -> Answer {
         return failed(&app, page, &Failure::read_only(), false);
     }
     let acted = match pages::changes_something(&form) {
-        false => acted(&app, limit(READ_TIME_MAX, run(Arc::clone(&app), form)).await),
+        false => {
+            let read = within(READ_TIME_MAX, run(Arc::clone(&app), form)).await;
+            acted(&app, read.map_err(|failure| page.advise_if_late(failure)))
+        }
         true => {
             let (key, app) = (once::Key::of(page.path, &form), Arc::clone(&app));
             let action = run(Arc::clone(&app), form);
@@ -232,21 +236,6 @@ fn acted(app: &App, outcome: Result<Outcome, Failure>) -> Acted {
     }
 }
 
-/// Gives up reading after some time. Then the requests of the read are cancelled.
-async fn limit<T>(
-    time_max: Duration,
-    reading: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    let late = |_| {
-        Failure::account(format!(
-            "The account has not given an answer within {} seconds.",
-            time_max.as_secs()
-        ))
-        .advise("A filter or a query that matches little reads everything. Name a status, a time or an id.")
-    };
-    tokio::time::timeout(time_max, reading).await.unwrap_or_else(|error| Err(late(error)))
-}
-
 /// Runs an action to its end, also if the browser that asked for it disconnects. After an action that
 /// succeeded, live pages are made anew.
 async fn change(hub: Arc<Hub>, action: pages::Task<Outcome>) -> Result<Outcome, Failure> {
@@ -265,9 +254,9 @@ async fn change(hub: Arc<Hub>, action: pages::Task<Outcome>) -> Result<Outcome, 
 async fn history(app: &App, query: &Parameters) -> Answer {
     let read = async {
         let (row, _, detail) = pages::read_workflow(app, query).await?;
-        Ok(serde_json::to_string_pretty(detail.record.events(&row)?).unwrap_or_default())
+        Ok::<_, Failure>(serde_json::to_string_pretty(detail.record.events(&row)?).unwrap_or_default())
     };
-    match limit(READ_TIME_MAX, read).await {
+    match within(READ_TIME_MAX, read).await {
         Ok(json) => Answer::json(json),
         Err(failure) => Answer::text(failure.status, &failure.text()),
     }
@@ -276,15 +265,6 @@ async fn history(app: &App, query: &Parameters) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[tokio::test]
-    async fn reading_is_given_up_after_some_time() {
-        let slow = std::future::pending::<Result<(), Failure>>();
-        let failure = limit(Duration::from_millis(10), slow).await.unwrap_err();
-        assert_eq!(failure.status, StatusCode::BAD_GATEWAY);
-        assert!(failure.advice.is_some());
-        assert!(limit(Duration::from_secs(5), std::future::ready(Ok(1))).await.is_ok());
-    }
 
     #[tokio::test]
     async fn an_action_goes_on_when_the_browser_disconnects() {

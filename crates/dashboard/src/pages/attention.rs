@@ -12,7 +12,7 @@ use duroxide_cdb::{
 use super::parts::{self, ago, nothing, number, row, section, table, text, workflow_link};
 use super::{LIVE, Page, View};
 use crate::app::App;
-use crate::failure::Failure;
+use crate::failure::{Failure, PART_TIME_MAX, within};
 use crate::html::{Html, Link, tag};
 use crate::http::Parameters;
 use crate::text::{cut, now_ms};
@@ -28,6 +28,9 @@ pub(super) const PAGE: Page = Page {
 
 /// Work that waits longer than this is not normal while workers run: they take work within a second.
 const OVERDUE: Duration = Duration::from_secs(60);
+
+/// The heading of the first part.
+const OVERDUE_TITLE: &str = "Work that no worker takes";
 
 /// The rows of each list.
 const ROWS: u32 = 10;
@@ -67,13 +70,21 @@ const ERROR_KINDS: [(&str, &str); 4] = [
 async fn view(app: Arc<App>, _query: Parameters) -> Result<View, Failure> {
     let provider = app.source.provider().await?;
     let now_ms = now_ms();
-    let overdue = provider.overdue(OVERDUE).await?;
-    let mut html = parts::heading("Attention", Html::default()).add(overdue_section(&overdue, now_ms));
-    for ((id, filter, title, none), hint) in LISTS.into_iter().zip(HINTS) {
-        let rows = read(&provider, filter, now_ms).await?;
-        let content = match rows.is_empty() {
-            true => parts::note(none),
-            false => list_of(&rows, title, now_ms).add(parts::note(hint)).add(
+    let list = |index: usize| within(PART_TIME_MAX, read(&provider, LISTS[index].1, now_ms));
+    // They are read at the same time, because each of them may take its whole time.
+    let (overdue, failed, pending, stuck) =
+        tokio::join!(within(PART_TIME_MAX, provider.overdue(OVERDUE)), list(0), list(1), list(2));
+    let overdue = match &overdue {
+        Ok(overdue) => overdue_section(overdue, now_ms),
+        Err(failure) => section("overdue", OVERDUE_TITLE, parts::unread(failure)).done(),
+    };
+    let mut html = parts::heading("Attention", Html::default()).add(overdue);
+    let lists = [failed, pending, stuck];
+    for (((id, filter, title, none), hint), rows) in LISTS.into_iter().zip(HINTS).zip(&lists) {
+        let content = match rows {
+            Err(failure) => parts::unread(failure),
+            Ok(rows) if rows.is_empty() => parts::note(none),
+            Ok(rows) => list_of(rows, title, now_ms).add(parts::note(hint)).add(
                 tag("p")
                     .add(tag("a").href(&Link::to("/workflows").with("filter", filter)).add("All of them")),
             ),
@@ -127,7 +138,7 @@ fn overdue_section(work: &OverdueWork, now_ms: u64) -> Html {
             let rows =
                 overdue.iter().take(ROWS as usize * 2).map(|entry| overdue_row(entry, now_ms)).collect();
             let more = overdue.len().saturating_sub(ROWS as usize * 2);
-            table("Work that no worker takes", &["Workflow", "Queue", "What", "Waits since", "#Attempts"], rows)
+            table(OVERDUE_TITLE, &["Workflow", "Queue", "What", "Waits since", "#Attempts"], rows)
                 .add((more > 0).then(|| parts::note(format!("At least {more} more."))))
                 .add(parts::note(
                     "No worker runs, all are busy, or none has registered this activity, tag or version. Many attempts \
@@ -137,7 +148,7 @@ fn overdue_section(work: &OverdueWork, now_ms: u64) -> Html {
     };
     let gap =
         (!work.is_complete).then(|| parts::note("Part of the container did not answer. There may be more."));
-    section("overdue", "Work that no worker takes", content.add(gap)).done()
+    section("overdue", OVERDUE_TITLE, content.add(gap)).done()
 }
 
 fn overdue_row(entry: &OverdueInfo, now_ms: u64) -> Html {

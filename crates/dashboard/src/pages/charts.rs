@@ -15,7 +15,7 @@ use super::parts::{self, number, row, section, table, text};
 use super::{Page, View};
 use crate::app::App;
 use crate::draw::chart::Chart;
-use crate::failure::Failure;
+use crate::failure::{Failure, PART_TIME_MAX, within};
 use crate::html::{Html, list, tag};
 use crate::http::Parameters;
 use crate::samples::{Sample, latencies, rates};
@@ -36,7 +36,10 @@ const FIGURES_MAX: usize = 24;
 
 async fn view(app: Arc<App>, _query: Parameters) -> Result<View, Failure> {
     let workflows = match app.source.provider().await {
-        Ok(provider) => ended::section(&provider).await?,
+        Ok(provider) => match within(PART_TIME_MAX, ended::section(&provider)).await {
+            Ok(workflows) => workflows,
+            Err(failure) => section("ended", "Workflows", parts::unread(&failure)).done(),
+        },
         Err(failure) => section("ended", "Workflows", parts::note(failure.message)).done(),
     };
     let requests = match &app.source.counters {

@@ -3,6 +3,7 @@
 use duroxide_cdb::ListedInstance;
 
 use crate::app::App;
+use crate::failure::Failure;
 use crate::html::{Content, Encoded, Html, Link, Tag, is_not_shown, list, tag};
 use crate::once;
 use crate::text::{TITLE_CHARS_MAX, age, cut, time};
@@ -73,6 +74,11 @@ pub(super) fn nothing() -> Html {
 /// A note about a page or a table: empty lists, limits, hints.
 pub(super) fn note(content: impl Content) -> Html {
     tag("p").class("note").add(content).done()
+}
+
+/// The note in place of a part of the page that could not be read.
+pub(super) fn unread(failure: &Failure) -> Html {
+    tag("p").class("note").add("This part could not be read. ").add(failure.text()).done()
 }
 
 /// The badge of a status, readable without colour.

@@ -1,5 +1,8 @@
 //! Every page is made, with the headers that every answer has.
 
+use std::time::Duration;
+
+use perihelion_server::EmbeddedOptions;
 use perihelion_testkit::wait::wait_until;
 
 use crate::shop::{LIMIT, Shop};
@@ -197,5 +200,39 @@ async fn a_history_that_is_too_large_is_not_shown() {
     let history = browser.get("/history.json?id=large").await;
     assert_eq!(history.status, 413);
     history.has(&["perihelion workflow history"]);
+    shop.close().await;
+}
+
+/// Story of a bug: a partition that did not answer took away the page of every workflow, also of those
+/// in other partitions, and with it the forms to cancel them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_that_fails_costs_a_page_one_part_only() {
+    let mut shop = Shop::on(EmbeddedOptions::default().with_partitions(2), |options| options).await;
+    for number in 0..8 {
+        shop.run(&format!("hello-{number}"), "hello", "Ada").await;
+    }
+    shop.stop_workers().await;
+    let browser = shop.browser();
+    browser.get("/workflows").await;
+    shop.server.fault(r#"{"database":"duroxide","container":"duroxide","range":"0","status":503}"#).await;
+    let container = shop.server.client().await.database("duroxide").container("duroxide");
+    let mut answering = None;
+    for number in 0..8 {
+        let id = format!("hello-{number}");
+        let read = container.read::<serde_json::Value>(id.as_str(), "i");
+        if tokio::time::timeout(Duration::from_secs(1), read).await.is_ok_and(|read| read.is_ok()) {
+            answering = Some(id);
+            break;
+        }
+    }
+    let path = format!("/workflow?id={}", answering.expect("a workflow in the other partition"));
+    let pages = tokio::join!(browser.get(&path), browser.get("/attention"), browser.get("/charts"));
+    for (page, part) in [(&pages.0, "Delete…"), (&pages.1, "Failed in the last day"), (&pages.2, "Charts")]
+    {
+        assert_eq!(page.status, 200, "{}", page.text);
+        page.has(&["This part could not be read.", part]);
+    }
+    pages.0.has(&["Hello, Ada!", "whose number is not known"]);
+    shop.server.clear_faults().await;
     shop.close().await;
 }

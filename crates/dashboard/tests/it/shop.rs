@@ -35,7 +35,10 @@ impl Shop {
         Shop::on(EmbeddedOptions::default(), change).await
     }
 
-    async fn on(engine: EmbeddedOptions, change: impl FnOnce(DashboardOptions) -> DashboardOptions) -> Shop {
+    pub(crate) async fn on(
+        engine: EmbeddedOptions,
+        change: impl FnOnce(DashboardOptions) -> DashboardOptions,
+    ) -> Shop {
         let server = TestServer::in_process(engine).await;
         let provider = CosmosDBProvider::builder().with_client(server.client().await).open().await;
         let store = Arc::new(provider.expect("a provider"));

@@ -99,7 +99,7 @@ fn prune(shown: &Shown<'_>) -> Html {
 }
 
 fn delete(shown: &Shown<'_>, is_ended: bool) -> Html {
-    let what = what_is_deleted(&shown.detail.tree);
+    let what = what_is_deleted(shown.detail.tree.as_ref().ok());
     let force = (!is_ended && shown.row.status != "Pending")
         .then(|| check("force", "It runs. Delete it anyway", true));
     let content = Html::default()
@@ -111,9 +111,9 @@ fn delete(shown: &Shown<'_>, is_ended: bool) -> Html {
 }
 
 /// What a deletion removes, in words.
-fn what_is_deleted(tree: &WorkflowTree) -> String {
-    let below = tree.instances.len().saturating_sub(1);
-    let children = match (below, tree.is_complete) {
+fn what_is_deleted(tree: Option<&WorkflowTree>) -> String {
+    let below = tree.map_or(0, |tree| tree.instances.len().saturating_sub(1));
+    let children = match (below, tree.is_some_and(|tree| tree.is_complete)) {
         (0, true) => return "The workflow and its history are removed for good.".to_owned(),
         (0, false) => "all its sub-orchestrations, whose number is not known,".to_owned(),
         (1, true) => "its sub-orchestration".to_owned(),
@@ -192,12 +192,13 @@ mod tests {
         let what = |members: usize, is_complete: bool| {
             let mut tree = WorkflowTree::default();
             (tree.instances, tree.is_complete) = (vec![TreeInstance::default(); members], is_complete);
-            what_is_deleted(&tree)
+            what_is_deleted(Some(&tree))
         };
         assert_eq!(what(1, true), "The workflow and its history are removed for good.");
         assert!(what(2, true).contains("its sub-orchestration and their"));
         assert!(what(4, true).contains("its 3 sub-orchestrations and"));
         assert!(what(1000, false).contains("its sub-orchestrations (at least 999) and"));
         assert!(what(1, false).contains("whose number is not known"));
+        assert!(what_is_deleted(None).contains("whose number is not known"));
     }
 }

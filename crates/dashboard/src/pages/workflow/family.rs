@@ -13,7 +13,10 @@ const SHOWN_MAX: usize = 200;
 const DEPTH_MAX: usize = 12;
 
 pub(super) fn section(shown: &Shown<'_>) -> Option<Html> {
-    let tree = &shown.detail.tree;
+    let tree = match &shown.detail.tree {
+        Ok(tree) => tree,
+        Err(failure) => return Some(parts::section("family", "Family", parts::unread(failure)).done()),
+    };
     let has_family = tree.instances.len() > 1 || shown.row.parent_instance_id.is_some();
     if !has_family {
         return None;
