@@ -21,6 +21,9 @@ pub(super) const PAGE: Page = Page {
     act: None,
 };
 
+/// The most sessions of one partition that the provider reads.
+const READ_MAX: usize = 1000;
+
 async fn view(app: Arc<App>, _query: Parameters) -> Result<View, Failure> {
     let sessions = app.source.provider().await?.sessions().await?;
     let now_ms = now_ms();
@@ -29,7 +32,10 @@ async fn view(app: Arc<App>, _query: Parameters) -> Result<View, Failure> {
         true => heading.add(parts::note("No activity uses a session.")),
         false => {
             let rows = sessions.iter().map(|session| session_row(session, now_ms)).collect();
-            heading.add(table("Sessions", &["Session", "Owner", "Held until", "Last used"], rows)).add(
+            let limit = (sessions.len() >= READ_MAX).then(|| {
+                parts::note("At most 1,000 sessions of each partition are read. There may be more.")
+            });
+            heading.add(table("Sessions", &["Session", "Owner", "Held until", "Last used"], rows)).add(limit).add(
                 parts::note("A session binds activities to one worker. When it is no longer held, any worker may take it."),
             )
         }

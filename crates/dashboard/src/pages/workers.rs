@@ -23,6 +23,9 @@ pub(super) const PAGE: Page = Page {
     act: None,
 };
 
+/// The most heartbeats that the provider reads.
+const READ_MAX: usize = 2000;
+
 const HEADS: [&str; 9] =
     ["Worker", "State", "Seen", "Load", "Turns", "Activities", "#Slices", "#Shared", "#Layout version"];
 
@@ -37,7 +40,9 @@ async fn view(app: Arc<App>, _query: Parameters) -> Result<View, Failure> {
         }
         false => {
             let rows = workers.iter().map(|worker| worker_row(worker, now_ms)).collect();
-            heading.add(table("Workers", &HEADS, rows)).add(parts::note(
+            let limit = (workers.len() >= READ_MAX)
+                .then(|| parts::note("At most 2,000 workers are read. There may be more."));
+            heading.add(table("Workers", &HEADS, rows)).add(limit).add(parts::note(
                 "Activities: * means all activities, - means activities without a tag. Slices are the parts of the \
                  container that a worker polls; for shared slices it asks other workers to help. The id of a worker \
                  leads to what it holds.",
