@@ -18,6 +18,19 @@ pub(crate) const INTERVAL: Duration = Duration::from_secs(5);
 /// The most samples that are kept: an hour of them.
 const SAMPLES_MAX: usize = 720;
 
+/// How long a sample is kept. It may be longer ago than [`SAMPLES_MAX`] samples, if reads failed.
+const KEPT_FOR: Duration = Duration::from_secs(3600);
+
+/// How long one read of the counters may take.
+const READ_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// The longest time between two samples that are compared. After a longer gap nothing is known about
+/// the time between, and its mean would look like one ordinary interval. A slow read fits into it.
+pub(crate) const GAP_MAX: Duration = Duration::from_secs(20);
+
+/// The longest reason of a read that failed.
+const FAILURE_CHARS_MAX: usize = 300;
+
 /// The counters at one time, since the server has started.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Sample {
@@ -50,9 +63,17 @@ pub(crate) struct HotPartition {
     pub(crate) throttled: u64,
 }
 
-/// The samples, oldest first.
+/// The samples, and why the last read failed.
 #[derive(Debug, Default)]
-pub(crate) struct Samples(Mutex<VecDeque<Sample>>);
+pub(crate) struct Samples(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// Oldest first.
+    samples: VecDeque<Sample>,
+    /// Why and when the last read failed; `None` after a read that succeeded.
+    failure: Option<(u64, String)>,
+}
 
 impl Samples {
     /// Reads the counters again and again, and with them the request units of this dashboard. The task
@@ -65,8 +86,13 @@ impl Samples {
         let samples = Arc::clone(self);
         tokio::spawn(async move {
             loop {
-                if let Some(sample) = read().await.ok().and_then(|json| sample(&json, now_ms())) {
-                    samples.add(Sample { own_units: own_units(), ..sample });
+                let late = |_| Err(format!("no answer within {} seconds", READ_TIME_MAX.as_secs()));
+                let json = tokio::time::timeout(READ_TIME_MAX, read()).await.unwrap_or_else(late);
+                let unknown =
+                    || "the server's report is in a form that this version does not know".to_owned();
+                match json.and_then(|json| sample(&json, now_ms()).ok_or_else(unknown)) {
+                    Ok(sample) => samples.add(Sample { own_units: own_units(), ..sample }),
+                    Err(why) => samples.fail(now_ms(), &why),
                 }
                 tokio::time::sleep(INTERVAL).await;
             }
@@ -75,18 +101,34 @@ impl Samples {
 
     fn add(&self, sample: Sample) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.failure = None;
+        let samples = &mut kept.samples;
         // After the counters were set to zero, the earlier samples cannot be compared with new ones.
-        if kept.back().is_some_and(|last| last.requests > sample.requests) {
-            kept.clear();
+        if samples.back().is_some_and(|last| last.requests > sample.requests) {
+            samples.clear();
         }
-        kept.push_back(sample);
-        if kept.len() > SAMPLES_MAX {
-            kept.pop_front();
+        samples.push_back(sample);
+        if samples.len() > SAMPLES_MAX {
+            samples.pop_front();
         }
     }
 
-    pub(crate) fn all(&self) -> Vec<Sample> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    fn fail(&self, at_ms: u64, why: &str) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.failure = Some((at_ms, cut(why, FAILURE_CHARS_MAX)));
+    }
+
+    /// The samples of the last hour, oldest first.
+    pub(crate) fn of_last_hour(&self, now_ms: u64) -> Vec<Sample> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let oldest = now_ms.saturating_sub(KEPT_FOR.as_millis() as u64);
+        kept.samples.retain(|sample| sample.at_ms >= oldest);
+        kept.samples.iter().cloned().collect()
+    }
+
+    /// When and why the last read failed; `None` if it succeeded.
+    pub(crate) fn failure(&self) -> Option<(u64, String)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).failure.clone()
     }
 }
 
@@ -143,19 +185,32 @@ fn hot_partition(json: &Value) -> HotPartition {
     }
 }
 
-/// The increase of a counter per second, from each sample to the next. `None` if no time has passed.
+/// The seconds from one sample to the next; `None` if no time has passed, or so much that the mean of the
+/// time says little.
+pub(crate) fn seconds_between(before: &Sample, after: &Sample) -> Option<f64> {
+    let ms = after.at_ms.checked_sub(before.at_ms)?;
+    (ms > 0 && ms <= GAP_MAX.as_millis() as u64).then_some(ms as f64 / 1000.0)
+}
+
+/// The increase of a counter per second, from each sample to the next. `None` if no time has passed, or
+/// too much.
 pub(crate) fn rates(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> Vec<Option<f64>> {
     let rate = |pair: &[Sample]| {
-        let seconds = pair[1].at_ms.checked_sub(pair[0].at_ms).filter(|ms| *ms > 0)? as f64 / 1000.0;
+        let seconds = seconds_between(&pair[0], &pair[1])?;
         Some(((of(&pair[1]) - of(&pair[0])) / seconds).max(0.0))
     };
     samples.windows(2).map(rate).collect()
 }
 
 /// A percentile of the durations of the requests between each sample and the next, in milliseconds. It
-/// is at most a quarter too high, as the bounds of the server are. `None` without requests.
+/// is at most a quarter too high, as the bounds of the server are. `None` without requests, and after a
+/// gap.
 pub(crate) fn latencies(samples: &[Sample], percent: u64) -> Vec<Option<f64>> {
-    samples.windows(2).map(|pair| percentile(&pair[0].latencies, &pair[1].latencies, percent)).collect()
+    let of = |pair: &[Sample]| {
+        seconds_between(&pair[0], &pair[1])?;
+        percentile(&pair[0].latencies, &pair[1].latencies, percent)
+    };
+    samples.windows(2).map(of).collect()
 }
 
 fn percentile(before: &BTreeMap<u64, u64>, after: &BTreeMap<u64, u64>, percent: u64) -> Option<f64> {
@@ -191,21 +246,78 @@ mod tests {
         let kept = Samples::default();
         samples.into_iter().for_each(|sample| kept.add(sample));
         kept.add(Sample::default());
-        assert_eq!(kept.all().len(), 1, "the counters were set to zero");
+        assert_eq!(kept.of_last_hour(0).len(), 1, "the counters were set to zero");
     }
 
     #[test]
     fn latencies_are_those_of_the_requests_between_two_samples() {
-        let report = |pairs: &[(u64, u64)]| {
+        let report = |at_ms: u64, pairs: &[(u64, u64)]| {
             let json = serde_json::json!({"requests": 1, "requestUnits": 1.0, "operations": {},
                 "onePartitionKey": {"requests": 1, "requestUnits": 0.5}, "latencies": pairs});
-            sample(&json, 0).unwrap()
+            sample(&json, at_ms).unwrap()
         };
-        let samples =
-            [report(&[(4000, 7)]), report(&[(1000, 98), (4000, 7), (9000, 2)]), report(&[(1000, 98)])];
+        let samples = [
+            report(0, &[(4000, 7)]),
+            report(5000, &[(1000, 98), (4000, 7), (9000, 2)]),
+            report(10_000, &[(1000, 98)]),
+        ];
         assert_eq!(samples[0].one_key_units, Some(0.5));
         assert_eq!(latencies(&samples, 50), [Some(1.0), None], "no request came between the last two");
         assert_eq!(latencies(&samples, 99), [Some(9.0), None]);
         assert_eq!(latencies(&samples, 98), [Some(1.0), None]);
+    }
+
+    /// Story of a bug: after ten minutes in which the counters could not be read, their mean was drawn as
+    /// one interval of five seconds, and samples stayed for longer than an hour.
+    #[test]
+    fn a_gap_is_not_an_interval_and_old_samples_go() {
+        let at = |seconds: u64, requests: u64| Sample {
+            at_ms: seconds * 1000,
+            requests,
+            latencies: BTreeMap::from([(1000, requests)]),
+            ..Sample::default()
+        };
+        let samples = [at(0, 0), at(5, 10), at(605, 1210), at(610, 1220)];
+        assert_eq!(rates(&samples, |sample| sample.requests as f64), [Some(2.0), None, Some(2.0)]);
+        assert_eq!(latencies(&samples, 50), [Some(1.0), None, Some(1.0)]);
+        let kept = Samples::default();
+        samples.into_iter().for_each(|sample| kept.add(sample));
+        assert_eq!(kept.of_last_hour(3_600_000).len(), 4);
+        assert_eq!(kept.of_last_hour(3_606_000).len(), 2);
+    }
+
+    /// Story of a bug: errors were discarded, and the charts stood still without a word.
+    #[tokio::test(start_paused = true)]
+    async fn the_last_error_is_kept_until_a_read_succeeds() {
+        let samples = Arc::<Samples>::default();
+        let reads = Arc::new(Mutex::new(0));
+        let read: ReadCounters = Arc::new(move || {
+            let number = {
+                let mut reads = reads.lock().unwrap();
+                *reads += 1;
+                *reads
+            };
+            Box::pin(async move {
+                match number {
+                    1 => Err("connection refused".to_owned()),
+                    2 => std::future::pending().await,
+                    3 => Ok(serde_json::json!({"requests": "many"})),
+                    _ => Ok(serde_json::json!({"requests": 1, "requestUnits": 1.0, "operations": {}})),
+                }
+            })
+        });
+        let reading = samples.collect(read, || 0.0);
+        let mut seen = Vec::new();
+        for _ in 0..40 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let why = samples.failure().map(|(_, why)| why).unwrap_or_default();
+            if seen.last() != Some(&why) {
+                seen.push(why);
+            }
+        }
+        reading.abort();
+        let expected = ["connection refused", "no answer within 10 seconds", "the server's report", ""];
+        assert_eq!(seen.len(), expected.len(), "{seen:?}");
+        assert!(seen.iter().zip(expected).all(|(why, begin)| why.starts_with(begin)), "{seen:?}");
     }
 }

@@ -2,6 +2,7 @@
 //! picture, its description has the newest and the highest value.
 
 use crate::html::{Html, list, tag};
+use crate::text::time_of_day;
 
 const WIDTH: f64 = 320.0;
 const HEIGHT: f64 = 72.0;
@@ -12,6 +13,8 @@ pub(crate) struct Chart<'a> {
     pub(crate) title: &'a str,
     pub(crate) unit: &'a str,
     pub(crate) values: &'a [Option<f64>],
+    /// The end of the interval of each value, in milliseconds since 1970.
+    pub(crate) ends: &'a [u64],
     /// How a value is written.
     pub(crate) format: fn(f64) -> String,
 }
@@ -19,12 +22,11 @@ pub(crate) struct Chart<'a> {
 impl Chart<'_> {
     pub(crate) fn draw(&self) -> Html {
         let known: Vec<f64> = self.values.iter().copied().flatten().collect();
-        let newest = self.values.iter().rev().flatten().next().copied();
         let max = known.iter().copied().fold(0.0, f64::max);
         let shown = |value: f64| {
             format!("{}{}{}", (self.format)(value), if self.unit.is_empty() { "" } else { " " }, self.unit)
         };
-        let newest_text = newest.map_or_else(|| "no data yet".to_owned(), shown);
+        let newest_text = self.newest(shown);
         let description = format!("{}: now {newest_text}, at most {}", self.title, shown(max));
         let lines = runs(self.values).into_iter().map(|run| self.line(&run, max));
         let picture = tag("svg")
@@ -44,6 +46,21 @@ impl Chart<'_> {
             .add(picture)
             .add(tag("p").class("panel-scale").add(format!("peak {}", shown(max))))
             .done()
+    }
+
+    /// The newest value. If it is not known, the last one that is, with its time: an old value must not
+    /// look like a new one.
+    fn newest(&self, shown: impl Fn(f64) -> String) -> String {
+        let last = self.values.iter().enumerate().rev().find_map(|(index, value)| Some((index, (*value)?)));
+        match last {
+            None => "no data yet".to_owned(),
+            Some((index, value)) if index + 1 == self.values.len() => shown(value),
+            Some((index, value)) => {
+                let clock = self.ends.get(index).map(|end| time_of_day(*end)).unwrap_or_default();
+                let minute: String = clock.chars().take("00:00".len()).collect();
+                format!("–, last {} at {minute}", shown(value))
+            }
+        }
     }
 
     /// A run of known values as an area with a line on it.
@@ -95,10 +112,14 @@ mod tests {
     #[test]
     fn the_description_of_a_chart_has_its_newest_and_highest_value() {
         let values = [None, Some(4.0), Some(2.0)];
-        let chart =
-            Chart { title: "Requests", unit: "/s", values: &values, format: |value| format!("{value:.0}") };
+        let format = |value| format!("{value:.0}");
+        let ends = [0, 60_000, 120_000];
+        let chart = Chart { title: "Requests", unit: "/s", values: &values, ends: &ends, format };
         let html = chart.draw();
         assert!(html.as_str().contains("Requests: now 2 /s, at most 4 /s"), "{html:?}");
+        // Story of a bug: the last known value was called the one of now.
+        let html = Chart { values: &[None, Some(4.0), None], ..chart.clone() }.draw();
+        assert!(html.as_str().contains("Requests: now –, last 4 /s at 00:01, at most 4 /s"), "{html:?}");
         let empty = Chart { values: &[], ..chart };
         assert!(empty.draw().as_str().contains("no data yet"));
     }

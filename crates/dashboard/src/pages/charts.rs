@@ -18,8 +18,8 @@ use crate::draw::chart::Chart;
 use crate::failure::{Failure, PART_TIME_MAX, within};
 use crate::html::{Html, list, tag};
 use crate::http::Parameters;
-use crate::samples::{Sample, latencies, rates};
-use crate::text::{cut, grouped};
+use crate::samples::{GAP_MAX, Sample, latencies, rates};
+use crate::text::{cut, grouped, now_ms, time_of_day};
 
 pub(super) const PAGE: Page = Page {
     path: "/charts",
@@ -48,7 +48,7 @@ async fn view(app: Arc<App>, _query: Parameters) -> Result<View, Failure> {
              with its management interface. This account has no such counters; in Azure, the portal's \
              metrics show them.",
         ),
-        Some(_) => account(&app, &app.samples.all()),
+        Some(_) => account(&app, now_ms()),
     };
     let own = own(&app).await;
     let html = parts::heading(
@@ -61,25 +61,40 @@ async fn view(app: Arc<App>, _query: Parameters) -> Result<View, Failure> {
     Ok(View { title: "Charts".to_owned(), html })
 }
 
-fn account(app: &App, samples: &[Sample]) -> Html {
+fn account(app: &App, now_ms: u64) -> Html {
+    let samples = app.samples.of_last_hour(now_ms);
+    let failure = app.samples.failure().map(|(at_ms, why)| {
+        let clock: String = time_of_day(at_ms).chars().take("00:00:00".len()).collect();
+        let why = format!("The counters of the server could not be read at {clock}: {why}.");
+        tag("p").class("notice error").attr("role", "alert").add(why)
+    });
     let Some(last) = samples.last() else {
-        return parts::note("The counters of the server have not been read yet.");
+        let none = failure.is_none();
+        let yet = none.then(|| parts::note("The counters of the server have not been read yet."));
+        return Html::default().add(failure).add(yet);
     };
-    let requests = rates(samples, |sample| sample.requests as f64);
-    let units = rates(samples, |sample| sample.request_units);
-    let throttles = rates(samples, |sample| sample.throttles as f64);
-    let (median, slow) = (latencies(samples, 50), latencies(samples, 99));
-    let split = Split::of(app, samples);
+    let mut requests = rates(&samples, |sample| sample.requests as f64);
+    let mut units = rates(&samples, |sample| sample.request_units);
+    let mut throttles = rates(&samples, |sample| sample.throttles as f64);
+    let (mut median, mut slow) = (latencies(&samples, 50), latencies(&samples, 99));
+    let mut split = Split::of(app, &samples);
+    let mut ends: Vec<u64> = samples.iter().skip(1).map(|sample| sample.at_ms).collect();
+    if is_old(last, now_ms) {
+        // The value of now is not known.
+        let all = [&mut requests, &mut units, &mut throttles, &mut median, &mut slow];
+        all.into_iter().chain([&mut split.background, &mut split.work]).for_each(|values| values.push(None));
+        ends.push(now_ms);
+    }
     let short = |value: f64| format!("{value:.1}");
     let fine = |value: f64| format!("{value:.2}");
     let charts = [
-        Chart { title: "Requests", unit: "/s", values: &requests, format: short },
-        Chart { title: "Request units", unit: "RU/s", values: &units, format: short },
-        Chart { title: "Throttled (429)", unit: "/s", values: &throttles, format: short },
-        Chart { title: "Latency, median", unit: "ms", values: &median, format: fine },
-        Chart { title: "Latency, 99th percentile", unit: "ms", values: &slow, format: fine },
-        Chart { title: "Background", unit: "RU/s", values: &split.background, format: short },
-        Chart { title: "Work", unit: "RU/s", values: &split.work, format: short },
+        Chart { title: "Requests", unit: "/s", values: &requests, ends: &ends, format: short },
+        Chart { title: "Request units", unit: "RU/s", values: &units, ends: &ends, format: short },
+        Chart { title: "Throttled (429)", unit: "/s", values: &throttles, ends: &ends, format: short },
+        Chart { title: "Latency, median", unit: "ms", values: &median, ends: &ends, format: fine },
+        Chart { title: "Latency, 99th percentile", unit: "ms", values: &slow, ends: &ends, format: fine },
+        Chart { title: "Background", unit: "RU/s", values: &split.background, ends: &ends, format: short },
+        Chart { title: "Work", unit: "RU/s", values: &split.work, ends: &ends, format: short },
     ];
     let heads = ["Requests/s", "RU/s", "429/s", "Median ms", "99th ms", "Background RU/s", "Work RU/s"];
     let columns = charts.iter().zip(heads).map(|(chart, head)| Column {
@@ -87,8 +102,8 @@ fn account(app: &App, samples: &[Sample]) -> Html {
         values: chart.values,
         format: chart.format,
     });
-    let ends: Vec<u64> = samples.iter().skip(1).map(|sample| sample.at_ms).collect();
     Html::default()
+        .add(failure)
         .add(tag("div").class("panels").add(list(charts.iter().map(Chart::draw))))
         .add(figures("The newest figures", &ends, &columns.collect::<Vec<_>>(), FIGURES_MAX))
         .add(parts::note(
@@ -97,6 +112,11 @@ fn account(app: &App, samples: &[Sample]) -> Html {
         .add(split.facts())
         .add(operations(last))
         .add(hottest(app, last))
+}
+
+/// Whether newer samples are missing.
+fn is_old(last: &Sample, now_ms: u64) -> bool {
+    now_ms.saturating_sub(last.at_ms) > GAP_MAX.as_millis() as u64
 }
 
 /// The cost of each kind of request so far, the most expensive first.

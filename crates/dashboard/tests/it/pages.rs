@@ -236,3 +236,18 @@ async fn a_partition_that_fails_costs_a_page_one_part_only() {
     shop.server.clear_faults().await;
     shop.close().await;
 }
+
+/// Story of a bug: when the counters could not be read any more, the charts stood still without a word.
+#[tokio::test(flavor = "multi_thread")]
+async fn charts_say_that_the_counters_cannot_be_read() {
+    let refused: perihelion_dashboard::ReadCounters =
+        std::sync::Arc::new(|| Box::pin(async { Err("the key is wrong".to_owned()) }));
+    let shop = Shop::with(|options| options.with_counters(refused)).await;
+    let browser = shop.browser();
+    wait_until("the counters were read", LIMIT, async || {
+        browser.get("/charts").await.text.contains("could not be read at")
+    })
+    .await;
+    browser.get("/charts").await.has(&["the key is wrong."]);
+    shop.close().await;
+}

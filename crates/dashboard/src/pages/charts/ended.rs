@@ -38,17 +38,23 @@ pub(super) async fn section(provider: &CosmosDBProvider) -> Result<Html, Failure
     let count = counted(ended.len() as u64, "workflow");
     let [median, slow] = [50, 99].map(|percent| latency_by_minute(&ended, percent, now_ms, known_from));
     let in_words = |ms: f64| duration(ms as u64);
+    let ends: Vec<u64> = minutes_of(now_ms).map(|(_, end)| end).collect();
     let charts = [
-        Chart { title: "Ended", unit: "/min", values: &minutes, format: |value| format!("{value:.0}") },
-        Chart { title: "Duration, median", unit: "", values: &median, format: in_words },
-        Chart { title: "Duration, 99th percentile", unit: "", values: &slow, format: in_words },
+        Chart {
+            title: "Ended",
+            unit: "/min",
+            values: &minutes,
+            ends: &ends,
+            format: |value| format!("{value:.0}"),
+        },
+        Chart { title: "Duration, median", unit: "", values: &median, ends: &ends, format: in_words },
+        Chart { title: "Duration, 99th percentile", unit: "", values: &slow, ends: &ends, format: in_words },
     ];
     let columns = charts.iter().zip(["Ended", "Median", "99th percentile"]).map(|(chart, head)| Column {
         head,
         values: chart.values,
         format: chart.format,
     });
-    let ends: Vec<u64> = minutes_of(now_ms).map(|(_, end)| end).collect();
     let figures = figures("Workflows by minute", &ends, &columns.collect::<Vec<_>>(), MINUTES as usize);
     let failed = ended.iter().filter(|row| row.status == "Failed").count();
     let facts = parts::facts(vec![

@@ -6,14 +6,14 @@
 use super::super::parts::{self, text};
 use crate::app::App;
 use crate::html::Html;
-use crate::samples::{INTERVAL, Sample};
+use crate::samples::{INTERVAL, Sample, seconds_between};
 use crate::text::grouped;
 
 /// Less work than this, in request units per second, is none: a point read in five seconds is 0.2.
 const WORK_MIN: f64 = 0.1;
 
-/// Request units per second, from each sample to the next. `None` if no time has passed, or if the
-/// server does not count requests to one partition key.
+/// Request units per second, from each sample to the next. `None` if no time has passed, or
+/// too much, or if the server does not count requests to one partition key.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Split {
     pub(super) background: Vec<Option<f64>>,
@@ -80,7 +80,7 @@ fn cost(rates: &[f64]) -> String {
 
 /// Background and work per second between two samples.
 fn rates(before: &Sample, after: &Sample, heartbeats: impl Fn(&Sample) -> Option<f64>) -> Option<(f64, f64)> {
-    let seconds = after.at_ms.checked_sub(before.at_ms).filter(|ms| *ms > 0)? as f64 / 1000.0;
+    let seconds = seconds_between(before, after)?;
     let one_key = after.one_key_units? - before.one_key_units?;
     // The server reports the hottest partition keys only. If the heartbeats are not among them yet, they
     // are few beside the work, and count as work.
