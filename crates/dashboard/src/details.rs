@@ -58,7 +58,8 @@ pub(crate) struct Record {
     pub(crate) key_values: BTreeMap<String, String>,
     /// The cost of all executions.
     pub(crate) cost: WorkflowCost,
-    /// The whole output, even if it is too large for the row; `None` if there is none.
+    /// The whole output of the workflow, even if it is too large for the row; `None` if there is none,
+    /// and for an earlier execution, whose result is in its history.
     pub(crate) output: Option<String>,
 }
 
@@ -204,6 +205,7 @@ async fn read_record(
         return Ok(Record::default());
     }
     let client = Client::new(Arc::new(provider.clone()));
+    let is_current = execution == row.execution_id;
     let is_whole = row.output.is_some() || row.output_length.is_none();
     let events = read_history(provider, &client, row, execution).await?;
     Ok(Record {
@@ -211,7 +213,11 @@ async fn read_record(
         events: events.unwrap_or_default(),
         key_values: client.get_kv_all_values(id).await?.into_iter().collect(),
         cost: provider.cost(id).await?,
-        output: if is_whole { row.output.clone() } else { provider.get_instance_info(id).await?.output },
+        output: match (is_current, is_whole) {
+            (false, _) => None,
+            (true, true) => row.output.clone(),
+            (true, false) => provider.get_instance_info(id).await?.output,
+        },
     })
 }
 

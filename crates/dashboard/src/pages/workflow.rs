@@ -11,7 +11,7 @@ pub(super) use actions::parse_action;
 
 use std::sync::Arc;
 
-use duroxide::EventKind;
+use duroxide::{Event, EventKind};
 use duroxide_cdb::ListedInstance;
 
 use super::parts::{self, ago, facts, nothing, status, text, workflow_link};
@@ -52,6 +52,11 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
+    /// Whether the page shows another execution than the current one.
+    fn is_earlier(&self) -> bool {
+        self.execution != self.row.execution_id
+    }
+
     /// A link to this page with other parameters. The parameters in `changes` replace those of the
     /// address.
     fn link(&self, changes: &[(&'static str, String)]) -> Link {
@@ -101,15 +106,28 @@ async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
     let shown = Shown { app: &app, row: &row, detail: &detail, execution, query: &query, now_ms: now_ms() };
     let too_large = detail.record.events(&row).err().map(|why| parts::note(why.text()));
     let has_history = too_large.is_none();
-    let html = parts::heading(&cut(&row.instance_id, 120), status(&row.status))
-        .add(summary(&shown))
-        .add(actions::section(&shown))
-        .add(too_large)
-        .add(has_history.then(|| timeline::section(&shown)))
-        .add(values(&shown))
-        .add(family::section(&shown))
-        .add(cost::section(&shown))
-        .add(has_history.then(|| events::section(&shown)));
+    let earlier = shown.is_earlier().then(|| {
+        parts::note(format!(
+            "This is execution {execution}; execution {} is the current one. Timeline, events, input and result \
+             are those of this execution. Status, times, custom status, key-values, family, cost and actions \
+             are those of the workflow as a whole.",
+            row.execution_id
+        ))
+    });
+    let of_workflow = shown.is_earlier().then(|| tag("span").class("faint").add("the workflow: "));
+    let html = parts::heading(
+        &cut(&row.instance_id, 120),
+        Html::default().add(of_workflow).add(status(&row.status)),
+    )
+    .add(earlier)
+    .add(summary(&shown))
+    .add(actions::section(&shown))
+    .add(too_large)
+    .add(has_history.then(|| timeline::section(&shown)))
+    .add(values(&shown))
+    .add(family::section(&shown))
+    .add(cost::section(&shown))
+    .add(has_history.then(|| events::section(&shown)));
     Ok(View { title: cut(&row.instance_id, 80), html })
 }
 
@@ -154,8 +172,11 @@ fn values(shown: &Shown<'_>) -> Html {
         EventKind::OrchestrationStarted { input, .. } => Some(input.clone()),
         _ => None,
     });
-    let output = shown.detail.record.output.clone();
-    let output_name = if shown.row.status == "Failed" { "Error" } else { "Output" };
+    let (result_name, result) = match shown.is_earlier() {
+        true => result_of(&shown.detail.record.events),
+        false if shown.row.status == "Failed" => ("Error", shown.detail.record.output.clone()),
+        false => ("Output", shown.detail.record.output.clone()),
+    };
     let missing = match shown.detail.record.is_too_large {
         true => "Not shown: it is in the history, which is too large.",
         false => "None yet.",
@@ -183,11 +204,24 @@ fn values(shown: &Shown<'_>) -> Html {
         table.add(is_cut.then(|| parts::note(format!("The first {KEY_VALUES_MAX} of {count} are shown."))))
     });
     let both = tag("div").class("values").add(panel("Input", input, missing)).add(panel(
-        output_name,
-        output,
-        "None yet.",
+        result_name,
+        result,
+        if shown.is_earlier() { missing } else { "None yet." },
     ));
     parts::section("values", "Values", Html::default().add(both).add(key_values)).done()
+}
+
+/// The result of an execution with its name, from its last event.
+fn result_of(events: &[Event]) -> (&'static str, Option<String>) {
+    let found = events.iter().rev().find_map(|event| match &event.kind {
+        EventKind::OrchestrationCompleted { output } => Some(("Output", output.clone())),
+        EventKind::OrchestrationFailed { details } => Some(("Error", details.display_message())),
+        EventKind::OrchestrationContinuedAsNew { input } => {
+            Some(("Input of the next execution", input.clone()))
+        }
+        _ => None,
+    });
+    found.map_or(("Output", None), |(name, result)| (name, Some(result)))
 }
 
 #[cfg(test)]

@@ -120,7 +120,12 @@ async fn the_page_of_a_workflow_has_all_its_sections() {
     ]);
     let looped = browser.get("/workflow?id=loop-1").await;
     looped.has(&["execution=1", "Prune executions…", "Restart…"]);
-    browser.get("/workflow?id=loop-1&execution=1").await.has(&["OrchestrationContinuedAsNew"]);
+    looped.has(&["<h3>Output</h3>", ">done</pre>"]);
+    let first = browser.get("/workflow?id=loop-1&execution=1").await;
+    // Story of a bug: the output of the current execution was shown.
+    first.has(&["OrchestrationContinuedAsNew", "<h3>Input of the next execution</h3>", ">1</pre>"]);
+    first.has(&["This is execution 1; execution 3 is the current one.", "the workflow: "]);
+    assert!(!first.text.contains(">done</pre>"), "the output belongs to another execution");
     for (execution, status, text) in [("99", 404, "has no execution 99"), ("abc", 400, "is not an execution")]
     {
         for path in ["/workflow", "/history.json"] {
