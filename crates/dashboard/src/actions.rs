@@ -1,6 +1,6 @@
 //! `WorkflowAction`: an action on a workflow (cancel, restart, delete, prune, or send an event). The
 //! page of a workflow and bulk actions run it by the same function. The function changes one workflow,
-//! and returns a text that says what happened.
+//! and says what it did.
 
 use std::sync::Arc;
 
@@ -20,6 +20,14 @@ pub(crate) enum WorkflowAction {
     Delete { is_forced: bool },
     Prune { keep_last: u32 },
     Raise { event: String, payload: String, is_queued: bool },
+}
+
+/// What an action did to one workflow, in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Changed(String),
+    /// What was asked for was so already.
+    Nothing(String),
 }
 
 /// The actions, each with its name in addresses and forms, and with the name that pages show.
@@ -60,12 +68,12 @@ impl WorkflowAction {
         }
     }
 
-    /// Runs the action on one workflow. Returns a text that says what happened.
+    /// Runs the action on one workflow.
     pub(crate) async fn run(
         &self,
         provider: &CosmosDBProvider,
         row: &ListedInstance,
-    ) -> Result<String, Failure> {
+    ) -> Result<Effect, Failure> {
         if let Some(objection) = self.objection(row) {
             let what = format!("Nothing was done to {:?}: {objection}.", row.instance_id);
             return Err(Failure::conflict(what));
@@ -75,27 +83,35 @@ impl WorkflowAction {
         match self {
             WorkflowAction::Cancel { reason } => {
                 client().cancel_instance(id, reason.as_str()).await?;
-                Ok("asked to cancel".to_owned())
+                Ok(Effect::Changed("asked to cancel".to_owned()))
             }
             WorkflowAction::Restart => restart(provider, row).await,
             WorkflowAction::Delete { is_forced } => {
                 let deleted = provider.delete(id, *is_forced).await?;
+                if deleted.instances_deleted == 0 {
+                    return Ok(Effect::Nothing("it was deleted before".to_owned()));
+                }
                 let workflows = counted(deleted.instances_deleted, "workflow");
-                Ok(format!("deleted {workflows}, {}", counted(deleted.events_deleted, "event")))
+                let events = counted(deleted.events_deleted, "event");
+                Ok(Effect::Changed(format!("deleted {workflows}, {events}")))
             }
             WorkflowAction::Prune { keep_last } => {
                 let options = PruneOptions { keep_last: Some(*keep_last), completed_before: None };
                 let pruned = provider.prune_executions(id, options).await?;
+                if pruned.executions_deleted == 0 {
+                    return Ok(Effect::Nothing("it has no execution to remove".to_owned()));
+                }
                 let executions = counted(pruned.executions_deleted, "execution");
-                Ok(format!("removed {executions}, {}", counted(pruned.events_deleted, "event")))
+                let events = counted(pruned.events_deleted, "event");
+                Ok(Effect::Changed(format!("removed {executions}, {events}")))
             }
             WorkflowAction::Raise { event, payload, is_queued: true } => {
                 client().enqueue_event(id, event.as_str(), payload.as_str()).await?;
-                Ok(format!("sent a message to the queue {event}"))
+                Ok(Effect::Changed(format!("sent a message to the queue {event}")))
             }
             WorkflowAction::Raise { event, payload, is_queued: false } => {
                 client().raise_event(id, event.as_str(), payload.as_str()).await?;
-                Ok(format!("sent the event {event}"))
+                Ok(Effect::Changed(format!("sent the event {event}")))
             }
         }
     }
@@ -103,14 +119,22 @@ impl WorkflowAction {
 
 /// Starts a new workflow with the recorded input. duroxide cannot rewind, so the old workflow stays.
 /// The new id is derived from the old id, so that a repeated action starts no second copy.
-async fn restart(provider: &CosmosDBProvider, row: &ListedInstance) -> Result<String, Failure> {
+async fn restart(provider: &CosmosDBProvider, row: &ListedInstance) -> Result<Effect, Failure> {
     let id = format!("{}-restart-{}", row.instance_id, row.execution_id);
     let Some(recorded) = provider.recorded_start(&row.instance_id).await? else {
         return Err(Failure::conflict("It has not begun, so its input is not recorded."));
     };
     let existing = provider.list(&ListOptions::new().with_id(id.as_str())).await?;
-    if !existing.instances.is_empty() {
-        return Ok(format!("was restarted before as {id}"));
+    if let Some(existing) = existing.instances.into_iter().next() {
+        let start = provider.recorded_start(&id).await?;
+        return match is_restart_of(&existing, start.as_ref(), row, &recorded) {
+            true => Ok(Effect::Nothing(format!("it was restarted before as {id}"))),
+            false => Err(Failure::conflict(format!(
+                "It cannot be restarted: {id} exists already and is no restart of it, but perhaps of an earlier \
+                 workflow with the same id."
+            ))
+            .advise(format!("Look at {id}, and delete it if it is not needed."))),
+        };
     }
     let client = Client::new(Arc::new(provider.clone()));
     let RecordedStart { name, version, input, .. } = recorded;
@@ -118,7 +142,22 @@ async fn restart(provider: &CosmosDBProvider, row: &ListedInstance) -> Result<St
         Some(version) => client.start_orchestration_versioned(&id, &name, version, input).await?,
         None => client.start_orchestration(&id, &name, input).await?,
     }
-    Ok(format!("started {id}"))
+    Ok(Effect::Changed(format!("started {id}")))
+}
+
+/// Whether an existing workflow is the restart of this one: it is younger, and has the same name and
+/// input. `start` is `None` if it has not begun.
+fn is_restart_of(
+    existing: &ListedInstance,
+    start: Option<&RecordedStart>,
+    row: &ListedInstance,
+    recorded: &RecordedStart,
+) -> bool {
+    let has_same_start = match start {
+        Some(start) => start.name == recorded.name && start.input == recorded.input,
+        None => existing.name == recorded.name,
+    };
+    existing.created_at >= row.created_at && has_same_start
 }
 
 #[cfg(test)]

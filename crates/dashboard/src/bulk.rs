@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use duroxide_cdb::{CosmosDBProvider, ListOptions, ListedInstance};
 use tokio::task::JoinSet;
 
-pub(crate) use job::{Job, Progress};
+pub(crate) use job::{End, Job, Progress};
 
-use crate::actions::WorkflowAction;
+use crate::actions::{Effect, WorkflowAction};
 use crate::failure::Failure;
 
 /// The most workflows that one job changes.
@@ -96,7 +96,7 @@ impl Jobs {
         options: ListOptions,
     ) -> Result<u64, Failure> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let running = known.1.iter().filter(|job| !job.progress().is_over).count();
+        let running = known.1.iter().filter(|job| !job.progress().is_over()).count();
         if running >= RUNNING_MAX {
             return Err(Failure::conflict(format!(
                 "{running} bulk actions run already. Wait for one of them."
@@ -119,7 +119,7 @@ fn make_room(jobs: &mut VecDeque<Arc<Job>>) -> Result<(), Failure> {
     if jobs.len() < JOBS_MAX {
         return Ok(());
     }
-    let oldest = jobs.iter().position(|job| job.progress().is_over);
+    let oldest = jobs.iter().position(|job| job.progress().is_over());
     let oldest =
         oldest.ok_or_else(|| Failure::conflict("Too many bulk actions run. Wait for one of them."))?;
     jobs.remove(oldest);
@@ -129,18 +129,19 @@ fn make_room(jobs: &mut VecDeque<Arc<Job>>) -> Result<(), Failure> {
 async fn run(provider: CosmosDBProvider, job: Arc<Job>, options: ListOptions) {
     let selected = select(&provider, &job, &options).await;
     match selected {
-        Ok(rows) => apply(&provider, &job, rows).await,
-        Err(failure) => job.end(Some(failure.message)),
+        Ok((rows, has_more)) => apply(&provider, &job, rows, has_more).await,
+        Err(failure) => job.end(End::NotSelected(failure.message)),
     }
 }
 
-/// The workflows that the filter selects and the action is possible for. All of them are read before
-/// the first one is changed, because changes move workflows within the list.
+/// The workflows that the filter selects and the action is possible for, and whether the job was stopped
+/// before all of them were read. They are read before the first one is changed, because changes move
+/// workflows within the list.
 async fn select(
     provider: &CosmosDBProvider,
     job: &Job,
     options: &ListOptions,
-) -> Result<Vec<Selected>, Failure> {
+) -> Result<(Vec<Selected>, bool), Failure> {
     let mut options = options.clone().with_page_size(PAGE_SIZE);
     let mut rows = Vec::new();
     while !job.is_stopped() {
@@ -155,13 +156,13 @@ async fn select(
         job.selected(rows.len(), left_out, is_cut);
         match page.continuation {
             Some(next) if !is_cut => options = options.with_continuation(next),
-            _ => break,
+            _ => return Ok((rows, false)),
         }
     }
-    Ok(rows)
+    Ok((rows, true))
 }
 
-async fn apply(provider: &CosmosDBProvider, job: &Arc<Job>, rows: Vec<Selected>) {
+async fn apply(provider: &CosmosDBProvider, job: &Arc<Job>, rows: Vec<Selected>, has_more: bool) {
     let mut waiting = rows.into_iter();
     let mut tasks = JoinSet::new();
     loop {
@@ -181,7 +182,9 @@ async fn apply(provider: &CosmosDBProvider, job: &Arc<Job>, rows: Vec<Selected>)
             Some(Err(error)) => job.done("", Err(error.to_string())),
         }
     }
-    job.end(None);
+    // Stopping a job after its last change stops nothing.
+    let is_left = has_more || waiting.next().is_some();
+    job.end(if is_left { End::Stopped } else { End::Finished });
 }
 
 /// Runs the action, unless the workflow has another status than when it was selected, or was deleted
@@ -190,7 +193,7 @@ async fn attempt(
     provider: &CosmosDBProvider,
     action: &WorkflowAction,
     row: &Selected,
-) -> Result<String, String> {
+) -> Result<Effect, String> {
     let found = provider.list(&ListOptions::new().with_id(row.id.as_str())).await;
     let now = found.map_err(|error| Failure::from(error).message)?.instances.into_iter().next();
     let now = row.unchanged(now, "it was selected").map_err(|why| format!("skipped: {why}"))?;
@@ -226,7 +229,7 @@ mod tests {
         let job = |number: usize| Arc::new(Job::new(number as u64, WorkflowAction::Restart, String::new()));
         let mut jobs: VecDeque<_> = (0..JOBS_MAX).map(job).collect();
         assert!(make_room(&mut jobs).is_err(), "all of them run");
-        jobs.iter().skip(1).for_each(|job| job.end(None));
+        jobs.iter().skip(1).for_each(|job| job.end(End::Finished));
         make_room(&mut jobs).expect("room");
         let numbers: Vec<u64> = jobs.iter().map(|job| job.number).collect();
         assert_eq!((numbers.len(), &numbers[..2]), (JOBS_MAX - 1, &[0, 2][..]));

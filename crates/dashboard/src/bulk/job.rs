@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::actions::WorkflowAction;
+use crate::actions::{Effect, WorkflowAction};
 use crate::text::{cut, now_ms};
 
 /// The most failures that are listed. Further failures are only counted.
@@ -33,14 +33,35 @@ pub(crate) struct Progress {
     pub(crate) left_out: usize,
     /// Whether the filter selects more workflows than a job changes.
     pub(crate) is_cut: bool,
-    pub(crate) done: usize,
+    pub(crate) changed: usize,
+    /// Workflows for which there was nothing to do.
+    pub(crate) unchanged: usize,
     pub(crate) failed: usize,
     /// Workflows that failed or were skipped, with the reason.
     pub(crate) failures: Vec<(String, String)>,
-    pub(crate) is_over: bool,
-    pub(crate) ended_ms: Option<u64>,
-    /// Why no workflow was changed: the selection could not be read.
-    pub(crate) error: Option<String>,
+    /// How and when the job ended; `None` while it runs.
+    pub(crate) end: Option<(End, u64)>,
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum End {
+    Finished,
+    /// It was stopped, and workflows are left.
+    Stopped,
+    /// No workflow was changed: the selection could not be read.
+    NotSelected(String),
+}
+
+impl Progress {
+    pub(crate) fn is_over(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// The workflows that the job is done with.
+    pub(crate) fn tried(&self) -> usize {
+        self.changed + self.unchanged + self.failed
+    }
 }
 
 impl Job {
@@ -70,9 +91,10 @@ impl Job {
         });
     }
 
-    pub(super) fn done(&self, id: &str, outcome: Result<String, String>) {
+    pub(super) fn done(&self, id: &str, outcome: Result<Effect, String>) {
         self.change(|progress| match outcome {
-            Ok(_) => progress.done += 1,
+            Ok(Effect::Changed(_)) => progress.changed += 1,
+            Ok(Effect::Nothing(_)) => progress.unchanged += 1,
             Err(why) => {
                 progress.failed += 1;
                 if progress.failures.len() < FAILURES_MAX {
@@ -82,10 +104,8 @@ impl Job {
         });
     }
 
-    pub(super) fn end(&self, error: Option<String>) {
-        self.change(|progress| {
-            (progress.is_over, progress.ended_ms, progress.error) = (true, Some(now_ms()), error);
-        });
+    pub(super) fn end(&self, end: End) {
+        self.change(|progress| progress.end = Some((end, now_ms())));
     }
 
     fn change(&self, change: impl FnOnce(&mut Progress)) {

@@ -43,10 +43,17 @@ async fn workflows_are_cancelled_restarted_pruned_and_deleted() {
     browser.get("/workflow?id=approval-1").await.has(&["Failed", "wrong item"]);
     act("restart", "fail-1", &[]).await.has(&["started fail-1-restart-1", "fail-1-restart-1"]);
     shop.client.wait_for_orchestration("fail-1-restart-1", LIMIT).await.expect("an end");
-    act("restart", "fail-1", &[]).await.has(&["was restarted before"]);
+    act("restart", "fail-1", &[]).await.has(&["nothing was done, because it was restarted before"]);
     act("prune", "loop-1", &[("keep", "1")]).await.has(&["removed 3 executions"]);
+    act("prune", "loop-1", &[("keep", "1")]).await.has(&["nothing was done, because it has no execution"]);
     act("delete", "fail-1", &[]).await.has(&["deleted 1 workflow"]);
     assert_eq!(browser.get("/workflow?id=fail-1").await.status, 404);
+    // Story of a bug: the restart of the deleted workflow was taken for that of the new one.
+    shop.run("fail-1", "fail", "another reason").await;
+    let restart = [("action", "restart"), ("id", "fail-1"), ("confirm", "yes")];
+    let refused = browser.post("/workflow", &restart).await;
+    assert_eq!(refused.status, 409);
+    refused.has(&["fail-1-restart-1 exists already and is no restart of it"]);
     shop.close().await;
 }
 
@@ -173,5 +180,43 @@ async fn what_was_not_shown_is_not_confirmed() {
     assert_eq!(refused.status, 409);
     refused.has(&["it was deleted and created again after the page was shown", "decide again"]);
     browser.get("/workflow?id=hello-1").await.has(&["Grace"]);
+    shop.close().await;
+}
+
+/// Story of a bug: the progress called workflows done for which nothing was done, a job "finished" that
+/// could not read its selection, and a job "stopped" that had changed all its workflows.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_progress_of_a_bulk_action_says_what_happened() {
+    let mut shop = Shop::open().await;
+    shop.run("fail-1", "fail", "no").await;
+    shop.run("fail-2", "fail", "no").await;
+    let browser = shop.browser();
+    let restart = [("action", "restart"), ("id", "fail-1"), ("confirm", "yes")];
+    assert_eq!(browser.post("/workflow", &restart).await.status, 303);
+    shop.client.wait_for_orchestration("fail-1-restart-1", LIMIT).await.expect("an end");
+    shop.stop_workers().await;
+    let begin = async |filter: &str| {
+        let begin =
+            [("action", "begin"), ("confirm", "yes"), ("filter", filter), ("workflow_action", "restart")];
+        let job = browser.post("/bulk", &begin).await;
+        assert_eq!(job.status, 303, "{}", job.text);
+        job.header("location").split("&notice").next().expect("an address").to_owned()
+    };
+    let ends = async |path: &str, state: &str| {
+        wait_until("the job ends", LIMIT, async || browser.get(path).await.text.contains(state)).await;
+        browser.get(path).await
+    };
+    let path = begin("id=fail-1 status=failed").await;
+    ends(&path, "finished").await.has(&["<dt>Done</dt><dd>0</dd>", "<dt>Nothing to do</dt><dd>1</dd>"]);
+    let path = begin("id=fail-2 status=failed").await;
+    ends(&path, "finished").await.has(&["<dt>Done</dt><dd>1</dd>", "<dt>Nothing to do</dt><dd>0</dd>"]);
+    let number = path.split("job=").nth(1).expect("a number");
+    assert_eq!(browser.post("/bulk", &[("action", "stop"), ("job", number)]).await.status, 303);
+    let stopped = browser.get(&path).await;
+    assert!(stopped.text.contains("finished") && !stopped.text.contains("stopped"), "{}", stopped.text);
+    shop.server.fault(r#"{"database":"duroxide","container":"duroxide","status":403}"#).await;
+    let path = begin("name=fail status=failed").await;
+    ends(&path, "failed: the selection could not be read").await;
+    shop.server.clear_faults().await;
     shop.close().await;
 }

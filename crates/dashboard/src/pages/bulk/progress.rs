@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::PATH;
 use crate::app::App;
-use crate::bulk::{Job, Jobs, Progress};
+use crate::bulk::{End, Job, Jobs, Progress};
 use crate::html::{Html, Link, list, tag};
 use crate::pages::parts::{self, button, hidden, number, text, workflow_link};
 use crate::text::{duration, grouped, now_ms};
@@ -16,49 +16,51 @@ pub(super) fn show(app: &App, job: &Job) -> Html {
     let what = tag("p")
         .add(tag("strong").add(job.action.name()))
         .add(format!(" for workflows with {}.", job.meaning));
-    let stop = (!progress.is_over && !job.is_stopped()).then(|| {
+    let stop = (!progress.is_over() && !job.is_stopped()).then(|| {
         let content =
             Html::default().add(hidden("job", &job.number.to_string())).add(button("Stop", "danger"));
         parts::form(app, PATH, "stop", content)
     });
+    let ended_ms = progress.end.as_ref().map_or_else(now_ms, |(_, at_ms)| *at_ms);
+    let error = match &progress.end {
+        Some((End::NotSelected(error), _)) => Some(error.as_str()),
+        _ => None,
+    };
     heading
         .add(what)
         .add(bar(&progress))
         .add(parts::facts(vec![
             ("Selected", text(grouped(progress.selected as u64))),
-            ("Done", text(grouped(progress.done as u64))),
+            ("Done", text(grouped(progress.changed as u64))),
+            ("Nothing to do", text(grouped(progress.unchanged as u64))),
             ("Failed or skipped", text(grouped(progress.failed as u64))),
             ("Action not possible", text(grouped(progress.left_out as u64))),
-            ("Time", text(duration(progress.ended_ms.unwrap_or_else(now_ms).saturating_sub(job.begun_ms)))),
+            ("Time", text(duration(ended_ms.saturating_sub(job.begun_ms)))),
         ]))
         .add(progress.is_cut.then(|| {
             parts::note(
                 "The filter selects more workflows than one action changes. Begin it again for the rest.",
             )
         }))
-        .add(
-            progress
-                .error
-                .as_deref()
-                .map(|error| tag("p").class("notice error").attr("role", "alert").add(error)),
-        )
+        .add(error.map(|error| tag("p").class("notice error").attr("role", "alert").add(error)))
         .add(stop)
         .add(failures(&progress))
         .add(tag("p").add(tag("a").href(&Link::to(PATH)).add("All bulk actions")))
 }
 
 fn state(job: &Job, progress: &Progress) -> &'static str {
-    match (progress.is_over, job.is_stopped()) {
-        (true, true) => "stopped",
-        (true, false) => "finished",
-        (false, true) => "stopping",
-        (false, false) => "running",
+    match &progress.end {
+        Some((End::NotSelected(_), _)) => "failed: the selection could not be read",
+        Some((End::Stopped, _)) => "stopped",
+        Some((End::Finished, _)) => "finished",
+        None if job.is_stopped() => "stopping",
+        None => "running",
     }
 }
 
 fn bar(progress: &Progress) -> Html {
     let max = progress.selected.max(1);
-    let value = if progress.is_over && progress.selected == 0 { 1 } else { progress.done + progress.failed };
+    let value = if progress.is_over() && progress.selected == 0 { 1 } else { progress.tried() };
     tag("progress").attr("max", max).attr("value", value).attr("aria-label", "Progress").done()
 }
 
@@ -86,11 +88,7 @@ pub(super) fn list_of_jobs(jobs: &Arc<Jobs>) -> Option<Html> {
             text(job.action.name()),
             text(job.meaning.as_str()),
             text(state(job, &progress)),
-            number(format!(
-                "{} of {}",
-                grouped((progress.done + progress.failed) as u64),
-                grouped(progress.selected as u64)
-            )),
+            number(format!("{} of {}", grouped(progress.tried() as u64), grouped(progress.selected as u64))),
         ])
         .done()
     });

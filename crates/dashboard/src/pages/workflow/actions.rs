@@ -6,7 +6,7 @@ use std::sync::Arc;
 use duroxide_cdb::{ListedInstance, WorkflowTree};
 
 use super::Shown;
-use crate::actions::WorkflowAction;
+use crate::actions::{Effect, WorkflowAction};
 use crate::app::App;
 use crate::bulk::Selected;
 use crate::failure::Failure;
@@ -166,7 +166,10 @@ pub(super) async fn act(app: Arc<App>, form: Parameters) -> Result<Outcome, Fail
             .advise("Tick the box of the form."));
     }
     let row = same_workflow(app.source.instance(form.get("id")).await?, &form)?;
-    let done = action.run(&app.source.provider().await?, &row).await?;
+    let done = match action.run(&app.source.provider().await?, &row).await? {
+        Effect::Changed(what) => what,
+        Effect::Nothing(why) => format!("nothing was done, because {why}"),
+    };
     let to = match action {
         WorkflowAction::Delete { .. } => Link::to("/workflows"),
         WorkflowAction::Restart => {
