@@ -1,11 +1,11 @@
-//! The parts that the commands `dashboard`, `dev` and `server` share: the port of the dashboard, and
+//! The parts that the commands `dashboard`, `dev` and `server` share: the port of the dashboard, its end, and
 //! the counters for its charts.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use http::Method;
-use perihelion_dashboard::ReadCounters;
+use perihelion_dashboard::{Dashboard, ReadCounters};
 use tokio::net::TcpListener;
 
 use crate::exit::Failure;
@@ -44,4 +44,13 @@ pub(crate) fn counters(management: Management) -> ReadCounters {
             serde_json::from_str(&text).map_err(|error| error.to_string())
         })
     })
+}
+
+/// Ends a dashboard. Its bulk actions finish the changes that are under way; standard error names those
+/// that are left unfinished.
+pub(crate) async fn close(dashboard: Dashboard) {
+    for unfinished in dashboard.close().await {
+        let failure = Failure::runtime(unfinished);
+        let _ = failure.with_advice("begin it again with the same filter for the rest").report();
+    }
 }

@@ -5,7 +5,8 @@
 mod job;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use duroxide_cdb::{CosmosDBProvider, ListOptions, ListedInstance};
 use tokio::task::JoinSet;
@@ -27,6 +28,13 @@ const RUNNING_MAX: usize = 2;
 /// The most jobs that are remembered.
 const JOBS_MAX: usize = 20;
 
+/// How long the end of the dashboard waits for changes that are under way. One change takes less, also if
+/// the account is slow.
+const CLOSE_WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// The pause between two looks at jobs that are to end.
+const CLOSE_PAUSE: Duration = Duration::from_millis(20);
+
 /// The size of a page of the selection.
 const PAGE_SIZE: u32 = 200;
 
@@ -39,9 +47,19 @@ pub(crate) struct Selected {
     pub(crate) created_at: u64,
 }
 
-/// The jobs of this run of the dashboard: the number of the last job, and the jobs, newest last.
+/// The jobs of this run of the dashboard.
 #[derive(Debug, Default)]
-pub(crate) struct Jobs(Mutex<(u64, VecDeque<Arc<Job>>)>);
+pub(crate) struct Jobs(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The number of the last job.
+    last: u64,
+    /// The jobs, newest last.
+    jobs: VecDeque<Arc<Job>>,
+    /// Whether no further job may begin, because the dashboard ends.
+    is_closed: bool,
+}
 
 impl Selected {
     fn of(row: ListedInstance) -> Selected {
@@ -76,16 +94,36 @@ fn phase(status: &str) -> &str {
 
 impl Jobs {
     pub(crate) fn all(&self) -> Vec<Arc<Job>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).1.iter().cloned().collect()
+        self.known().jobs.iter().cloned().collect()
     }
 
     pub(crate) fn find(&self, number: u64) -> Option<Arc<Job>> {
         self.all().into_iter().find(|job| job.number == number)
     }
 
-    /// Asks all jobs to change no further workflow.
+    /// Asks all jobs to change no further workflow. No further job begins.
     pub(crate) fn stop(&self) {
+        self.known().is_closed = true;
         self.all().iter().for_each(|job| job.stop());
+    }
+
+    /// Stops all jobs and waits for the changes that are under way. Returns the jobs that are not
+    /// finished, in words.
+    pub(crate) async fn close(&self) -> Vec<String> {
+        let running: Vec<Arc<Job>> = self.all().into_iter().filter(|job| !job.progress().is_over()).collect();
+        self.stop();
+        let ended = async {
+            while !running.iter().all(|job| job.progress().is_over()) {
+                tokio::time::sleep(CLOSE_PAUSE).await;
+            }
+        };
+        // Jobs that do not end in time are among those that are returned.
+        let _ = tokio::time::timeout(CLOSE_WAIT_MAX, ended).await;
+        running.iter().filter_map(|job| job.unfinished()).collect()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins a job and returns its number.
@@ -95,17 +133,20 @@ impl Jobs {
         action: WorkflowAction,
         options: ListOptions,
     ) -> Result<u64, Failure> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let running = known.1.iter().filter(|job| !job.progress().is_over()).count();
+        let mut known = self.known();
+        if known.is_closed {
+            return Err(Failure::conflict("The dashboard ends, so no bulk action begins."));
+        }
+        let running = known.jobs.iter().filter(|job| !job.progress().is_over()).count();
         if running >= RUNNING_MAX {
             return Err(Failure::conflict(format!(
                 "{running} bulk actions run already. Wait for one of them."
             )));
         }
-        make_room(&mut known.1)?;
-        known.0 += 1;
-        let job = Arc::new(Job::new(known.0, action, options.meaning()));
-        known.1.push_back(Arc::clone(&job));
+        make_room(&mut known.jobs)?;
+        known.last += 1;
+        let job = Arc::new(Job::new(known.last, action, options.meaning()));
+        known.jobs.push_back(Arc::clone(&job));
         let number = job.number;
         drop(known);
         tokio::spawn(run(provider, job, options));

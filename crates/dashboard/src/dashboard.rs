@@ -87,8 +87,9 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// A dashboard that runs. Dropping it ends it and closes its connections. Its bulk actions then finish
-/// the changes that are under way, and change no further workflow.
+/// A dashboard that runs. Dropping it ends it and closes its connections. Its bulk actions then change no
+/// further workflow; the changes that are under way are finished if the runtime goes on. A program that
+/// ends calls [`close`](Dashboard::close), which waits for them.
 #[derive(Debug)]
 pub struct Dashboard {
     listener: Listener,
@@ -152,6 +153,13 @@ impl Dashboard {
     /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.listener.address()
+    }
+
+    /// Ends the dashboard. Stops its bulk actions, and waits for their changes that are under way, at most
+    /// 20 seconds. Returns the bulk actions that are not finished, each in words for the person who has
+    /// ended the dashboard.
+    pub async fn close(self) -> Vec<String> {
+        self.jobs.close().await
     }
 
     /// The token that was made for this run; `None` if it was given or is not needed.

@@ -9,7 +9,7 @@ use perihelion_dashboard::{Dashboard, DashboardOptions};
 
 use crate::account::{self, Account, AccountArgs, NameArgs};
 use crate::args::Level;
-use crate::dashboard::{bind, bind_first_free, counters};
+use crate::dashboard::{bind, bind_first_free, close, counters};
 use crate::exit::{self, Failure};
 use crate::logs;
 use crate::management::Management;
@@ -82,7 +82,12 @@ async fn serve(args: DashboardArgs, account: Account, token: Option<String>) -> 
     let sign_in = link.map(|link| SignIn::new(link, false)).transpose()?;
     print(&open_instructions(&host, &account, sign_in.as_ref()))?;
     signals.next().await;
-    drop((dashboard, sign_in));
+    // The link is of no use any more. A second signal ends the wait.
+    drop(sign_in);
+    tokio::select! {
+        () = close(dashboard) => {}
+        _ = signals.next() => {}
+    }
     connection.close().await;
     Ok(())
 }

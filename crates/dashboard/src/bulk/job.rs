@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::actions::{Effect, WorkflowAction};
-use crate::text::{cut, now_ms};
+use crate::text::{counted, cut, now_ms};
 
 /// The most failures that are listed. Further failures are only counted.
 const FAILURES_MAX: usize = 50;
@@ -81,6 +81,21 @@ impl Job {
 
     pub(crate) fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Relaxed)
+    }
+
+    /// What the job has left undone, in words; `None` if it has finished.
+    pub(super) fn unfinished(&self) -> Option<String> {
+        let progress = self.progress();
+        let so_far = match &progress.end {
+            Some((End::Finished | End::NotSelected(_), _)) => return None,
+            Some((End::Stopped, _)) => "was stopped",
+            None => "was cut off while changes were under way",
+        };
+        let (number, name, meaning) = (self.number, self.action.name(), &self.meaning);
+        let (tried, selected) = (progress.tried(), counted(progress.selected as u64, "workflow"));
+        Some(format!(
+            "bulk action {number} ({name} for workflows with {meaning}) {so_far} after {tried} of {selected}"
+        ))
     }
 
     pub(super) fn selected(&self, selected: usize, left_out: usize, is_cut: bool) {

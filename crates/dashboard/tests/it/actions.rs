@@ -220,3 +220,36 @@ async fn the_progress_of_a_bulk_action_says_what_happened() {
     shop.server.clear_faults().await;
     shop.close().await;
 }
+
+/// Story of a bug: at Ctrl-C the program ended in the middle of changes, and did not say that a bulk
+/// action was cut off.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dashboard_that_is_closed_finishes_its_changes_and_names_what_is_left() {
+    let shop = Shop::open().await;
+    shop.run("hello-1", "hello", "Ada").await;
+    shop.copy("hello-1", 300).await;
+    let socket = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
+    let options = DashboardOptions::new("duroxide", "duroxide");
+    let other = Dashboard::start(socket, shop.server.client().await, options).expect("a dashboard");
+    let begin =
+        [("action", "begin"), ("confirm", "yes"), ("filter", "name=hello"), ("workflow_action", "delete")];
+    let browser = Browser::new(other.address());
+    let job = browser.post("/bulk", &begin).await.header("location").to_owned();
+    wait_until("a workflow is deleted", LIMIT, async || {
+        !browser.get(&job).await.text.contains("<dt>Done</dt><dd>0</dd>")
+    })
+    .await;
+    let left = other.close().await;
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert!(left[0].starts_with("bulk action 1 (delete for workflows with"), "{left:?}");
+    assert!(left[0].contains("was stopped after ") && left[0].ends_with(" of 301 workflows"), "{left:?}");
+    let done = left[0].split("after ").nth(1).and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
+    let count = [("action", "count"), ("filter", "name=hello"), ("workflow_action", "delete")];
+    let counted = shop.browser().post("/bulk", &count).await;
+    counted.has(&[&format!("Delete: {} workflows", 301 - done.expect("a number"))]);
+    let socket = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
+    let options = DashboardOptions::new("duroxide", "duroxide");
+    let idle = Dashboard::start(socket, shop.server.client().await, options).expect("a dashboard");
+    assert_eq!(idle.close().await, Vec::<String>::new());
+    shop.close().await;
+}

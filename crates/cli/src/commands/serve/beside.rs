@@ -12,7 +12,7 @@ use perihelion_wire::transport::Endpoint;
 
 use super::Extras;
 use crate::commands::demo::Traffic;
-use crate::dashboard::{bind_first_free, counters};
+use crate::dashboard::{bind_first_free, close, counters};
 use crate::exit::Failure;
 use crate::management::Management;
 use crate::settings::{Mode, Settings};
@@ -70,7 +70,9 @@ impl Beside {
 
     /// Ends the demo and closes the dashboard, before the server drains.
     pub(super) async fn stop(self) {
-        drop(self.dashboard);
+        if let Some(dashboard) = self.dashboard {
+            close(dashboard).await;
+        }
         if let Some(demo) = self.demo {
             demo.stop().await;
         }
