@@ -166,6 +166,12 @@ impl Dashboard {
     pub fn made_token(&self) -> Option<&str> {
         self.made_token.as_ref().map(Secret::reveal)
     }
+
+    /// The path of the link that signs a person in with the token that was made; `None` if the token was
+    /// given or is not needed. The token is behind a `#`, which browsers do not send.
+    pub fn sign_in_path(&self) -> Option<String> {
+        self.made_token().map(|token| format!("/#token={token}"))
+    }
 }
 
 impl Drop for Dashboard {

@@ -63,8 +63,8 @@ pub(crate) fn not_up_to_date(failure: &Failure) -> Html {
         .done()
 }
 
-/// The login form. The token may be in the fragment of the address, which a browser does not send;
-/// the script moves it into the form.
+/// The login form. The token may be in the fragment of the address (`/#token=…`), which a browser does
+/// not send; the script moves it into the form.
 pub(crate) fn login(form_token: &str, is_wrong: bool) -> Html {
     let wrong = is_wrong.then(|| {
         tag("p").class("notice error").attr("role", "alert").add("This is not the token of this dashboard.")

@@ -56,6 +56,23 @@ check("a page of another site cannot put the dashboard into a frame", async () =
   await context.close();
 });
 
+check("only the login link has a token behind its #", async () => {
+  const { url } = await guarded();
+  const context = await world.browser.newContext();
+  const page = await context.newPage();
+  const sent = [];
+  page.on("request", (request) => request.method() === "POST" && sent.push(request.url()));
+  await page.goto(`${url}workflow?id=order-1#event-3`);
+  await page.waitForSelector("input[type=password]");
+  await page.goto("about:blank");
+  await page.goto(`${url}#main`);
+  await page.waitForSelector("input[type=password]");
+  await page.waitForTimeout(300);
+  assert.deepEqual(sent, [], "nobody is signed in with the place on a page");
+  assert.ok(page.url().endsWith("#main"), page.url());
+  await context.close();
+});
+
 check("beyond loopback a token is needed, and no request has it in its address", async () => {
   const { link, url, token } = await guarded();
   const context = await world.browser.newContext();

@@ -58,7 +58,7 @@ async function startGuarded() {
   const program = await start(world.binary, args, "Sign in");
   const file = program.output.match(/Sign in\s+the link is in the file (.+)/)[1];
   const link = (await readFile(file, "utf8")).trim();
-  const [url, token] = link.split("#");
+  const [url, token] = link.split("#token=");
   return { program, link, url, token };
 }
 

@@ -78,7 +78,7 @@ async fn serve(args: DashboardArgs, account: Account, token: Option<String>) -> 
     let socket = bound.map_err(|failure| failure.with_advice("choose another address with --address"))?;
     let dashboard = Dashboard::start(socket, connection.client.clone(), options).map_err(Failure::runtime)?;
     let host = authority(dashboard.address());
-    let link = dashboard.made_token().map(|token| format!("http://{host}/#{token}"));
+    let link = dashboard.sign_in_path().map(|path| format!("http://{host}{path}"));
     let sign_in = link.map(|link| SignIn::new(link, false)).transpose()?;
     print(&open_instructions(&host, &account, sign_in.as_ref()))?;
     signals.next().await;

@@ -54,7 +54,7 @@ fn sign_in_file(output: &str, dashboard: &str) -> PathBuf {
     let line = output.lines().find_map(|line| line.trim_start().strip_prefix("Sign in ")).expect("a line");
     let file = PathBuf::from(line.trim_start().strip_prefix("the link is in the file ").expect("a file"));
     let link = std::fs::read_to_string(&file).expect("the file");
-    let token = link.trim_end().split_once(&format!("http://{dashboard}/#")).expect("a link").1;
+    let token = link.trim_end().split_once(&format!("http://{dashboard}/#token=")).expect("a link").1;
     assert_eq!(token.len(), 64, "{link}");
     assert!(!output.contains(token), "{output}");
     #[cfg(unix)]
@@ -84,7 +84,7 @@ fn the_links_of_two_servers_are_in_two_files_and_not_in_their_logs() {
     assert_ne!(files[0], files[1]);
     for (server, file) in servers.into_iter().zip(files) {
         let token = std::fs::read_to_string(&file).expect("the file");
-        let token = token.trim_end().rsplit_once('#').expect("a token").1;
+        let token = token.trim_end().rsplit_once("#token=").expect("a token").1;
         server.signal("TERM");
         let (status, log) = server.wait_for_end();
         assert!(status.success() && !log.contains(token), "{log}");

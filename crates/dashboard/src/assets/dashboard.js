@@ -196,16 +196,17 @@
     }
   });
 
-  // The login link has the token after a #, which browsers do not send. The token is removed from the
-  // address at once.
+  // The login link is the address / with `#token=` and the token. Browsers do not send what is after the #.
+  // It is removed from the address at once, also if the person is signed in already. What is after the #
+  // of any other address, such as the place of an event, is no token.
   const login = document.getElementById("login");
-  if (login && location.hash.length > 1) {
-    login.elements.token.value = location.hash.slice(1);
-    history.replaceState(null, "", location.pathname);
-    login.submit();
-  }
-  // A person who is signed in already has opened the login link. No element has the token as its id.
-  if (!login && location.hash.length > 1 && !document.getElementById(location.hash.slice(1))) {
+  const mark = "#token=";
+  if (location.pathname === "/" && location.hash.startsWith(mark)) {
+    const token = location.hash.slice(mark.length);
     history.replaceState(null, "", location.pathname + location.search);
+    if (login) {
+      login.elements.token.value = token;
+      login.submit();
+    }
   }
 })();

@@ -119,6 +119,7 @@ async fn beyond_loopback_there_is_always_a_token() {
     let dashboard = open(None).await.expect("a dashboard");
     let token = dashboard.made_token().expect("a token").to_owned();
     assert_eq!(token.len(), 64);
+    assert_eq!(dashboard.sign_in_path(), Some(format!("/#token={token}")));
     assert!(!format!("{dashboard:?}").contains(&token), "a log must not get the token");
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], dashboard.address().port()));
     assert_eq!(Browser::new(address).get("/workflows").await.status, 401);
