@@ -23,6 +23,34 @@ check("an event is raised and the workflow goes on", async () => {
   });
 });
 
+check("a double click sends one event, and the button is disabled", async () => {
+  await visit("/workflow?id=waits-1", async (page) => {
+    const sent = [];
+    page.on("request", (request) => request.method() === "POST" && sent.push(request.postData()));
+    // The answer is held back, so that the page is still there for the second click.
+    await page.route("**/workflow", async (route) => {
+      await page.waitForTimeout(3000);
+      await route.continue();
+    });
+    await page.click("summary:has-text('Raise event…')");
+    await page.fill("input[name=event]", "nobody-waits-for-it");
+    await page.check("input[name=queue]");
+    const isDisabled = await page.evaluate(async () => {
+      const button = document.querySelector("#raise button[type=submit]");
+      button.click();
+      await new Promise((done) => setTimeout(done, 200));
+      const { disabled } = button;
+      button.form.requestSubmit();
+      return disabled;
+    });
+    assert.ok(isDisabled, "the button is disabled after the first click");
+    await page.waitForSelector("[role=status]:has-text('sent a message to the queue')");
+    assert.equal(sent.length, 1);
+    assert.match(sent[0], /once=[0-9a-f]{16}/);
+    assert.ok(await page.isEnabled("#raise button[type=submit]"), "the new page has a new form");
+  });
+});
+
 check("a workflow is cancelled, restarted and deleted, each with a confirmation", async () => {
   await world.cli("workflow", "start", "Order", "--id", "acted-2", "--input", "6");
   await visit("/workflow?id=acted-2", async (page) => {
