@@ -29,6 +29,16 @@ check("focus, opened details and typed texts survive an update", async () => {
   });
 });
 
+check("a page that does not change says as of when it is true", async () => {
+  await visit("/sessions", async (page) => {
+    await page.waitForSelector("#live-state:has-text('as of')");
+    const first = await page.textContent("#live-state");
+    assert.match(first, /^Live, as of \d\d:\d\d:\d\d$/);
+    await page.waitForSelector(`#live-state:not(:has-text('${first}'))`);
+    assert.match(await page.textContent("#live-state"), /^Live, as of \d\d:\d\d:\d\d$/);
+  });
+});
+
 check("a page can be paused", async () => {
   await visit("/queues", async (page) => {
     await page.waitForSelector("#live-state[data-state=on]");

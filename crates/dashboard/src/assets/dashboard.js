@@ -47,6 +47,12 @@
       retry = setTimeout(connect, RETRY_MS);
     };
     source.onmessage = (event) => show(event.data);
+    // The server says after each look how old the page is. Without looks, the time stays as it is.
+    source.addEventListener("seen", (event) => {
+      const at = new Date(Date.now() - Number(event.data));
+      const two = (number) => String(number).padStart(2, "0");
+      say(`Live, as of ${[at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(":")}`, "on");
+    });
     // The page stays, with half-filled forms, under the message. A page that never had content shows
     // the reason already.
     source.addEventListener("failure", (event) => {

@@ -1,4 +1,5 @@
-//! The text of server-sent events: a page, a failure, a heartbeat, and a greeting.
+//! The text of server-sent events: a page, a failure, the age of a page, a heartbeat, and a
+//! greeting.
 
 use std::time::Duration;
 
@@ -27,6 +28,12 @@ pub(super) fn page(html: &str) -> Bytes {
 /// keeps the page that it shows.
 pub(super) fn failure(html: &str) -> Bytes {
     event("event: failure\n", html)
+}
+
+/// How long ago the page that the viewer has was true, in milliseconds. The clock of the browser may be
+/// another one than ours, so the event has no time.
+pub(super) fn seen(age: Duration) -> Bytes {
+    event("event: seen\n", &age.as_millis().to_string())
 }
 
 /// Each line of the content is a line of the event; a carriage return would end a line too.

@@ -60,7 +60,8 @@ where
     loop {
         let begun = Begun { at: Instant::now(), changes: *changes.borrow_and_update() };
         let Look { made, charge } = look().await;
-        slot.sender.send_if_modified(|published| published.take(begun, made));
+        // Viewers also learn that nothing has changed.
+        slot.sender.send_modify(|published| _ = published.take(begun, made));
         pace.looked(charge, begun.at.elapsed(), Instant::now());
         if !wait_for_next_look(&slot, &pace, &mut changes).await {
             return;

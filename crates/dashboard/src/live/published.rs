@@ -20,6 +20,8 @@ pub(super) struct Published {
     failure: Option<Bytes>,
     /// The beginning of the last look; `None` before the first look.
     begun: Option<Begun>,
+    /// How many times the page or the failure has changed.
+    version: u64,
 }
 
 /// A page, and its event.
@@ -34,6 +36,12 @@ impl Published {
     /// Takes the result of a look, unless the result of a look that began later was taken before.
     /// Returns whether viewers do not have the result yet.
     pub(super) fn take(&mut self, begun: Begun, made: Made) -> bool {
+        let is_new = self.keep(begun, made);
+        self.version += u64::from(is_new);
+        is_new
+    }
+
+    fn keep(&mut self, begun: Begun, made: Made) -> bool {
         if self.begun.is_some_and(|last| last.at > begun.at) {
             return false;
         }
@@ -61,6 +69,14 @@ impl Published {
     /// The event that a viewer gets next; `None` before the first look.
     pub(super) fn event(&self) -> Option<Bytes> {
         self.failure.clone().or_else(|| self.page.as_ref().map(|page| page.event.clone()))
+    }
+
+    /// What a viewer gets who was up to date at the version `seen`: the page or the failure if it has
+    /// changed, and how old the page is. Sets `seen` to the version of now.
+    pub(super) fn news(&self, seen: &mut Option<u64>) -> [Option<Bytes>; 2] {
+        let is_new = seen.replace(self.version) != Some(self.version);
+        let age = self.begun.filter(|_| self.failure.is_none()).map(|begun| begun.at.elapsed());
+        [self.event().filter(|_| is_new), age.map(events::seen)]
     }
 
     /// The page, if it was made lately and people have made no change since its look began.
@@ -92,6 +108,26 @@ mod tests {
         assert!(!published.take(begun(1), page("old")));
         assert_eq!(published.event(), Some(events::page("new")));
         assert!(!published.take(begun(3), page("new")), "viewers have this page");
+    }
+
+    /// Story of a bug: a page that did not change looked the same, whether it was read a moment ago or was
+    /// frozen for minutes.
+    #[tokio::test(start_paused = true)]
+    async fn a_viewer_learns_that_an_unchanged_page_is_still_true() {
+        let (mut published, mut seen) = (Published::default(), None);
+        let begun = || Begun { at: Instant::now(), changes: 0 };
+        assert_eq!(published.news(&mut seen), [None, None]);
+        published.take(begun(), page("a"));
+        tokio::time::advance(Duration::from_millis(70)).await;
+        let old = Some(events::seen(Duration::from_millis(70)));
+        assert_eq!(published.news(&mut seen), [Some(events::page("a")), old.clone()]);
+        assert_eq!(published.news(&mut seen), [None, old.clone()]);
+        published.take(begun(), page("a"));
+        assert_eq!(published.news(&mut seen), [None, Some(events::seen(Duration::ZERO))]);
+        assert_eq!(published.news(&mut None)[0], Some(events::page("a")), "another viewer");
+        published.take(begun(), Made::Failure(Html::default().add("no")));
+        assert_eq!(published.news(&mut seen), [Some(events::failure("no")), None]);
+        assert_eq!(published.news(&mut seen), [None, None], "a failure makes no page newer");
     }
 
     #[test]

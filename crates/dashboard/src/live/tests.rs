@@ -51,11 +51,11 @@ impl Looks {
     }
 }
 
-/// The next event of a viewer that is not a greeting.
+/// The next event of a viewer that is not a greeting and not the age of a page.
 async fn event(viewer: &mut Receiver<Bytes>) -> Bytes {
     loop {
         let event = tokio::time::timeout(LIMIT, viewer.recv()).await.expect("an event").expect("a stream");
-        if event != events::greeting() {
+        if event != events::greeting() && !event.starts_with(b"event: seen") {
             return event;
         }
     }

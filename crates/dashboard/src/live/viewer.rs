@@ -1,4 +1,5 @@
-//! One viewer: sends each published event to the viewer's stream, until the viewer disconnects.
+//! One viewer: sends each published event, and after each look the age of the page, to the viewer's stream,
+//! until the viewer disconnects.
 
 use std::time::Duration;
 
@@ -37,17 +38,18 @@ pub(super) async fn forward(
     let mut is_open = viewer.send(events::greeting()).await;
     // The first page may be there already.
     published.mark_changed();
+    let mut seen = None;
     while is_open {
-        let event = tokio::select! {
+        let news = tokio::select! {
             changed = published.changed() => match changed {
-                Ok(()) => published.borrow_and_update().event(),
+                Ok(()) => published.borrow_and_update().news(&mut seen),
                 Err(_) => return,
             },
-            () = tokio::time::sleep(events::HEARTBEAT) => Some(events::heartbeat()),
+            () = tokio::time::sleep(events::HEARTBEAT) => [Some(events::heartbeat()), None],
             () = viewer.sender.closed() => return,
         };
-        if let Some(event) = event {
-            is_open = viewer.send(event).await;
+        for event in news.into_iter().flatten() {
+            is_open = is_open && viewer.send(event).await;
         }
     }
 }
@@ -78,7 +80,7 @@ mod tests {
         let forwarding = tokio::spawn(forward(published, viewer, permit));
         for number in 1..50 {
             let begun = Begun { at: Instant::now(), changes: 0 };
-            pages.send_if_modified(|published| published.take(begun, page(number)));
+            pages.send_modify(|published| _ = published.take(begun, page(number)));
             tokio::time::sleep(WAIT_MAX / 10).await;
         }
         assert!(forwarding.is_finished(), "the viewer has taken nothing");
