@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Method;
 use perihelion_dashboard::{Dashboard, ReadCounters};
@@ -46,10 +47,10 @@ pub(crate) fn counters(management: Management) -> ReadCounters {
     })
 }
 
-/// Ends a dashboard. Its bulk actions finish the changes that are under way; standard error names those
-/// that are left unfinished.
-pub(crate) async fn close(dashboard: Dashboard) {
-    for unfinished in dashboard.close().await {
+/// Ends a dashboard. Its bulk actions finish the changes that are under way, if that takes no longer than
+/// `wait_max`; standard error names those that are left unfinished.
+pub(crate) async fn close(dashboard: Dashboard, wait_max: Duration) {
+    for unfinished in dashboard.close(wait_max).await {
         let failure = Failure::runtime(unfinished);
         let _ = failure.with_advice("begin it again with the same filter for the rest").report();
     }

@@ -126,7 +126,11 @@ async fn restart(provider: &CosmosDBProvider, row: &ListedInstance) -> Result<Ef
     };
     let existing = provider.list(&ListOptions::new().with_id(id.as_str())).await?;
     if let Some(existing) = existing.instances.into_iter().next() {
-        let start = provider.recorded_start(&id).await?;
+        // A later execution of the restart began with another input than its first one.
+        let start = match existing.execution_id {
+            1 => provider.recorded_start(&id).await?,
+            _ => None,
+        };
         return match is_restart_of(&existing, start.as_ref(), row, &recorded) {
             true => Ok(Effect::Nothing(format!("it was restarted before as {id}"))),
             false => Err(Failure::conflict(format!(
@@ -146,7 +150,7 @@ async fn restart(provider: &CosmosDBProvider, row: &ListedInstance) -> Result<Ef
 }
 
 /// Whether an existing workflow is the restart of this one: it is younger, and has the same name and
-/// input. `start` is `None` if it has not begun.
+/// input. `start` is `None` if it has not begun, or runs a later execution.
 fn is_restart_of(
     existing: &ListedInstance,
     start: Option<&RecordedStart>,

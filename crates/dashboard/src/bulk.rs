@@ -28,10 +28,6 @@ const RUNNING_MAX: usize = 2;
 /// The most jobs that are remembered.
 const JOBS_MAX: usize = 20;
 
-/// How long the end of the dashboard waits for changes that are under way. One change takes less, also if
-/// the account is slow.
-const CLOSE_WAIT_MAX: Duration = Duration::from_secs(20);
-
 /// The pause between two looks at jobs that are to end.
 const CLOSE_PAUSE: Duration = Duration::from_millis(20);
 
@@ -107,18 +103,22 @@ impl Jobs {
         self.all().iter().for_each(|job| job.stop());
     }
 
-    /// Stops all jobs and waits for the changes that are under way. Returns the jobs that are not
-    /// finished, in words.
-    pub(crate) async fn close(&self) -> Vec<String> {
-        let running: Vec<Arc<Job>> = self.all().into_iter().filter(|job| !job.progress().is_over()).collect();
-        self.stop();
+    /// Stops all jobs and waits for the changes that are under way, for `wait_max` at most. Returns the
+    /// jobs that are not finished, in words.
+    pub(crate) async fn close(&self, wait_max: Duration) -> Vec<String> {
+        let running: Vec<Arc<Job>> = {
+            let mut known = self.known();
+            known.is_closed = true;
+            known.jobs.iter().filter(|job| !job.progress().is_over()).cloned().collect()
+        };
+        running.iter().for_each(|job| job.stop());
         let ended = async {
             while !running.iter().all(|job| job.progress().is_over()) {
                 tokio::time::sleep(CLOSE_PAUSE).await;
             }
         };
         // Jobs that do not end in time are among those that are returned.
-        let _ = tokio::time::timeout(CLOSE_WAIT_MAX, ended).await;
+        let _ = tokio::time::timeout(wait_max, ended).await;
         running.iter().filter_map(|job| job.unfinished()).collect()
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use perihelion_client::Client;
 use tokio::net::TcpListener;
@@ -155,11 +156,11 @@ impl Dashboard {
         self.listener.address()
     }
 
-    /// Ends the dashboard. Stops its bulk actions, and waits for their changes that are under way, at most
-    /// 20 seconds. Returns the bulk actions that are not finished, each in words for the person who has
-    /// ended the dashboard.
-    pub async fn close(self) -> Vec<String> {
-        self.jobs.close().await
+    /// Ends the dashboard. Stops its bulk actions, and waits for their changes that are under way, for
+    /// `wait_max` at most. Returns the bulk actions that are not finished, each in words for the person
+    /// who has ended the dashboard.
+    pub async fn close(self, wait_max: Duration) -> Vec<String> {
+        self.jobs.close(wait_max).await
     }
 
     /// The token that was made for this run; `None` if it was given or is not needed.

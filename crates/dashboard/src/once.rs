@@ -67,6 +67,12 @@ impl<T: Clone + Send + Sync + 'static> Once<T> {
         ended.ok_or_else(|| Failure::account("The action ended before it was done."))
     }
 
+    /// Forgets a form that was refused. Sent again, it is acted on: the reason may have passed.
+    pub(crate) fn forget(&self, key: &Key) {
+        let mut forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        forms.retain(|(known, outcome)| known != key || outcome.borrow().is_none());
+    }
+
     fn find_or_begin(
         &self,
         key: Key,
@@ -137,6 +143,8 @@ mod tests {
         assert_eq!(act("once=8&id=a").await.ok(), Some(2), "another page");
         assert_eq!(act("once=7&id=b").await.ok(), Some(3), "the content has changed");
         assert_eq!((key("id=a"), key(&format!("once={}", "7".repeat(101)))), (None, None));
+        once.forget(&key("once=7&id=a").expect("a key"));
+        assert_eq!(act("once=7&id=a").await.ok(), Some(4), "it was forgotten");
     }
 
     #[tokio::test]

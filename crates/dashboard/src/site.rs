@@ -207,7 +207,14 @@ async fn act(app: Arc<App>, page: &'static Page, form: Parameters) -> Answer {
             let acting = Arc::clone(&app);
             let changing = async move { acted(&acting, change(Arc::clone(&acting.hub), action).await) };
             match key {
-                Some(key) => app.sent_forms.act(key, changing).await.unwrap_or_else(Acted::Failed),
+                Some(key) => {
+                    let acted = app.sent_forms.act(key.clone(), changing).await.unwrap_or_else(Acted::Failed);
+                    // After any other failure, the action may have been done.
+                    if matches!(&acted, Acted::Failed(failure) if failure.status.is_client_error()) {
+                        app.sent_forms.forget(&key);
+                    }
+                    acted
+                }
                 None => changing.await,
             }
         }

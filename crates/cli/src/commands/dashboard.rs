@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use perihelion_dashboard::{Dashboard, DashboardOptions};
@@ -17,6 +17,10 @@ use crate::output::text::escaped;
 use crate::process::{Signals, block_on, print};
 use crate::secret::{FILE_BYTES_MAX, Secret};
 use crate::sign_in::SignIn;
+
+/// How long the end of the program waits for changes that are under way. One change takes less, also if
+/// the account is slow.
+const CLOSE_WAIT_MAX: Duration = Duration::from_secs(20);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -85,7 +89,7 @@ async fn serve(args: DashboardArgs, account: Account, token: Option<String>) -> 
     // The link is of no use any more. A second signal ends the wait.
     drop(sign_in);
     tokio::select! {
-        () = close(dashboard) => {}
+        () = close(dashboard, CLOSE_WAIT_MAX) => {}
         _ = signals.next() => {}
     }
     connection.close().await;

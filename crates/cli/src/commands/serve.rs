@@ -19,9 +19,9 @@ use crate::process::{Signals, block_on, print};
 use crate::settings::Settings;
 
 /// How long requests in flight may take after the first signal. Docker kills a container
-/// after ten seconds by default. So three seconds are left to stop the demo and to export metrics for
-/// the last time, which take about one second each at most, and to close the store.
-const DRAIN_GRACE: Duration = Duration::from_secs(7);
+/// after ten seconds by default. So four seconds are left to close the dashboard, to stop the demo and
+/// to export metrics for the last time, which take about one second each at most, and to close the store.
+const DRAIN_GRACE: Duration = Duration::from_secs(6);
 
 /// The parts to run beside the server in the same process.
 #[derive(Clone, Copy, Debug, Default)]

@@ -49,6 +49,8 @@
     source.onmessage = (event) => show(event.data);
     // The server says after each look how old the page is. Without looks, the time stays as it is.
     source.addEventListener("seen", (event) => {
+      // A newer version waits until the selection ends.
+      if (waiting !== null) return;
       const at = new Date(Date.now() - Number(event.data));
       const two = (number) => String(number).padStart(2, "0");
       say(`Live, as of ${[at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(":")}`, "on");

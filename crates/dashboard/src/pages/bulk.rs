@@ -15,7 +15,7 @@ use crate::bulk::{Job, SELECTED_MAX};
 use crate::failure::Failure;
 use crate::html::{Html, Link, list, tag};
 use crate::http::Parameters;
-use crate::text::{counted, cut, grouped, now_ms};
+use crate::text::{counted, cut, grouped, now_ms, time};
 
 const PATH: &str = "/bulk";
 
@@ -116,6 +116,8 @@ async fn act(app: Arc<App>, form: Parameters) -> Result<Outcome, Failure> {
         return Err(Failure::wrong("An empty filter would select every workflow.")
             .advise("Say which ones. created>=0s means all of them."));
     }
+    // What is created after the count is neither counted again nor changed.
+    let options = created_until(options, at_ms);
     let action = chosen_action(&form)?;
     match form.get("action") {
         "count" => {
@@ -130,10 +132,12 @@ async fn act(app: Arc<App>, form: Parameters) -> Result<Outcome, Failure> {
         "begin" => {
             if let Some(shown) = form.number(SHOWN) {
                 let counts = app.source.provider().await?.count(&options).await?;
-                if counts.total() > shown {
+                if counts.total() > shown || !counts.is_complete {
                     let why = format!(
-                        "Nothing was done: {} matched the filter when they were counted, and more match it now.",
-                        counted(shown, "workflow")
+                        "Nothing was done: {} matched the filter when they were counted, and more match it now. \
+                         If that goes on, bound the filter by a time, such as updated<{}.",
+                        counted(shown, "workflow"),
+                        time(at_ms)
                     );
                     let why = tag("p").class("notice error").attr("role", "alert").add(why);
                     let html = Html::default().add(why);
@@ -149,6 +153,13 @@ async fn act(app: Arc<App>, form: Parameters) -> Result<Outcome, Failure> {
         }
         other => Err(Failure::wrong(format!("{other:?} is not an action."))),
     }
+}
+
+/// The options for workflows that existed at this time, in milliseconds since 1970.
+fn created_until(mut options: ListOptions, at_ms: u64) -> ListOptions {
+    let end = at_ms.saturating_add(1);
+    options.created_before = Some(options.created_before.map_or(end, |before| before.min(end)));
+    options
 }
 
 fn chosen_action(form: &Parameters) -> Result<WorkflowAction, Failure> {

@@ -239,7 +239,7 @@ async fn a_dashboard_that_is_closed_finishes_its_changes_and_names_what_is_left(
         !browser.get(&job).await.text.contains("<dt>Done</dt><dd>0</dd>")
     })
     .await;
-    let left = other.close().await;
+    let left = other.close(LIMIT).await;
     assert_eq!(left.len(), 1, "{left:?}");
     assert!(left[0].starts_with("bulk action 1 (delete for workflows with"), "{left:?}");
     assert!(left[0].contains("was stopped after ") && left[0].ends_with(" of 301 workflows"), "{left:?}");
@@ -250,6 +250,6 @@ async fn a_dashboard_that_is_closed_finishes_its_changes_and_names_what_is_left(
     let socket = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
     let options = DashboardOptions::new("duroxide", "duroxide");
     let idle = Dashboard::start(socket, shop.server.client().await, options).expect("a dashboard");
-    assert_eq!(idle.close().await, Vec::<String>::new());
+    assert_eq!(idle.close(LIMIT).await, Vec::<String>::new());
     shop.close().await;
 }

@@ -4,6 +4,7 @@
 //! runs.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use perihelion_client::{Client, Credential};
 use perihelion_dashboard::{Dashboard, DashboardOptions};
@@ -17,6 +18,10 @@ use crate::exit::Failure;
 use crate::management::Management;
 use crate::settings::{Mode, Settings};
 use crate::sign_in::SignIn;
+
+/// How long the end of the dashboard waits for changes that are under way. It is a part of the ten seconds
+/// that Docker leaves a container, see `DRAIN_GRACE`.
+const CLOSE_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The database and the container that the provider uses by default.
 const WORKFLOWS: &str = "duroxide";
@@ -71,7 +76,7 @@ impl Beside {
     /// Ends the demo and closes the dashboard, before the server drains.
     pub(super) async fn stop(self) {
         if let Some(dashboard) = self.dashboard {
-            close(dashboard).await;
+            close(dashboard, CLOSE_WAIT_MAX).await;
         }
         if let Some(demo) = self.demo {
             demo.stop().await;

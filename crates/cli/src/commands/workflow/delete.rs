@@ -90,11 +90,9 @@ async fn plan(provider: &CosmosDBProvider, row: &ListedInstance, force: bool) ->
     if !force {
         let tree = provider.tree(&row.instance_id).await.map_err(|error| error.message)?;
         if let Some(running) = running_descendant(&tree) {
+            let (id, status) = (&running.instance_id, running.status.to_lowercase());
             return Err(format!(
-                "its sub-orchestration {:?} is {}: cancel {:?} first, or add --force",
-                running.instance_id,
-                running.status.to_lowercase(),
-                row.instance_id
+                "its sub-orchestration {id:?} is {status}: cancel {id:?} first, or add --force"
             ));
         }
     }

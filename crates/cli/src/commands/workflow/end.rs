@@ -56,9 +56,12 @@ struct Ended {
 /// else to do takes a start within a second.
 const PENDING_MAX: Duration = Duration::from_secs(3);
 
-/// How long the last read may take after the deadline, and how long the look for the reason. So a wait
-/// ends even if the account does not answer, and `--timeout 0s` looks once.
-const AFTER_DEADLINE_MAX: Duration = Duration::from_secs(2);
+/// How long a read may take at least, also after the deadline: a little longer than one attempt of the
+/// driver. So a wait ends even if the account does not answer, and `--timeout 0s` looks once.
+const READ_TIME_MIN: Duration = Duration::from_secs(7);
+
+/// How long the look for the reason may take.
+const REASON_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Waits until a workflow has ended. Says once on standard error that no worker is alive. A transient
 /// failure is told there when the read before it succeeded or failed in another way.
@@ -73,7 +76,7 @@ pub(super) async fn wait(
     let mut pause = PAUSE_FIRST;
     let (mut is_told, mut last_failure) = (false, String::new());
     loop {
-        let read_until = deadline.max(Instant::now() + AFTER_DEADLINE_MAX);
+        let read_until = deadline.max(Instant::now() + READ_TIME_MIN);
         let (state, is_pending) = match timeout_at(read_until, read_instance(provider, id)).await {
             Ok(Ok(row)) if instance::is_ended(&row.status) => return Ok(row),
             Ok(Ok(row)) => {
@@ -90,7 +93,8 @@ pub(super) async fn wait(
             }
             Ok(Err(failure)) => return Err(failure),
             // The deadline has passed.
-            Err(_) => ("cannot be read (no answer)".to_owned(), false),
+            Err(_) if !last_failure.is_empty() => (format!("cannot be read ({last_failure})"), false),
+            Err(_) => ("was not read in time".to_owned(), false),
         };
         let now = Instant::now();
         if now >= deadline {
@@ -133,7 +137,7 @@ const NOTHING_RUNS: &str =
 /// Whether a process is alive that runs orchestrations. `true` if the processes cannot be read soon,
 /// because then nothing is known about them.
 async fn has_live_worker(provider: &CosmosDBProvider) -> bool {
-    let Ok(workers) = tokio::time::timeout(AFTER_DEADLINE_MAX, provider.workers()).await else { return true };
+    let Ok(workers) = tokio::time::timeout(REASON_TIME_MAX, provider.workers()).await else { return true };
     workers.map_or(true, |all| all.iter().any(|worker| worker.is_alive && worker.runs_orchestrations))
 }
 

@@ -36,7 +36,7 @@ pub(super) struct RaiseArgs {
     event: String,
 
     /// The payload of the event, as the workflow gets it; after -- if it begins with a hyphen and is
-    /// not a number [default: an empty text]
+    /// not a plain number [default: an empty text]
     #[arg(conflicts_with = "payload_file", allow_negative_numbers = true)]
     payload: Option<String>,
 

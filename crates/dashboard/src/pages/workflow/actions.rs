@@ -47,12 +47,10 @@ fn disclosure(
         .add(hidden("status", &row.status))
         .add(hidden("created", &row.created_at.to_string()))
         .add(content);
-    tag("details")
-        .class("action")
-        .id(action)
-        .add(tag("summary").class(class).add(label))
-        .add(parts::form(shown.app, super::PATH, action, content))
-        .done()
+    // For another workflow of the same id it is another form, without the ticks of this one.
+    let form = parts::form(shown.app, super::PATH, action, content);
+    let form = form.attr("data-key", format!("{action}-{}", row.created_at).as_str());
+    tag("details").class("action").id(action).add(tag("summary").class(class).add(label)).add(form).done()
 }
 
 fn raise(shown: &Shown<'_>) -> Html {
@@ -146,12 +144,23 @@ pub(in crate::pages) fn parse_action(name: &str, form: &Parameters) -> Result<Wo
     })
 }
 
-/// The workflow, unless it is another one than the page has shown: it may have ended, or was deleted and
-/// created again.
-fn same_workflow(row: ListedInstance, form: &Parameters) -> Result<ListedInstance, Failure> {
+/// The workflow, unless it is another one than the page has shown: it was deleted and created again, or
+/// has another status, which matters for a deletion. For other actions, [`WorkflowAction::run`] decides
+/// whether they are possible with the new status.
+fn same_workflow(
+    row: ListedInstance,
+    form: &Parameters,
+    action: &WorkflowAction,
+) -> Result<ListedInstance, Failure> {
     let Some(created_at) = form.number("created") else { return Ok(row) };
-    let id = row.instance_id.clone();
-    let shown = Selected { id: id.clone(), status: form.get("status").to_owned(), created_at };
+    let (id, status) = (row.instance_id.clone(), form.get("status"));
+    let is_delete = matches!(action, WorkflowAction::Delete { .. });
+    // The time of creation changes when a pending workflow begins.
+    if !is_delete && status == "Pending" && row.status != "Pending" {
+        return Ok(row);
+    }
+    let status = if is_delete { status } else { row.status.as_str() };
+    let shown = Selected { id: id.clone(), status: status.to_owned(), created_at };
     shown.unchanged(Some(row), "the page was shown").map_err(|why| {
         Failure::conflict(format!("Nothing was done to {id:?}: {why}."))
             .advise("Go back, reload the page, and decide again.")
@@ -165,7 +174,7 @@ pub(super) async fn act(app: Arc<App>, form: Parameters) -> Result<Outcome, Fail
         return Err(Failure::wrong("The action was not confirmed, so nothing was done.")
             .advise("Tick the box of the form."));
     }
-    let row = same_workflow(app.source.instance(form.get("id")).await?, &form)?;
+    let row = same_workflow(app.source.instance(form.get("id")).await?, &form, &action)?;
     let done = match action.run(&app.source.provider().await?, &row).await? {
         Effect::Changed(what) => what,
         Effect::Nothing(why) => format!("nothing was done, because {why}"),
