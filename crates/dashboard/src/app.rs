@@ -22,7 +22,7 @@ pub(crate) struct App {
     pub(crate) is_read_only: bool,
     pub(crate) hub: Arc<Hub>,
     pub(crate) notices: Notices,
-    pub(crate) sent_forms: Once<Acted>,
+    pub(crate) sent_forms: Arc<Once<Acted>>,
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) samples: Arc<Samples>,
     pub(crate) details: Details,

@@ -10,9 +10,10 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::access::{Access, Secret};
-use crate::app::App;
+use crate::app::{Acted, App};
 use crate::bulk::Jobs;
 use crate::http::Listener;
+use crate::once::Once;
 use crate::samples::Samples;
 use crate::site;
 use crate::source::{ReadCounters, Source};
@@ -98,6 +99,7 @@ pub struct Dashboard {
     made_token: Option<Secret>,
     sampling: Option<JoinHandle<()>>,
     jobs: Arc<Jobs>,
+    sent_forms: Arc<Once<Acted>>,
 }
 
 impl Dashboard {
@@ -131,6 +133,7 @@ impl Dashboard {
         };
         let counters = options.counters.clone();
         let jobs = Arc::<Jobs>::default();
+        let sent_forms = Arc::<Once<Acted>>::default();
         let names = (options.database, options.container);
         let app = Arc::new(App {
             source: Source::new(client, names, options.account, options.counters),
@@ -138,7 +141,7 @@ impl Dashboard {
             is_read_only: options.is_read_only,
             hub: Arc::default(),
             notices: Default::default(),
-            sent_forms: Default::default(),
+            sent_forms: Arc::clone(&sent_forms),
             jobs: Arc::clone(&jobs),
             samples: Arc::<Samples>::default(),
             details: Default::default(),
@@ -148,7 +151,7 @@ impl Dashboard {
             app.samples.collect(read, move || read_from.source.background_charge())
         });
         let listener = Listener::serve(socket, move |request| site::answer(Arc::clone(&app), request));
-        Ok(Dashboard { listener: listener.map_err(failed)?, made_token, sampling, jobs })
+        Ok(Dashboard { listener: listener.map_err(failed)?, made_token, sampling, jobs, sent_forms })
     }
 
     /// The address that it listens on.
@@ -156,11 +159,12 @@ impl Dashboard {
         self.listener.address()
     }
 
-    /// Ends the dashboard. Stops its bulk actions, and waits for their changes that are under way, for
-    /// `wait_max` at most. Returns the bulk actions that are not finished, each in words for the person
-    /// who has ended the dashboard.
+    /// Ends the dashboard. Stops its bulk actions, and waits for their changes and for other actions that are
+    /// under way, for `wait_max` at most. Returns the bulk actions that are not finished, each in words for
+    /// the person who has ended the dashboard.
     pub async fn close(self, wait_max: Duration) -> Vec<String> {
-        self.jobs.close(wait_max).await
+        let ended = tokio::time::timeout(wait_max, self.sent_forms.ended());
+        tokio::join!(self.jobs.close(wait_max), ended).0
     }
 
     /// The token that was made for this run; `None` if it was given or is not needed.

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -22,6 +23,9 @@ const FIELD: &str = "once";
 
 /// The most forms that are remembered. A form that comes again comes within seconds or minutes.
 const FORMS_MAX: usize = 256;
+
+/// The pause between two looks at forms that are acted on.
+const ENDED_PAUSE: Duration = Duration::from_millis(20);
 
 /// The longest number. The numbers of pages and of the script are shorter.
 const NUMBER_BYTES_MAX: usize = 100;
@@ -73,6 +77,17 @@ impl<T: Clone + Send + Sync + 'static> Once<T> {
         forms.retain(|(known, outcome)| known != key || outcome.borrow().is_none());
     }
 
+    /// Waits until no form is acted on.
+    pub(crate) async fn ended(&self) {
+        let is_running = |(_, outcome): &(Key, watch::Receiver<Outcome<T>>)| {
+            // If the channel is closed and has no outcome, the action panicked.
+            outcome.borrow().is_none() && outcome.has_changed().is_ok()
+        };
+        while self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().any(is_running) {
+            tokio::time::sleep(ENDED_PAUSE).await;
+        }
+    }
+
     fn find_or_begin(
         &self,
         key: Key,
@@ -119,7 +134,6 @@ pub(crate) fn numbered(page: Html) -> Html {
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
-    use std::time::Duration;
 
     use super::*;
 
@@ -158,6 +172,18 @@ mod tests {
         }
         let forms = once.0.lock().unwrap();
         assert_eq!((forms.len(), &forms[0].0), (FORMS_MAX, &key("once=0").expect("a key")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_all_actions_can_be_waited_for() {
+        let (once, begin) = (Once::default(), tokio::time::Instant::now());
+        let slow = once.act(key("once=1").expect("a key"), tokio::time::sleep(Duration::from_secs(2)));
+        assert!(tokio::time::timeout(Duration::from_millis(1), slow).await.is_err(), "the browser is gone");
+        once.ended().await;
+        assert!(begin.elapsed() >= Duration::from_secs(2));
+        let panics = once.act(key("once=2").expect("a key"), async { panic!("an action that panics") });
+        assert!(panics.await.is_err());
+        tokio::time::timeout(Duration::from_secs(1), once.ended()).await.expect("nothing runs");
     }
 
     #[test]
