@@ -18,6 +18,8 @@ async fn a_query_is_run_and_explained() {
         "Indexes used",
         "/item?database=duroxide",
     ]);
+    let nothing = run(&[("sql", "SELECT * FROM c WHERE c.id = 'nothing'"), ("explain", "yes")]).await;
+    nothing.has(&["RU in 1 request"]);
     let one = run(&[("sql", "SELECT VALUE COUNT(1) FROM c"), ("key", "nobody")]).await;
     one.has(&["1 row"]);
     let wrong = run(&[("sql", "SELEC * FROM c")]).await;

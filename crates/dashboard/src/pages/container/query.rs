@@ -65,6 +65,10 @@ pub(super) async fn run(container: &Container, form: &Parameters) -> Result<Quer
             break;
         }
     }
+    // A query that finds nothing has its whole cost here.
+    if let Some(rest) = feed.rest() {
+        answer.add(rest);
+    }
     answer.rows.truncate(ROWS_MAX);
     Ok(answer)
 }
