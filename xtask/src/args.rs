@@ -57,9 +57,9 @@ Exit codes:
   2  wrong usage
 ";
 
-/// The request of the command line.
+/// What the command line asks for.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Request {
+pub(crate) enum Invocation {
     Help,
     Test { parts: Vec<Part>, scope: Scope },
     Modules { name: Option<String> },
@@ -68,37 +68,37 @@ pub(crate) enum Request {
     Fuzz { words: Vec<String> },
 }
 
-pub(crate) fn parse(words: &[String]) -> Result<Request, String> {
+pub(crate) fn parse(words: &[String]) -> Result<Invocation, String> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         [] => Err("no command is named".to_owned()),
-        ["help" | "-h" | "--help", ..] | ["test", "-h" | "--help"] => Ok(Request::Help),
-        ["test"] => Ok(Request::Test { parts: Part::whole_run(), scope: Scope::Whole }),
-        ["test", "--quick"] => Ok(Request::Test { parts: Part::QUICK.to_vec(), scope: Scope::Quick }),
+        ["help" | "-h" | "--help", ..] | ["test", "-h" | "--help"] => Ok(Invocation::Help),
+        ["test"] => Ok(Invocation::Test { parts: Part::whole_run(), scope: Scope::Whole }),
+        ["test", "--quick"] => Ok(Invocation::Test { parts: Part::QUICK.to_vec(), scope: Scope::Quick }),
         ["test", "--only"] => Err("--only wants a list of parts".to_owned()),
         ["test", "--only", list] => parse_parts(list),
         ["test", word] if word.starts_with("--only=") => parse_parts(&word["--only=".len()..]),
         ["test", rest @ ..] => Err(format!("test does not understand: {}", rest.join(" "))),
-        ["modules"] => Ok(Request::Modules { name: None }),
+        ["modules"] => Ok(Invocation::Modules { name: None }),
         ["modules", name] if !name.starts_with('-') => {
-            Ok(Request::Modules { name: Some((*name).to_owned()) })
+            Ok(Invocation::Modules { name: Some((*name).to_owned()) })
         }
         ["modules", rest @ ..] => Err(format!("modules takes the name of one crate: {}", rest.join(" "))),
         ["bench", rest @ ..] => {
-            Ok(Request::Bench { words: rest.iter().map(|word| (*word).to_owned()).collect() })
+            Ok(Invocation::Bench { words: rest.iter().map(|word| (*word).to_owned()).collect() })
         }
         ["sim"] => Err("sim wants a simulation: scale or faults".to_owned()),
         ["sim", rest @ ..] => {
-            Ok(Request::Sim { words: rest.iter().map(|word| (*word).to_owned()).collect() })
+            Ok(Invocation::Sim { words: rest.iter().map(|word| (*word).to_owned()).collect() })
         }
         ["fuzz", rest @ ..] => {
-            Ok(Request::Fuzz { words: rest.iter().map(|word| (*word).to_owned()).collect() })
+            Ok(Invocation::Fuzz { words: rest.iter().map(|word| (*word).to_owned()).collect() })
         }
         [other, ..] => Err(format!("there is no command {other}")),
     }
 }
 
-fn parse_parts(list: &str) -> Result<Request, String> {
+fn parse_parts(list: &str) -> Result<Invocation, String> {
     let mut named = Vec::new();
     for name in list.split(',').map(str::trim).filter(|name| !name.is_empty()) {
         match Part::ALL.into_iter().find(|part| part.name() == name) {
@@ -110,61 +110,61 @@ fn parse_parts(list: &str) -> Result<Request, String> {
         return Err("--only names no part".to_owned());
     }
     let parts = Part::ALL.into_iter().filter(|part| named.contains(part)).collect();
-    Ok(Request::Test { parts, scope: Scope::Whole })
+    Ok(Invocation::Test { parts, scope: Scope::Whole })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(command_line: &str, expected: Result<Request, &str>) {
+    fn check(command_line: &str, expected: Result<Invocation, &str>) {
         let words: Vec<String> = command_line.split_whitespace().map(str::to_owned).collect();
         assert_eq!(parse(&words), expected.map_err(str::to_owned), "{command_line}");
     }
 
     #[test]
     fn test_alone_means_every_part_except_versions() {
-        check("test", Ok(Request::Test { parts: Part::whole_run(), scope: Scope::Whole }));
+        check("test", Ok(Invocation::Test { parts: Part::whole_run(), scope: Scope::Whole }));
     }
 
     #[test]
     fn quick_means_two_parts_without_their_slow_tests() {
         let parts = vec![Part::House, Part::Unit];
-        check("test --quick", Ok(Request::Test { parts, scope: Scope::Quick }));
+        check("test --quick", Ok(Invocation::Test { parts, scope: Scope::Quick }));
         check("test --quick --only fmt", Err("test does not understand: --quick --only fmt"));
     }
 
     #[test]
     fn named_parts_run_once_and_in_the_fixed_order() {
         let parts = || vec![Part::Fmt, Part::Doc];
-        let expected = || Ok(Request::Test { parts: parts(), scope: Scope::Whole });
+        let expected = || Ok(Invocation::Test { parts: parts(), scope: Scope::Whole });
         check("test --only doc,fmt,doc", expected());
         check("test --only=doc,fmt", expected());
     }
 
     #[test]
-    fn help_is_understood_before_and_after_the_command() {
-        check("--help", Ok(Request::Help));
-        check("test --help", Ok(Request::Help));
+    fn help_is_understood_with_and_without_a_command() {
+        check("--help", Ok(Invocation::Help));
+        check("test --help", Ok(Invocation::Help));
     }
 
     #[test]
     fn the_arguments_after_bench_are_passed_to_the_benchmark() {
         let words = vec!["emulators".to_owned(), "--quick".to_owned()];
-        check("bench emulators --quick", Ok(Request::Bench { words }));
+        check("bench emulators --quick", Ok(Invocation::Bench { words }));
     }
 
     #[test]
     fn the_arguments_after_sim_are_passed_to_the_simulation() {
         let words = vec!["scale".to_owned(), "--quick".to_owned()];
-        check("sim scale --quick", Ok(Request::Sim { words }));
+        check("sim scale --quick", Ok(Invocation::Sim { words }));
         check("sim", Err("sim wants a simulation: scale or faults"));
     }
 
     #[test]
     fn modules_takes_one_crate_or_none() {
-        check("modules", Ok(Request::Modules { name: None }));
-        check("modules engine", Ok(Request::Modules { name: Some("engine".to_owned()) }));
+        check("modules", Ok(Invocation::Modules { name: None }));
+        check("modules engine", Ok(Invocation::Modules { name: Some("engine".to_owned()) }));
         check("modules a b", Err("modules takes the name of one crate: a b"));
     }
 

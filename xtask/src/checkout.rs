@@ -51,7 +51,7 @@ impl Checkout {
                 command.env_remove(&name);
             }
         }
-        // A hosted run builds everything once. The data that an incremental build stores for the
+        // A run in CI builds everything once. The data that an incremental build stores for the
         // next build would only cost time there.
         if std::env::var_os("CI").is_some() && std::env::var_os(INCREMENTAL_VARIABLE).is_none() {
             command.env(INCREMENTAL_VARIABLE, "0");

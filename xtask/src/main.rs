@@ -26,7 +26,7 @@ mod version_before;
 
 use std::process::ExitCode;
 
-use crate::args::Request;
+use crate::args::Invocation;
 use crate::checkout::Checkout;
 use crate::part::{Part, Scope};
 
@@ -36,15 +36,15 @@ const EXIT_USAGE: u8 = 2;
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match args::parse(&words) {
-        Ok(Request::Help) => {
+        Ok(Invocation::Help) => {
             print!("{}", args::HELP);
             ExitCode::SUCCESS
         }
-        Ok(Request::Test { parts, scope }) => test(&parts, scope),
-        Ok(Request::Modules { name }) => modules::run(&Checkout::of_this_program(), name.as_deref()),
-        Ok(Request::Bench { words }) => bench::run(&Checkout::of_this_program(), &words),
-        Ok(Request::Sim { words }) => sim::run(&Checkout::of_this_program(), &words),
-        Ok(Request::Fuzz { words }) => sim::run_fuzz(&Checkout::of_this_program(), &words),
+        Ok(Invocation::Test { parts, scope }) => test(&parts, scope),
+        Ok(Invocation::Modules { name }) => modules::run(&Checkout::of_this_program(), name.as_deref()),
+        Ok(Invocation::Bench { words }) => bench::run(&Checkout::of_this_program(), &words),
+        Ok(Invocation::Sim { words }) => sim::run(&Checkout::of_this_program(), &words),
+        Ok(Invocation::Fuzz { words }) => sim::run_fuzz(&Checkout::of_this_program(), &words),
         Err(wrong) => {
             eprintln!("{wrong}\n\n{}", args::HELP);
             ExitCode::from(EXIT_USAGE)

@@ -1,5 +1,5 @@
 //! The `package` part: the program that is shipped, together with the certificates of an image, has
-//! less than [`PACKAGE_BYTES_MAX`] bytes.
+//! less than [`PACKAGE_BYTES_LIMIT`] bytes.
 //!
 //! A build with the profile `dist` takes many minutes, so this part builds nothing. It measures every
 //! such program that the target directory has, for this machine's target or for a named one, and is
@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use crate::checkout::Checkout;
 use crate::outcome::StepOutcome;
 
-/// The most bytes of the program and the certificates: 30 MB. Test runs pull the image, so a dependency
-/// that makes it much larger should be noticed.
-const PACKAGE_BYTES_MAX: u64 = 30_000_000;
+/// The program and the certificates must have fewer bytes than this: 30 MB. Test runs pull the image, so
+/// a dependency that makes it much larger should be noticed.
+const PACKAGE_BYTES_LIMIT: u64 = 30_000_000;
 
 /// The bytes of the certificates. Those of Debian have about 220,000 bytes.
 const CERTIFICATES_BYTES: u64 = 300_000;
@@ -35,7 +35,7 @@ pub(crate) fn run(checkout: &Checkout) -> Vec<StepOutcome> {
         );
         return vec![StepOutcome::skipped()];
     }
-    programs.iter().map(|program| judge(program, PACKAGE_BYTES_MAX)).collect()
+    programs.iter().map(|program| judge(program, PACKAGE_BYTES_LIMIT)).collect()
 }
 
 /// The programs in `target/dist` and in `target/TARGET/dist`.
@@ -48,23 +48,23 @@ fn find_programs(target: &Path) -> Vec<PathBuf> {
     programs.filter(|program| program.is_file()).collect()
 }
 
-fn judge(program: &Path, bytes_max: u64) -> StepOutcome {
+fn judge(program: &Path, bytes_limit: u64) -> StepOutcome {
     let shown = program.display();
-    let read = match std::fs::read(program) {
-        Ok(read) => read,
+    let contents = match std::fs::read(program) {
+        Ok(contents) => contents,
         Err(error) => return StepOutcome::failed(format!("{shown} cannot be measured: {error}")),
     };
-    if has_symbols(&read) == Some(true) {
+    if has_symbols(&contents) == Some(true) {
         eprintln!("skipped: {shown} has symbols, so it was not built as releases are");
         return StepOutcome::skipped();
     }
-    let bytes = read.len() as u64 + CERTIFICATES_BYTES;
+    let bytes = contents.len() as u64 + CERTIFICATES_BYTES;
     eprintln!("{shown}: {bytes} bytes with certificates");
-    match bytes < bytes_max {
+    match bytes < bytes_limit {
         true => StepOutcome::passed(),
         false => StepOutcome::failed(format!(
-            "{shown} and the certificates have {bytes} bytes, and {bytes_max} is too many: which dependency has \
-             grown? cargo bloat --profile {PROFILE} shows it"
+            "{shown} and the certificates have {bytes} bytes and must have fewer than {bytes_limit}: \
+             cargo bloat --profile {PROFILE} shows which dependency has grown"
         )),
     }
 }
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn a_program_that_is_too_large_with_its_certificates_fails() {
         let tree = Tree::new(&[("dist/perihelion", "1234")]);
-        let judged = |bytes_max| judge(&tree.path("dist/perihelion"), bytes_max);
+        let judged = |bytes_limit| judge(&tree.path("dist/perihelion"), bytes_limit);
         assert_eq!(judged(CERTIFICATES_BYTES + 5), StepOutcome::passed());
         let failed = judged(CERTIFICATES_BYTES + 4);
         assert!(!failed.is_good() && failed.failures[0].contains("have 300004 bytes"), "{failed:?}");

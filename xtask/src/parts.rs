@@ -61,9 +61,9 @@ const SLOW_TESTS: [&str; 5] = [
     "power_cuts",
 ];
 
-/// Runs the parts in order, with one exception. The suites of SDKs in other languages mostly
-/// wait, for packages and for answers. So they run at the same time as the parts after them,
-/// which mostly build.
+/// Runs the parts in order, with one exception. The suites without a build (the SDKs in other
+/// languages, the browser) mostly wait, for packages and for answers. So they run at the same time
+/// as the parts after them, which mostly build.
 pub(crate) fn run_all(parts: &[Part], scope: Scope, checkout: &Checkout) -> Vec<PartOutcome> {
     let first_suite = parts.iter().position(|part| part.has_no_build()).unwrap_or(parts.len());
     let (before, rest) = parts.split_at(first_suite);
@@ -288,8 +288,8 @@ fn suite_program(checkout: &Checkout, manifest: &str) -> [Step; 2] {
     [build, run]
 }
 
-/// The suite of an SDK in another language, run by an interpreter. [`run_all`] has built the
-/// server that the suite starts.
+/// A suite that an interpreter runs: of an SDK in another language, or of the dashboard in a
+/// browser. [`run_all`] has built the server that the suite starts.
 fn script_suite(checkout: &Checkout, interpreter: &str, script: &str) -> Result<Vec<Step>, String> {
     if !checkout.path(script).is_file() {
         return Err(format!("{script} is missing"));

@@ -1,6 +1,6 @@
 //! The closing report: the names of the tests and checks that failed (up to a limit per part) and of
-//! the flaky tests, then a table of the times and counts of each part. The last line is always the sum of all
-//! tests.
+//! the flaky tests, then a table of the times and counts of each part. The last line is always the sum
+//! of all counts.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -43,12 +43,12 @@ fn write_table(report: &mut String, outcomes: &[PartOutcome]) {
     report.push_str("\npart        result  build s    run s  passed  failed  skipped\n");
     for outcome in outcomes {
         let Tally { passed, failed, skipped } = outcome.tally;
-        let verdict = if outcome.is_good() { "ok" } else { "FAILED" };
+        let result = if outcome.is_good() { "ok" } else { "FAILED" };
         let name = outcome.part.name();
         let (build, run) = (outcome.build.as_secs_f64(), outcome.run.as_secs_f64());
         let _infallible = writeln!(
             report,
-            "{name:<11} {verdict:<6} {build:>8.1} {run:>8.1} {passed:>7} {failed:>7} {skipped:>8}"
+            "{name:<11} {result:<6} {build:>8.1} {run:>8.1} {passed:>7} {failed:>7} {skipped:>8}"
         );
     }
     let build: Duration = outcomes.iter().map(|outcome| outcome.build).sum();

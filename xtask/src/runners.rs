@@ -83,7 +83,7 @@ impl Reading {
         }
     }
 
-    /// The verdict on the step, given how its process ended.
+    /// The outcome of the step, given how its process ended.
     pub(crate) fn finish(self, step: &str, ending: &Ending) -> StepOutcome {
         let is_success = match ending {
             Ending::Exited { is_success } => *is_success,
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_without_a_summary_is_one_check() {
+    fn a_step_that_is_judged_by_its_exit_code_only_is_one_check() {
         check(Runner::ExitCode, "Diff in /x.rs", false, (0, 1, 0), &["the step: ended with an error"]);
         check(Runner::ExitCode, "", true, (1, 0, 0), &[]);
     }

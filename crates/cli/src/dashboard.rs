@@ -1,5 +1,5 @@
-//! The parts that the commands `dashboard`, `dev` and `server` share: the port of the dashboard, its end, and
-//! the counters for its charts.
+//! The parts that the commands `dashboard`, `dev` and `server` share: finding a port for the dashboard,
+//! closing it, and reading the counters for its charts.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

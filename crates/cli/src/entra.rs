@@ -9,8 +9,8 @@
 //!    is not set, the user of the Azure CLI (`az login`).
 //!
 //! An identity that the environment names is used alone. If it gets no token, no other identity is
-//! tried, because the command would then run as somebody else. For the same reason a search is made
-//! once: where it found the first token, all later tokens come from.
+//! tried, because the command would then run as somebody else. For the same reason the search of step 4
+//! ends with the first token that it finds: all later tokens come from the same place.
 //!
 //! What always holds: every wait is bounded, and no token, client secret or identity header is in an
 //! error, a log, a `Debug` text or a URL. A token is made for the host of the account, so another
@@ -107,14 +107,14 @@ impl Entra {
             Plan::IdentityEndpoint(endpoint) => {
                 (TokenOrigin::IdentityEndpoint, endpoint.token(scope, now).await?)
             }
-            Plan::Search(imds) => self.searched(&imds, scope, now).await?,
+            Plan::Search(imds) => self.search_once(&imds, scope, now).await?,
         };
         Ok(Granted { token, origin })
     }
 
     /// The token of the virtual machine or of the Azure CLI. The first of them that gives a token is
     /// the only one that is asked from then on.
-    async fn searched(
+    async fn search_once(
         &self,
         imds: &Imds,
         scope: &str,

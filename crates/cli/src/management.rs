@@ -38,17 +38,17 @@ impl Management {
     /// `/_perihelion/`.
     pub(crate) async fn send(&self, method: Method, path: &str, body: String) -> Result<String, Failure> {
         let path = format!("/_perihelion/{}", name_of(path));
-        let request_name = format!("{method} {path} on {}", self.account_name);
+        let request_text = format!("{method} {path} on {}", self.account_name);
         let request = RawRequest::management(method, &path, body);
         let response = self.connection.send(request).await.map_err(|failure| match failure {
             RawFailure::Path => {
                 Failure::usage(format!("{path:?} is not a path"), "write it like regions/offline")
             }
-            RawFailure::NoAnswer(_) => Failure::runtime(format!("{request_name}: {failure}"))
+            RawFailure::NoAnswer(_) => Failure::runtime(format!("{request_text}: {failure}"))
                 .with_advice("check the endpoint, and that the server runs"),
         })?;
         let (status, body) = (response.status(), String::from_utf8_lossy(response.body()));
-        let message = || format!("{request_name}: {status}: {body}");
+        let message = || format!("{request_text}: {status}: {body}");
         match status {
             _ if status.is_success() => Ok(body.into_owned()),
             StatusCode::UNAUTHORIZED => Err(Failure::runtime(message())

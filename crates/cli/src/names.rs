@@ -1,5 +1,5 @@
-//! Checks of the names and ids that a person types. What the service cannot have is wrong usage, and
-//! is refused in our words before a request is sent. Some of these names would break the address of
+//! Checks of the names and ids that a person types. A name that the service cannot have is wrong usage,
+//! and is refused in our words before a request is sent. Some of these names would break the address of
 //! a request, and the service would answer with another error each time.
 
 use std::fmt;

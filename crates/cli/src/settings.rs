@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_transactions_that_are_not_typed_have_their_defaults() {
+    fn transaction_limits_without_an_option_have_their_defaults() {
         let settings = |args| Settings::resolve(args, Mode::Dev).expect("settings").options.account;
         assert_eq!(settings(default_args()).transactions, TransactionOptions::default());
         let changed = settings(ServeArgs {

@@ -27,7 +27,8 @@ pub(crate) struct SignInFile {
 }
 
 impl SignIn {
-    /// The way in which a command whose output is `is_log` tells the link.
+    /// The way in which a command tells the link. With `is_log` its output counts as a log even on a
+    /// terminal.
     pub(crate) fn new(link: String, is_log: bool) -> Result<SignIn, Failure> {
         if !is_log && std::io::stdout().is_terminal() {
             return Ok(SignIn::Shown(link));

@@ -62,7 +62,7 @@ pub struct Batch {
     is_guarded: bool,
     /// Whether an upsert has an etag.
     has_upsert_with_etag: bool,
-    /// Whether the batch, when it was applied and is sent again, succeeds and changes
+    /// Whether the batch can be applied twice: the second time it succeeds and changes
     /// nothing more.
     is_idempotent: bool,
     witness: Option<Witness>,
@@ -201,8 +201,8 @@ impl Batch {
     }
 
     /// Sets whether the batch is sent again when its response was lost: see [`Repeat`]. By
-    /// default the batch is sent again in two cases: because of a create or an etag the service
-    /// refuses it the second time, or it changes nothing when it is applied twice.
+    /// default the batch is sent again in two cases: a create or an etag makes the service
+    /// refuse it the second time, or it changes nothing more the second time.
     pub fn with_repeat(mut self, repeat: Repeat) -> Self {
         self.repeat_policy = repeat;
         self

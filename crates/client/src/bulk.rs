@@ -77,6 +77,7 @@ pub struct Bulk<'a> {
     /// partition gets requests although the number of requests is limited.
     first_partition: usize,
     requests: JoinSet<Result<Answer, Error>>,
+    /// What the requests under way carry, by the ids of their tasks in `requests`.
     flights: HashMap<Id, Flight>,
     /// Whether a request may have become due since requests were last sent.
     is_send_due: bool,
@@ -310,12 +311,12 @@ impl<'a> Bulk<'a> {
         if self.window.result_bytes() >= self.options.bytes_in_memory_max {
             return self.send_first(&metadata, now);
         }
-        let is_last_input = self.input.is_none();
+        let is_input_at_end = self.input.is_none();
         let (count, requests_max) = (self.partitions.len(), self.options.requests_max.max(1));
         for offset in 0..count {
             let index = (self.first_partition + offset) % count;
             while self.flights.len() < requests_max
-                && let Some(permit) = self.partitions[index].permit(is_last_input, now)
+                && let Some(permit) = self.partitions[index].permit(is_input_at_end, now)
             {
                 self.launch(index, permit, &metadata);
             }

@@ -329,8 +329,8 @@ impl Container {
 
     /// The service's plan for a query over the whole container, as the service writes it: what
     /// the client has to merge, and the statement for each partition. This method is for tools:
-    /// [`Container::query`] reads its plan itself. The service also has a plan for a statement
-    /// that needs none.
+    /// [`Container::query`] reads its plan itself. The service also returns a plan for a statement
+    /// whose rows need no merging.
     pub async fn query_plan(&self, query: impl Into<Query>) -> Result<serde_json::Value, Error> {
         query::read_plan(&self.handle, &query.into()).await
     }
@@ -342,7 +342,7 @@ impl Container {
 
     /// Reads many documents by key and id with few requests: one query for up to a
     /// hundred documents of a physical partition, or a point read for a single document.
-    /// Documents with the same id are in different queries. The result has the order
+    /// Documents that have the same id are read by different queries. The result has the order
     /// of `items`, with `None` for a document that does not exist.
     ///
     /// ```no_run

@@ -202,7 +202,7 @@ fn check(options: &ProcessorOptions) -> Result<(), Error> {
     if options.lease_duration < options.renew_interval * 2 {
         return Err(Error::input(format!(
             "a lease of {:?} that is renewed every {:?} may expire between two renewals: \
-             let it last at least twice as long",
+             let it last at least twice as long as the renewal interval",
             options.lease_duration, options.renew_interval
         )));
     }

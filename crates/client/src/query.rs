@@ -106,10 +106,10 @@ impl<T> QueryFeed<T> {
         }
     }
 
-    /// What was read since the last page that was returned, as a page without rows: pages of the
-    /// service without rows have a charge too. `None` if nothing was read. A tool that shows what a
-    /// query costs adds it when [`next_page`](Self::next_page) has returned `None`; for a query
-    /// without rows it is the whole cost. It has no continuation token.
+    /// The cost of the responses since the last page that was returned, as a page without rows and
+    /// without a continuation token. `None` if there was no response. When
+    /// [`next_page`](Self::next_page) has returned `None`, a tool that shows what a query costs adds
+    /// this page to the others, because pages of the service without rows have a charge too.
     pub fn rest(&mut self) -> Option<Page<T>> {
         let cost = match &mut self.execution {
             Execution::Unsent => return None,

@@ -59,8 +59,8 @@ pub struct ManyItems<T> {
 }
 
 impl<T> ManyItems<T> {
-    /// Request units of all requests, with their failed attempts. What was read from a partition before
-    /// it refused a request because it was split is not counted.
+    /// Request units of all requests, with their failed attempts. If a partition is split during one of
+    /// the queries, the pages of that query before the split are not counted.
     pub fn charge(&self) -> f64 {
         self.charge
     }
@@ -184,7 +184,7 @@ async fn query_several(
         if fetched.bytes > wanted.len() * BYTES_PER_DOCUMENT_MAX {
             let (bytes, count) = (fetched.bytes, wanted.len());
             return Err(Error::answer(format!(
-                "a query for {count} documents has {bytes} bytes, and more pages"
+                "the result of a query for {count} documents has {bytes} bytes so far and does not end"
             )));
         }
         operation.headers.insert(headers::CONTINUATION, continuation);

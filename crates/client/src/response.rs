@@ -1,6 +1,6 @@
 //! Responses as the caller gets them: an [`Item`] for a document that was read, a
-//! [`Written`] for a write, and with both a [`Receipt`] of status, etag, charge
-//! and diagnostics. Values are parsed straight from the response's bytes.
+//! [`Written`] for a write. Each has a [`Receipt`] with status, etag, charge and
+//! diagnostics. Values are parsed straight from the response's bytes.
 
 use bytes::Bytes;
 use http::HeaderMap;

@@ -112,7 +112,7 @@ impl Access {
         if !self.needs_login() || has_session() { Ok(()) } else { Err(Refusal::NoSession) }
     }
 
-    /// Whether people sign in.
+    /// Whether people must sign in.
     pub(crate) fn needs_login(&self) -> bool {
         self.token.is_some()
     }
@@ -150,8 +150,8 @@ impl Access {
         self.cookie("", 0, request)
     }
 
-    /// The header of a cookie. If the form is of a page with HTTPS, the browser never sends the cookie
-    /// without TLS (`Secure`).
+    /// The value of the header `Set-Cookie`. If the page of the form was opened with HTTPS, the cookie is
+    /// `Secure`: the browser never sends it without TLS.
     fn cookie(&self, value: &str, seconds: u64, request: &Request) -> String {
         let secure = if request.header("origin").starts_with("https://") { "; Secure" } else { "" };
         let name = &self.cookie_name;
@@ -161,7 +161,7 @@ impl Access {
     /// The time until which the caller waits before it compares a login that has just arrived with the
     /// token. After a wrong login, only one login per second is compared.
     pub(crate) fn login_compared_at(&self, now: Instant) -> Instant {
-        self.wrong_logins.turn(now)
+        self.wrong_logins.compared_at(now)
     }
 
     /// The token that forms contain.

@@ -26,7 +26,7 @@ pub(crate) enum WorkflowAction {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changed(String),
-    /// What was asked for was so already.
+    /// The workflow was already as it was asked for.
     Nothing(String),
 }
 
@@ -121,17 +121,17 @@ impl WorkflowAction {
 /// The new id is derived from the old id, so that a repeated action starts no second copy.
 async fn restart(provider: &CosmosDBProvider, row: &ListedInstance) -> Result<Effect, Failure> {
     let id = format!("{}-restart-{}", row.instance_id, row.execution_id);
-    let Some(recorded) = provider.recorded_start(&row.instance_id).await? else {
+    let Some(original_start) = provider.recorded_start(&row.instance_id).await? else {
         return Err(Failure::conflict("It has not begun, so its input is not recorded."));
     };
     let existing = provider.list(&ListOptions::new().with_id(id.as_str())).await?;
     if let Some(existing) = existing.instances.into_iter().next() {
-        // A later execution of the restart began with another input than its first one.
-        let start = match existing.execution_id {
+        // A later execution of the restart began with another input than its first execution.
+        let existing_start = match existing.execution_id {
             1 => provider.recorded_start(&id).await?,
             _ => None,
         };
-        return match is_restart_of(&existing, start.as_ref(), row, &recorded) {
+        return match is_restart_of(&existing, existing_start.as_ref(), row, &original_start) {
             true => Ok(Effect::Nothing(format!("it was restarted before as {id}"))),
             false => Err(Failure::conflict(format!(
                 "It cannot be restarted: {id} exists already and is no restart of it, but perhaps of an earlier \
@@ -141,7 +141,7 @@ async fn restart(provider: &CosmosDBProvider, row: &ListedInstance) -> Result<Ef
         };
     }
     let client = Client::new(Arc::new(provider.clone()));
-    let RecordedStart { name, version, input, .. } = recorded;
+    let RecordedStart { name, version, input, .. } = original_start;
     match version {
         Some(version) => client.start_orchestration_versioned(&id, &name, version, input).await?,
         None => client.start_orchestration(&id, &name, input).await?,
@@ -149,19 +149,20 @@ async fn restart(provider: &CosmosDBProvider, row: &ListedInstance) -> Result<Ef
     Ok(Effect::Changed(format!("started {id}")))
 }
 
-/// Whether an existing workflow is the restart of this one: it is younger, and has the same name and
-/// input. `start` is `None` if it has not begun, or runs a later execution.
+/// Whether an existing workflow is the restart of the original one: it is younger, and has the same name
+/// and input. `existing_start` is `None` if the existing workflow has not begun, or runs a later execution.
+/// Then its input is not compared.
 fn is_restart_of(
     existing: &ListedInstance,
-    start: Option<&RecordedStart>,
-    row: &ListedInstance,
-    recorded: &RecordedStart,
+    existing_start: Option<&RecordedStart>,
+    original: &ListedInstance,
+    original_start: &RecordedStart,
 ) -> bool {
-    let has_same_start = match start {
-        Some(start) => start.name == recorded.name && start.input == recorded.input,
-        None => existing.name == recorded.name,
+    let has_same_start = match existing_start {
+        Some(start) => start.name == original_start.name && start.input == original_start.input,
+        None => existing.name == original_start.name,
     };
-    existing.created_at >= row.created_at && has_same_start
+    existing.created_at >= original.created_at && has_same_start
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ const RUNNING_MAX: usize = 2;
 /// The most jobs that are remembered.
 const JOBS_MAX: usize = 20;
 
-/// The pause between two looks at jobs that are to end.
+/// How often `close` checks whether the jobs have ended.
 const CLOSE_PAUSE: Duration = Duration::from_millis(20);
 
 /// The size of a page of the selection.
@@ -45,10 +45,10 @@ pub(crate) struct Selected {
 
 /// The jobs of this run of the dashboard.
 #[derive(Debug, Default)]
-pub(crate) struct Jobs(Mutex<Known>);
+pub(crate) struct Jobs(Mutex<JobList>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct JobList {
     /// The number of the last job.
     last: u64,
     /// The jobs, newest last.
@@ -62,35 +62,35 @@ impl Selected {
         Selected { id: row.instance_id, status: row.status, created_at: row.created_at }
     }
 
-    /// The row of the workflow as it is now, or why it is not the workflow that was chosen. `then` says
-    /// when that was.
+    /// The row of the workflow as it is now, or why it is not the workflow that was chosen. `moment` names
+    /// the moment of the choice in words, such as "it was selected".
     pub(crate) fn unchanged(
         &self,
         now: Option<ListedInstance>,
-        then: &str,
+        moment: &str,
     ) -> Result<ListedInstance, String> {
         match now {
             None => Err("it no longer exists".to_owned()),
             // The time of creation changes when a pending workflow begins, so the status comes first.
             Some(now) if phase(&now.status) != phase(&self.status) => {
-                Err(format!("it was {} when {then}, and is {} now", self.status, now.status))
+                Err(format!("it was {} when {moment}, and is {} now", self.status, now.status))
             }
             Some(now) if now.created_at != self.created_at => {
-                Err(format!("it was deleted and created again after {then}"))
+                Err(format!("it was deleted and created again after {moment}"))
             }
             Some(now) => Ok(now),
         }
     }
 }
 
-/// The status, with one name for a workflow that goes on: between two executions it is not called running.
+/// The status. A workflow between two executions counts as running, although its status has another name.
 fn phase(status: &str) -> &str {
     if status == "ContinuedAsNew" { "Running" } else { status }
 }
 
 impl Jobs {
     pub(crate) fn all(&self) -> Vec<Arc<Job>> {
-        self.known().jobs.iter().cloned().collect()
+        self.lock().jobs.iter().cloned().collect()
     }
 
     pub(crate) fn find(&self, number: u64) -> Option<Arc<Job>> {
@@ -99,7 +99,7 @@ impl Jobs {
 
     /// Asks all jobs to change no further workflow. No further job begins.
     pub(crate) fn stop(&self) {
-        self.known().is_closed = true;
+        self.lock().is_closed = true;
         self.all().iter().for_each(|job| job.stop());
     }
 
@@ -107,9 +107,9 @@ impl Jobs {
     /// jobs that are not finished, in words.
     pub(crate) async fn close(&self, wait_max: Duration) -> Vec<String> {
         let running: Vec<Arc<Job>> = {
-            let mut known = self.known();
-            known.is_closed = true;
-            known.jobs.iter().filter(|job| !job.progress().is_over()).cloned().collect()
+            let mut list = self.lock();
+            list.is_closed = true;
+            list.jobs.iter().filter(|job| !job.progress().is_over()).cloned().collect()
         };
         running.iter().for_each(|job| job.stop());
         let ended = async {
@@ -122,7 +122,7 @@ impl Jobs {
         running.iter().filter_map(|job| job.unfinished()).collect()
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, JobList> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -133,22 +133,22 @@ impl Jobs {
         action: WorkflowAction,
         options: ListOptions,
     ) -> Result<u64, Failure> {
-        let mut known = self.known();
-        if known.is_closed {
+        let mut list = self.lock();
+        if list.is_closed {
             return Err(Failure::conflict("The dashboard ends, so no bulk action begins."));
         }
-        let running = known.jobs.iter().filter(|job| !job.progress().is_over()).count();
+        let running = list.jobs.iter().filter(|job| !job.progress().is_over()).count();
         if running >= RUNNING_MAX {
             return Err(Failure::conflict(format!(
                 "{running} bulk actions run already. Wait for one of them."
             )));
         }
-        make_room(&mut known.jobs)?;
-        known.last += 1;
-        let job = Arc::new(Job::new(known.last, action, options.meaning()));
-        known.jobs.push_back(Arc::clone(&job));
+        make_room(&mut list.jobs)?;
+        list.last += 1;
+        let job = Arc::new(Job::new(list.last, action, options.meaning()));
+        list.jobs.push_back(Arc::clone(&job));
         let number = job.number;
-        drop(known);
+        drop(list);
         tokio::spawn(run(provider, job, options));
         Ok(number)
     }
@@ -245,7 +245,8 @@ async fn attempt(
 mod tests {
     use super::*;
 
-    /// Story of a bug: such a workflow "was Running when it was selected, and is Running now".
+    /// Story of a bug: the reason for the skip was "it was Running when it was selected, and is Running
+    /// now".
     #[test]
     fn a_workflow_that_was_created_again_is_skipped_in_words_of_its_own() {
         let row = |status: &str, created_at| {

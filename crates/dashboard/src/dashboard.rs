@@ -148,7 +148,7 @@ impl Dashboard {
         });
         let sampling = counters.map(|read| {
             let read_from = Arc::clone(&app);
-            app.samples.collect(read, move || read_from.source.background_charge())
+            app.samples.collect(read, move || read_from.source.own_units())
         });
         let listener = Listener::serve(socket, move |request| site::answer(Arc::clone(&app), request));
         Ok(Dashboard { listener: listener.map_err(failed)?, made_token, sampling, jobs, sent_forms })

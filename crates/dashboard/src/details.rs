@@ -1,7 +1,7 @@
 //! `Details`: everything about one workflow except its row. A live page reads the row again and again,
 //! which is one small query. The *record* of an execution (its history, key-values, cost and output)
 //! is read only when the row has changed, because a commit that changes the record changes the row too.
-//! The *family* (executions and tree) is read again after some time also, because a child may change
+//! The *family* (executions and tree) is also read again after some time, because a child may change
 //! without its parent, and executions may be pruned.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -36,8 +36,9 @@ const HISTORY_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// The memory of an event without its texts.
 const EVENT_BYTES: usize = 200;
 
-/// How many details are read at the same time. Requests for the same workflow wait for each other,
-/// so that its history is read once.
+/// How many details are read at the same time. A hash of its id gives each workflow one of these lanes,
+/// and the details of one lane are read one after the other. So two requests for the same workflow read
+/// its history once.
 const LANES: usize = 16;
 
 /// Everything about one execution of a workflow.
@@ -122,7 +123,7 @@ impl Details {
         execution: u64,
     ) -> Result<Arc<Detail>, Failure> {
         let key = Key { row: row.clone(), execution };
-        // Others may read workflows of the same lane, which takes long if a partition is slow.
+        // Details that are kept need no lane. Another read in the lane takes long if a partition is slow.
         if let Known::All(detail) = self.known(&key, Instant::now()) {
             return Ok(detail);
         }
@@ -134,7 +135,7 @@ impl Details {
             Known::Nothing => (Arc::new(read_record(provider, row, execution).await?), false),
         };
         let mut detail = read_family(provider, row, record).await?;
-        // Pruning an execution does not change the row.
+        // Pruning an execution does not change the row. So the kept record may be of a pruned execution.
         if is_kept && execution != row.execution_id && !detail.executions.contains(&execution) {
             detail.record = Arc::new(read_record(provider, row, execution).await?);
         }

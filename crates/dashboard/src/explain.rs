@@ -86,7 +86,8 @@ impl<'a> QueryFacts<'a> {
         self.metrics.total_time.as_secs_f64() * 1000.0
     }
 
-    /// The query that is sent to each partition; empty for the query as it is, and `None` without a plan.
+    /// The query that is sent to each partition. It is empty if that is the query as it was written, and
+    /// `None` without a plan.
     pub fn query_of_partitions(&self) -> Option<&'a str> {
         self.plan?["queryInfo"]["rewrittenQuery"].as_str()
     }

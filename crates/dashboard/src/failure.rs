@@ -44,7 +44,7 @@ impl Failure {
         Failure { status, message: message.to_string(), advice: None, is_late: false }
     }
 
-    /// The request asks for something that does not exist or is not valid.
+    /// A value in the address or the form is missing, not valid or not confirmed.
     pub(crate) fn wrong(message: impl Display) -> Failure {
         Failure::new(StatusCode::BAD_REQUEST, message)
     }

@@ -29,8 +29,8 @@ fn live_part(page: &Page, is_live: bool) -> Tag {
     tag("div").id("live").flag("data-live", is_live && page.interval.is_some())
 }
 
-/// The frame around a content. In the banner the script says that the content is not up to date. The
-/// banner is outside of the content, so that half-filled forms stay.
+/// A page: the frame around this content. In the banner the script says that the content is not up to
+/// date. The banner is outside of the content, so that half-filled forms stay.
 fn whole(app: &App, page: &Page, title: &str, content: impl Content) -> Html {
     let banner = tag("div").id("live-failure");
     let main = tag("main").id("main").attr("tabindex", "-1").add(banner).add(content);

@@ -1,5 +1,6 @@
 //! The history of an execution as spans of time: each activity, timer, wait and sub-orchestration
-//! from its start to its end. A pure function makes the spans from the events. Also an event as texts.
+//! from its start to its end. A pure function makes the spans from the events. Other functions give the
+//! texts of one event.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};

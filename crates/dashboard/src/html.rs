@@ -62,7 +62,7 @@ impl Html {
         self
     }
 
-    /// The piece with another piece in each place of `old`.
+    /// The piece, with each occurrence of `old` replaced by `new`.
     pub(crate) fn with_replaced(self, old: &Html, new: &Html) -> Html {
         Html(self.0.replace(&old.0, &new.0))
     }

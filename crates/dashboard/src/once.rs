@@ -1,9 +1,9 @@
-//! `Once`: the outcomes of forms that were sent. A person clicks twice, or a browser sends a form again
-//! after its connection broke. Each page has a random number in its forms, and a form that comes again
-//! with the number and the content of an earlier one gets the outcome of that one.
+//! `Once`: the outcomes of forms that were sent. A form may come twice, because a person clicks twice or a
+//! browser sends it again after its connection broke. Each page has a random number in its forms. A form
+//! with the number and the content of an earlier form gets the outcome of the earlier form.
 //!
 //! A live page is the same for all its viewers, so a page is made without the number: [`numbered`] puts
-//! it into each answer, and the script into forms that a newer version of the page brings.
+//! it into each answer. The script puts it into the forms of newer versions of the page.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -24,14 +24,14 @@ const FIELD: &str = "once";
 /// The most forms that are remembered. A form that comes again comes within seconds or minutes.
 const FORMS_MAX: usize = 256;
 
-/// The pause between two looks at forms that are acted on.
+/// How often `ended` checks whether a form is still acted on.
 const ENDED_PAUSE: Duration = Duration::from_millis(20);
 
 /// The longest number. The numbers of pages and of the script are shorter.
 const NUMBER_BYTES_MAX: usize = 100;
 
-/// What identifies a form that was sent: its number, and a hash of its page and its fields. After the
-/// content has changed it is another form: a browser may show an old page again.
+/// What identifies a form that was sent: its number, and a hash of its page and its fields. A browser may
+/// show an old page again, with its number. A form that a person then fills in otherwise is another form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Key(String, u64);
 

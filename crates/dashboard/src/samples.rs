@@ -18,7 +18,8 @@ pub(crate) const INTERVAL: Duration = Duration::from_secs(5);
 /// The most samples that are kept: an hour of them.
 const SAMPLES_MAX: usize = 720;
 
-/// How long a sample is kept. It may be longer ago than [`SAMPLES_MAX`] samples, if reads failed.
+/// How long a sample is kept. If reads fail, there are fewer than [`SAMPLES_MAX`] samples in this time, so
+/// the number alone would keep older ones.
 const KEPT_FOR: Duration = Duration::from_secs(3600);
 
 /// How long one read of the counters may take.
@@ -31,7 +32,7 @@ pub(crate) const GAP_MAX: Duration = Duration::from_secs(20);
 /// The longest reason of a read that failed.
 const FAILURE_CHARS_MAX: usize = 300;
 
-/// The counters at one time, since the server has started.
+/// The server's counters at one time. They count from the start of the server.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Sample {
     pub(crate) at_ms: u64,
@@ -71,7 +72,7 @@ pub(crate) struct Samples(Mutex<Kept>);
 struct Kept {
     /// Oldest first.
     samples: VecDeque<Sample>,
-    /// Why and when the last read failed; `None` after a read that succeeded.
+    /// When and why the last read failed; `None` after a read that succeeded.
     failure: Option<(u64, String)>,
 }
 
@@ -267,8 +268,8 @@ mod tests {
         assert_eq!(latencies(&samples, 98), [Some(1.0), None]);
     }
 
-    /// Story of a bug: after ten minutes in which the counters could not be read, their mean was drawn as
-    /// one interval of five seconds, and samples stayed for longer than an hour.
+    /// Story of a bug: after ten minutes in which the counters could not be read, the mean of these minutes
+    /// was drawn as one interval of five seconds, and samples stayed for longer than an hour.
     #[test]
     fn a_gap_is_not_an_interval_and_old_samples_go() {
         let at = |seconds: u64, requests: u64| Sample {

@@ -199,13 +199,16 @@ async fn act(app: Arc<App>, page: &'static Page, form: Parameters) -> Answer {
     let acted = match pages::changes_something(&form) {
         false => {
             let read = within(READ_TIME_MAX, run(Arc::clone(&app), form)).await;
-            acted(&app, read.map_err(|failure| page.advise_if_late(failure)))
+            keep_notice(&app, read.map_err(|failure| page.advise_if_late(failure)))
         }
         true => {
             let (key, app) = (once::Key::of(page.path, &form), Arc::clone(&app));
             let action = run(Arc::clone(&app), form);
-            let acting = Arc::clone(&app);
-            let changing = async move { acted(&acting, change(Arc::clone(&acting.hub), action).await) };
+            let app_of_action = Arc::clone(&app);
+            let changing = async move {
+                let outcome = change(Arc::clone(&app_of_action.hub), action).await;
+                keep_notice(&app_of_action, outcome)
+            };
             match key {
                 Some(key) => {
                     let acted = app.sent_forms.act(key.clone(), changing).await.unwrap_or_else(Acted::Failed);
@@ -228,8 +231,8 @@ async fn act(app: Arc<App>, page: &'static Page, form: Parameters) -> Answer {
     }
 }
 
-/// What an action did, with its notice kept for the next page.
-fn acted(app: &App, outcome: Result<Outcome, Failure>) -> Acted {
+/// Keeps the notice of an action for the next page. Returns what the action did.
+fn keep_notice(app: &App, outcome: Result<Outcome, Failure>) -> Acted {
     match outcome {
         Ok(Outcome::Show(View { title, html })) => Acted::Show { status: StatusCode::OK, title, html },
         Ok(Outcome::AskAgain(View { title, html })) => {

@@ -59,9 +59,9 @@ impl Source {
         self.provider.made().map_or(0.0, |provider| provider.metrics().request_units)
     }
 
-    /// The request units that the provider has used so far for requests about many workflows or about
-    /// workers. The server counts the other requests as requests to one partition key, and so as work.
-    pub(crate) fn background_charge(&self) -> f64 {
+    /// The request units that the dashboard's provider has used so far for requests about many workflows or
+    /// about workers. Its other requests are to one partition key, and the charts count them as work.
+    pub(crate) fn own_units(&self) -> f64 {
         self.provider.made().map_or(0.0, |provider| provider.metrics().background_request_units)
     }
 

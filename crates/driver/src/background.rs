@@ -89,8 +89,8 @@ impl Background {
 
     fn is_at_work(&self, now: Instant) -> bool {
         self.task.load().as_ref().is_some_and(|task| {
-            let is_late = || self.schedule.is_late(now) && !pulse::is_current_runtime(task.runtime);
-            !task.handle.is_finished() && !is_late()
+            let is_stuck = || self.schedule.is_late(now) && !pulse::is_current_runtime(task.runtime);
+            !task.handle.is_finished() && !is_stuck()
         })
     }
 
@@ -100,7 +100,7 @@ impl Background {
         if self.is_at_work(now) {
             return;
         }
-        self.schedule.next_round_at(now);
+        self.schedule.expect_next_round_at(now);
         let handle = tokio::spawn(run(Weak::clone(&self.core), Arc::clone(&self.schedule))).abort_handle();
         let task = Task { handle, runtime: pulse::current_runtime() };
         if let Some(stuck) = self.task.swap(Some(Arc::new(task))) {
@@ -122,7 +122,7 @@ impl Drop for Background {
 
 impl Schedule {
     /// Sets when the next round is due.
-    fn next_round_at(&self, due_at: Instant) {
+    fn expect_next_round_at(&self, due_at: Instant) {
         self.next_round.expect_at(due_at);
     }
 
@@ -153,6 +153,7 @@ async fn work(core: &Core, schedule: &Schedule, now: Instant) {
     let topology = core.topology();
     let last = *schedule.last_rounds();
     let is_due = now.duration_since(last.refreshed_at) >= topology.options().refresh_interval;
+    // The endpoint whose failure made an operation ask for a refresh.
     let suspect = topology.take_wanted_refresh();
     if is_due || suspect.is_some() {
         let deadline = now + core.option_layers().metadata_settings().timeout;
@@ -200,7 +201,7 @@ async fn wait(core: Arc<Core>, next_due: Instant, schedule: &Schedule) {
     let topology = core.topology();
     let has_unavailable_endpoint = topology.snapshot().account.has_unavailable_endpoint();
     let until = if has_unavailable_endpoint { next_due.min(Instant::now() + PROBE_PAUSE) } else { next_due };
-    schedule.next_round_at(until);
+    schedule.expect_next_round_at(until);
     let wake_background = Arc::clone(&topology.wake_background);
     drop(core);
     tokio::select! {

@@ -98,7 +98,7 @@ impl<'a> Parts<'a> {
                      AccountEndpoint=https://...;AccountKey=...;",
                 ));
             };
-            let (part, name) = match name.trim() {
+            let (slot, name) = match name.trim() {
                 name if name.eq_ignore_ascii_case("AccountEndpoint") => {
                     (&mut parts.endpoint, "AccountEndpoint")
                 }
@@ -108,7 +108,7 @@ impl<'a> Parts<'a> {
                 }
                 _ => continue,
             };
-            if part.replace(value.trim()).is_some() {
+            if slot.replace(value.trim()).is_some() {
                 return Err(Error::input(format!("the connection string has {name} twice")));
             }
         }

@@ -159,7 +159,7 @@ pub enum Outcome {
         /// The failure as text.
         message: Arc<str>,
     },
-    /// The attempt was cancelled, because the other leg of a hedge won.
+    /// The operation stopped waiting for the attempt, because the other leg of a hedge won.
     Abandoned,
 }
 
@@ -270,7 +270,7 @@ impl Diagnostics {
     /// `warnings` and an attempt's `charge`, `range`, `transfer` and `activity_id` are left out
     /// when there is none.
     pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("names are strings and nothing else can fail")
+        serde_json::to_string(self).expect("all member names are strings, so writing cannot fail")
     }
 
     /// The diagnostics of an operation with a single attempt.

@@ -181,7 +181,7 @@ impl Error {
     }
 
     /// The status of the answer that became this error; `None` when there is none. If one operation
-    /// of a batch or of a distributed transaction was refused, the status of that operation.
+    /// of a batch or of a distributed transaction was refused, this is the status of that operation.
     pub fn status(&self) -> Option<Status> {
         self.0.status
     }

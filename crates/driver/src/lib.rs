@@ -14,6 +14,7 @@
 //! - `routing`: regions, partition key ranges, circuit breakers, latencies
 //! - [`transaction`]: distributed transactions
 //! - [`transport`]: HTTP/1.1 and HTTP/2 connections
+//! - `pulse`: whether the runtime of a task still makes progress
 //! - `variable`: environment variables
 //! - `telemetry`: metrics and events of the operations that callers run
 //! - [`operation`], [`options`], [`credential`], [`diagnostics`], [`observer`]: the

@@ -56,7 +56,8 @@ pub(crate) trait MetadataRequests: Send + Sync + 'static {
     /// Reads the account document from one location, in one attempt.
     fn read_account<'a>(&'a self, location: &'a Location, deadline: Instant) -> MetadataRequest<'a, Bytes>;
 
-    /// Called after the account was read successfully.
+    /// Called after the account was read successfully: the transport negotiates the protocol of the
+    /// endpoints again.
     fn account_was_read(&self);
 
     /// Reads the properties of a container.

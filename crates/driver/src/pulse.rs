@@ -11,8 +11,9 @@
 //! of value, such as an open connection, it gives the task some time to run again
 //! ([`Pulse::is_given_up`]).
 //!
-//! A caller also gives some time to a task of its own runtime: some runtimes are run only during a
-//! call, and all their tasks are late when a call begins ([`Pulse::is_stuck_for`]).
+//! A caller also gives some time to a task of its own runtime. Some programs run their runtime only
+//! during single calls of `block_on`, and all its tasks are late when such a call begins
+//! ([`Pulse::is_stuck_for`]).
 
 use std::future::Future;
 use std::pin::pin;
@@ -86,7 +87,7 @@ impl Pulse {
     }
 
     /// Whether a caller should do the work of a task on `runtime` again. A task of the caller's own
-    /// runtime first gets time to run during the call. If it does not, its thread is blocked.
+    /// runtime first gets time to run. If it still does not run, its thread is blocked.
     pub(crate) fn is_stuck_for(&self, runtime: runtime::Id, now: Instant) -> bool {
         match is_current_runtime(runtime) {
             true => self.is_given_up(now),
@@ -111,9 +112,9 @@ pub(crate) fn current_runtime() -> runtime::Id {
     Handle::current().id()
 }
 
-/// Whether the current task runs on this runtime. Some runtimes are run only during a call. At the
-/// beginning of each call all their tasks are late, and go on during the call. If each call started
-/// their work again, work that takes longer than one call would never be done.
+/// Whether the current task runs on this runtime. Some programs run their runtime only during single
+/// calls of `block_on`. At the beginning of each call all its tasks are late, and go on during the
+/// call. If each call started their work again, work that takes longer than one call would never end.
 pub(crate) fn is_current_runtime(runtime: runtime::Id) -> bool {
     current_runtime() == runtime
 }
@@ -144,7 +145,7 @@ mod tests {
         assert!(tokio::time::timeout(Duration::from_secs(30), &mut task).await.is_err());
         assert!(!pulse.is_stuck(Instant::now()));
         tokio::time::advance(LATE_AFTER / 2).await;
-        assert!(!pulse.is_stuck(Instant::now()), "a busy runtime is late");
+        assert!(!pulse.is_stuck(Instant::now()), "a busy runtime is late, but not stuck");
         tokio::time::advance(LATE_AFTER).await;
         assert!(pulse.is_stuck(Instant::now()));
         // The task runs again.

@@ -2,7 +2,7 @@
 //! the decisions.
 //!
 //! `cargo run --release -p perihelion-engine --example storage_bench -- \
-//! <directory> [documents] [seconds] [all|redb|store|paired|memory]`
+//! <directory> [documents] [seconds] [all|redb|store|paired|memory] [log MiB]`
 //!
 //! Every commit writes a group of documents with four keys each: the document
 //! itself (1.3 KB) and three keys of 40 bytes with tiny values. In the engine's
@@ -32,7 +32,7 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 fn main() -> Outcome<()> {
     let mut arguments = std::env::args().skip(1);
     let directory = PathBuf::from(
-        arguments.next().ok_or("usage: storage_bench <directory> [documents] [seconds] [part]")?,
+        arguments.next().ok_or("usage: storage_bench <directory> [documents] [seconds] [part] [log MiB]")?,
     );
     let documents: u64 = arguments.next().map_or(Ok(500_000), |text| text.parse())?;
     let seconds: f64 = arguments.next().map_or(Ok(4.0), |text| text.parse())?;
@@ -44,15 +44,16 @@ fn main() -> Outcome<()> {
 
     if wants("redb") {
         for order in [Order::Engine, Order::Scattered] {
-            println!("\nredb on disk, {order:?} order, {documents} documents before");
+            println!("\nredb on disk, {order:?} order, {documents} documents stored before");
             for policy in [Policy::Never, Policy::Every(1), Policy::Every(16)] {
                 measure_disk(&directory, order, policy, documents, time)?;
             }
         }
     }
     if wants("store") {
-        println!("\nthe disk store itself, Engine order, {documents} documents before");
+        println!("\nthe disk store itself, Engine order, {documents} documents stored before");
         let mut options = DiskOptions::new();
+        // Only this part has the argument: the size of the log files.
         if let Some(megabytes) = arguments.next() {
             options.log.file_bytes = megabytes.parse::<u64>()? << 20;
             options.log.file_writes = usize::MAX;
@@ -60,7 +61,7 @@ fn main() -> Outcome<()> {
         measure_disk_store(&directory.join("store"), documents, time, &options)?;
     }
     if wants("paired") {
-        println!("\nalternating, Engine order, {documents} documents before");
+        println!("\nredb and the disk store in turn, Engine order, {documents} documents stored before");
         measure_paired(&directory.join("paired"), documents)?;
     }
     if wants("memory") {
@@ -315,7 +316,10 @@ fn measure_paired(directory: &Path, documents: u64) -> Outcome<()> {
             each[ROUNDS / 2]
         };
         let [never, always, ours] = [0, 1, 2].map(median);
-        println!("{size:3} a commit: p50 {never:.2?} never, {always:.2?} always, {ours:.2?} disk store");
+        println!(
+            "{size:3} a commit: p50 {never:.2?} redb, quick repair never; {always:.2?} redb, quick repair \
+             always; {ours:.2?} disk store"
+        );
     }
     Ok(fs::remove_dir_all(directory)?)
 }

@@ -34,7 +34,7 @@ pub(crate) use self::scripts::{delete_script, put_script, script, script_id, scr
 pub(crate) use self::split::split;
 pub use self::users::{AccessFeed, AccessWrite};
 pub(crate) use self::users::{
-    access, access_entry, access_records, delete_access, put_access, record_by_rid, user_of,
+    access, access_entry, access_records, delete_access, permissions_of_user, put_access, record_by_rid,
 };
 use crate::catalog::{Catalog, Container};
 use crate::keys;

@@ -268,6 +268,7 @@ impl<'a> ContainerCheck<'a> {
     fn count_keys(&mut self, segments: &BTreeSet<SegmentId>) -> Result<(), StoreError> {
         let number = self.container.number();
         let feed = segments.iter().map(|segment| keys::feed_entry_prefix(number, *segment)).collect();
+        // Of each kind: its name, its prefixes, and whether every document must have such a key.
         let mut kinds: Vec<(String, Vec<Vec<u8>>, bool)> = vec![
             ("ids".to_owned(), vec![keys::id_prefix(number)], true),
             (
@@ -328,7 +329,8 @@ impl<'a> ContainerCheck<'a> {
         for (range, lsn) in std::mem::take(&mut self.lsns) {
             if lsn > state.lsn(range) {
                 self.problem(|| {
-                    format!("range {range} has a document with LSN {lsn}, above its own {}", state.lsn(range))
+                    let range_lsn = state.lsn(range);
+                    format!("range {range} has a document with LSN {lsn}, above the range's LSN {range_lsn}")
                 });
             }
         }

@@ -176,10 +176,12 @@ impl Engine {
         loop {
             let mut batch = batch.clone();
             let prepared = self.prepare_batch(container, &mut batch)?;
+            // As in `write_item`: the large values are freed here and not by the writer.
             let _kept = (prepared.clone(), batch.clone());
             let is_last = preparations == PREPARATIONS_MAX;
             let written = self.write_documents(container, move |transaction, container, gate| {
                 prepared.give_to(transaction);
+                // This region accepts writes of some ranges only.
                 if gate.has_exceptions() {
                     gate.check_range(container, batch.range(container)?)?;
                 }
@@ -322,8 +324,8 @@ impl Engine {
     /// differ: only one region removes expired documents ([`Role`](crate::Role)), old tombstones are
     /// removed too, and the server splits the ranges.
     pub async fn maintain(&self) -> Result<(), Refusal> {
-        let age = self.options.ledger.age;
-        maintenance::run_once(&self.store, &self.backlog, self.options.partition_bytes_max, age).await
+        let ledger_age = self.options.ledger.age;
+        maintenance::run_once(&self.store, &self.backlog, self.options.partition_bytes_max, ledger_age).await
     }
 
     /// Whether the store takes writes.

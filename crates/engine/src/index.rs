@@ -77,7 +77,7 @@ impl Eq for LastUse {}
 /// The scope and columns of an index that exists, is declared, or is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexShape {
-    /// The group of an entry, which comes before the columns in its key.
+    /// How the entries are grouped. In the key of an entry, its group comes before the columns.
     pub scope: IndexScope,
     /// The paths, in order.
     pub columns: Vec<Column>,

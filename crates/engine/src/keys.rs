@@ -228,8 +228,9 @@ pub(crate) fn partition_member(
     KeyBuilder::new(KeyPrefix::PartitionMember).u32(container).bytes(&partition.0).u64(rid).done()
 }
 
-/// The prefix of the documents of a logical partition, or of all logical partitions
-/// that begin with some levels of a hierarchical key.
+/// The prefix of the documents of a logical partition, or of all logical partitions whose hierarchical
+/// keys begin with some levels. `partition` is the name of the partition or of these levels; empty for
+/// all logical partitions.
 pub(crate) fn partition_member_prefix(container: ContainerNumber, partition: &[u8]) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::PartitionMember).u32(container).bytes(partition).done()
 }

@@ -12,9 +12,9 @@
 //! entries, adds the keys of layout 2 to a store of layout 1, and in one commit sets the layout.
 //! Maintenance fills the indexes again. Nothing uses the new keys before that commit, so an
 //! interrupted upgrade begins again: an index that it has marked is not ready, and is emptied again.
-//! The old keys are removed last; if the process ends before, the next start removes the rest. Tombstones are not
-//! upgraded, because they do not contain the partition key. They have no effect, and are removed
-//! when they are old enough.
+//! The old keys are removed last. If the process ends before they are all removed, the next start
+//! removes the rest. Tombstones are not upgraded, because they do not contain the partition key. They
+//! have no effect, and are removed when they are old enough.
 
 use std::ops::ControlFlow;
 

@@ -231,9 +231,9 @@ fn full() -> Refusal {
     refusal
 }
 
-/// Adds an entry. If the token has an entry with an earlier time, the new entry replaces it: the
-/// region of the new transaction had removed the earlier entry by its age, and this region has not
-/// yet. An entry with the same or a later time stays.
+/// Adds an entry. If the token has an entry with an earlier time, the new entry replaces it. In that
+/// case the region of the new transaction had already removed the earlier entry by its age, and this
+/// region had not. An entry with the same or a later time stays.
 pub(crate) fn put(
     transaction: &mut Transaction<'_>,
     token: IdempotencyToken,

@@ -75,9 +75,9 @@ impl Backlog {
     }
 }
 
-/// Does all background work that is due. A part that fails does not stop the other parts: removing
-/// expired documents fails as long as the outbox is full. Only a full disk stops all parts. Returns
-/// the first failure; the next call does the rest.
+/// Does all background work that is due. A part that fails does not stop the other parts. For example,
+/// removing expired documents fails as long as the outbox is full. Only a full disk stops all parts.
+/// Returns the first failure. The next call does what is left.
 pub(crate) async fn run_once(
     store: &StoreHandle,
     backlog: &Backlog,

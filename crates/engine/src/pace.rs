@@ -25,8 +25,9 @@ const GATHERING_TIME_MAX: Duration = Duration::from_secs(60);
 /// for an answer this long, and other reads would wait for the page.
 const TIME_WITH_WAITS_MAX: Duration = Duration::from_secs(120);
 
-/// One wait counts as at most this time. The longest wait in the server is 35 s, for a long turn
-/// and a processor. A much longer wait only means that the clock was set forward during the wait.
+/// One wait counts as at most this time. The longest wait in the server is 35 s: 30 s for a long
+/// turn and 5 s for a processor (`long_reads`). A much longer wait only means that the clock was
+/// set forward during the wait.
 const WAIT_COUNTED_MAX: Duration = Duration::from_secs(40);
 
 /// The most bytes of a page, as in the service.
@@ -37,7 +38,8 @@ pub const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub struct PageLimits<'a> {
     /// The time of the page.
     pub time_max: Duration,
-    /// Called before each document. It may wait, and it may refuse the page.
+    /// Called before each entry that the page reads, and between other parts of its work. It may
+    /// wait, and it may refuse the page. It has nothing to do with the checkpoints of the disk store.
     pub checkpoint: &'a dyn Fn(PageEnd) -> Result<CheckpointResult, Refusal>,
     /// Called with the bytes of each document of a query before the document is evaluated. It may
     /// refuse the page.

@@ -123,9 +123,9 @@ pub struct QueryPage {
     pub missing_index: Option<IndexShape>,
 }
 
-/// The time with which the statement of a continuation has to be compiled, in ticks (100 ns) since
-/// 1970; `None` if the time does not matter. With another time, the date functions would make the
-/// rows of this page differ from those of the pages before.
+/// The time that the date functions saw on the pages before, in ticks (100 ns) since 1970; `None` if
+/// the time does not matter. The statement has to be compiled with this time again, because with
+/// another time the rows would not fit those of the pages before.
 pub fn now_of_continuation(continuation: &str) -> Option<i64> {
     continuation::ticks_of(continuation)
 }

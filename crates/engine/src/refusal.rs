@@ -168,8 +168,7 @@ impl Refusal {
         Refusal::gateway(status::TOO_LARGE, "Request size is too large")
     }
 
-    /// The partition key is missing or has another number of levels than the
-    /// container's.
+    /// A request, or an operation of a batch, has no partition key.
     pub fn partition_key_missing() -> Self {
         // The doubled article is the service's own.
         Refusal::new(
@@ -179,7 +178,7 @@ impl Refusal {
         )
     }
 
-    /// A header has a key of another number of levels than the container's.
+    /// A partition key has another number of levels than the container's; an empty key has none.
     pub fn partition_key_of_other_levels(key: &PartitionKey) -> Self {
         let message = if key.values.is_empty() {
             format!("Partition key [{}] is invalid.", key.to_header())

@@ -27,7 +27,7 @@ pub enum Bucket {
 struct Level {
     /// The request units that are left; negative for a debt.
     units: f64,
-    /// The time of the last refill, as the `now` of [`Throttle::admit`].
+    /// The latest `now` of [`Throttle::admit`]. Units that accrued before it are in `units`.
     refilled_at: Duration,
 }
 
@@ -43,7 +43,7 @@ const RETRY_AFTER_MS_MAX: u64 = 5_000;
 
 impl Throttle {
     /// Admits a request, or refuses it with a time to wait. `now` is the time since any
-    /// fixed moment. When `now` is before the last refill, the bucket is not refilled.
+    /// fixed moment. A `now` before an earlier one adds no units.
     pub(crate) fn admit(&self, bucket: Bucket, units_per_second: f64, now: Duration) -> Result<(), Refusal> {
         let level = self.refill(bucket, units_per_second, now);
         if level > 0.0 {
@@ -68,7 +68,7 @@ impl Throttle {
         let level = levels.entry(bucket).or_insert(Level { units: units_per_second, refilled_at: now });
         let elapsed_seconds = now.saturating_sub(level.refilled_at).as_secs_f64();
         level.units = (level.units + elapsed_seconds * units_per_second).min(units_per_second);
-        level.refilled_at = now;
+        level.refilled_at = level.refilled_at.max(now);
         level.units
     }
 }
@@ -98,5 +98,19 @@ mod tests {
         assert!(throttle.admit(bucket, 100.0, Duration::from_secs(60)).is_ok());
         throttle.spend(bucket, 101.0);
         assert!(throttle.admit(bucket, 100.0, Duration::from_secs(60)).is_err());
+    }
+
+    /// Story of a bug: a request with an earlier time than the request before it moved the refill back,
+    /// so the next refill added the units between the two once more.
+    #[test]
+    fn a_request_with_an_earlier_time_adds_no_units() {
+        let (throttle, bucket) = (Throttle::default(), Bucket::Database(1));
+        let at = Duration::from_millis;
+        assert!(throttle.admit(bucket, 1000.0, at(500)).is_ok());
+        throttle.spend(bucket, 1200.0);
+        for _ in 0..3 {
+            assert!(throttle.admit(bucket, 1000.0, at(400)).is_err());
+            assert!(throttle.admit(bucket, 1000.0, at(500)).is_err());
+        }
     }
 }

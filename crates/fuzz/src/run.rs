@@ -94,10 +94,10 @@ pub fn fuzz(plan: Plan) -> Result<u64, Failure> {
 
 fn run(plan: Plan, running: &Running) -> Result<u64, Failure> {
     let (examples, mut subject) = (plan.target.examples(), plan.target.subject());
-    let begun_at = Instant::now();
+    let run_began_at = Instant::now();
     let end = plan.from.saturating_add(plan.inputs);
     for number in plan.from..end {
-        if plan.time.is_some_and(|time| begun_at.elapsed() >= time) {
+        if plan.time.is_some_and(|time| run_began_at.elapsed() >= time) {
             return Ok(number - plan.from);
         }
         let input = mutate(&mut random(plan.seed, number), &examples, plan.target.words());

@@ -61,7 +61,8 @@ pub fn parse(text: &str) -> Option<Vec<SessionToken>> {
     parts.into_iter().map(parse_one).collect()
 }
 
-/// The tokens in a text with the tokens of several ranges, joined by commas.
+/// The parts of a text in which the tokens of several ranges are joined by commas. Does not check
+/// that each part is a token.
 pub fn split(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty())
 }

@@ -27,7 +27,7 @@ use perihelion_client::Etag;
 
 pub(crate) use cost::{Charge, InstanceCost, TurnCharge, stored_turns};
 pub(crate) use document_type::DocumentType;
-pub(crate) use parts::{Garbage, Part, StagingFence};
+pub(crate) use parts::{Garbage, Part, StagingGuard};
 pub(crate) use queue::{Activity, Bundle, CancelledActivity, ENQUEUED_FIRST, Message, Outbox};
 pub(crate) use state::{Chunk, Execution, KvValue, Lock, PastExecution, StartedBy, State};
 pub(crate) use status::ExecutionStatus;

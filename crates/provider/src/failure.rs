@@ -12,7 +12,8 @@ pub(crate) enum Failure {
     Storage(Error),
     /// The token is invalid, or its lock has expired or belongs to another holder.
     LockLost,
-    /// The instance, or one of its executions, does not exist. Holds its name.
+    /// The instance, or one of its executions, does not exist. Holds the words that name it in the
+    /// error text.
     NotFound(String),
     /// The container does not exist, and the provider was opened for a tool. Holds its name.
     NotFoundContainer(String),

@@ -385,7 +385,7 @@ impl Migration {
     }
 }
 
-/// Whether the target can be filled. A target that cannot is an error.
+/// Whether the target can be filled. A target that cannot be filled is an error, not a state.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum TargetState {
     /// It is missing, empty, or was filled in part by an earlier run.
@@ -394,7 +394,7 @@ enum TargetState {
     Done,
 }
 
-/// The report of a run after an earlier run has moved everything.
+/// The report of a run that copies nothing, because an earlier run has copied everything.
 fn done() -> MigrationReport {
     MigrationReport { was_done: true, ..MigrationReport::default() }
 }

@@ -58,12 +58,13 @@ pub(crate) const POLL_INTERVAL_MIN: Duration = Duration::from_millis(200);
 /// The longest interval between polls.
 pub(crate) const POLL_INTERVAL_MAX: Duration = Duration::from_millis(1950);
 
-/// The interval between looks of an idle process at the partitions of others. It is longer if there
-/// are more processes than partitions.
+/// How often an idle process polls a partition of other processes (a *look*, see `ops::poll`). Less
+/// often if there are more processes than partitions.
 pub(crate) const LOOK_INTERVAL_IDLE: Duration = Duration::from_secs(12);
 
-/// The interval between looks while any process is busy. It is longer if there are many more
-/// processes than partitions: two looks a second at each partition are enough.
+/// How often each process polls a partition of other processes while any process is busy. Less often
+/// if there are many more processes than partitions: two such polls a second of each partition are
+/// enough.
 pub(crate) const LOOK_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 /// The interval between heartbeats.
@@ -78,7 +79,7 @@ pub(crate) const HEARTBEAT_TTL: Duration = Duration::from_secs(50);
 /// The default interval of the reconciler.
 pub(crate) const RECONCILER_INTERVAL: Duration = Duration::from_secs(2);
 
-/// An idle reconciler looks once in this many intervals.
+/// While a reconciler finds nothing, it queries a partition once in this many intervals.
 pub(crate) const RECONCILER_IDLE_INTERVALS: u32 = 15;
 
 /// How long polls report unfinished work to the reconciler, after the work has reached the
@@ -90,13 +91,16 @@ pub(crate) const UNFINISHED_REPORTED_FOR: Duration = Duration::from_secs(45);
 /// kept.
 pub(crate) const TOMBSTONE_TTL: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How long staged documents wait for their commit: longer than a lock usually lasts. A turn
-/// that commits later finds that its garbage record was deleted, and is staged again.
+/// How long staged documents are kept without a commit: longer than a lock usually lasts. They are
+/// listed in a *garbage record*, which their commit deletes. If the record still exists after this
+/// time, the reconciler deletes the documents and the record. A turn that would commit later finds no
+/// record, and is staged again.
 pub(crate) const STAGED_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// The time to live of the fence of a staging: longer than the garbage record of the staging may be
-/// created again, plus the time that an attempt may be late.
-pub(crate) const STAGING_FENCE_TTL: Duration = Duration::from_secs(3600);
+/// The time to live of the guard document of a staging, which keeps a late attempt from creating the
+/// garbage record of the staging a second time. The last attempt is sent, and arrives, long before the
+/// guard expires.
+pub(crate) const STAGING_GUARD_TTL: Duration = Duration::from_secs(3600);
 
 /// The time to live of a cancelled activity's tombstone: longer than a worker continues
 /// an activity without renewing its lock.
@@ -110,7 +114,7 @@ const fn ms(duration: Duration) -> u128 {
     duration.as_millis()
 }
 
-// A process reads the state before another process may take over its messages.
+// A process stops claiming its own messages without a read before another process may take them over.
 const _: () = assert!(ms(CLAIM_WITHOUT_READ_FOR) < ms(OWNER_TAKEOVER_AFTER));
 // The owner of a slice takes over first, then the other processes in the order of their ranks.
 const _: () = assert!(ms(OWNER_TAKEOVER_AFTER) < ms(OTHERS_TAKEOVER_AFTER));
@@ -127,7 +131,7 @@ const _: () = assert!(ms(ALIVE_FOR) >= 3 * ms(HEARTBEAT_INTERVAL) && ms(ALIVE_FO
 // A dedup record remembers an enqueuing process longer than the process may repeat a
 // message, even if their clocks differ.
 const _: () = assert!(ms(ENQUEUER_KEPT_FOR) > ms(RETRY_FOR) + 2 * ms(SKEW_MAX) + ms(LATE_ATTEMPT_MAX));
-// Polls report unfinished work until an idle reconciler has looked.
+// Polls report unfinished work until an idle reconciler has queried the partition.
 const _: () =
     assert!(ms(UNFINISHED_REPORTED_FOR) > ms(RECONCILER_INTERVAL) * RECONCILER_IDLE_INTERVALS as u128);
 // When the state of an instance expires and its id can be used again, the tombstones of

@@ -129,6 +129,7 @@ impl AggregateState {
             AggregateState::Count(count) | AggregateState::CountIf(count) => {
                 *count = count.checked_add(item?.as_i64()?)?;
             }
+            // Any positive count will do: the result of SUM does not depend on it.
             AggregateState::Sum(total) => total.add_partial(item, 1)?,
             AggregateState::Average(total) => {
                 let count = item?.get("count")?.as_i64()?;

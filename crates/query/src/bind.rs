@@ -78,8 +78,8 @@ pub(crate) fn bind(
     bind_with(source, select, parameters, &[], now)
 }
 
-/// Binds a statement over documents with computed properties, and before it its inner stage. The
-/// recursion is bounded, because the parser limits the nesting.
+/// Binds a statement over documents with computed properties. Binds its inner stage first, if it has
+/// one. The recursion is bounded, because the parser limits the nesting.
 pub(crate) fn bind_with(
     source: &str,
     select: &Select,
@@ -105,7 +105,7 @@ pub(crate) fn bind_with(
         scope: vec![ScopeEntry::Value { name: None, binds_document: false }],
         is_staged: staged.is_some(),
         computed,
-        computed_root: None,
+        document_of_computed_property: None,
         diagnostics,
         document_hops: None,
         can_compute_non_finite: inner.as_ref().is_some_and(|inner| inner.can_compute_non_finite),
@@ -137,7 +137,7 @@ struct Binder<'q> {
     computed: &'q [ComputedProperty],
     /// While the expression of a computed property is bound: the name of the document in it,
     /// and the index of the document's entry in the scope. The expression can use no other name.
-    computed_root: Option<(&'q str, usize)>,
+    document_of_computed_property: Option<(&'q str, usize)>,
     diagnostics: Vec<Diagnostic>,
     document_hops: Option<usize>,
     can_compute_non_finite: bool,

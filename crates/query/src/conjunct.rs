@@ -63,7 +63,7 @@ fn collect(node: &Node, hops: usize, found: &mut Vec<Conjunct>) {
             add(found, path_of(value, hops), Condition::In(values.clone()));
         }
         // `ARRAY_CONTAINS(constant, path)` is an IN with the items of the constant. A call with
-        // the third argument is not, because it also accepts an item with more members.
+        // a third argument is not an IN, because it may also accept an item with more members.
         Node::Call(function, arguments) if function.is_array_contains() => {
             if let [items, wanted] = arguments.as_slice()
                 && let Some(Some(Value::Array(items))) = items.as_constant()

@@ -51,7 +51,8 @@ impl std::fmt::Display for EvaluationError {
                  or not-a-number.",
             ),
             EvaluationError::TooMuchWork => f.write_str(
-                "The query needs too much work for a single document; reduce its joins and subqueries.",
+                "The query needs too much work for a single document or for its groups; reduce its joins, \
+                 subqueries and groups.",
             ),
             EvaluationError::UnknownUdf(name) => {
                 write!(f, "The user defined function '{name}' cannot be called: this server runs no scripts.")

@@ -242,13 +242,13 @@ fn between(value: Arg<'_>, low: Arg<'_>, high: Arg<'_>, budget: &Budget) -> Trut
     })
 }
 
-/// Undefined only when the value is. An undefined element of the list equals no value.
+/// Undefined only if the value is undefined. An undefined element of the list equals no value.
 fn is_in_list<'e>(value: Arg<'e>, list: &'e InList, frame: &Frame<'e>, context: &'e Context) -> Truth {
     let Some(value) = value else { return Ok(None) };
     match list {
         InList::Sorted { values, collection_steps } => {
-            // A primitive of the list takes no longer than the compared value. But the members of an
-            // object in the list are sorted for each comparison with an object.
+            // A comparison with a primitive takes at most a walk through the compared value. A comparison
+            // of two arrays or objects may walk through both, because it sorts the members of objects.
             let list_steps = match &*value {
                 Value::Array(_) | Value::Object(_) => collection_steps.unwrap_or(0),
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,

@@ -36,8 +36,8 @@ pub(crate) fn gateway_verdict(select: &Select) -> GatewayVerdict {
         || select.top.is_some()
         || select.order_by.is_some()
         || select.window.is_some()
-        // A subquery in FROM that runs first: it needs the documents of all partitions, as with
-        // DISTINCT, or it reads none.
+        // A subquery in FROM that has to run before this select. Either it needs the documents of all
+        // partitions (for example because it has DISTINCT), or it has no FROM and reads no document.
         || subquery_to_run_first(select).is_some();
     if needs_plan { GatewayVerdict::NeedsPlan } else { GatewayVerdict::Served }
 }

@@ -371,7 +371,7 @@ impl Merge {
         let positions =
             contents.resume_points.iter().filter_map(|(_, resume_point)| resume_point.position.as_ref());
         let fits =
-            self.filter.can_have_been(contents.skip_left, contents.take_left, contents.last_value.as_ref())
+            self.filter.can_reach(contents.skip_left, contents.take_left, contents.last_value.as_ref())
                 && positions.into_iter().all(|position| Some(position.keys.len()) == key_count);
         if fits { Ok(()) } else { Err(MergeError::InvalidToken("it does not fit the query")) }
     }

@@ -322,7 +322,8 @@ fn print_operation(out: &mut String, expr: &Expr) {
 }
 
 /// The text of a double as the service prints it: with 15 significant digits if they are enough
-/// to read the same number, otherwise with 17. A text with an exponent keeps its fewest digits.
+/// to read the same number, otherwise with 17. A number that is printed with an exponent has as
+/// few digits as possible.
 fn double_text(number: f64) -> String {
     let mut shortest = String::new();
     print_into(&mut shortest, &Value::Number(Number::Double(number)), Style::Query);

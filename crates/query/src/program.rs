@@ -85,10 +85,10 @@ pub struct Program {
     evaluations: AtomicU64,
 }
 
-/// How often a program has a constant: in its expression, and in a conjunct.
+/// The most copies of a constant in a program: one in the expression, and one in a conjunct.
 const COPIES_PER_CONSTANT: u64 = 2;
 
-/// How many bytes of copies take about as long as one step.
+/// How many bytes of copies take about as long as one step of the evaluation's budget.
 const BYTES_PER_STEP: u64 = 64;
 
 /// One key of ORDER BY.
@@ -330,9 +330,10 @@ impl Program {
         self.has_row(document)
     }
 
-    /// Whether at least one row passes WHERE if this document is the only one, with at most
-    /// this many steps. Also returns the steps that were spent. Every [`BYTES_PER_STEP`] bytes of
-    /// copies count as a step. A statement with an inner stage is refused as too much work.
+    /// Whether at least one row passes WHERE if this document is the only one. The evaluation may
+    /// spend `steps` steps, and copy [`BYTES_PER_STEP`] bytes for each of them. Also returns how many
+    /// steps it spent, including a step for every [`BYTES_PER_STEP`] copied bytes. A statement with an
+    /// inner stage is refused as too much work.
     pub(crate) fn matches_within(
         &self,
         document: &Value,

@@ -1,8 +1,9 @@
 //! Compiles and matches the patterns of RegexMatch, with the crate `regex-lite`.
 //!
 //! `regex-lite` matches every pattern in time linear in the length of the text. The
-//! service's engine is PCRE. [`pattern`] writes a pattern for `regex-lite`. A statement with a
-//! pattern that it cannot write, such as one with look-around, is refused ([`unsupported`]).
+//! service's engine is PCRE. [`pattern`] translates a pattern of PCRE for `regex-lite`. A statement
+//! with a pattern that has no translation, such as one with look-around, is refused
+//! ([`unsupported`]).
 
 mod pattern;
 
@@ -50,10 +51,10 @@ pub(crate) fn compile(pattern: &str, modifiers: &str) -> Option<Regex> {
         .ok()
 }
 
-/// The error of a pattern with a construct that cannot be written for `regex-lite`; `None` for any
-/// other pattern.
+/// The error of a pattern with a construct that `regex-lite` cannot express; `None` for any other
+/// pattern.
 pub(crate) fn unsupported(pattern: &str, modifiers: &str) -> Option<EvaluationError> {
-    // A pattern that is too long matches nothing, whatever it has.
+    // A pattern that is too long matches nothing, whatever constructs it has.
     let is_unsupported = pattern.len() <= LENGTH_MAX && pattern::translate(pattern, modifiers).is_err();
     is_unsupported.then(|| EvaluationError::UnsupportedPattern(pattern.to_owned()))
 }

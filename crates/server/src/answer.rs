@@ -83,7 +83,7 @@ impl Answer {
         self
     }
 
-    /// Adds the headers with the path of the container, by names, and with its `_rid`.
+    /// Adds two headers: the path of the container by names, and the `_rid` of the container.
     pub(crate) fn with_content_path(self, database: &str, container: &Container) -> Self {
         self.with_header(headers::ALT_CONTENT_PATH, format!("dbs/{database}/colls/{}", container.name))
             .with_header(headers::CONTENT_PATH, container.rid_text.as_str())

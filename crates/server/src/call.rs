@@ -180,7 +180,8 @@ impl Call {
         parse_body(&self.body, 0)
     }
 
-    /// The body as JSON, if there are `levels` arrays and objects around its documents.
+    /// The body as JSON. It may have `levels` arrays and objects around each of its documents, which
+    /// do not count as levels of the documents.
     pub(crate) fn envelope(&self, levels: usize) -> Result<Value, Refusal> {
         parse_body(&self.body, levels)
     }

@@ -1,8 +1,8 @@
 //! The server's certificate (the *leaf*) and the small certificate authority (the CA) that
 //! signs it.
 //!
-//! Both are stored in a directory and reused at every start. They are replaced some time before
-//! they expire. So clients rarely need to trust a new CA, and a start takes no time for new keys.
+//! Both are stored in a directory and reused at every start. So clients rarely need to trust a new
+//! CA, and a start takes no time for new keys. Both are replaced some time before they expire.
 //! The CA and the leaf have one file each, with three parts: a few plain lines, the certificate
 //! and its key. A third file has the CA certificate alone. A file is always replaced as a whole,
 //! so a reader never sees a certificate with the key of another certificate. The plain lines hold

@@ -21,7 +21,7 @@ pub struct StartError {
 pub enum StartErrorKind {
     /// The data directory cannot be used, or belongs to other regions.
     DataDirectory,
-    /// An address cannot be bound, or there are too few ports after the server's own for the regions.
+    /// An address cannot be bound, or the regions need more ports than there are after the server's own.
     Address,
     /// The certificate cannot be made or read.
     Certificate,

@@ -9,15 +9,15 @@
 //! blocking threads at the same time.
 //!
 //! A read that does not end in its first slice is a *long read*. It waits for a *turn* and begins
-//! again on a blocking thread. Connections get turns in a round (`fair_turns`). The number of turns
+//! again on a blocking thread. Connections get turns round robin (`fair_turns`). The number of turns
 //! is bounded, because each running read holds a thread, a page and the state of its query.
 //!
 //! While more than half of the memory is used, a read of many partitions is a long read from the
 //! beginning. (The memory is then mostly held by responses that clients receive slowly.) Its pages are
 //! small in that case, and its client asks for many of them.
 //!
-//! - Long reads run in short slices. While short requests arrive, they run on half of the processors
-//!   (`cores`), so that a short request usually finds a free one.
+//! - Long reads run in short slices. While short requests arrive, the long reads run on half of the
+//!   processors (`cores`), so that a short request usually finds a free processor.
 //! - A turn lasts [`TURN_TIME`] while other reads wait. When the turn is over, a query whose page can
 //!   end anywhere ends its page, and its client continues with the next page. A read that cannot end
 //!   its page (ORDER BY without an index, aggregates, change feeds) gives its turn to the next read
@@ -107,7 +107,7 @@ pub(crate) struct LongReads {
     first_slices: Arc<FairTurns>,
     cores: Cores,
     memory: Arc<MemoryBudget>,
-    /// Each long read that runs on a thread of its own holds a receiver.
+    /// Each long read that runs on a thread of its own holds a receiver, and so does each charged write.
     threads: watch::Sender<()>,
 }
 
@@ -125,13 +125,14 @@ impl LongReads {
         })
     }
 
-    /// Returns when no long read runs on a thread of its own. A long read whose client has left runs
-    /// a little longer than its request, and uses the store until its thread has ended.
+    /// Returns when no long read runs on a thread of its own and no charged write runs. A long read
+    /// whose client has left runs a little longer than its request, and uses the store until its thread
+    /// has ended. A charged write whose client has left goes on to its end.
     pub(crate) async fn wait_for_threads(&self) {
         self.threads.closed().await;
     }
 
-    /// How many long reads run on threads of their own.
+    /// How many long reads run on threads of their own, and how many charged writes run, as one sum.
     #[cfg(test)]
     pub(crate) fn threads(&self) -> usize {
         self.threads.receiver_count()
@@ -175,9 +176,9 @@ impl LongReads {
         .await
     }
 
-    /// Runs a write with the taking of its charge. The engine commits a write whose client has left. So
-    /// a write that is charged runs to its end in a task of its own: else a client that leaves would not
-    /// pay for its writes.
+    /// Runs a write. The future `write` also takes the charge of the write. The engine commits a write
+    /// although its client has left. So a write that is charged runs to its end in a task of its own:
+    /// else a client that leaves would not pay for its writes.
     pub(crate) async fn run_write<T: Send + 'static>(
         &self,
         is_charged: bool,
@@ -368,10 +369,10 @@ impl HeldMemory {
         self.bytes
     }
 
-    /// Adds rows. They are refused with 429 if there is too little memory for them.
-    pub(crate) fn add(&mut self, text_bytes: usize) -> Result<(), Refusal> {
-        PageMemory::take(&*self.memory, text_bytes)?;
-        self.bytes += text_bytes;
+    /// Takes more bytes. They are refused with 429 if there is too little memory for them.
+    pub(crate) fn add(&mut self, bytes: usize) -> Result<(), Refusal> {
+        PageMemory::take(&*self.memory, bytes)?;
+        self.bytes += bytes;
         Ok(())
     }
 }
@@ -431,7 +432,7 @@ impl<'a> Turn<'a> {
         Ok(checked)
     }
 
-    /// Lets other reads run. The answer says whether the read goes on or should end its page.
+    /// Lets other reads run. Returns whether the read goes on or should end its page.
     fn end_slice(&self, end: PageEnd, slice: Duration) -> Result<CheckpointResult, Refusal> {
         let mut kind = self.kind.borrow_mut();
         let has_others = self.reads.turns.waiting() > 0 || self.reads.first_slices.waiting() > 0;
@@ -710,8 +711,8 @@ mod tests {
         assert_eq!(reads.turns.waiting(), 0);
     }
 
-    /// A bill, and the charges that were taken for it: 7 for an answer, and 100 and the number of
-    /// documents for a read that was cut.
+    /// A bill, and the charges that were taken for it. An answer costs 7. A read without an outcome costs
+    /// 100 plus the number of its documents.
     fn bill<T>() -> (Bill<T>, Arc<Mutex<Vec<f64>>>) {
         let charges = Arc::new(Mutex::new(Vec::new()));
         let taken = Arc::clone(&charges);
@@ -769,7 +770,8 @@ mod tests {
         while reads.threads() == 0 {
             tokio::task::yield_now().await;
         }
-        // The thread has read some documents. Those of the first slice were read before it began.
+        // Waits until the thread of the read has read some documents. The first slice read its documents
+        // before that thread began.
         let before = documents.load(Ordering::SeqCst);
         while documents.load(Ordering::SeqCst) < before + 10 {
             tokio::task::yield_now().await;

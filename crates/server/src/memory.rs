@@ -24,7 +24,7 @@ pub(crate) struct MemoryBudget {
     total_bytes: usize,
 }
 
-/// More bytes were taken than the budget has.
+/// More bytes were taken than the budget has, or [`MemoryBudget::try_take`] would use more than half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exhausted;
 

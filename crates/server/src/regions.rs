@@ -82,8 +82,8 @@ struct Link {
     /// The number of the last outbox entry that is applied; 0 before the first one.
     last_applied: watch::Sender<u64>,
     /// About when the replicator saw the oldest write that is not applied; `None` when
-    /// all writes are applied. While a write is blocked after its delay, this can be the
-    /// time of a later write.
+    /// all writes are applied. If that write still has to wait when its delay is over (for
+    /// writes of a third region), this can be the time of a later write.
     waiting_since: Mutex<Option<Instant>>,
 }
 
@@ -309,7 +309,7 @@ impl Regions {
         outcome
     }
 
-    /// Runs the maintenance of one region, which is the maintenance of its engine. With
+    /// Runs the maintenance of one region: the maintenance of its engine. With
     /// several regions, a failed copy of the catalog is repeated first, and outbox entries that all
     /// other regions have applied are removed. Afterwards the catalog region splits ranges
     /// that are too large. The engine is maintained even if the copy or the removal fails, but then no
@@ -350,8 +350,8 @@ impl Regions {
 
     /// Gives each engine the role that its region has in the topology. An account of one
     /// region has no roles. This cannot fail, so that a move of the write region that fails at any
-    /// point leaves a region that takes writes. It need not wait for running writes: a region that
-    /// loses writes by a move was stopped before, with [`Engine::set_role`].
+    /// point leaves a region that takes writes. It need not wait for running writes: if a move ends the
+    /// writes of a region, [`Engine::set_role`] has stopped them before.
     fn assign_roles(&self) {
         let topology = self.topology();
         for (region, engine) in self.engines.iter().enumerate() {

@@ -18,8 +18,8 @@ use crate::stored::{
     CHUNK_RUNS, DELETION, GARBAGE_STAGING, GARBAGE_TYPE, PARTS_REFERENCE, PURGE, STAGED_UNDER, STATE_ID,
 };
 
-/// How long cleanup may take: locks expire, sessions become idle, and the reconciler of one
-/// process looks every 30 s. After a kill, the killed process counts as alive for a while.
+/// How long cleanup may take: locks expire, sessions become idle, and an idle reconciler queries a
+/// partition every 30 s. After a kill, the killed process counts as alive for a while.
 const SETTLE_LIMIT: Duration = Duration::from_secs(240);
 
 /// The time between two reads of the container while cleanup goes on.

@@ -267,7 +267,7 @@ fn end_faults(world: &World, has_regions: bool) {
 fn idle_processes(world: &World, hosts: &[WorkerHost], partitions: u32) -> Vec<IdleProcess> {
     let since = world.elapsed().saturating_sub(user::IDLE_TIME);
     let counts = world.network().requests_since(since);
-    // A split has made one more partition.
+    // A split may have made one more partition.
     let partitions = u64::from(partitions + 1);
     let per_minute = IDLE_REQUESTS_PER_MINUTE + IDLE_REQUESTS_PER_PARTITION * partitions;
     let requests_max =

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::virtual_clock;
 
-/// The answers that a process waits for.
+/// The horizon of one process. It follows from the answers that the process waits for.
 #[derive(Debug, Default)]
 pub struct Horizon {
     state: Mutex<State>,

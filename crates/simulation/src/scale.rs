@@ -39,7 +39,7 @@ const SETTLE: Duration = Duration::from_secs(35);
 /// The first worker creates the container. The others start after this time.
 const FIRST_ALONE: Duration = Duration::from_secs(2);
 
-/// The time for which clients open their providers.
+/// The time that clients have to open their providers before the load begins.
 const CLIENTS_OPEN: Duration = Duration::from_secs(2);
 
 /// How long after the end of a window its starts may still be picked up.

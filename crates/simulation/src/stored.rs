@@ -39,8 +39,8 @@ pub const STAGED_UNDER: &str = "mark";
 /// this member.
 pub const CHUNK_EXECUTION: &str = "hx";
 
-/// The member of a state document whose instance is being deleted together with others: the
-/// deletion.
+/// The member of a state document whose instance is being deleted together with others: the id of
+/// the deletion.
 pub const DELETION: &str = "del";
 
 /// The member of a tombstone whose instance still has documents to be deleted: the ids of its

@@ -22,9 +22,9 @@ use crate::request_kind::TRANSACTION_PATH;
 pub enum Kind {
     /// A poll of a part of a physical partition, by its effective keys.
     SlicePoll,
-    /// A poll of, or a look at, a whole physical partition.
+    /// A poll of a whole physical partition.
     RangePoll,
-    /// The reconciler's look for unfinished documents.
+    /// A query of the reconciler for unfinished documents. The tables call it a repair look.
     RepairLook,
     /// All requests to the logical partition of the heartbeats.
     Membership,
@@ -261,14 +261,14 @@ impl Traffic {
 impl Window {
     /// Counts what the answer says about a write of a worker.
     fn record_write(&mut self, mark: &RequestMark, status: u16, body: &[u8]) {
-        let is_precondition = status == 412 || (status == 207 && contains(body, b"\"statusCode\":412"));
-        self.preconditions_failed += u64::from(is_precondition);
+        let has_failed_condition = status == 412 || (status == 207 && contains(body, b"\"statusCode\":412"));
+        self.preconditions_failed += u64::from(has_failed_condition);
         if !mark.is_batch {
-            self.lost_writes += u64::from(is_precondition);
+            self.lost_writes += u64::from(has_failed_condition);
         } else if status != 429 {
             let is_done = status == 200;
             self.batches += 1;
-            self.lost_writes += u64::from(!is_done && (is_precondition || status == 207));
+            self.lost_writes += u64::from(!is_done && (has_failed_condition || status == 207));
             self.completions += u64::from(is_done && mark.is_completion);
         }
     }
@@ -287,7 +287,7 @@ fn kind_of(process: &ProcessRun, request: &Request, partition: &str) -> Kind {
         return Kind::Membership;
     }
     let is_query = request.headers.contains_key(headers::IS_QUERY);
-    // The query of a repair look filters by `madeAt`, and that of a poll by `visibleAt`.
+    // The query of the reconciler filters by `madeAt`, and that of a poll by `visibleAt`.
     if is_query && partition.is_empty() {
         if contains(&request.body, b"c.madeAt") {
             return Kind::RepairLook;

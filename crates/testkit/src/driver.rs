@@ -20,7 +20,7 @@ impl TestServer {
         opening.await.unwrap_or_else(|error| panic!("no driver: {error}"))
     }
 
-    /// A transport of its own to the server.
+    /// A transport to the server that shares nothing with other transports.
     pub fn transport(&self) -> AnyTransport {
         match self.host() {
             Host::InProcess(embedded) => AnyTransport::foreign(embedded.transport()),

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use crate::repository;
 
 /// A command that runs an example, without arguments yet. All examples are built first. The
-/// command inherits the environment of the test, including an account that variables name.
+/// command inherits the environment of the test, including variables that name an account.
 pub fn command(name: &str) -> Command {
     let mut command = Command::new(directory().join(name));
     command.current_dir(repository::root());

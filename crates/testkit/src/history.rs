@@ -7,8 +7,8 @@
 //! dependencies and with real time, so a cycle proves that it is not. The method and the names
 //! of the anomalies are those of Elle (Kingsbury and Alvaro, VLDB 2020) and Adya.
 //!
-//! [`check`] first looks at single reads (`versions`), then builds the graph of dependencies
-//! (`graph`) and looks for cycles in it (`cycles`).
+//! [`check`] first looks at single reads and pairs of reads (`versions`), then builds the graph of
+//! dependencies (`graph`) and looks for cycles in it (`cycles`).
 //!
 //! # Transactions whose outcome is unknown
 //!
@@ -61,9 +61,9 @@ pub enum Outcome {
     Unknown,
 }
 
-/// Checks that a history is strictly serializable. Returns all anomalies of single reads. For every
-/// group of transactions that depend on each other in a circle, it also returns the most serious
-/// cycle. The numbers in an anomaly are indexes of the history.
+/// Checks that a history is strictly serializable. Returns all anomalies that one or two reads show.
+/// For every group of transactions that depend on each other in a circle, it also returns the most
+/// serious cycle. The numbers in an anomaly are indexes of the history.
 ///
 /// Panics if two appends have the same list and element.
 pub fn check(history: &[Transaction]) -> Vec<Anomaly> {

@@ -61,8 +61,8 @@ pub struct UnreadResponse {
 }
 
 impl UnreadResponse {
-    /// Reads the next part of the body. Returns its length; `None` at the end, also if the
-    /// server closed the connection before.
+    /// Reads the next part of the body. Returns its length; `None` at the end of the body, or if
+    /// the connection ends before the body is complete.
     pub async fn read_some(&mut self) -> Option<usize> {
         let frame = self.body.frame().await?.ok()?;
         Some(frame.data_ref().map_or(0, Bytes::len))

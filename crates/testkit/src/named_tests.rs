@@ -1,5 +1,5 @@
-//! Tests that a Markdown table names: reads the names out of the table, and
-//! looks them up in the Rust sources of the repository.
+//! Finds the tests that a Markdown table names: reads the names in the table, and looks
+//! them up in the Rust sources of the repository.
 
 use std::path::{Path, PathBuf};
 

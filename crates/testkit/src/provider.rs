@@ -27,8 +27,9 @@ pub enum AccountKind {
     /// The engine in this process, with its data in memory. Every provider uses the
     /// most optimistic commit tier, for any poll timeout.
     EmbeddedOptimistic,
-    /// The engine in this process, with its data in memory. Every provider commits turns with
-    /// messages to other instances by distributed transactions, and deletes trees by them.
+    /// The engine in this process, with its data in memory. Every provider uses distributed
+    /// transactions to commit turns with messages to other instances, and to delete several
+    /// instances.
     EmbeddedTransactions,
     /// Our server behind a socket.
     Wire,

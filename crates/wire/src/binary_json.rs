@@ -3,8 +3,9 @@
 //! writes.
 //!
 //! A buffer is the format byte `0x80` and one value: a marker byte and its
-//! payload, little-endian throughout. The decoder is strict: it refuses a value
-//! that runs past its parent, has a wrong length or count, or cannot be JSON.
+//! payload, little-endian throughout. A *container* is an array or an object. The decoder is
+//! strict: it refuses a value that runs past its container, has a wrong length or count, or
+//! cannot be JSON.
 //! Its memory is bounded by a multiple of the buffer's size and [`EXPANSION_BYTES_MIN`],
 //! not by declared lengths.
 

@@ -234,8 +234,8 @@ impl Resource {
         }
     }
 
-    /// Whether the path addresses a feed: a list, to which new members are posted. The
-    /// paths with `operations` count as feeds, because clients sign their parent too.
+    /// Whether the path addresses a feed, which is a list of resources. The paths with
+    /// `operations` count as feeds, because clients sign their parent, as they do for a feed.
     pub fn is_feed(&self) -> bool {
         !matches!(self, Resource::Account) && self.segments().len() % 2 == 1
             || matches!(self, Resource::PartitionKeyDelete { .. } | Resource::DistributedTransactions)

@@ -283,6 +283,7 @@ pub struct BadCredentials;
 
 impl std::fmt::Display for BadCredentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The service's message, with its spelling mistake ("confirm").
         f.write_str("Authorization header doesn't confirm to the required format.")
     }
 }

@@ -23,8 +23,9 @@ const NAME: &str = "perihelion.toml";
 /// configuration file.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// The refusal of a `key_file` elsewhere. A `perihelion.toml` that came with a cloned repository
-/// must not make this program send another file of the user to the endpoint that it names.
+/// The refusal of a `key_file` outside the directory of the configuration file. A `perihelion.toml` that
+/// came with a cloned repository must not make this program send another file of the user to the endpoint
+/// that it names.
 pub(super) const KEY_FILE_OUTSIDE: &str = "key_file must lie in the directory of this file, or below";
 
 const ADVICE: &str = "docs/cli.md, section \"The account\", shows what the file may have";

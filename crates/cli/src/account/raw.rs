@@ -140,8 +140,8 @@ impl RawConnection {
 }
 
 /// The options for the management interface. It is mostly on this machine, without TLS or with a
-/// certificate that it signed itself. To another machine the rule is that of all commands: only the
-/// emulators' key, which is published, is used without TLS.
+/// certificate of the server's own CA. For a server on another machine the rule of all commands holds:
+/// only the emulators' key, which is published, is used without TLS.
 fn management_options(is_emulator_key: bool) -> HttpOptions {
     HttpOptions::default()
         .with_allow_cleartext(is_emulator_key)

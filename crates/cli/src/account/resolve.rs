@@ -125,11 +125,11 @@ impl Account {
         }
         let database = names.database.clone().or_else(|| variable("COSMOS_DATABASE"));
         let container = names.container.clone().or_else(|| variable("COSMOS_CONTAINER"));
-        let is_in_file = |name: &Option<String>, found: fn(&file::AccountSection) -> &Option<String>| {
-            name.is_none() && in_file(found).is_some()
+        let is_from_file = |name: &Option<String>, choose: fn(&file::AccountSection) -> &Option<String>| {
+            name.is_none() && in_file(choose).is_some()
         };
         let from_file =
-            [is_in_file(&database, |it| &it.database), is_in_file(&container, |it| &it.container)];
+            [is_from_file(&database, |it| &it.database), is_from_file(&container, |it| &it.container)];
         let names_note = names_note(&source, around.file.as_ref(), from_file);
         Ok(Account {
             place,
@@ -402,9 +402,9 @@ fn check_credential(
     }
 }
 
-/// What a place that named an endpoint gives, or else the key of the environment (not for an endpoint
-/// in the file), or else the well-known key for an endpoint on this machine. Entra ID, for which only
-/// a file can have asked here, is refused.
+/// How requests to an endpoint prove who sends them: by the key beside the endpoint (in `given`), else by
+/// the key of the environment (not for an endpoint in the file), else by the well-known key (only for an
+/// endpoint on this machine). If `given` is Entra ID, a file asked for it, and that is refused.
 fn found_access(
     source: &Source,
     url: &str,

@@ -30,7 +30,7 @@ pub(crate) struct CheckArgs {
     output: OutputArgs,
 }
 
-/// The report about one directory as JSON. A server with several regions has one for each.
+/// The report about one directory as JSON. A server with several regions has one directory for each region.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Checked {

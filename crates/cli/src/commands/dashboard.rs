@@ -83,7 +83,8 @@ async fn serve(args: DashboardArgs, account: Account, token: Option<String>) -> 
     let dashboard = Dashboard::start(socket, connection.client.clone(), options).map_err(Failure::runtime)?;
     let host = authority(dashboard.address());
     let link = dashboard.sign_in_path().map(|path| format!("http://{host}{path}"));
-    let sign_in = link.map(|link| SignIn::new(link, false)).transpose()?;
+    let is_log = false;
+    let sign_in = link.map(|link| SignIn::new(link, is_log)).transpose()?;
     print(&open_instructions(&host, &account, sign_in.as_ref()))?;
     signals.next().await;
     // The link is of no use any more. A second signal ends the wait.

@@ -121,7 +121,7 @@ async fn read(container: &Container, args: &QueryArgs, context: &Context) -> Res
         let Some(page) = page else { break };
         answer.add(page);
     }
-    // A query that finds nothing has its whole cost here.
+    // Responses without rows have a charge too. A query that finds nothing has only such responses.
     if let Some(rest) = feed.rest() {
         answer.add(rest);
     }

@@ -25,18 +25,18 @@ const OUTPUT_BYTES_MAX: u64 = 256 * 1024;
 /// The most characters of the program's message in an error.
 const MESSAGE_CHARS_MAX: usize = 300;
 
-/// Secrets for accounts in this program's environment, which the program does not need.
-const SECRETS: [&str; 4] =
+/// The variables with secrets for accounts. The Azure CLI does not need them.
+const SECRET_VARIABLES: [&str; 4] =
     ["AZURE_COSMOS_CONNECTION_STRING", "COSMOS_CONNECTION_STRING", "COSMOS_KEY", "COSMOSDB_KEY"];
 
-/// What the program printed, and whether it succeeded.
+/// What the Azure CLI printed, and whether it succeeded.
 struct Printed {
     is_success: bool,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
 }
 
-/// The program, and how long it may take.
+/// The program of the Azure CLI, and how long it may take.
 #[derive(Debug)]
 pub(super) struct AzureCli {
     program: OsString,
@@ -91,8 +91,8 @@ impl AzureCli {
         token_answer::parse(&printed.stdout, now).map_err(|why| failed(why, by_hand))
     }
 
-    /// Runs the program to its end, without the secrets in this program's environment. It is killed
-    /// if this future is dropped.
+    /// Runs the Azure CLI to its end, without [`SECRET_VARIABLES`] in its environment. Its process is
+    /// killed if this future is dropped.
     async fn run(&self, scope: &str, tenant: Option<&str>) -> std::io::Result<Printed> {
         let mut command = Command::new(&self.program);
         command.args(["account", "get-access-token", "--output", "json", "--scope", scope]);
@@ -100,8 +100,8 @@ impl AzureCli {
             command.args(["--tenant", tenant]);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        for secret in SECRETS {
-            command.env_remove(secret);
+        for name in SECRET_VARIABLES {
+            command.env_remove(name);
         }
         // Python may load modules of its working directory, which may be a cloned repository.
         command.current_dir(safe_directory());

@@ -25,7 +25,7 @@ const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-be
 #[derive(Debug)]
 pub(super) struct ClientGrant {
     pub(super) authority: Authority,
-    pub(super) client: String,
+    pub(super) client_id: String,
     pub(super) proof: Proof,
 }
 
@@ -45,8 +45,8 @@ pub(super) struct Authority {
 }
 
 impl Authority {
-    /// The tenant at this host, or at the host of the public cloud. The secret is sent there, so it
-    /// needs TLS unless it is this machine.
+    /// The tenant at this host, or at the host of the public cloud. The secret is sent to the host, so
+    /// the URL needs TLS unless the host is this machine.
     pub(super) fn new(origin: TokenOrigin, host: Option<&str>, tenant: &str) -> Result<Authority, NoToken> {
         let wrong = |why: &str| {
             let advice = format!("Write it like {AUTHORITY}, or unset it");
@@ -88,7 +88,7 @@ impl ClientGrant {
             }
         };
         let mut pairs =
-            vec![("grant_type", "client_credentials"), ("client_id", &self.client), ("scope", scope)];
+            vec![("grant_type", "client_credentials"), ("client_id", &self.client_id), ("scope", scope)];
         pairs.extend(match &self.proof {
             Proof::Secret(_) => vec![("client_secret", secret.reveal())],
             Proof::FederatedTokenFile(_) => {

@@ -13,7 +13,7 @@ use crate::secret::Secret;
 pub(super) struct Environment {
     authority: Option<String>,
     tenant: Option<String>,
-    client: Option<String>,
+    client_id: Option<String>,
     secret: Option<Secret>,
     federated_token_file: Option<PathBuf>,
     identity_endpoint: Option<String>,
@@ -39,7 +39,7 @@ impl Environment {
         Environment {
             authority: variable("AZURE_AUTHORITY_HOST"),
             tenant: variable("AZURE_TENANT_ID"),
-            client: variable("AZURE_CLIENT_ID"),
+            client_id: variable("AZURE_CLIENT_ID"),
             secret: variable("AZURE_CLIENT_SECRET").map(Secret::new),
             federated_token_file: variable("AZURE_FEDERATED_TOKEN_FILE").map(PathBuf::from),
             identity_endpoint: variable("IDENTITY_ENDPOINT"),
@@ -69,9 +69,9 @@ impl Environment {
                     "Set it too; Azure Arc, which has no such variable, is not supported",
                 )
             })?;
-            return IdentityEndpoint::new(url, header, self.client.clone()).map(Plan::IdentityEndpoint);
+            return IdentityEndpoint::new(url, header, self.client_id.clone()).map(Plan::IdentityEndpoint);
         }
-        Imds::new(self.imds.as_deref(), self.client.clone()).map(Plan::Search)
+        Imds::new(self.imds.as_deref(), self.client_id.clone()).map(Plan::Search)
     }
 
     fn client_grant(&self, origin: TokenOrigin, proof: Proof) -> Result<Plan, NoToken> {
@@ -80,8 +80,8 @@ impl Environment {
             value.clone().ok_or_else(missing)
         };
         let tenant = needed("AZURE_TENANT_ID", &self.tenant)?;
-        let client = needed("AZURE_CLIENT_ID", &self.client)?;
+        let client_id = needed("AZURE_CLIENT_ID", &self.client_id)?;
         let authority = Authority::new(origin, self.authority.as_deref(), &tenant)?;
-        Ok(Plan::ClientGrant(ClientGrant { authority, client, proof }))
+        Ok(Plan::ClientGrant(ClientGrant { authority, client_id, proof }))
     }
 }

@@ -22,27 +22,27 @@ pub(super) struct IdentityEndpoint {
     url: Uri,
     /// The value of `IDENTITY_HEADER`, by which the service recognises this program.
     header: Secret,
-    /// The client id of a user-assigned identity; `None` for the identity of the system.
-    client: Option<String>,
+    /// The client id of a user-assigned identity; `None` for the system-assigned identity.
+    client_id: Option<String>,
 }
 
 impl IdentityEndpoint {
-    pub(super) fn new(url: &str, header: Secret, client: Option<String>) -> Result<Self, NoToken> {
+    pub(super) fn new(url: &str, header: Secret, client_id: Option<String>) -> Result<Self, NoToken> {
         let parsed = url.parse::<Uri>().ok().filter(|url| url.scheme().is_some() && url.query().is_none());
         let url = parsed.ok_or_else(|| {
             let advice = "The platform sets it; unset it to use the virtual machine's identity or `az login`";
             NoToken::new(TokenOrigin::IdentityEndpoint, "IDENTITY_ENDPOINT is not a URL", advice)
         })?;
-        Ok(IdentityEndpoint { url, header, client })
+        Ok(IdentityEndpoint { url, header, client_id })
     }
 
     pub(super) async fn token(&self, scope: &str, now: SystemTime) -> Result<AccessToken, NoToken> {
         let failed = |why: String| {
             let advice =
-                "Check that the app has a managed identity; AZURE_CLIENT_ID names one that a user assigned";
+                "Check that the app has a managed identity; AZURE_CLIENT_ID names a user-assigned one";
             NoToken::new(TokenOrigin::IdentityEndpoint, why, advice)
         };
-        let query = query("2019-08-01", scope, self.client.as_deref());
+        let query = query("2019-08-01", scope, self.client_id.as_deref());
         let header = HeaderValue::from_str(self.header.reveal());
         let mut header =
             header.map_err(|_| failed("IDENTITY_HEADER cannot be sent in a header".to_owned()))?;
@@ -64,17 +64,17 @@ impl IdentityEndpoint {
 #[derive(Debug)]
 pub(super) struct Imds {
     endpoint: Endpoint,
-    client: Option<String>,
+    client_id: Option<String>,
 }
 
 impl Imds {
     /// The service at this address, or at the address that all virtual machines have.
-    pub(super) fn new(address: Option<&str>, client: Option<String>) -> Result<Imds, NoToken> {
+    pub(super) fn new(address: Option<&str>, client_id: Option<String>) -> Result<Imds, NoToken> {
         let endpoint = Endpoint::parse(address.unwrap_or(IMDS)).map_err(|_| {
             let why = "AZURE_POD_IDENTITY_AUTHORITY_HOST is not a URL of a host";
             NoToken::new(TokenOrigin::Imds, why, format!("Write it like {IMDS}, or unset it"))
         })?;
-        Ok(Imds { endpoint, client })
+        Ok(Imds { endpoint, client_id })
     }
 
     /// A token, or the reason why this machine has no identity. Machines outside Azure have no such
@@ -87,10 +87,10 @@ impl Imds {
         now: SystemTime,
     ) -> Result<Result<AccessToken, String>, NoToken> {
         let failed = |why: String| {
-            let advice = "Try again; AZURE_CLIENT_ID names an identity that a user assigned";
+            let advice = "Try again; AZURE_CLIENT_ID names a user-assigned identity";
             NoToken::new(TokenOrigin::Imds, why, advice)
         };
-        let query = query("2018-02-01", scope, self.client.as_deref());
+        let query = query("2018-02-01", scope, self.client_id.as_deref());
         let target = format!("/metadata/identity/oauth2/token?{query}");
         let request = TokenRequest {
             method: Method::GET,
@@ -111,7 +111,7 @@ impl Imds {
 
     /// The outcome if this machine has no identity, or not the one that AZURE_CLIENT_ID names.
     fn absent<T>(&self, why: String) -> Result<Result<T, String>, NoToken> {
-        if self.client.is_none() {
+        if self.client_id.is_none() {
             return Ok(Err(why));
         }
         let advice = "Check AZURE_CLIENT_ID, which names an identity that this machine does not have, \
@@ -127,8 +127,8 @@ fn means_absent(status: StatusCode) -> bool {
     status.is_client_error() && !is_busy
 }
 
-fn query(version: &str, scope: &str, client: Option<&str>) -> String {
+fn query(version: &str, scope: &str, client_id: Option<&str>) -> String {
     let mut pairs = vec![("api-version", version), ("resource", resource_of(scope))];
-    pairs.extend(client.map(|client| ("client_id", client)));
+    pairs.extend(client_id.map(|id| ("client_id", id)));
     form(&pairs)
 }

@@ -17,8 +17,8 @@ use tokio::time::{Instant, timeout};
 /// The most bytes of an answer. A token has a few kilobytes.
 const ANSWER_BYTES_MAX: usize = 256 * 1024;
 
-/// How long a request may take. The driver waits 30 s for a token. The sum of all waits is below
-/// that, so that the error of this module is seen.
+/// How long a request may take. The driver waits 30 s for a token. The longest sequence of waits is shorter
+/// (5 s for the metadata service, then 20 s for the Azure CLI), so that the user sees our own error.
 #[derive(Clone, Copy)]
 pub(super) struct Waits {
     connect: Duration,

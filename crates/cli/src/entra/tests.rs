@@ -155,7 +155,7 @@ mod search {
     /// Story of a bug: the metadata service of a virtual machine did not answer a refresh, and a
     /// dashboard went on as the user of `az login`.
     #[tokio::test]
-    async fn who_began_as_the_machine_does_not_go_on_as_the_user_of_az() {
+    async fn a_command_that_began_as_the_machine_does_not_go_on_as_the_user_of_az() {
         let directory = ScratchDirectory::new();
         for later in [NO_ANSWER, NOT_FOUND, NO_IDENTITY] {
             let entra = entra(&directory, &[TOKEN, later, TOKEN]).await;
@@ -171,7 +171,7 @@ mod search {
     }
 
     #[tokio::test]
-    async fn who_began_as_the_user_of_az_does_not_go_on_as_the_machine() {
+    async fn a_command_that_began_as_the_user_of_az_does_not_go_on_as_the_machine() {
         let directory = ScratchDirectory::new();
         for first in [NO_ANSWER, NOT_FOUND, NO_IDENTITY] {
             let entra = entra(&directory, &[first, TOKEN]).await;
@@ -199,7 +199,7 @@ mod search {
         }
     }
 
-    /// Story of a bug: the metadata service answers 410 while it is updated, and the command ran as the
+    /// Story of a bug: the metadata service was being updated and answered 410, and the command ran as the
     /// user of `az login`.
     #[tokio::test]
     async fn a_busy_metadata_service_is_not_an_absent_one() {

@@ -11,10 +11,10 @@ use serde_json::Value;
 use super::send::Answer;
 use crate::output::text::cut;
 
-/// How long a token is used whose lifetime is not known: versions of the Azure CLI before 2.54 write
-/// only the local time without its zone. They keep tokens and return them again, so asking often
-/// costs little.
-const LIFETIME_UNKNOWN: Duration = Duration::from_secs(5 * 60);
+/// How long a token without a known expiry is used. Versions of the Azure CLI before 2.54 write the
+/// expiry only as a local time without its zone. They keep tokens and return them again, so asking
+/// often costs little.
+const LIFETIME_IF_UNKNOWN: Duration = Duration::from_secs(5 * 60);
 
 /// The most characters of a service's message in an error.
 const MESSAGE_CHARS_MAX: usize = 300;
@@ -57,7 +57,7 @@ pub(super) fn parse(json: &[u8], now: SystemTime) -> Result<AccessToken, String>
         match (parsed.expires_on.as_ref().and_then(seconds), parsed.expires_in.as_ref().and_then(seconds)) {
             (Some(on), _) => UNIX_EPOCH.checked_add(on),
             (None, Some(after)) => now.checked_add(after),
-            (None, None) => now.checked_add(LIFETIME_UNKNOWN),
+            (None, None) => now.checked_add(LIFETIME_IF_UNKNOWN),
         };
     let expires_on = expires_on.ok_or("the answer has an expiry that no clock reaches")?;
     Ok(AccessToken::new(token, expires_on))

@@ -18,7 +18,7 @@ pub(crate) struct Column<T> {
     head: &'static str,
     side: Side,
     /// The text of a cell, at a time in milliseconds since 1970.
-    cell: fn(&T, u64) -> String,
+    text: fn(&T, u64) -> String,
 }
 
 /// The side to which the cells of a column are aligned.
@@ -29,20 +29,20 @@ enum Side {
 }
 
 impl<T> Column<T> {
-    pub(crate) const fn new(head: &'static str, cell: fn(&T, u64) -> String) -> Self {
-        Column { head, side: Side::Left, cell }
+    pub(crate) const fn new(head: &'static str, text: fn(&T, u64) -> String) -> Self {
+        Column { head, side: Side::Left, text }
     }
 
     /// A column of numbers, aligned to the right.
-    pub(crate) const fn number(head: &'static str, cell: fn(&T, u64) -> String) -> Self {
-        Column { head, side: Side::Right, cell }
+    pub(crate) const fn number(head: &'static str, text: fn(&T, u64) -> String) -> Self {
+        Column { head, side: Side::Right, text }
     }
 }
 
 /// A table with a head.
 pub(crate) fn render<T>(columns: &[Column<T>], rows: &[T], now_ms: u64) -> String {
     let head = columns.iter().map(|column| column.head.to_owned()).collect();
-    let cells = |row: &T| columns.iter().map(|column| cell(&(column.cell)(row, now_ms))).collect();
+    let cells = |row: &T| columns.iter().map(|column| cell(&(column.text)(row, now_ms))).collect();
     let lines: Vec<Vec<String>> = std::iter::once(head).chain(rows.iter().map(cells)).collect();
     let sides: Vec<Side> = columns.iter().map(|column| column.side).collect();
     aligned(&lines, &sides)

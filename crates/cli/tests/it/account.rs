@@ -142,7 +142,7 @@ fn a_file_uses_no_key_of_the_environment_and_no_key_file_outside_its_directory()
 }
 
 #[test]
-fn manage_metrics_and_stress_do_not_read_the_file() {
+fn the_commands_manage_metrics_and_stress_do_not_read_perihelion_toml() {
     let scratch = ScratchDirectory::new();
     let file = format!("[account]\nendpoint = \"{NO_LISTENER}\"\nkey = \"{SECRET}\"\n");
     std::fs::write(scratch.path().join("perihelion.toml"), file).expect("a file");
@@ -202,8 +202,8 @@ fn a_closed_standard_output_ends_a_command_quietly() {
     assert_eq!((status.code(), text(&stderr).as_str()), (Some(0), ""));
 }
 
-/// Story of a bug: a command whose standard error had no reader panicked when it said what it did, also
-/// after it had done it. The exit code was 101.
+/// Story of a bug: a command whose standard error had no reader panicked when it wrote a message, even one
+/// about something that it had already done. The exit code was 101.
 #[test]
 fn a_closed_standard_error_ends_no_command() {
     let dev = DevServer::start();
@@ -230,7 +230,7 @@ fn a_closed_standard_error_ends_no_command() {
 /// Story of a bug: the account came from the environment and the container from a `perihelion.toml`, which
 /// may have come with a cloned repository, and the command said only where the account came from.
 #[test]
-fn a_name_from_a_file_is_named_as_such_beside_an_account_from_elsewhere() {
+fn the_file_of_a_database_or_container_name_is_printed_if_the_account_is_from_elsewhere() {
     let dev = DevServer::start();
     let put = |extra: &[&str]| {
         let mut put = dev.command(&[&["item", "put", "item.json"], extra].concat());

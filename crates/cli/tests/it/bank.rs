@@ -167,9 +167,9 @@ async fn replay_all(server: &CrashingServer, places: &Places, records: Vec<Recor
 
 fn check_balances(found: &[i64], records: &[Record]) {
     let mut expected = vec![BALANCE; ACCOUNTS as usize];
-    for leg in records.iter().filter(|record| record.is_committed()).flat_map(|record| &record.transfer.legs)
-    {
-        expected[leg.account as usize] += leg.amount;
+    let committed = records.iter().filter(|record| record.is_committed());
+    for change in committed.flat_map(|record| &record.transfer.changes) {
+        expected[change.account as usize] += change.amount;
     }
     assert_eq!(found, expected, "the balances are not the sums of the committed transfers");
     assert_eq!(found.iter().sum::<i64>(), TOTAL);

@@ -45,7 +45,7 @@ fn a_server_with_a_key_of_its_own_has_a_dashboard_with_a_token() {
     let file = sign_in_file(&banner, &dashboard);
     server.signal("TERM");
     assert!(server.wait_for_end().0.success());
-    assert!(!file.exists(), "the file of a server that has ended has a token");
+    assert!(!file.exists(), "the file with the token is left after the end of the server");
 }
 
 /// The file that the output names, after a check that it has the link, that only its owner can read
@@ -140,7 +140,7 @@ fn explorer(server: &RunningServer) -> Option<String> {
 }
 
 #[test]
-fn server_has_a_dashboard_with_the_option_or_a_variable_only() {
+fn the_command_server_starts_a_dashboard_only_if_an_option_or_a_variable_asks_for_it() {
     let scratch = ScratchDirectory::new();
     let start = |more: &[&str], variables: &[(&str, &str)]| {
         let mut server = command(&scratch, &[&["server", "--port", "0"], more].concat());
@@ -198,11 +198,11 @@ fn the_message_about_a_failed_start_names_what_was_asked_for() {
 }
 
 #[test]
-fn the_dashboard_of_any_account_prints_its_address_and_never_a_key() {
+fn a_dashboard_beyond_loopback_needs_a_token_and_prints_no_key() {
     let (answer, output) = dashboard_of_a_server(&["--address", "0.0.0.0:0"], None);
     assert!(answer.starts_with("HTTP/1.1 401 "), "beyond loopback a token is needed");
     assert!(output.contains("Sign in    ") && output.contains("duroxide/duroxide on "), "{output}");
-    assert!(!output.contains("C2y6yDjf5"), "{output}");
+    assert!(!output.contains("C2y6yDjf5"), "the emulators' key is in the output: {output}");
 }
 
 #[test]
@@ -211,10 +211,7 @@ fn a_dashboard_that_acts_with_a_secret_key_needs_a_token_on_loopback_too() {
     let (answer, output) = dashboard_of_a_server(&["--address", "127.0.0.1:0"], Some(key));
     assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
     assert!(output.contains("Sign in    ") && !output.contains(key), "{output}");
-    assert!(
-        !output.contains('#'),
-        "the token is in the output of a program that is not a terminal: {output}"
-    );
+    assert!(!output.contains('#'), "the token is in an output that is not a terminal: {output}");
 }
 
 /// Starts a server and a dashboard for it. Returns the dashboard's answer to a request without a

@@ -201,7 +201,7 @@ fn an_identity_that_the_machine_does_not_have_is_not_replaced_by_the_user_of_az(
                    Check AZURE_CLIENT_ID";
     world.list(&[&variables[..], &[CLIENT]].concat(), 1, refused);
     assert!(!bin.path().join("asked").exists(), "az was asked");
-    // Without a name, the answer says that the machine has no identity at all.
+    // Without AZURE_CLIENT_ID, the same answer says that the machine has no identity at all.
     world.list(&variables, 0, "");
     assert!(bin.path().join("asked").exists(), "az was not asked");
 }
@@ -242,7 +242,7 @@ fn an_environment_without_an_identity_says_what_to_set() {
 }
 
 #[test]
-fn an_azure_account_without_a_key_leads_to_entra() {
+fn the_error_for_an_azure_account_without_a_key_suggests_entra() {
     let scratch = ScratchDirectory::new();
     let list = |endpoint| command(&scratch, &["container", "list", "--endpoint", endpoint]);
     check(&mut list("https://shop.documents.azure.com/"), 2, "give --entra to use Entra ID");
@@ -252,7 +252,7 @@ fn an_azure_account_without_a_key_leads_to_entra() {
 
 /// A service that refuses everything stands in for an account whose keys are turned off.
 #[test]
-fn an_account_whose_keys_are_off_leads_to_entra() {
+fn the_error_for_an_account_whose_keys_are_off_suggests_entra() {
     let scratch = ScratchDirectory::new();
     let message = "Local Authorization is disabled. Use an AAD token to authorize all requests.";
     let body = format!(r#"{{"code":"Unauthorized","message":"{message}"}}"#);
@@ -268,7 +268,7 @@ fn an_account_whose_keys_are_off_leads_to_entra() {
 
 /// No data role permits creating a container. The server refuses it here because of a rule.
 #[test]
-fn a_container_that_entra_may_not_create_leads_to_the_azure_cli() {
+fn the_error_for_a_container_that_entra_may_not_create_suggests_the_azure_cli() {
     let (world, authority) = (World::start("any"), TokenService::start("200 OK", &token_json()));
     let identity =
         [TENANT, CLIENT, ("AZURE_CLIENT_SECRET", SECRET), ("AZURE_AUTHORITY_HOST", authority.url())];
@@ -323,7 +323,7 @@ fn the_variable_asks_for_entra_and_a_file_alone_does_not() {
 }
 
 #[test]
-fn a_server_that_accepts_no_token_leads_to_the_tenant_and_to_doctor() {
+fn the_error_for_a_refused_token_names_the_tenant_and_doctor_names_its_source() {
     let (world, authority) = (World::start("key"), TokenService::start("200 OK", &token_json()));
     let identity =
         [TENANT, CLIENT, ("AZURE_CLIENT_SECRET", SECRET), ("AZURE_AUTHORITY_HOST", authority.url())];

@@ -32,7 +32,7 @@ fn numbers_are_stored_and_printed_as_they_were_given() {
 }
 
 /// Story of a bug: the charge of pages without rows was dropped at the end of a query, so a query that
-/// found nothing cost nothing.
+/// found nothing was printed with a cost of zero.
 #[test]
 fn a_query_that_finds_nothing_says_what_it_cost() {
     let dev = DevServer::start();

@@ -50,7 +50,7 @@ const RUN_MAX: Duration = Duration::from_millis(300);
 /// during or just after recovery.
 const START_MAX: Duration = Duration::from_millis(40);
 
-/// One run in this many writes until the log is full, which takes seconds.
+/// One of this many runs is heavy: its clients write until the log is full, which takes seconds.
 const HEAVY_ONE_IN: u64 = 20;
 
 /// The bytes that fill one of the log's files and begin a checkpoint
@@ -79,9 +79,9 @@ async fn sigkill_under_load_loses_no_acknowledged_write() {
             panic!("seed {seed}, kill {kill}: {} violation(s)\n  {shown}", violations.len());
         }
     }
-    let (acknowledged, in_doubt, took_effect) = test.totals();
+    let (acknowledged, unanswered, took_effect) = test.totals();
     println!(
-        "{kills} kills, {} during start: {acknowledged} writes acknowledged, 0 lost; {in_doubt} in flight, \
+        "{kills} kills, {} during start: {acknowledged} writes acknowledged, 0 lost; {unanswered} in flight, \
          {took_effect} of them took effect; {} ranges, {} documents, {:?}",
         test.kills_at_start,
         test.audit.range_count(),
@@ -89,7 +89,7 @@ async fn sigkill_under_load_loses_no_acknowledged_write() {
         started_at.elapsed(),
     );
     assert!(acknowledged > kills * CLIENTS as u64, "seed {seed}: too few writes were acknowledged");
-    assert!(in_doubt > kills, "seed {seed}: too few writes were in flight at the kills");
+    assert!(unanswered > kills, "seed {seed}: too few writes were in flight at the kills");
 }
 
 /// How many violations are shown. A defect may cause very many.
@@ -205,7 +205,7 @@ impl<'s> KillTest<'s> {
         let sum = |count: fn(&Journal) -> u64| self.journals.iter().map(count).sum();
         (
             sum(|journal| journal.acknowledged),
-            sum(|journal| journal.in_doubt),
+            sum(|journal| journal.unanswered),
             sum(|journal| journal.took_effect),
         )
     }

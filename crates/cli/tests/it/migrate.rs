@@ -72,8 +72,8 @@ fn wrong_usage_and_failures_have_different_exit_codes() {
     assert!(!text(&wrong_key.stderr).contains(secret), "an error must not repeat the key");
 }
 
-/// Story of a bug: a dry run did not look at the target, and a real run switched the time to live of a
-/// target on before it refused it.
+/// Story of a bug: a dry run did not look at the target, and a real run turned on the time to live of the
+/// target before it refused the target.
 #[test]
 fn a_target_that_is_refused_stays_as_it_is_and_is_refused_by_a_dry_run_too() {
     let server = RunningServer::start(&mut command(&ScratchDirectory::new(), &["dev", "--port", "0"]));
@@ -83,8 +83,8 @@ fn a_target_that_is_refused_stays_as_it_is_and_is_refused_by_a_dry_run_too() {
     let client = runtime.block_on(Client::with_credential(&endpoint, Credential::emulator()));
     let database = client.expect("an account").database("shop");
     let target = database.container("new");
-    let run = |key: &str, document: Option<Value>, reason: &str| {
-        let properties = ContainerProperties::new("new", key);
+    let check_refused = |key_path: &str, document: Option<Value>, reason: &str| {
+        let properties = ContainerProperties::new("new", key_path);
         runtime.block_on(database.create_container(&properties)).expect("a container");
         if let Some(document) = document {
             runtime.block_on(target.create("other", &document)).expect("a document");
@@ -98,6 +98,6 @@ fn a_target_that_is_refused_stays_as_it_is_and_is_refused_by_a_dry_run_too() {
         runtime.block_on(target.delete_container()).expect("a deletion");
     };
     let document = serde_json::json!({"id": "1", "instanceId": "other"});
-    run("/instanceId", Some(document), "shop/new is not empty");
-    run("/customer", None, "its partition key is /customer");
+    check_refused("/instanceId", Some(document), "shop/new is not empty");
+    check_refused("/customer", None, "its partition key is /customer");
 }

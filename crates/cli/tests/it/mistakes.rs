@@ -13,7 +13,7 @@ use crate::program::{RunningServer, command, text};
 /// A key that no server here has.
 const SECRET: &str = "c2VjcmV0IGtleSBvZiBtaW5l";
 
-/// Checks the exit code, and that standard error has these words. No text has Rust names.
+/// Checks the exit code, and that standard error has these words, but no name of a Rust type and no key.
 #[track_caller]
 fn check(output: &Output, code: i32, words: &[&str]) {
     let errors = text(&output.stderr);
@@ -25,7 +25,7 @@ fn check(output: &Output, code: i32, words: &[&str]) {
 }
 
 #[test]
-fn a_workflow_that_no_worker_takes_is_not_said_to_go_on() {
+fn the_error_about_a_workflow_that_stays_pending_says_that_no_worker_is_alive() {
     let dev = DevServer::start();
     let create = "container create duroxide/duroxide --workflows";
     check(&dev.run(&["workflow", "execute", "hello"]), 6, &["does not exist", "A worker", create]);

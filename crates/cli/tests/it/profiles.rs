@@ -2,8 +2,8 @@
 
 use toml::Table;
 
-/// `dist` inherits the release profile with its packages. A package that is not named again would
-/// stay without optimisation in releases and benchmarks.
+/// `dist` inherits the release profile with its list of packages that are not optimised. Such a package
+/// would stay so in releases and benchmarks if `dist` did not name it again.
 #[test]
 fn the_profile_of_releases_optimises_every_package() {
     let manifest: Table = include_str!("../../../../Cargo.toml").parse().expect("TOML");

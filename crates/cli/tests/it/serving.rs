@@ -229,7 +229,7 @@ fn a_key_file_is_read_and_shown_only_on_request() {
 }
 
 #[test]
-fn the_account_document_is_open_when_the_variable_is_set_to_1() {
+fn an_unsigned_request_reads_the_account_document_if_perihelion_open_account_is_1() {
     let scratch = ScratchDirectory::new();
     let mut command = command(&scratch, &["dev", "--port", "0"]);
     let server = RunningServer::start(command.env("PERIHELION_OPEN_ACCOUNT", "1"));

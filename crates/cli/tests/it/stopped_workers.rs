@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use crate::program::{RunningServer, TIMEOUT, command, text};
 
-/// A worker that was stopped was shown as alive for as long as its last heartbeat was recent, and a
-/// wait for a workflow said that the workflow goes on.
+/// Story of a bug: a worker that was stopped was shown as alive for as long as its last heartbeat was
+/// recent, and a wait for a workflow said that the workflow goes on.
 #[test]
 fn no_worker_is_alive_on_a_data_directory_that_the_command_has_open() {
     let scratch = ScratchDirectory::new();

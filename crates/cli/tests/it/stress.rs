@@ -261,14 +261,15 @@ fn a_container_with_unfinished_workflows_is_refused() {
     assert_eq!(account.documents(&container), before);
 }
 
-/// Past executions in a container that takes more than 200 RU to count.
+/// So many past executions that counting them takes more than 200 RU, after which a count by the
+/// provider's `get_system_metrics` stops.
 const PAST_EXECUTIONS: usize = 15_000;
 
-/// Story of two bugs: the count of workflows that run is, for a large container, the count of its first
-/// part, so a workflow that waited was not seen. And the check opened a provider, which switched the time
-/// to live of the container on before it was refused.
+/// Story of two bugs: the check counted running workflows, and a count ends early in a large container, so
+/// a running workflow behind that place was not seen. And the check opened a provider, which switched the
+/// time to live of the container on before the container was refused.
 #[test]
-fn a_large_container_with_a_workflow_that_waits_is_refused_and_stays_as_it_is() {
+fn a_large_container_with_a_running_workflow_is_refused_and_stays_as_it_is() {
     let account = Account::start();
     let container = account.runtime.block_on(async {
         let database = account.client.create_database_if_missing("shop").await.expect("a database");

@@ -73,6 +73,7 @@ fn a_file_is_committed_once_and_its_outcome_is_shown() {
     assert_eq!((balance("ada"), balance("bob")), (4, 16), "the token is applied once");
 
     let refused = transaction(&endpoint, &transfer(), &[]);
+    // 412 is the status of the condition, 453 that of the operation that was rolled back.
     check(&refused, 1, &["412", "453"], "nothing was written");
     assert_eq!((balance("ada"), balance("bob")), (4, 16));
 

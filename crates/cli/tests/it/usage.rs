@@ -29,9 +29,9 @@ fn invalid_options_are_wrong_usage() {
     check(&["dev", "--enable-explorer", "false"], &["--enable-explorer"]);
 }
 
-/// These names and ids were sent, and the account refused them: the exit code was that of a failure
-/// while running, or that of a thing that does not exist. Nothing listens at port 1 of this machine, so
-/// each is refused before a request is sent.
+/// Story of a bug: these names and ids were sent, and the account refused them. The exit code was that of
+/// a failure while running, or that of a thing that does not exist. Nothing listens at port 1 of this
+/// machine, so exit code 2 says that no request was sent.
 #[test]
 fn names_and_ids_that_cannot_exist_are_wrong_usage() {
     let check = |arguments: &[&str], words: &[&str]| {
@@ -59,6 +59,7 @@ fn names_and_ids_that_cannot_exist_are_wrong_usage() {
         check(&["item", "patch", id, "--pk", "1", "--set", "/a=1"], &["1 to 1023"]);
     }
     check(&["workflow", "start", "hello", "--id", &long], &["has 3000 bytes", "at most 2048"]);
+    // The id is the name and 17 more characters: a hyphen and a random number.
     check(&["workflow", "execute", &long], &["has 3017 bytes", "at most 2048"]);
     check(&["workflow", "restart", "hello-1", "--new-id", &long, "--yes"], &["at most 2048"]);
     check(&["migrate", "--from", "shop/old", "--to", "shop/old"], &["into itself", "--to"]);
@@ -107,15 +108,15 @@ fn one_json_document_is_refused_where_it_would_have_no_end() {
 #[test]
 fn a_name_of_the_environment_is_checked_too() {
     let scratch = ScratchDirectory::new();
-    let list = |arguments: &[&str]| {
+    let run_with_variable = |arguments: &[&str]| {
         let arguments = [arguments, &["--endpoint", "http://127.0.0.1:1"]].concat();
         let mut command = command(&scratch, &arguments);
         let output = command.env("COSMOS_CONTAINER", "shop/orders").output().expect("the binary runs");
         (output.status.code(), text(&output.stderr))
     };
-    let (code, errors) = list(&["workflow", "list"]);
+    let (code, errors) = run_with_variable(&["workflow", "list"]);
     assert!(code == Some(2) && errors.contains("--database shop --container orders"), "{errors}");
-    let (code, errors) = list(&["migrate", "--from", "a/b", "--to", "a/c"]);
+    let (code, errors) = run_with_variable(&["migrate", "--from", "a/b", "--to", "a/c"]);
     assert!(code == Some(1) && errors.contains("cannot connect"), "{errors}");
 }
 

@@ -122,7 +122,7 @@ const EXEMPTIONS: [(&str, Part, &str); 11] = [
     ("container create", Part::MissingThing, "creates what it names"),
 ];
 
-/// A transcript, as the rules see it.
+/// What a transcript has about its verb. [`Written::has`] and [`Written::needs`] are the rules.
 struct Written {
     verb: String,
     /// The command lines of the verb, each with its exit code.

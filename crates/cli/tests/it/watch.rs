@@ -100,7 +100,7 @@ fn a_wait_prints_transient_failures_and_continues() {
     assert_eq!(child.wait().expect("an exit status").code(), Some(8));
 }
 
-/// Story of a bug: every read of `describe` after the first counted as a failure that stays.
+/// Story of a bug: a transient failure of any read of `describe` but the first ended the command.
 #[test]
 fn a_watched_description_continues_after_transient_failures() {
     let world = World::start();
@@ -114,7 +114,7 @@ fn a_watched_description_continues_after_transient_failures() {
     let mut child = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     lines.next().expect("a line").expect("text");
-    // The first read is a query.
+    // The first read is a query, which this rule does not refuse. The rule refuses a later read.
     manage(&["POST", "faults", r#"{"operation":"read_item","count":100000,"status":503}"#]);
     let mut errors = BufReader::new(child.stderr.take().expect("a pipe")).lines();
     errors.next().expect("a failure is printed").expect("text");

@@ -98,7 +98,9 @@ impl BatchResult {
     /// The document.
     pub fn value<T: DeserializeOwned>(&self) -> Result<T, Error> {
         if self.body.is_empty() {
-            return Err(Error::answer("this result of the batch has no document"));
+            return Err(Error::answer(
+                "this result has no document: the operation was a deletion, or content_on_write is off",
+            ));
         }
         decode(&self.body, &"the document in a batch's result")
     }

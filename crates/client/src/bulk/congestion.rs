@@ -27,8 +27,8 @@ pub(super) struct Congestion {
     /// How many requests may be under way.
     limit: u32,
     limit_max: u32,
-    /// Answers without throttling since the limit last changed, to requests that were sent
-    /// when the limit was reached.
+    /// Answers without throttling since the limit last changed. Only the requests with which
+    /// the limit was reached count.
     clean_answers: u32,
     /// Counts the times that the limit was halved. A request remembers the count when it is
     /// sent, so that the requests of one round halve the limit only once.
@@ -140,7 +140,8 @@ mod tests {
 
     const THROTTLED: Signal = Signal::Throttled { retry_after: Some(Duration::from_millis(10)) };
 
-    /// Sends as many requests as the limit allows, and answers each with `signal`.
+    /// Sends as many requests as the limit allows, and answers each with `signal`. Returns the
+    /// new limit.
     fn round(congestion: &mut Congestion, signal: Signal, now: Instant) -> u32 {
         let mut permits = Vec::new();
         while let Some(permit) = congestion.permit(permits.len() as u32, now) {

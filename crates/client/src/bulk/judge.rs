@@ -57,7 +57,7 @@ pub(super) fn judge_result(operation: &BulkOperation, may_have_applied: bool, re
         status::FAILED_DEPENDENCY | Status { code: 424, .. } => Verdict::Again(Again::NotTried),
         status::TOO_MANY_REQUESTS | Status { code: 429, .. } => Verdict::Again(Again::Throttled),
         status::RETRY_WITH | Status { code: 449, .. } => Verdict::Again(Again::NotTried),
-        // The service failed, or sent a status that it never sends.
+        // The service failed, or the status is none that it documents. The operation may have been applied.
         status::REQUEST_TIMEOUT | Status { code: 408, .. } => lost(operation),
         Status { code: 0..=199 | 500..=u16::MAX, .. } => lost(operation),
         Status { code: 300..=499, .. } => ended(operation, may_have_applied),

@@ -101,14 +101,14 @@ impl Partition {
     /// The permit for a request now; `None` when there is nothing to send, or the partition
     /// must wait.
     ///
-    /// A request that is not full is sent when `is_last_input` says that no more operations
+    /// A request that is not full is sent when `is_input_at_end` says that no more operations
     /// are coming, or when nothing is under way to the partition. Otherwise operations gather
     /// until an answer arrives, so that a slow input does not make many small requests.
-    pub(super) fn permit(&self, is_last_input: bool, now: Instant) -> Option<Permit> {
+    pub(super) fn permit(&self, is_input_at_end: bool, now: Instant) -> Option<Permit> {
         if self.waiting.is_empty() {
             return None;
         }
-        let is_due = self.has_full_request() || is_last_input || self.in_flight == 0;
+        let is_due = self.has_full_request() || is_input_at_end || self.in_flight == 0;
         if is_due { self.congestion.permit(self.in_flight, now) } else { None }
     }
 

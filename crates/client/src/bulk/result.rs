@@ -123,7 +123,7 @@ impl BulkError {
         self.has_code(status::NOT_FOUND.code) && self.status != Some(status::READ_SESSION_NOT_AVAILABLE)
     }
 
-    /// Whether the document does not exist, in a container that does, and the operation was
+    /// Whether the document does not exist, but its container exists, and the operation was
     /// not applied.
     pub fn is_document_not_found(&self) -> bool {
         self.is_not_found() && self.status != Some(status::OWNER_RESOURCE_NOT_FOUND)
@@ -200,6 +200,7 @@ mod tests {
 
     #[test]
     fn a_region_that_lags_and_a_missing_container_are_not_a_missing_document() {
+        // The last column: `is_not_found` and `is_document_not_found`.
         for (status, is_ambiguous, expected) in [
             (status::NOT_FOUND, false, (true, true)),
             (status::NOT_FOUND, true, (false, false)),

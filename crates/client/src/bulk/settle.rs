@@ -125,9 +125,9 @@ impl Bulk<'_> {
         }
     }
 
-    /// Notes that an operation is sent again. Returns the operation if it must not be sent again,
-    /// because its retries are used up. `next_max` is the most operations that may share its next
-    /// request, if the reason is that there were too many; `None` if there cannot be fewer.
+    /// Adds an operation to those that are sent again (`again`), or returns it if it must not be sent
+    /// again, because its retries are used up. `next_max` is the most operations that may share its
+    /// next request, if the reason is that there were too many; `None` if there cannot be fewer.
     fn send_again(
         &self,
         mut queued: QueuedOperation,

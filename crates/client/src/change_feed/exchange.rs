@@ -61,7 +61,7 @@ pub(super) async fn fetch<T: DeserializeOwned>(
     }
     let response = container.execute(&operation, &options.operation).await?;
     let mut fetched = read(response)?;
-    // A page makes no progress if its etag is the etag of the cursor's position. This page counts
+    // A page makes no progress if its etag is the etag of the cursor's position. Such a page counts
     // as the end of the feed, so that the same page is not requested again at once.
     fetched.is_at_end |= matches!(&cursor.position, Position::After(etag) if *etag == fetched.etag);
     Ok(fetched)

@@ -214,7 +214,7 @@ impl ClientBuilder {
 mod tests {
     use super::*;
 
-    async fn refusal(builder: ClientBuilder) -> String {
+    async fn connect_error(builder: ClientBuilder) -> String {
         builder.connect().await.unwrap_err().to_string()
     }
 
@@ -223,10 +223,10 @@ mod tests {
     async fn only_the_published_key_is_sent_to_other_machines_without_tls() {
         let endpoint = Client::builder().with_endpoint("http://emulator.invalid:8081/");
         // This error shows that the client has tried to connect: the host does not exist.
-        let published = refusal(endpoint.with_credential(Credential::emulator())).await;
+        let published = connect_error(endpoint.with_credential(Credential::emulator())).await;
         assert!(published.contains("resolved"), "{published}");
         let endpoint = Client::builder().with_endpoint("http://emulator.invalid:8081/");
-        let secret = refusal(endpoint.with_credential(Credential::key("c2VjcmV0").unwrap())).await;
+        let secret = connect_error(endpoint.with_credential(Credential::key("c2VjcmV0").unwrap())).await;
         assert!(secret.contains("without TLS"), "{secret}");
     }
 
@@ -268,23 +268,23 @@ mod tests {
                 .with_runtime(&runtime)
         };
         for builder in [builder().with_http(HttpOptions::default()), builder().with_ca_pem("x")] {
-            assert!(refusal(builder).await.contains("DriverRuntime::new"));
+            assert!(connect_error(builder).await.contains("DriverRuntime::new"));
         }
         // This error shows that the client has tried to connect: nothing listens at the port.
-        let connecting = refusal(builder()).await;
+        let connecting = connect_error(builder()).await;
         assert!(connecting.contains("no connection"), "{connecting}");
     }
 
     #[tokio::test]
     async fn errors_name_the_wrong_setting_and_show_no_secret() {
-        assert!(refusal(Client::builder()).await.contains("endpoint"));
+        assert!(connect_error(Client::builder()).await.contains("endpoint"));
         let without_credential = Client::builder().with_endpoint("https://localhost:1/");
-        assert!(refusal(without_credential).await.contains("credential"));
+        assert!(connect_error(without_credential).await.contains("credential"));
         let bad_endpoint =
             Client::builder().with_endpoint("localhost").with_credential(Credential::emulator());
-        assert!(refusal(bad_endpoint).await.contains("https://"));
+        assert!(connect_error(bad_endpoint).await.contains("https://"));
         let text = "AccountEndpoint=https://localhost/;AccountKey=not base64 secret;";
-        let bad_key = refusal(Client::builder().with_connection_string(text)).await;
+        let bad_key = connect_error(Client::builder().with_connection_string(text)).await;
         assert!(bad_key.contains("AccountKey") && !bad_key.contains("secret"), "{bad_key}");
         let bad_authority = Client::builder()
             .with_endpoint("https://localhost:1/")

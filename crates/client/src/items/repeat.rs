@@ -2,7 +2,7 @@
 
 use perihelion_driver::operation::{Idempotency, Operation};
 
-/// Whether a write is sent again when its response was lost, so that it may have been
+/// Whether a write is sent again when its response was lost. Such a write may have been
 /// applied. Reads, and writes that were certainly not applied, are always sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]

@@ -18,7 +18,7 @@ pub(super) struct LeaseView<'a> {
     pub(super) is_left_over: bool,
     /// Whether this instance has asked for the lease, and the owner has not answered for a
     /// long time.
-    pub(super) is_request_stale: bool,
+    pub(super) is_unanswered: bool,
 }
 
 /// An action on a lease.
@@ -28,9 +28,9 @@ pub(super) enum Step {
     Take(String),
     /// Ask the owner to hand the lease over.
     Ask(String),
-    /// Withdraw this instance's request for the lease: the owner has not answered for a long
-    /// time, or the lease is not needed any more. Otherwise the owner may hand the lease over
-    /// much later, when this instance has other leases.
+    /// Stop asking for the lease: the owner has not answered for a long time, or the lease is not
+    /// needed any more. Otherwise the owner may hand the lease over much later, when this instance
+    /// has other leases.
     Withdraw(String),
     /// Give the lease back: it was handed over to this instance, which already has as many leases
     /// as its limit allows.
@@ -64,12 +64,12 @@ pub(super) fn plan(leases: &[LeaseView<'_>], own_name: &str, own_max: usize) -> 
     free.sort_by_key(|lease| !lease.is_left_over);
     let free: Vec<Step> =
         free.into_iter().map(|lease| Step::Take(lease.id.to_owned())).take(take_max).collect();
-    // An owner answers a request when it has processed its page. If it does not answer, another
-    // lease is asked for.
+    // An owner hands the lease over when it has processed its page. If it does not do so for a long
+    // time, this instance asks for another lease.
     let is_asked = |lease: &&LeaseView<'_>| {
         lease.wanted_by == Some(own_name) && lease.owner != Some(own_name) && !lease.is_expired
     };
-    let is_given_up = |lease: &&LeaseView<'_>| need == 0 || lease.is_request_stale;
+    let is_given_up = |lease: &&LeaseView<'_>| need == 0 || lease.is_unanswered;
     let withdrawn = leases.iter().filter(is_asked).filter(is_given_up);
     steps.extend(withdrawn.map(|lease| Step::Withdraw(lease.id.to_owned())));
     let has_asked = leases.iter().filter(is_asked).any(|lease| !is_given_up(&lease));
@@ -123,7 +123,8 @@ fn ask_the_busiest(
 mod tests {
     use super::*;
 
-    /// Leases by owner: `-` for none, a lower-case name for an expired lease.
+    /// Checks the steps of instance A. `owners` has the owner of each lease: `-` for none, a
+    /// lower-case name for an expired lease. `running` has the leases that A processes.
     fn check(owners: &[&'static str], running: &[usize], expected: &[&str]) {
         let ids: Vec<String> = (0..owners.len()).map(|n| n.to_string()).collect();
         let leases: Vec<LeaseView<'_>> = owners
@@ -136,7 +137,7 @@ mod tests {
                 is_expired: owner.starts_with(char::is_lowercase),
                 is_running: running.contains(&n),
                 is_left_over: false,
-                is_request_stale: false,
+                is_unanswered: false,
             })
             .collect();
         assert_eq!(texts(plan(&leases, "A", usize::MAX)), expected, "{owners:?}");
@@ -160,36 +161,37 @@ mod tests {
             is_expired: false,
             is_running: owner == Some("A"),
             is_left_over: false,
-            is_request_stale: false,
+            is_unanswered: false,
         }
     }
 
     #[test]
     fn leases_that_a_limited_instance_leaves_over_are_taken_beyond_the_share() {
-        // The share is two. Instance B may have one lease only.
+        // The share of each instance is two. B leaves a lease over, because its own limit is one. A
+        // does not know this limit.
         let free = view("3", None);
         let leases = |free: LeaseView<'static>| {
             [view("0", Some("A")), view("1", Some("A")), view("2", Some("B")), free]
         };
-        assert_eq!(texts(plan(&leases(free.clone()), "A", usize::MAX)), [""; 0], "B may take it");
+        assert_eq!(texts(plan(&leases(free.clone()), "A", usize::MAX)), [""; 0], "A leaves it to B at first");
         let left_over = LeaseView { is_left_over: true, ..free };
         assert_eq!(texts(plan(&leases(left_over.clone()), "A", usize::MAX)), ["take 3"]);
         assert_eq!(texts(plan(&leases(left_over), "A", 2)), [""; 0], "the instance's own limit holds");
     }
 
     #[test]
-    fn a_request_that_is_not_answered_does_not_block_others() {
+    fn when_an_owner_does_not_answer_another_lease_is_asked_for() {
         let asked = LeaseView { wanted_by: Some("A"), ..view("0", Some("B")) };
         let leases = |asked: LeaseView<'static>| {
             [asked, view("1", Some("B")), view("2", Some("B")), view("3", Some("A"))]
         };
         assert_eq!(texts(plan(&leases(asked.clone()), "A", usize::MAX)), [""; 0]);
-        let stale = LeaseView { is_request_stale: true, ..asked };
-        assert_eq!(texts(plan(&leases(stale), "A", usize::MAX)), ["withdraw 0", "ask 1"]);
+        let unanswered = LeaseView { is_unanswered: true, ..asked };
+        assert_eq!(texts(plan(&leases(unanswered), "A", usize::MAX)), ["withdraw 0", "ask 1"]);
     }
 
     #[test]
-    fn a_request_that_is_not_needed_any_more_is_withdrawn() {
+    fn an_instance_stops_asking_for_a_lease_that_it_does_not_need_any_more() {
         let asked = LeaseView { wanted_by: Some("A"), ..view("0", Some("B")) };
         let leases = [asked.clone(), view("1", Some("B")), view("2", Some("A")), view("3", Some("A"))];
         assert_eq!(texts(plan(&leases, "A", usize::MAX)), ["withdraw 0"]);
@@ -254,11 +256,12 @@ mod tests {
                             is_expired: false,
                             is_running: owners[n] == instance,
                             is_left_over: false,
-                            is_request_stale: false,
+                            is_unanswered: false,
                         })
                         .collect();
                     let steps = plan(&views, &names[instance], usize::MAX);
                     for step in steps {
+                        // The owner of a lease hands it over at once.
                         let (Step::Take(id) | Step::Ask(id)) = step else { panic!("{step:?}") };
                         owners[id.parse::<usize>().unwrap()] = instance;
                     }

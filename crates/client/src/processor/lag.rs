@@ -22,10 +22,10 @@ pub struct RangeLag {
     pub changes: u64,
 }
 
-/// The log sequence number of a change: of a document, or of a change with all versions. A
-/// document may have any value as its member `metadata`.
+/// The log sequence number of a change. A document has it in `_lsn`, a change with all versions
+/// in `metadata.lsn`. `metadata` is a `Value`, because a document may have any member of this name.
 #[derive(Debug, Deserialize)]
-struct ChangePosition {
+struct ChangeLsn {
     #[serde(rename = "_lsn", default)]
     lsn: Option<u64>,
     #[serde(default)]
@@ -42,7 +42,7 @@ pub(super) async fn estimate(
     for lease in store.list().await?.leases {
         let range = lease.range.parse()?;
         let options = ChangeFeedOptions::resume(lease.token).with_max_items(1);
-        let mut feed = ChangeFeed::<ChangePosition>::new(container.handle(), mode, options);
+        let mut feed = ChangeFeed::<ChangeLsn>::new(container.handle(), mode, options);
         let (mut seen, mut changes) = (Vec::new(), 0);
         // After a split that the processor has not noticed, the lease has several parts. The
         // feed reads them in turn, and skips parts without changes.
@@ -60,9 +60,9 @@ pub(super) async fn estimate(
     Ok(lags)
 }
 
-/// The changes from the first change of a page up to now, by the session token of the
+/// The number of changes from the first change of a page up to now, by the session token of the
 /// response. At least one, because the page has a change.
-fn changes_of(page: &ChangePage<ChangePosition>) -> u64 {
+fn changes_of(page: &ChangePage<ChangeLsn>) -> u64 {
     let first = page.items.first();
     let first_lsn = first.and_then(|change| change.lsn.or_else(|| change.metadata["lsn"].as_u64()));
     let tokens = page.receipt().session_token().and_then(session_token::parse);

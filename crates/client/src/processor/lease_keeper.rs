@@ -34,7 +34,8 @@ pub(super) struct LeaseKeeper {
     lease_duration: Duration,
     renew_interval: Duration,
     renew_at: Instant,
-    /// After this time another instance may have taken the lease.
+    /// After this time another instance may have taken the lease. While an expired lease is
+    /// written, the time at which the write is given up.
     valid_until: Instant,
 }
 

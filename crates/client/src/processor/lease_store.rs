@@ -167,7 +167,7 @@ impl LeaseStore {
         self.replace_with(next, ItemOptions::new()).await
     }
 
-    /// Withdraws the request of this instance for a lease. The nonce stays.
+    /// Notes in a lease that this instance no longer asks for it. The nonce stays.
     pub(super) async fn withdraw(&self, lease: &Lease) -> Result<LeaseWrite, Error> {
         self.replace_with(Lease { wanted_by: None, ..lease.clone() }, ItemOptions::new()).await
     }

@@ -34,7 +34,8 @@ pub struct ProcessorOptions {
     /// container is not processed until an instance has room.
     pub leases_max: usize,
     /// The number of attempts at a page (default 3). When all have failed, each document of the page
-    /// is given to the handler alone, with the same number of attempts, and then counts as poison.
+    /// is given to the handler alone, with the same number of attempts. A document for which all of
+    /// these fail counts as poison.
     pub attempts_max: u32,
     /// The wait before the handler gets a page or a document again (default 1 s).
     pub retry_wait: Duration,
@@ -81,7 +82,7 @@ impl ProcessorOptions {
         self
     }
 
-    /// Where a processor without leases begins: with the changes after this time.
+    /// Begins with the changes from this time on when the processor has no leases yet.
     pub fn from_time(mut self, time: SystemTime) -> Self {
         self.start = ChangeFeedOptions::from_time(time);
         self

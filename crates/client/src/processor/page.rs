@@ -92,7 +92,7 @@ async fn handle_with_retries<H: ChangeHandler>(
 }
 
 /// Runs a handler. A panic becomes an error, so that a document that makes the handler panic is
-/// counted and reported like any other that it cannot process.
+/// counted and reported like every other document that cannot be processed.
 async fn panics_as_errors(
     handling: impl Future<Output = Result<(), HandlerError>>,
 ) -> Result<(), HandlerError> {
@@ -109,8 +109,8 @@ pub(super) fn panic_error(panic: &(dyn Any + Send)) -> HandlerError {
     format!("the handler panicked: {}", panic_text(panic)).into()
 }
 
-/// Reports a document that cannot be processed to the handler. Fails if the handler does not
-/// accept the report.
+/// Tells the handler about a document that cannot be processed. Fails if the handler returns an
+/// error.
 async fn poison<H: ChangeHandler>(
     handler: &H,
     range: &FeedRange,

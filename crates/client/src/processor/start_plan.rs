@@ -46,7 +46,9 @@ pub(super) async fn create_leases(
     for RangeStart { range, token } in plan.ranges {
         let range: FeedRange = range.parse().map_err(|_| {
             Error::answer(format!(
-                "the start plan of the processor has the invalid range {range:?}: delete that document"
+                "the start plan, document `{}` of the container of leases, has the invalid range {range:?}: \
+                 delete this document",
+                store.names.start_id()
             ))
         })?;
         store.create_if_missing(&range, token, None).await?;

@@ -22,6 +22,7 @@ const RELEASE_GRACE: Duration = Duration::from_secs(5);
 /// The workers of an instance, and its observations of the leases.
 struct Supervisor<H> {
     shared: Arc<Shared<H>>,
+    /// Each worker returns whether a split has made new leases.
     workers: JoinSet<bool>,
     /// The lease of each worker.
     running: HashMap<Id, String>,
@@ -63,17 +64,16 @@ impl<H: ChangeHandler> Supervisor<H> {
         }
         let (mut leases, now) = (listed.leases, Instant::now());
         self.observe(&leases, now);
-        let given_back = self.leave_unreadable(&mut leases, now).await;
+        let mut result = self.leave_unreadable(&mut leases, now).await;
         let views: Vec<LeaseView<'_>> = leases.iter().map(|lease| self.view(lease, now)).collect();
         let steps = plan(&views, &self.shared.store.instance, self.shared.options.leases_max);
         let find = |id: &str| leases.iter().find(|lease| lease.id == id);
         let store = Arc::clone(&self.shared.store);
         // Leases are taken first: this only starts a worker, and must not wait for the requests
         // of the other steps.
-        let (takes, requests): (Vec<Step>, Vec<Step>) =
+        let (takes, others): (Vec<Step>, Vec<Step>) =
             steps.into_iter().partition(|step| matches!(step, Step::Take(_)));
-        let mut result = given_back;
-        for step in takes.into_iter().chain(requests) {
+        for step in takes.into_iter().chain(others) {
             let (Step::Take(id) | Step::Ask(id) | Step::Withdraw(id) | Step::GiveBack(id)) = &step;
             let Some(lease) = find(id) else { continue };
             // When another instance has written the lease meanwhile, the next round decides again.
@@ -141,8 +141,8 @@ impl<H: ChangeHandler> Supervisor<H> {
                 let observation =
                     Observation { nonce: lease.nonce.clone(), first_seen: now, asked_since: None };
                 let before = self.observed.insert(lease.id.clone(), observation);
-                // A renewal by the owner does not answer this instance's request for the lease,
-                // so the request keeps its time.
+                // A renewal by the owner is no answer: this instance has asked for the lease since
+                // the same time as before.
                 if let (Some(before), Some(seen)) = (before, self.observed.get_mut(&lease.id)) {
                     seen.asked_since = before.asked_since;
                 }
@@ -168,15 +168,15 @@ impl<H: ChangeHandler> Supervisor<H> {
             is_expired: !is_running && unchanged > options.lease_duration,
             is_running,
             is_left_over: unchanged > left_over_after,
-            // A live owner answers a request within `lease_duration`, unless its handler works
+            // A live owner hands the lease over within `lease_duration`, unless its handler works
             // on one page for longer.
-            is_request_stale: seen
+            is_unanswered: seen
                 .and_then(|seen| seen.asked_since)
                 .is_some_and(|asked_since| now.duration_since(asked_since) > options.lease_duration),
         }
     }
 
-    /// Waits for the next look at the leases: until the interval is over, a split has made new
+    /// Waits before the leases are listed again: until the interval is over, a split has made new
     /// leases, or the processor stops.
     async fn wait(&mut self, stop: &mut watch::Receiver<StopStage>) {
         let end = Instant::now() + self.shared.options.acquire_interval;

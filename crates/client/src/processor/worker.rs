@@ -79,8 +79,8 @@ impl<H: ChangeHandler> Worker<'_, H> {
             match page.await? {
                 Wake::Stop => continue,
                 Wake::Ended(Ok(Some(page))) => {
-                    // The feed is already past the page. A page that was not processed ends the
-                    // worker, before the position of the feed is stored anywhere.
+                    // The feed is already past the page. When the page was not processed, the loop
+                    // gives the lease up and ends, so the position of the feed is stored nowhere.
                     if !self.process_page(page).await? {
                         continue;
                     }

@@ -97,7 +97,7 @@ impl Direct {
     }
 }
 
-/// A document of a page is in the list, in the body.
+/// The levels of JSON around each document of a page: the object of the body, and the list.
 const LEVELS_AROUND_DOCUMENT: usize = 2;
 
 /// The rows of a page, before they are parsed as the caller's type; `None` when the page itself

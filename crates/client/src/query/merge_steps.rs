@@ -4,8 +4,8 @@
 use serde_json::Value;
 
 /// The steps by which a client merges the rows of the partitions, by the service's plan
-/// ([`Container::query_plan`](crate::Container::query_plan)): names of the language, such as `ORDER BY`.
-/// Empty if the rows of the partitions follow each other.
+/// ([`Container::query_plan`](crate::Container::query_plan)). Each is named after its part of the
+/// statement, such as `ORDER BY`. Empty if the client returns the rows of one partition after the other.
 ///
 /// ```
 /// let plan = serde_json::json!({"queryInfo": {"orderBy": ["Ascending"], "top": 5}});

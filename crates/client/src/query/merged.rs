@@ -35,8 +35,8 @@ pub(super) const PAGE_ROWS: usize = 100;
 /// partitions and the caller sets no limit.
 const PARALLEL_MAX: usize = 8;
 
-/// A sort key or group key, which can be a whole document, is the `item` of an object, in the list of
-/// the keys, in a row, in the list of the rows, in the body.
+/// The levels of JSON around a sort key or group key, which can be a whole document: the body, the list
+/// of the rows, a row, the list of its keys, and the object whose `item` is the key.
 const LEVELS_AROUND_KEY: usize = 5;
 
 /// A request for a page that is under way.

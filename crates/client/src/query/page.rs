@@ -72,9 +72,9 @@ impl<T> Page<T> {
         }
     }
 
-    /// Whether the result ends with this page. Unlike [`Page::continuation`], it tells the end from a
-    /// result that has no token. If it is false, a further page may follow, or the feed may end without
-    /// one: the service does not always know whether a row is left.
+    /// Whether the result ends with this page. [`Page::continuation`] is `None` also for a result that
+    /// goes on and has no token. If `is_last` is false, a further page may follow, or the feed may end
+    /// without one: the service does not always know whether a row is left.
     pub fn is_last(&self) -> bool {
         matches!(self.continuation, Continuation::End)
     }

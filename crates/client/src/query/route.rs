@@ -82,8 +82,8 @@ pub(super) async fn decide(container: &ContainerHandle, query: &Query) -> Result
         None => None,
     };
     match own_plan {
-        Some(plan) => own_execution(container, query, plan, &metadata).await,
-        None => service_execution(query, fetch_plan(container, query).await?, &metadata),
+        Some(plan) => by_own_plan(container, query, plan, &metadata).await,
+        None => by_service_plan(query, fetch_plan(container, query).await?, &metadata),
     }
 }
 
@@ -117,7 +117,7 @@ pub(super) async fn decide_after_refusal(
         Some(plan) => plan?,
         None => fetch_plan(container, query).await?,
     };
-    service_execution(query, plan, &metadata)
+    by_service_plan(query, plan, &metadata)
 }
 
 /// Decides how to run a query when the service has refused the first page of a statement that
@@ -139,7 +139,7 @@ pub(super) async fn decide_after_refused_plan(
         return Err(error);
     }
     let metadata = container.metadata().await?;
-    service_execution(query, plan, &metadata)
+    by_service_plan(query, plan, &metadata)
 }
 
 fn direct_execution(query: &Query, scope: Scope) -> Result<Decision, Error> {
@@ -149,7 +149,7 @@ fn direct_execution(query: &Query, scope: Scope) -> Result<Decision, Error> {
 
 /// Runs a query by the client's own plan. If the continuation token belongs to another
 /// statement, it may come from a feed that had the service's plan.
-async fn own_execution(
+async fn by_own_plan(
     container: &ContainerHandle,
     query: &Query,
     plan: Plan,
@@ -159,17 +159,14 @@ async fn own_execution(
     match planned_execution(query, plan.clone(), metadata) {
         Ok(execution) => Ok(Decision { execution, own_plan: is_rewritten.then_some(plan) }),
         Err(MergeError::TokenOfAnotherQuery) if is_rewritten => {
-            service_execution(query, fetch_plan(container, query).await?, metadata)
+            by_service_plan(query, fetch_plan(container, query).await?, metadata)
         }
         Err(error) => Err(client_error(error)),
     }
 }
 
-fn service_execution(
-    query: &Query,
-    plan: Plan,
-    metadata: &Arc<ContainerMetadata>,
-) -> Result<Decision, Error> {
+/// Runs a query by the service's plan.
+fn by_service_plan(query: &Query, plan: Plan, metadata: &Arc<ContainerMetadata>) -> Result<Decision, Error> {
     let execution = planned_execution(query, plan, metadata).map_err(client_error)?;
     Ok(Decision { execution, own_plan: None })
 }

@@ -212,14 +212,14 @@ impl Query {
         self
     }
 
-    /// Sets how old an answer in the cache of a dedicated gateway may be for the query to
-    /// return it.
+    /// Sets the maximum age of an answer that the query may take from the cache of a dedicated
+    /// gateway.
     pub fn with_dedicated_gateway_staleness_max(mut self, staleness: Duration) -> Self {
         self.operation.dedicated_gateway_staleness_max = Some(staleness);
         self
     }
 
-    /// Sets whether the query goes past the cache of a dedicated gateway.
+    /// Sets whether the query bypasses the cache of a dedicated gateway.
     pub fn with_dedicated_gateway_bypass(mut self, is_bypassed: bool) -> Self {
         self.operation.dedicated_gateway_bypass = Some(is_bypassed);
         self

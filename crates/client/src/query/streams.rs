@@ -12,8 +12,9 @@ use super::page::Page;
 use crate::Error;
 use crate::page_stream::PageStream;
 
-/// The pages of a query; a `Stream`. For a row that cannot be parsed as `T` it returns an error, and
-/// goes on with the other rows of the page. After any other error it ends.
+/// The pages of a query; a `Stream`. For each row that cannot be parsed as `T` it returns an error. After
+/// the errors it returns the page with its other rows, also those before the rows with errors. A page
+/// without other rows is left out. After any other error the stream ends.
 pub struct Pages<T> {
     pages: PageStream<QueryFeed<T>, Page<T>>,
 }
@@ -85,6 +86,6 @@ impl<T> std::fmt::Debug for Pages<T> {
 
 impl<T> std::fmt::Debug for Rows<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Rows({} received)", self.rows_left.len())
+        write!(f, "Rows({} left of the page)", self.rows_left.len())
     }
 }

@@ -34,7 +34,7 @@ const EXACT_INTEGER_LIMIT: f64 = 9_007_199_254_740_992.0;
 
 /// Whether a query can compare the key with the documents' own. A key has its numbers as doubles, as
 /// the service hashes them, but a query compares integers exactly. So a document with a large integer
-/// is read by a point read.
+/// in its key is read by a point read.
 fn is_comparable(key: &PartitionKey) -> bool {
     key.values.iter().all(|value| match value {
         KeyValue::Number(number) => number.abs() < EXACT_INTEGER_LIMIT,

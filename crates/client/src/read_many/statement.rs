@@ -19,11 +19,12 @@ pub(super) fn body(wanted: &[WantedDocument], definition: &PartitionKeyDefinitio
     let mut pairs = Vec::with_capacity(wanted.len());
     for (number, document) in wanted.iter().enumerate() {
         let id = format!("@i{number}");
-        let mut terms = vec![format!("c.id = {id}")];
+        let mut conditions = vec![format!("c.id = {id}")];
         for (level, (path, value)) in definition.paths.iter().zip(&document.key.values).enumerate() {
-            terms.push(key_term(path, value, &format!("@k{number}_{level}"), &mut parameters));
+            let name = format!("@k{number}_{level}");
+            conditions.push(key_condition(path, value, &name, &mut parameters));
         }
-        pairs.push(format!("({})", terms.join(" AND ")));
+        pairs.push(format!("({})", conditions.join(" AND ")));
         parameters.push(json!({"name": id, "value": document.id}));
         ids.push(id);
     }
@@ -32,7 +33,7 @@ pub(super) fn body(wanted: &[WantedDocument], definition: &PartitionKeyDefinitio
 }
 
 /// The condition for one level of a partition key.
-fn key_term(path: &KeyPath, value: &KeyValue, name: &str, parameters: &mut Vec<Value>) -> String {
+fn key_condition(path: &KeyPath, value: &KeyValue, name: &str, parameters: &mut Vec<Value>) -> String {
     let mut member = String::from("c");
     for step in &path.steps {
         // A JSON string is also a string literal of the query language.

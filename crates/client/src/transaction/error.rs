@@ -84,9 +84,9 @@ impl AbortedTransaction {
     /// `None` if the service does not say that the transaction may succeed.
     ///
     /// Do not try again with a new transaction, which has a random token. If the first token is
-    /// replayed later, for example after a crash, the client goes on from it to this token. With
-    /// this token the replay finds the outcome of the other try; with a random token it would
-    /// apply the writes a second time.
+    /// replayed later, for example after a crash, the client learns that its try was aborted, and
+    /// continues with this token. If the second try has used this token, the replay finds its
+    /// outcome. If the second try has used a random token, the replay applies the writes again.
     pub fn next_token(&self) -> Option<IdempotencyToken> {
         self.next_token
     }

@@ -49,7 +49,7 @@ pub struct DistributedReadTransaction {
 }
 
 impl DistributedReadTransaction {
-    /// The most operations, while the limits are checked.
+    /// The most operations, unless [`with_limits`](Self::with_limits) turns the checks off.
     pub const OPERATIONS_MAX: usize = Transaction::OPERATIONS_MAX;
 
     pub(crate) fn new(driver: &Driver) -> Self {
@@ -66,9 +66,9 @@ impl DistributedReadTransaction {
         self.push(container, operation(TransactionVerb::Read, container, key.into(), id))
     }
 
-    /// Reads a document that must exist, unless it still has this etag. Its result is then
-    /// unchanged ([`TransactionResult::is_unchanged`](crate::TransactionResult::is_unchanged))
-    /// and has no document.
+    /// Reads a document that must exist. If it still has this etag, its result is unchanged
+    /// ([`TransactionResult::is_unchanged`](crate::TransactionResult::is_unchanged)) and has no
+    /// document.
     pub fn read_if_changed(
         &mut self,
         container: &Container,

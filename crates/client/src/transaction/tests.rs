@@ -69,6 +69,8 @@ impl Transport for Lossy {
     }
 }
 
+/// The ambiguous error comes from a patch outside of a transaction, so it has no idempotency token:
+/// the token of the transaction is used.
 #[tokio::test(start_paused = true)]
 async fn an_ambiguous_error_of_a_run_is_never_a_failure() {
     let embedded = Embedded::open(EmbeddedOptions::default()).await.unwrap();

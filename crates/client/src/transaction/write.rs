@@ -52,10 +52,10 @@ use crate::{Error, Etag};
 ///
 /// Each transaction has an idempotency token. When an answer is lost, the client sends the
 /// transaction again with the same token, and the service answers as it did the first time.
-/// [`commit`](DistributedWriteTransaction::commit) may be called again for the same reason: once
-/// the transaction is committed, it repeats the answer, and not the writes. To ask after a crash,
-/// store the token before the commit, and give it to a transaction with the same operations in
-/// the same order
+/// So [`commit`](DistributedWriteTransaction::commit) may be called again: once the transaction is
+/// committed, a further call gets the same answer and writes nothing. To find out the outcome after
+/// a crash, store the token before the commit, and give it to a transaction with the same operations
+/// in the same order
 /// ([`with_idempotency_token`](DistributedWriteTransaction::with_idempotency_token)). Our server
 /// remembers a token for a day. How long Azure remembers a token is not published.
 ///
@@ -78,10 +78,11 @@ pub struct DistributedWriteTransaction {
 }
 
 impl DistributedWriteTransaction {
-    /// The most operations, while the limits are checked.
+    /// The most operations, unless [`with_limits`](Self::with_limits) turns the checks off.
     pub const OPERATIONS_MAX: usize = Transaction::OPERATIONS_MAX;
 
-    /// The most bytes of the request body, while the limits are checked: 2 MiB.
+    /// The most bytes of the request body, 2 MiB, unless [`with_limits`](Self::with_limits) turns the
+    /// checks off.
     pub const BYTES_MAX: usize = Transaction::BYTES_MAX;
 
     pub(crate) fn new(driver: &Driver) -> Self {

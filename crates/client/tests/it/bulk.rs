@@ -140,7 +140,7 @@ async fn a_bulk_ends_when_the_ranges_cannot_be_read_again() {
     let results = results.expect("every operation has a result");
     assert_eq!(results.len(), 1000);
     let applied = results.iter().filter(|result| result.is_success()).count();
-    assert!((100..1000).contains(&applied), "{applied}: only one of two partitions was split");
+    assert!((100..1000).contains(&applied), "{applied} of 1000 operations were applied");
 }
 
 /// The pause after a throttled request ends while the caller handles results.
@@ -186,12 +186,13 @@ async fn lost_answers_are_repeated_or_reported_as_ambiguous() {
     let results = collect(container.bulk(operations)).await;
     let is_ambiguous: Vec<bool> =
         results.iter().map(|result| result.error().is_some_and(|error| error.is_ambiguous())).collect();
+    // The patch and both creates.
     assert_eq!(is_ambiguous, [false, true, false, true, true, false], "{results:?}");
     assert_eq!(results[0].status().unwrap().code, 200);
-    assert_eq!(results[2].status().unwrap().code, 204, "the repeated delete found no document");
+    assert_eq!(results[2].status().unwrap().code, 204, "the repeated delete is not a success");
     let refused = results[4].error().unwrap();
     assert!(refused.status().unwrap().code == 409 && !refused.is_conflict(), "{refused}");
-    assert_eq!(results[5].value::<Value>().unwrap()["n"], 1, "the increment was not applied once");
+    assert_eq!(results[5].value::<Value>().unwrap()["n"], 1, "the increment was not applied exactly once");
     assert!(container.find::<Value>(key(3), "3").await.unwrap().is_some());
 }
 
@@ -209,8 +210,8 @@ async fn an_operation_answered_with_503_before_it_was_applied_is_sent_again() {
 async fn one_bad_operation_does_not_fail_the_others_of_its_request() {
     let world = World::new(1).await;
     let container = world.container("c", PARTITION_KEY).await;
-    let bad = |n: u64| if n == 37 { BulkOperation::upsert(key(n), &5) } else { create(n) };
-    let results = collect(container.bulk((0..100).map(bad))).await;
+    let one_is_bad = |n: u64| if n == 37 { BulkOperation::upsert(key(n), &5) } else { create(n) };
+    let results = collect(container.bulk((0..100).map(one_is_bad))).await;
     for result in &results {
         let expected = if result.index() == 37 { 400 } else { 201 };
         assert_eq!(result.status().map(|status| status.code), Some(expected), "{result:?}");
@@ -219,7 +220,7 @@ async fn one_bad_operation_does_not_fail_the_others_of_its_request() {
 }
 
 #[tokio::test]
-async fn the_input_is_read_only_as_far_as_results_are_taken() {
+async fn the_input_is_not_read_far_ahead_of_the_results() {
     let world = World::new(2).await;
     let container = world.container("c", PARTITION_KEY).await;
     let read = Arc::new(AtomicU64::new(0));
@@ -254,8 +255,8 @@ async fn results_with_documents_are_bounded_in_bytes() {
     assert_eq!(results.len(), 300);
 }
 
-/// Story of a bug: each time that a document did not fit into the response of 4 MB counted as a failure.
-/// With documents of which eight fit, most operations failed at their eleventh attempt.
+/// Story of a bug: when a document did not fit into the response of 4 MB, its read counted as a failed
+/// attempt. Only eight of these documents fit, so most reads failed for good at their eleventh attempt.
 #[tokio::test]
 async fn large_documents_that_do_not_fit_into_one_response_are_all_read() {
     let world = World::new(1).await;

@@ -15,7 +15,7 @@ use perihelion_wire::transport::{Failure, Request, Response, Transport};
 struct LosesResponses {
     server: InProcess,
     /// How many more responses are lost.
-    responses: Arc<AtomicU32>,
+    losses_left: Arc<AtomicU32>,
 }
 
 impl Transport for LosesResponses {
@@ -24,7 +24,7 @@ impl Transport for LosesResponses {
         let is_create = request.method == Method::POST && (path == "/dbs" || path.ends_with("/colls"));
         let response = self.server.send(request).await?;
         let take = |left: u32| left.checked_sub(1);
-        if is_create && self.responses.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
+        if is_create && self.losses_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
             return Err(faults::response_lost());
         }
         Ok(response)
@@ -35,19 +35,19 @@ impl Transport for LosesResponses {
 /// create.
 async fn create_with_lost_responses(lost: u32) {
     let server = TestServer::in_process(EmbeddedOptions::default()).await;
-    let responses = Arc::new(AtomicU32::new(0));
+    let losses_left = Arc::new(AtomicU32::new(0));
     let transport =
-        LosesResponses { server: server.embedded().transport(), responses: Arc::clone(&responses) };
+        LosesResponses { server: server.embedded().transport(), losses_left: Arc::clone(&losses_left) };
     let client = Client::over(&server.endpoint(), transport).await.unwrap();
-    responses.store(lost, Ordering::Relaxed);
+    losses_left.store(lost, Ordering::Relaxed);
     let shop = client.create_database_if_missing("shop").await.unwrap();
-    assert_eq!(responses.swap(lost, Ordering::Relaxed), 0, "the responses were not lost");
+    assert_eq!(losses_left.swap(lost, Ordering::Relaxed), 0, "the responses were not lost");
     let orders =
         shop.create_container_if_missing(&ContainerProperties::new("orders", "/customer")).await.unwrap();
-    assert_eq!(responses.load(Ordering::Relaxed), 0, "the responses were not lost");
+    assert_eq!(losses_left.load(Ordering::Relaxed), 0, "the responses were not lost");
     assert_eq!(orders.properties().await.unwrap().partition_key.paths, ["/customer"]);
 
-    responses.store(lost, Ordering::Relaxed);
+    losses_left.store(lost, Ordering::Relaxed);
     let other_key = ContainerProperties::new("orders", "/region");
     let refused = shop.create_container_if_missing(&other_key).await.unwrap_err();
     assert!(refused.message().contains("/customer"), "{refused}");

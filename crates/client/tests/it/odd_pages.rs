@@ -13,14 +13,16 @@ use perihelion_wire::headers;
 use perihelion_wire::transport::{Failure, Request, Response, Transport};
 use serde_json::{Value, json};
 
-/// Changes a page. The number is that of the pages that were changed before.
-type Change = fn(u64, &mut Response);
+/// Edits a page. The number says how many pages were edited before.
+type PageEdit = fn(u64, &mut Response);
 
-/// Changes the pages of ranges, or else the answers to queries and change feeds of documents.
+/// Edits the pages of the list of physical partitions if `is_for_ranges`, or else the pages of
+/// queries and change feeds of documents.
 struct OddPages {
     server: InProcess,
-    change: Change,
+    edit: PageEdit,
     is_for_ranges: bool,
+    /// The number of pages that were edited.
     pages: Arc<AtomicU64>,
 }
 
@@ -33,19 +35,19 @@ impl Transport for OddPages {
                 .get(headers::CONTENT_TYPE)
                 .is_some_and(|kind| kind == "application/query+json");
         let is_ranges = request.target.path().ends_with("/pkranges");
-        // The server does not know the tokens, so it gives the first page again.
+        // The server does not know the tokens. Without a token it sends the first page again.
         request.headers.remove(headers::CONTINUATION);
         let mut response = self.server.send(request).await?;
         if is_ranges == self.is_for_ranges && (is_ranges || is_feed || is_query) {
-            (self.change)(self.pages.fetch_add(1, Ordering::Relaxed), &mut response);
+            (self.edit)(self.pages.fetch_add(1, Ordering::Relaxed), &mut response);
         }
         Ok(response)
     }
 }
 
-/// A container with a document in each of some partitions, and the number of pages that were read.
-async fn orders(change: Change) -> (TestServer, Container, Arc<AtomicU64>) {
-    let (server, orders, pages) = empty_orders(change, false).await;
+/// A container with eight documents of different partition keys, and the number of pages that were edited.
+async fn orders(edit: PageEdit) -> (TestServer, Container, Arc<AtomicU64>) {
+    let (server, orders, pages) = empty_orders(edit, false).await;
     for n in 0..8 {
         let key = format!("key-{n}");
         orders.create(key.as_str(), &json!({"id": n.to_string(), "pk": key, "n": n})).await.unwrap();
@@ -53,12 +55,12 @@ async fn orders(change: Change) -> (TestServer, Container, Arc<AtomicU64>) {
     (server, orders, pages)
 }
 
-/// An empty container. The change is for pages of ranges, or for pages of documents.
-async fn empty_orders(change: Change, is_for_ranges: bool) -> (TestServer, Container, Arc<AtomicU64>) {
+/// An empty container, and the number of pages that were edited.
+async fn empty_orders(edit: PageEdit, is_for_ranges: bool) -> (TestServer, Container, Arc<AtomicU64>) {
     let server = TestServer::in_process(EmbeddedOptions::default().with_partitions(2)).await;
     let pages = Arc::new(AtomicU64::new(0));
     let transport =
-        OddPages { server: server.embedded().transport(), change, is_for_ranges, pages: Arc::clone(&pages) };
+        OddPages { server: server.embedded().transport(), edit, is_for_ranges, pages: Arc::clone(&pages) };
     let client = Client::over(&server.endpoint(), transport).await.unwrap();
     let shop = client.create_database_if_missing("shop").await.unwrap();
     let orders = shop.create_container_if_missing(&ContainerProperties::new("orders", "/pk")).await.unwrap();
@@ -105,11 +107,11 @@ async fn a_continuation_token_that_is_not_ascii_is_an_error_and_not_the_last_pag
 
 #[tokio::test(start_paused = true)]
 async fn pages_without_rows_that_never_end_are_an_error() {
-    let change: Change = |number, page| {
+    let edit: PageEdit = |number, page| {
         without_rows(page);
         set_continuation(page, HeaderValue::from(number % 3));
     };
-    let (_server, orders, pages) = orders(change).await;
+    let (_server, orders, pages) = orders(edit).await;
     for query in [in_partition(), merged()] {
         pages.store(0, Ordering::Relaxed);
         let mut rows = orders.query::<Value>(query);
@@ -122,12 +124,12 @@ async fn pages_without_rows_that_never_end_are_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_feed_whose_empty_pages_never_end_is_an_error() {
-    let change: Change = |number, page| {
+    let edit: PageEdit = |number, page| {
         without_rows(page);
         *page.status_mut() = http::StatusCode::OK;
         page.headers_mut().insert(headers::ETAG, HeaderValue::from_str(&format!("\"{number}\"")).unwrap());
     };
-    let (_server, orders, _) = orders(change).await;
+    let (_server, orders, _) = orders(edit).await;
     let mut feed = orders.change_feed::<Value>(ChangeFeedOptions::from_beginning());
     let error = feed.next_page().await.unwrap_err();
     assert!(error.message().contains("10000 pages"), "{error}");
@@ -135,9 +137,9 @@ async fn a_change_feed_whose_empty_pages_never_end_is_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn a_page_of_a_change_feed_with_an_empty_etag_is_an_error() {
-    let change: Change =
+    let edit: PageEdit =
         |_, page| drop(page.headers_mut().insert(headers::ETAG, HeaderValue::from_static("")));
-    let (_server, orders, _) = orders(change).await;
+    let (_server, orders, _) = orders(edit).await;
     let mut feed = orders.change_feed::<Value>(ChangeFeedOptions::from_beginning());
     assert_eq!(feed.next_page().await.unwrap_err().kind(), ErrorKind::Answer);
 }
@@ -151,26 +153,28 @@ fn enlarge(page: &mut Response, bytes: usize) {
     *page.body_mut() = body.into();
 }
 
+/// The driver accepts 32 MiB of ranges.
 #[tokio::test(start_paused = true)]
 async fn a_feed_of_ranges_does_not_use_up_the_memory() {
-    let change: Change = |number, page| {
+    let edit: PageEdit = |number, page| {
         enlarge(page, 4 * MEGABYTE);
         *page.status_mut() = http::StatusCode::OK;
         page.headers_mut().insert(headers::ETAG, HeaderValue::from(number));
     };
-    let (_server, orders, pages) = empty_orders(change, true).await;
+    let (_server, orders, pages) = empty_orders(edit, true).await;
     let error = orders.read::<Value>("k", "1").await.unwrap_err();
     assert!(error.message().contains("bytes"), "{error}");
     assert!(pages.load(Ordering::Relaxed) < 20);
 }
 
+/// The client accepts 4 MiB for each document, 32 MiB for eight documents.
 #[tokio::test(start_paused = true)]
 async fn a_read_of_many_documents_does_not_use_up_the_memory() {
-    let change: Change = |number, page| {
+    let edit: PageEdit = |number, page| {
         enlarge(page, 4 * MEGABYTE);
         set_continuation(page, HeaderValue::from(number));
     };
-    let (_server, orders, pages) = orders(change).await;
+    let (_server, orders, pages) = orders(edit).await;
     let wanted = (0..8).map(|n| (format!("key-{n}"), n.to_string()));
     let error = orders.read_many::<Value>(wanted).await.unwrap_err();
     assert!(error.message().contains("bytes"), "{error}");

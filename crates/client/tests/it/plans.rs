@@ -27,6 +27,7 @@ async fn a_merged_query_costs_no_plan_request_and_has_the_rows_of_the_services_p
         assert_eq!(world.requests("query_plan").await, 0, "{statement}");
         let by_service: Vec<Value> =
             orders.query(Query::new(*statement).with_service_plan()).collect().await.unwrap();
+        // Only these two statements need no merging, and so no plan.
         let is_planned = !["SELECT VALUE c.id FROM c", "SELECT c.id, c.weight FROM c WHERE c.total > 60"]
             .contains(statement);
         assert_eq!(world.requests("query_plan").await, u64::from(is_planned), "{statement}");
@@ -109,18 +110,20 @@ async fn a_search_is_planned_with_the_containers_vectors() {
     assert_eq!(server.requests("query_plan").await, 1);
 }
 
-/// A service that differs from ours: `change` decides what happens to a request for a page or a plan.
+/// A service that differs from ours: `react` decides what happens to a request for a page or a plan.
 struct OtherService {
     service: InProcess,
     /// Gets the body of a request for a page, or `plan:` and the body of a request for a plan.
-    change: fn(&str) -> Change,
+    react: fn(&str) -> Reaction,
 }
 
-/// What the other service does with the body of a request for a page or a plan.
-enum Change {
-    Send(String),
-    /// Sends the request, and replaces a text in the answer.
-    Answer(&'static str, &'static str),
+/// What the other service does with a request for a page or a plan.
+enum Reaction {
+    /// Processes the request with this body.
+    Process(String),
+    /// Processes the request unchanged, and replaces a text in the answer.
+    EditAnswer { from: &'static str, to: &'static str },
+    /// Refuses the request with 400.
     Refuse,
 }
 
@@ -131,18 +134,18 @@ impl Transport for OtherService {
             return self.service.send(request).await;
         }
         let is_plan = request.headers.contains_key("x-ms-cosmos-is-query-plan-request");
-        match (self.change)(&format!("{}{body}", if is_plan { "plan:" } else { "" })) {
-            Change::Send(body) => {
+        match (self.react)(&format!("{}{body}", if is_plan { "plan:" } else { "" })) {
+            Reaction::Process(body) => {
                 request.body = Bytes::from(body.trim_start_matches("plan:").to_owned());
                 self.service.send(request).await
             }
-            Change::Answer(from, to) => {
+            Reaction::EditAnswer { from, to } => {
                 let mut response = self.service.send(request).await?;
                 let body = String::from_utf8(response.body().to_vec()).unwrap().replace(from, to);
                 *response.body_mut() = Bytes::from(body);
                 Ok(response)
             }
-            Change::Refuse => {
+            Reaction::Refuse => {
                 request.body = Bytes::from_static(br#"{"query":"SELECT REFUSED"}"#);
                 self.service.send(request).await
             }
@@ -151,11 +154,11 @@ impl Transport for OtherService {
 }
 
 /// A client of another service with 20 orders in three partitions.
-async fn other_service(change: fn(&str) -> Change) -> (TestServer, Container) {
+async fn other_service(react: fn(&str) -> Reaction) -> (TestServer, Container) {
     let server =
         TestServer::in_process(EmbeddedOptions::default().with_partitions(3).with_strict_gateway(true)).await;
     let service = server.embedded().transport();
-    let client = Client::over(&server.endpoint(), OtherService { service, change }).await.unwrap();
+    let client = Client::over(&server.endpoint(), OtherService { service, react }).await.unwrap();
     let shop = client.create_database("shop").await.unwrap();
     let orders = shop.create_container(&ContainerProperties::new("orders", "/pk")).await.unwrap();
     for n in 0..20 {
@@ -167,7 +170,7 @@ async fn other_service(change: fn(&str) -> Change) -> (TestServer, Container) {
 
 #[tokio::test(start_paused = true)]
 async fn a_language_feature_that_only_the_service_knows_is_planned_by_the_service() {
-    let newer = |body: &str| Change::Send(body.replace("SORTED UPWARDS BY", "ORDER BY"));
+    let newer = |body: &str| Reaction::Process(body.replace("SORTED UPWARDS BY", "ORDER BY"));
     let (server, orders) = other_service(newer).await;
     let sorted = Query::new("SELECT VALUE c.n FROM c SORTED UPWARDS BY c.n").with_max_items(6);
     for query in [sorted.clone(), sorted.clone().in_range("-FF".parse().unwrap())] {
@@ -192,10 +195,12 @@ async fn a_language_feature_that_only_the_service_knows_is_planned_by_the_servic
 
 #[tokio::test(start_paused = true)]
 async fn a_rewritten_statement_that_the_service_refuses_is_planned_by_the_service() {
+    // The statements in this service's plans have `1 = 1`. It refuses a rewritten statement, which has
+    // `orderByItems`, without `1 = 1`.
     let strict = |body: &str| match body {
-        _ if body.starts_with("plan:") => Change::Answer("WHERE (", "WHERE (1 = 1 AND "),
-        _ if body.contains("orderByItems") && !body.contains("1 = 1") => Change::Refuse,
-        _ => Change::Send(body.to_owned()),
+        _ if body.starts_with("plan:") => Reaction::EditAnswer { from: "WHERE (", to: "WHERE (1 = 1 AND " },
+        _ if body.contains("orderByItems") && !body.contains("1 = 1") => Reaction::Refuse,
+        _ => Reaction::Process(body.to_owned()),
     };
     let (server, orders) = other_service(strict).await;
     let sorted = Query::new("SELECT VALUE c.n FROM c ORDER BY c.n").with_max_items(6);
@@ -216,8 +221,8 @@ async fn a_rewritten_statement_that_the_service_refuses_is_planned_by_the_servic
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_returned_if_the_services_plan_has_the_refused_statement_too() {
     let refusing = |body: &str| match body.contains("orderByItems") {
-        true => Change::Refuse,
-        false => Change::Send(body.to_owned()),
+        true => Reaction::Refuse,
+        false => Reaction::Process(body.to_owned()),
     };
     let (server, orders) = other_service(refusing).await;
     server.reset_counters().await;

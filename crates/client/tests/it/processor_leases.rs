@@ -139,8 +139,8 @@ async fn a_page_whose_handler_blocked_the_only_thread_is_processed_once() {
     processor.stop().await;
 }
 
-/// The first instance has fixed "now" and created its lease, but has ended before it could say
-/// that all leases exist. Then the range is split.
+/// The first instance has fixed "now" and created its lease, but has ended before it stored the
+/// marker, the document which says that all leases exist. Then the range is split.
 #[tokio::test(start_paused = true)]
 async fn a_split_while_the_first_leases_are_created_skips_no_change() {
     let shop = Shop::new(1).await;
@@ -168,6 +168,7 @@ struct Lags {
 struct Lagging {
     /// The answer that a lagging read gets: an old version of the lease, which the test sets.
     old: Mutex<Option<Response>>,
+    /// How many more reads of leases get the old version.
     reads_left: AtomicU32,
 }
 

@@ -37,6 +37,7 @@ pub(super) async fn wait_until(what: &str, limit: Duration, mut condition: impl 
 struct Record {
     /// How often each document was processed.
     processed: BTreeMap<u32, u32>,
+    /// The id of each poison document, and how often the handler has failed for it alone.
     poison: Vec<(String, u32)>,
     acquired: u32,
     failures: Vec<String>,
@@ -231,6 +232,7 @@ async fn a_stopped_instance_releases_its_leases_and_another_continues() {
     second.stop().await;
 }
 
+/// By default a stop waits 30 s for a handler (`stop_grace`).
 #[tokio::test(start_paused = true)]
 async fn a_stop_does_not_wait_forever_for_a_handler() {
     let shop = Shop::new(1).await;
@@ -318,8 +320,8 @@ async fn check_poison_document(panics: bool) {
     processor.stop().await;
 }
 
-/// Story of a bug: a panic in `on_event` ended the supervisor and with it all workers, and nobody was
-/// told before the stop.
+/// Story of a bug: a panic in `on_event` ended the supervisor and with it all workers. The application
+/// was not told before it stopped the processor.
 #[tokio::test(start_paused = true)]
 async fn a_panic_in_on_event_stops_neither_the_supervisor_nor_a_worker() {
     let shop = Shop::new(2).await;
@@ -390,7 +392,8 @@ async fn the_lag_is_the_number_of_changes_that_are_not_processed() {
     second.stop().await;
 }
 
-/// Each lease has a token of its own, so the token of another feed cannot be the start.
+/// Each lease has a token of its own, so the token of another feed cannot be the start. A lease that
+/// lasts longer than a year is refused too.
 #[tokio::test(start_paused = true)]
 async fn a_processor_cannot_start_at_a_token_or_with_all_versions_at_the_beginning() {
     let shop = Shop::new(2).await;
@@ -517,7 +520,8 @@ async fn lease_documents(shop: &Shop) -> Vec<Value> {
     shop.leases.query::<Value>(query).collect().await.unwrap()
 }
 
-/// How many leases each instance has; the empty name counts those without an owner.
+/// How many leases each instance owns; the empty name for leases without an owner. Unlike
+/// `Shop::shares`, this works also for a lease whose position cannot be read.
 async fn owners(shop: &Shop) -> BTreeMap<String, usize> {
     let mut owners = BTreeMap::new();
     for lease in lease_documents(shop).await {
@@ -554,7 +558,7 @@ async fn a_lease_whose_position_cannot_be_read_is_left_to_other_instances() {
     let failures = recorder.record.lock().unwrap().failures.clone();
     assert!(failures.iter().any(|text| text.contains("version 2")), "{failures:?}");
     let stored = lease_documents(&shop).await.into_iter().find(|stored| stored["id"] == lease["id"]).unwrap();
-    assert_eq!(stored["later"], 7, "a write of the lease keeps members of later versions");
+    assert_eq!(stored["later"], 7, "a write of the lease has lost a member of a later version");
 }
 
 #[tokio::test(start_paused = true)]

@@ -460,7 +460,7 @@ async fn a_row_that_cannot_be_parsed_does_not_hide_other_rows() {
     let (_world, orders) = orders_in_four_partitions().await;
     // Every seventh order has no weight, which becomes a text.
     let weights = "SELECT VALUE c.weight ?? 'none' FROM c";
-    let good = (0..ORDERS).filter(|number| !number.is_multiple_of(7)).count();
+    let orders_with_weight = (0..ORDERS).filter(|number| !number.is_multiple_of(7)).count();
     for query in [
         Query::new(weights).with_max_items(10),
         Query::new(weights).in_partition("customer-7"),
@@ -486,8 +486,10 @@ async fn a_row_that_cannot_be_parsed_does_not_hide_other_rows() {
             }
         }
         let expected: Vec<u64> = all.iter().filter_map(Value::as_u64).collect();
-        assert_eq!((found, errors), (expected, all.len() - all.iter().filter(|row| row.is_u64()).count()));
-        assert!(errors > 0 && (all.len() < 100 || (tokens > 0 && all.len() - errors == good)));
+        assert!(errors > 0);
+        assert_eq!((&found, errors), (&expected, all.len() - expected.len()));
+        let reads_all_orders = all.len() as u64 == ORDERS;
+        assert!(!reads_all_orders || (tokens > 0 && found.len() == orders_with_weight));
     }
 }
 
@@ -508,7 +510,7 @@ async fn a_stream_goes_on_after_a_row_that_cannot_be_parsed() {
     while let Some(page) = pages.next().await {
         page.map_or_else(|_| errors += 1, |page| found.extend(page.items));
     }
-    assert_eq!((found, errors), (expected, all.len() - all.iter().filter(|row| row.is_u64()).count()));
+    assert_eq!((&found, errors), (&expected, all.len() - expected.len()));
     // After an error of the service the stream ends.
     world.delete_container(&orders).await;
     let mut rows = orders.query::<u64>(query()).into_stream();
@@ -557,7 +559,7 @@ async fn a_continuation_token_of_another_range_is_refused() {
     assert!(error.to_string().contains("it is of a query over other keys"), "{error}");
 }
 
-/// The vector and the text of an order. Each order has another angle, so that ranks are unique.
+/// The vector and the text of an order. No two orders have the same angle, so that ranks are unique.
 pub(crate) fn searchable(number: u64) -> Value {
     let angle = total(number) / ORDERS as f64;
     let words = if number.is_multiple_of(40) { "a blue lamp" } else { "a chair" };
@@ -582,7 +584,7 @@ async fn vector_and_hybrid_queries_are_merged_over_partitions() {
     let nearest = "SELECT TOP 5 VALUE c.id FROM c ORDER BY VectorDistance(c.vector, [1, 0])";
     assert_eq!(orders.query::<String>(nearest).collect().await.unwrap(), ids(&by_angle[..5]));
 
-    // Only three orders have the word, and the weight makes it decide.
+    // Only three orders have the word. Because of its weight of 100, the word decides before the angle.
     let hybrid = Query::new(
         "SELECT TOP 4 VALUE c.id FROM c ORDER BY RANK RRF(FullTextScore(c.words, @word), VectorDistance(c.vector, \
          [1, 0]), [100, 1])",
@@ -603,7 +605,7 @@ async fn vector_and_hybrid_queries_are_merged_over_partitions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_page_is_told_from_a_page_without_a_token() {
+async fn only_the_last_page_says_that_it_is_the_last() {
     let (_world, orders) = orders_in_four_partitions().await;
     for (statement, has_tokens) in [
         ("SELECT * FROM c ORDER BY c.total", true),
@@ -612,7 +614,8 @@ async fn the_last_page_is_told_from_a_page_without_a_token() {
         let mut feed = orders.query::<Value>(Query::new(statement).with_max_items(3));
         let mut pages = Vec::new();
         while let Some(page) = feed.next_page().await.unwrap() {
-            pages.push((page.continuation().unwrap().is_some(), page.is_last()));
+            let has_token = page.continuation().unwrap().is_some();
+            pages.push((has_token, page.is_last()));
         }
         assert!(pages.len() > 2, "{statement}");
         let last = pages.pop();
@@ -643,7 +646,7 @@ async fn a_token_of_a_container_that_was_deleted_and_created_again_is_refused() 
 async fn a_query_by_a_deeply_nested_member_is_merged_and_continued() {
     let world = World::new(4).await;
     let orders = world.container("orders", r#"{"paths":["/customer"],"kind":"Hash","version":2}"#).await;
-    // A document has at most 128 levels, and one of them is its own.
+    // A document has at most 128 levels. The first is the document itself.
     let nested = (1..127).fold(json!([]), |inner, _| json!([inner]));
     for customer in ["a", "b", "c", "d"] {
         let order = json!({"id": "1", "customer": customer, "nested": nested});

@@ -108,19 +108,19 @@ async fn a_create_is_repeated_by_default() {
     assert!(exists(&consumer).await);
 }
 
-/// By default an increment whose response was lost is not sent again. With `Repeat::Always` it is, and
-/// counts twice.
+/// By default an increment whose response was lost is not sent again. With `Repeat::Always` it is sent
+/// again, and counts twice.
 #[tokio::test(start_paused = true)]
 async fn an_increment_is_repeated_only_if_the_caller_allows_it() {
     let world = World::new(1).await;
     let container = world.container("c", PARTITION_KEY).await;
     container.create("k", &json!({"id": "1", "pk": "k", "views": 0})).await.unwrap();
     let increment = perihelion_client::Patch::new().increment("/views", 1).unwrap();
-    for (repeat, expected) in [(Repeat::ByKind, 1), (Repeat::Always, 3)] {
+    for (repeat, expected_views) in [(Repeat::ByKind, 1), (Repeat::Always, 3)] {
         world.fault(r#"{"operation":"patch_item","count":1,"drop":"after"}"#).await;
         let options = ItemOptions::new().with_repeat(repeat);
         let outcome = container.patch_with("k", "1", &increment, &options).await;
         assert_eq!(outcome.is_ok(), repeat == Repeat::Always, "{outcome:?}");
-        assert_eq!(container.read::<Value>("k", "1").await.unwrap().value["views"], expected);
+        assert_eq!(container.read::<Value>("k", "1").await.unwrap().value["views"], expected_views);
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-/// The headers of an item's or query's request that the options set.
+/// The values of the headers that the options set, in the order of the names in `Recording::send`.
 type Chosen = [Option<String>; 5];
 
 /// A transport that records the chosen headers of requests for documents.
@@ -46,7 +46,8 @@ async fn options_of_items_and_queries_reach_every_request() {
     let recording = Recording { inner: embedded.transport(), sent: Arc::clone(&sent) };
     let client = Client::over(&embedded.endpoint(), recording).await.unwrap();
     let orders = client.database("shop").container("orders");
-    let texts = |texts: [&str; 5]| texts.map(|text| Some(text.to_owned()).filter(|text| !text.is_empty()));
+    // An empty text stands for a header that is not sent.
+    let headers = |texts: [&str; 5]| texts.map(|text| Some(text.to_owned()).filter(|text| !text.is_empty()));
     let options = ItemOptions::new()
         .with_priority(Priority::Low)
         .with_throughput_bucket(3)
@@ -56,10 +57,10 @@ async fn options_of_items_and_queries_reach_every_request() {
         .unwrap();
     orders.create_with("a", &json!({"id": "1", "pk": "a"}), &options).await.unwrap();
     orders.read_with::<Value>("a", "1", &options).await.unwrap();
-    let expected = [texts(["Low", "3", "", "", "shop"]), texts(["Low", "3", "2000", "True", "shop"])];
+    let expected = [headers(["Low", "3", "", "", "shop"]), headers(["Low", "3", "2000", "True", "shop"])];
     assert_eq!(std::mem::take(&mut *sent.lock().unwrap()), expected);
 
-    // A query of both partitions with the request for its plan.
+    // A query sends a request to each of the two partitions, and one for its plan. All have the headers.
     let query = Query::new("SELECT VALUE c.id FROM c ORDER BY c.id")
         .with_service_plan()
         .with_priority(Priority::High)
@@ -72,7 +73,7 @@ async fn options_of_items_and_queries_reach_every_request() {
     let sent = sent.lock().unwrap();
     assert!(sent.len() >= 3, "{sent:?}");
     for chosen in sent.iter() {
-        assert_eq!(*chosen, texts(["High", "5", "7", "", "reports"]));
+        assert_eq!(*chosen, headers(["High", "5", "7", "", "reports"]));
     }
     let error = ItemOptions::new().with_header("authorization", "x").unwrap_err().to_string();
     assert!(error.contains("authorization"), "{error}");

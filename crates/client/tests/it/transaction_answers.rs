@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use crate::transaction_stage::{ScriptedAccount, answer, committed, empty, header, results, with_header};
 
 /// Runs a commit against a script, and returns how many tokens were used.
-async fn tokens_of(account: &ScriptedAccount, answers: Vec<Result<Response, Failure>>) -> usize {
+async fn count_tokens(account: &ScriptedAccount, answers: Vec<Result<Response, Failure>>) -> usize {
     account.set_answers(answers);
     let results = account.commit().await.unwrap();
     let tokens = account.tokens();
@@ -72,7 +72,7 @@ async fn the_same_token_is_sent_again_until_the_service_decides() {
         answer(200, 0, "{"),
         committed(),
     ];
-    assert_eq!(tokens_of(&account, answers).await, 1);
+    assert_eq!(count_tokens(&account, answers).await, 1);
     let waited = started.elapsed();
     assert!(
         waited >= Duration::from_millis(1000 + 250 + 2000) && waited < Duration::from_secs(6),
@@ -87,9 +87,9 @@ async fn an_abort_that_may_be_repeated_gets_a_new_token_and_a_retriable_answer_d
     let account = ScriptedAccount::one_region().await;
     let rolled_back = [(453, 5415), (449, 0)];
     let aborted_retriable = || answer(452, 5421, results(true, rolled_back));
-    assert_eq!(tokens_of(&account, vec![aborted_retriable(), aborted_retriable(), committed()]).await, 3);
+    assert_eq!(count_tokens(&account, vec![aborted_retriable(), aborted_retriable(), committed()]).await, 3);
     let busy = answer(449, 0, results(true, rolled_back));
-    assert_eq!(tokens_of(&account, vec![busy, committed()]).await, 1);
+    assert_eq!(count_tokens(&account, vec![busy, committed()]).await, 1);
 }
 
 /// After an abort the client goes on with a new token. The new token follows from the aborted one, so a

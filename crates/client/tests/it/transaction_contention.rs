@@ -29,7 +29,7 @@ async fn an_aborted_token_is_followed_by_the_next_token_and_the_writes_are_appli
 }
 
 #[tokio::test(start_paused = true)]
-async fn results_that_may_be_repeated_are_repeated_with_the_same_token() {
+async fn a_retriable_transaction_that_was_not_aborted_is_repeated_with_the_same_token() {
     let bank = Bank::new().await;
     let mut transfers = 0;
     for (status, sub) in [(449, 0), (449, 5352), (429, 3200), (408, 0), (503, 0), (500, 5411), (409, 0)] {
@@ -43,7 +43,7 @@ async fn results_that_may_be_repeated_are_repeated_with_the_same_token() {
             assert_eq!(attempts(&done), 3, "{status}/{sub} {when}");
             assert_eq!(done.idempotency_token(), transfer.idempotency_token());
             transfers += 1;
-            // The counter must not run out.
+            // Each transfer takes 1 from the counter of `a`, which begins with 10, and needs more than 0.
             if transfers % 5 == 0 {
                 assert_eq!(bank.counters().await, (5, 15));
                 bank.refill().await;
@@ -74,7 +74,7 @@ async fn an_abort_that_lasts_is_reported_after_thirty_seconds_of_waiting_at_most
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_with_results_that_is_final_is_not_repeated() {
+async fn a_transaction_whose_results_are_final_is_not_repeated() {
     let bank = Bank::new().await;
     for (status, culprit) in [(452, 409), (409, 409), (412, 412), (404, 404)] {
         bank.fault(&format!(

@@ -173,8 +173,8 @@ async fn a_success_with_a_failed_operation_is_not_a_commit() {
     assert_eq!(read.get(1).unwrap().status().code, 409);
 }
 
-/// The body of the answer may have said that the transaction may be repeated. Then an earlier run
-/// may have gone on with the next token, and "nothing was written" would be wrong.
+/// Only a body with results says whether the transaction may be repeated. Without it, an earlier run may
+/// have gone on with the next token, and "nothing was written" would be wrong.
 #[tokio::test(start_paused = true)]
 async fn an_abort_without_results_does_not_settle_what_may_have_been_committed() {
     let account = ScriptedAccount::one_region().await;
@@ -190,7 +190,7 @@ async fn an_abort_without_results_does_not_settle_what_may_have_been_committed()
     // This also holds if the first answer to the same commit was lost.
     account.set_answers([Err(response_lost()), empty(452, 5421)]);
     unknown_token(account.commit().await);
-    // An abort with results settles both.
+    // An abort with results settles both cases.
     let aborted = || answer(452, 5421, results(false, [(453, 5415), (409, 0)]));
     account.set_answers([aborted()]);
     assert!(matches!(transaction.commit().await, Err(TransactionError::Aborted(_))));

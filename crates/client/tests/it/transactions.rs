@@ -46,7 +46,7 @@ impl Bank {
         transaction
     }
 
-    /// Both counters, from one snapshot.
+    /// Clears the fault rules, and reads both counters from one snapshot.
     pub(crate) async fn counters(&self) -> (i64, i64) {
         self.world.clear_faults().await;
         let mut transaction = self.world.client.read_transaction();
@@ -115,6 +115,7 @@ async fn a_busy_coordinator_is_asked_again() {
     ] {
         bank.fault(&format!(r#""count":{count},"status":{status},"subStatus":{sub}{retry}"#)).await;
         let done = bank.transfer().commit().await.unwrap_or_else(|error| panic!("{status}/{sub}: {error}"));
+        // A 429 without results is retried within the attempt.
         let expected = if status == 429 { 1 } else { count + 1 };
         assert_eq!(attempts(&done), expected, "{status}/{sub}");
     }
@@ -187,8 +188,9 @@ async fn a_recreated_container_is_noticed() {
     // Another client deletes and creates the container, so this client's metadata is stale.
     let admin = bank.world.server().client().await;
     let database = admin.database("shop");
-    let given = bank.transfer().idempotency_token();
-    for transfer in [bank.transfer(), bank.transfer().with_idempotency_token(given)] {
+    // A transaction draws its token itself, or gets one that the service may know already.
+    let given_token = bank.transfer().idempotency_token();
+    for transfer in [bank.transfer(), bank.transfer().with_idempotency_token(given_token)] {
         database.container("a").delete_container().await.unwrap();
         let properties = perihelion_client::ContainerProperties::new("a", "/pk");
         let a = database.create_container(&properties).await.unwrap();

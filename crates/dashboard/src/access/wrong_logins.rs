@@ -1,7 +1,7 @@
 //! `WrongLogins`: makes logins wait after a wrong login, so that tokens cannot be guessed fast. After
 //! a wrong login, one login per second is compared with the token, whether it is right or wrong. The
-//! wait comes before the comparison, and a login keeps its turn when its connection is closed. So a
-//! client that does not wait for the answer learns nothing and gains no time.
+//! wait comes before the comparison, and a login keeps its place in the queue when its connection is
+//! closed. So a client that does not wait for the answer learns nothing and gains no time.
 //!
 //! No login waits longer than [`WAIT_MAX`], so that an attacker cannot lock people out.
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The time between two logins after a wrong login.
+/// The time between two comparisons after a wrong login.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest wait. An attacker who tries many tokens at once is limited by the number of
@@ -23,15 +23,15 @@ pub(super) struct WrongLogins(Mutex<Option<Instant>>);
 
 impl WrongLogins {
     /// The time at which a login that has just arrived is compared. If logins have to wait, this login
-    /// takes the next turn.
-    pub(super) fn turn(&self, now: Instant) -> Instant {
+    /// takes the next free time.
+    pub(super) fn compared_at(&self, now: Instant) -> Instant {
         let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match *next {
             Some(at) if at > now => {
                 *next = Some((at + PAUSE).min(now + WAIT_MAX));
                 at
             }
-            // This login takes the turn, so that other logins that come at the same time wait.
+            // This login is compared now, and other logins that come at the same time wait.
             Some(_) => {
                 *next = Some(now + PAUSE);
                 now
@@ -56,12 +56,13 @@ mod tests {
     #[test]
     fn after_a_wrong_login_one_login_per_second_is_compared() {
         let (logins, now) = (WrongLogins::default(), Instant::now());
-        assert_eq!([logins.turn(now), logins.turn(now)], [now; 2], "there was no wrong login");
+        assert_eq!([logins.compared_at(now), logins.compared_at(now)], [now; 2], "there was no wrong login");
         assert_eq!(logins.count(now), now + PAUSE);
-        let waits: Vec<u64> = (0..12).map(|_| logins.turn(now).duration_since(now).as_secs()).collect();
+        let waits: Vec<u64> =
+            (0..12).map(|_| logins.compared_at(now).duration_since(now).as_secs()).collect();
         assert_eq!(waits, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 10]);
         let later = now + Duration::from_secs(60);
-        let turns = [logins.turn(later), logins.turn(later)];
-        assert_eq!(turns, [later, later + PAUSE], "a minute later, two at the same time");
+        let times = [logins.compared_at(later), logins.compared_at(later)];
+        assert_eq!(times, [later, later + PAUSE], "a minute later, two at the same time");
     }
 }

@@ -72,16 +72,17 @@ impl Axis {
     pub(crate) fn position(&self, ms: u64) -> f64 {
         let ms = ms.clamp(self.begin_ms, self.end_ms);
         let folded: u64 = self.folds.iter().map(|fold| fold.length_ms()).sum();
-        let open = (self.end_ms - self.begin_ms - folded).max(1);
-        let mut open_passed = ms - self.begin_ms;
+        let unfolded = (self.end_ms - self.begin_ms - folded).max(1);
+        let mut unfolded_passed = ms - self.begin_ms;
         let mut folds_passed = 0.0;
         for fold in self.folds.iter().filter(|fold| fold.begin_ms < ms) {
             let passed = ms.min(fold.end_ms) - fold.begin_ms;
-            open_passed -= passed;
+            unfolded_passed -= passed;
             folds_passed += passed as f64 / fold.length_ms() as f64;
         }
-        let open_share = 1.0 - self.folds.len() as f64 * FOLD_SHARE;
-        (open_passed as f64 / open as f64 * open_share + folds_passed * FOLD_SHARE).clamp(0.0, 1.0)
+        let unfolded_share = 1.0 - self.folds.len() as f64 * FOLD_SHARE;
+        let share = unfolded_passed as f64 / unfolded as f64 * unfolded_share;
+        (share + folds_passed * FOLD_SHARE).clamp(0.0, 1.0)
     }
 
     /// The time between two labels of the axis.

@@ -48,7 +48,7 @@ impl Chart<'_> {
             .done()
     }
 
-    /// The newest value. If it is not known, the last one that is, with its time: an old value must not
+    /// The newest value. If it is not known, the last known value with its time: an old value must not
     /// look like a new one.
     fn newest(&self, shown: impl Fn(f64) -> String) -> String {
         let last = self.values.iter().enumerate().rev().find_map(|(index, value)| Some((index, (*value)?)));
@@ -117,7 +117,7 @@ mod tests {
         let chart = Chart { title: "Requests", unit: "/s", values: &values, ends: &ends, format };
         let html = chart.draw();
         assert!(html.as_str().contains("Requests: now 2 /s, at most 4 /s"), "{html:?}");
-        // Story of a bug: the last known value was called the one of now.
+        // Story of a bug: the last known value was shown as the value of now.
         let html = Chart { values: &[None, Some(4.0), None], ..chart.clone() }.draw();
         assert!(html.as_str().contains("Requests: now –, last 4 /s at 00:01, at most 4 /s"), "{html:?}");
         let empty = Chart { values: &[], ..chart };

@@ -91,6 +91,8 @@ impl Timeline<'_> {
             let bar = tag("rect").class(class(span)).attr("x", share(begin)).attr("y", y);
             bar.attr("width", width).attr("height", ROW - 10.0).attr("rx", 2)
         };
+        // Two bars on top of each other: one has the narrowest width in pixels, the other has its share
+        // of the picture.
         tag("a")
             .href(&Link::anchor(format!("event-{}", span.event_id)))
             .attr("aria-label", &words)

@@ -23,7 +23,8 @@ fn failed() -> EventKind {
     EventKind::ActivityFailed { details }
 }
 
-fn short(spans: &[Span]) -> Vec<(u64, Kind, Option<u64>, Ending, u32)> {
+/// The columns are the event that began the span, its kind, end, ending and attempt.
+fn columns(spans: &[Span]) -> Vec<(u64, Kind, Option<u64>, Ending, u32)> {
     spans.iter().map(|span| (span.event_id, span.kind, span.end_ms, span.ending, span.attempt)).collect()
 }
 
@@ -39,7 +40,7 @@ fn an_activity_that_is_tried_again_counts_its_attempts() {
         event(8, None, 61, scheduled("other")),
     ];
     assert_eq!(
-        short(&spans(&events)),
+        columns(&spans(&events)),
         [
             (2, Kind::Activity, Some(20), Ending::Failed, 1),
             (4, Kind::Timer, Some(51), Ending::Done, 1),
@@ -58,7 +59,7 @@ fn an_event_ends_the_first_open_wait_with_its_name() {
         event(4, None, 12, subscribed("sent")),
         event(5, None, 30, EventKind::ExternalEvent { name: "paid".into(), data: String::new() }),
     ];
-    let found = short(&spans(&events));
+    let found = columns(&spans(&events));
     assert_eq!(found[0], (2, Kind::Wait, Some(30), Ending::Done, 1));
     assert_eq!((found[1].3, found[2].3), (Ending::Open, Ending::Open));
 }
@@ -69,7 +70,7 @@ fn an_execution_that_has_ended_has_no_open_span() {
         event(2, None, 10, scheduled("slow")),
         event(3, None, 40, EventKind::OrchestrationCompleted { output: String::new() }),
     ];
-    assert_eq!(short(&spans(&events)), [(2, Kind::Activity, Some(40), Ending::Cancelled, 1)]);
+    assert_eq!(columns(&spans(&events)), [(2, Kind::Activity, Some(40), Ending::Cancelled, 1)]);
 }
 
 #[test]

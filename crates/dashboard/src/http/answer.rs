@@ -1,6 +1,6 @@
 //! `Answer`: an answer of the dashboard. Every answer has the same headers for the browser: no
-//! script or style except the dashboard's own files, no frames, no guessing of types. A browser keeps
-//! only these files, and only if their address has the version of their content.
+//! script or style except the dashboard's own files, no frames, no guessing of types. A browser may keep
+//! only the dashboard's own files, and only if their address has the version of their content.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};

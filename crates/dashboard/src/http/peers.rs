@@ -68,8 +68,8 @@ impl Drop for Counted {
 /// network, so these count as one address.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V6(six) if !six.is_loopback() => {
-            IpAddr::V6(Ipv6Addr::from_bits(six.to_bits() & !u128::from(u64::MAX)))
+        IpAddr::V6(ipv6) if !ipv6.is_loopback() => {
+            IpAddr::V6(Ipv6Addr::from_bits(ipv6.to_bits() & !u128::from(u64::MAX)))
         }
         other => other,
     }
@@ -92,11 +92,11 @@ mod tests {
             (0..300).map(|_| Peer::new(count("10.0.0.1").expect("a place"))).inspect(Peer::trust).collect();
         assert!(count("10.0.0.1").is_some(), "connections of people who are signed in do not count");
         drop(trusted);
-        let six: Vec<_> = (0..CONNECTIONS_MAX).map(|n| count(&format!("2001:db8::{n:x}"))).collect();
-        assert!(six.iter().all(Option::is_some) && count("2001:db8::ffff").is_none());
+        let ipv6: Vec<_> = (0..CONNECTIONS_MAX).map(|n| count(&format!("2001:db8::{n:x}"))).collect();
+        assert!(ipv6.iter().all(Option::is_some) && count("2001:db8::ffff").is_none());
         let local: Vec<_> = (0..300).map(|_| count("127.0.0.1")).collect();
         assert!(local.iter().all(Option::is_some), "loopback has no limit");
-        drop((held, six));
+        drop((held, ipv6));
         assert!(peers.0.lock().unwrap().is_empty());
     }
 }

@@ -30,8 +30,8 @@ pub(super) fn failure(html: &str) -> Bytes {
     event("event: failure\n", html)
 }
 
-/// How long ago the page that the viewer has was true, in milliseconds. The clock of the browser may be
-/// another one than ours, so the event has no time.
+/// The age of the viewer's page: how long ago its look began, in milliseconds. The event has an age and
+/// not a time, because the clock of the browser may differ from ours.
 pub(super) fn seen(age: Duration) -> Bytes {
     event("event: seen\n", &age.as_millis().to_string())
 }

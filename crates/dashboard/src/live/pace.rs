@@ -3,14 +3,15 @@
 //! also longer after a look that took long, such as one at a very long history.
 //!
 //! After a change that a person has made, a look may come early. The pause after the early look is
-//! added to the rest of the pause that it has cut short. So many changes do not make a page cost more.
+//! added to the rest of the pause that it has cut short. Therefore a page with many changes does not cost
+//! more.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The most request units per second that watching one page may cost. The goal is at most five on an
-/// idle account; the rest is for opening the page and for rounding.
+/// The most request units per second that the looks at one page may cost. The goal is at most 5 for a
+/// watched page on an idle account; the difference is left for opening the page and for rounding.
 const CHARGE_PER_SECOND_MAX: f64 = 3.5;
 
 /// The least pause after a look, as a multiple of the time that the look took. So one page that is

@@ -71,10 +71,10 @@ impl Published {
         self.failure.clone().or_else(|| self.page.as_ref().map(|page| page.event.clone()))
     }
 
-    /// What a viewer gets who was up to date at the version `seen`: the page or the failure if it has
-    /// changed, and how old the page is. Sets `seen` to the version of now.
-    pub(super) fn news(&self, seen: &mut Option<u64>) -> [Option<Bytes>; 2] {
-        let is_new = seen.replace(self.version) != Some(self.version);
+    /// What a viewer gets who was up to date at this version: the page or the failure if it has changed,
+    /// and how old the page is. Sets `seen_version` to the current version.
+    pub(super) fn news(&self, seen_version: &mut Option<u64>) -> [Option<Bytes>; 2] {
+        let is_new = seen_version.replace(self.version) != Some(self.version);
         let age = self.begun.filter(|_| self.failure.is_none()).map(|begun| begun.at.elapsed());
         [self.event().filter(|_| is_new), age.map(events::seen)]
     }
@@ -114,20 +114,20 @@ mod tests {
     /// frozen for minutes.
     #[tokio::test(start_paused = true)]
     async fn a_viewer_learns_that_an_unchanged_page_is_still_true() {
-        let (mut published, mut seen) = (Published::default(), None);
+        let (mut published, mut seen_version) = (Published::default(), None);
         let begun = || Begun { at: Instant::now(), changes: 0 };
-        assert_eq!(published.news(&mut seen), [None, None]);
+        assert_eq!(published.news(&mut seen_version), [None, None]);
         published.take(begun(), page("a"));
         tokio::time::advance(Duration::from_millis(70)).await;
         let old = Some(events::seen(Duration::from_millis(70)));
-        assert_eq!(published.news(&mut seen), [Some(events::page("a")), old.clone()]);
-        assert_eq!(published.news(&mut seen), [None, old.clone()]);
+        assert_eq!(published.news(&mut seen_version), [Some(events::page("a")), old.clone()]);
+        assert_eq!(published.news(&mut seen_version), [None, old.clone()]);
         published.take(begun(), page("a"));
-        assert_eq!(published.news(&mut seen), [None, Some(events::seen(Duration::ZERO))]);
+        assert_eq!(published.news(&mut seen_version), [None, Some(events::seen(Duration::ZERO))]);
         assert_eq!(published.news(&mut None)[0], Some(events::page("a")), "another viewer");
         published.take(begun(), Made::Failure(Html::default().add("no")));
-        assert_eq!(published.news(&mut seen), [Some(events::failure("no")), None]);
-        assert_eq!(published.news(&mut seen), [None, None], "a failure makes no page newer");
+        assert_eq!(published.news(&mut seen_version), [Some(events::failure("no")), None]);
+        assert_eq!(published.news(&mut seen_version), [None, None], "a failure makes no page newer");
     }
 
     #[test]

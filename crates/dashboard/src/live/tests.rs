@@ -11,7 +11,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// The longest wait for something that a test expects.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A charge above the budget of an hour, so that the pause after the look is the longest pause.
+/// A charge so high that the pause after the look is the longest pause.
 const EXPENSIVE: f64 = 1e9;
 
 fn page(text: &str, charge: f64) -> Look {

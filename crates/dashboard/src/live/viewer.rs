@@ -38,11 +38,11 @@ pub(super) async fn forward(
     let mut is_open = viewer.send(events::greeting()).await;
     // The first page may be there already.
     published.mark_changed();
-    let mut seen = None;
+    let mut seen_version = None;
     while is_open {
         let news = tokio::select! {
             changed = published.changed() => match changed {
-                Ok(()) => published.borrow_and_update().news(&mut seen),
+                Ok(()) => published.borrow_and_update().news(&mut seen_version),
                 Err(_) => return,
             },
             () = tokio::time::sleep(events::HEARTBEAT) => [Some(events::heartbeat()), None],

@@ -80,7 +80,7 @@ fn account(app: &App, now_ms: u64) -> Html {
     let mut split = Split::of(app, &samples);
     let mut ends: Vec<u64> = samples.iter().skip(1).map(|sample| sample.at_ms).collect();
     if is_old(last, now_ms) {
-        // The value of now is not known.
+        // The current values are not known.
         let all = [&mut requests, &mut units, &mut throttles, &mut median, &mut slow];
         all.into_iter().chain([&mut split.background, &mut split.work]).for_each(|values| values.push(None));
         ends.push(now_ms);

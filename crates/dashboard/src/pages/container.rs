@@ -37,46 +37,46 @@ const FIRST_QUERY: &str = "SELECT TOP 20 * FROM c";
 const ROW_CHARS_MAX: usize = 4_000;
 
 async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
-    let place = Place::of(&app, &query)?;
-    let properties = place.properties().await?;
+    let chosen = ChosenContainer::of(&app, &query)?;
+    let properties = chosen.properties().await?;
     let mut form = Parameters::default();
     if query.has("sql") {
         form = query.clone();
     }
-    let html = page(&app, &place, &properties, &form, Html::default());
-    Ok(View { title: place.name(), html })
+    let html = page(&app, &chosen, &properties, &form, Html::default());
+    Ok(View { title: chosen.name(), html })
 }
 
 async fn act(app: Arc<App>, form: Parameters) -> Result<Outcome, Failure> {
     if form.get("action") != "query" {
         return Err(Failure::wrong(format!("{:?} is not an action.", form.get("action"))));
     }
-    let place = Place::of(&app, &form)?;
-    let properties = place.properties().await?;
-    let result = match query::run(&place.container, &form).await {
+    let chosen = ChosenContainer::of(&app, &form)?;
+    let properties = chosen.properties().await?;
+    let result = match query::run(&chosen.container, &form).await {
         Ok(answer) => {
             let explained = match form.has("explain") {
-                true => Some(explain::section(&place.container, query::statement(&form)?, &answer).await),
+                true => Some(explain::section(&chosen.container, query::statement(&form)?, &answer).await),
                 false => None,
             };
-            Html::default().add(explained).add(rows(&place, &properties, &answer))
+            Html::default().add(explained).add(rows(&chosen, &properties, &answer))
         }
         Err(failure) => {
             tag("div").class("notice error").attr("role", "alert").add(tag("p").add(failure.message)).done()
         }
     };
-    let html = page(&app, &place, &properties, &form, result);
-    Ok(Outcome::Show(View { title: place.name(), html }))
+    let html = page(&app, &chosen, &properties, &form, result);
+    Ok(Outcome::Show(View { title: chosen.name(), html }))
 }
 
-/// A container, by its names.
-pub(super) struct Place {
+/// The container that an address or a form names.
+pub(super) struct ChosenContainer {
     pub(super) database: String,
     pub(super) container: Container,
 }
 
-impl Place {
-    pub(super) fn of(app: &App, names: &Parameters) -> Result<Place, Failure> {
+impl ChosenContainer {
+    pub(super) fn of(app: &App, names: &Parameters) -> Result<ChosenContainer, Failure> {
         let (database, container) = (names.get("database"), names.get("container"));
         if database.is_empty() || container.is_empty() {
             return Err(
@@ -84,7 +84,7 @@ impl Place {
             );
         }
         let handle = app.source.client.database(database).container(container);
-        Ok(Place { database: database.to_owned(), container: handle })
+        Ok(ChosenContainer { database: database.to_owned(), container: handle })
     }
 
     pub(super) fn name(&self) -> String {
@@ -113,7 +113,13 @@ impl Place {
     }
 }
 
-fn page(app: &App, place: &Place, properties: &ContainerProperties, form: &Parameters, result: Html) -> Html {
+fn page(
+    app: &App,
+    chosen: &ChosenContainer,
+    properties: &ContainerProperties,
+    form: &Parameters,
+    result: Html,
+) -> Html {
     let sql = if form.has("sql") { form.get("sql") } else { FIRST_QUERY };
     let area = tag("textarea")
         .attr("name", "sql")
@@ -126,7 +132,7 @@ fn page(app: &App, place: &Place, properties: &ContainerProperties, form: &Param
         .add(Exact(sql));
     let explain = kept_check("explain", "Explain: plan, indexes, charge", form.has("explain"));
     let fields =
-        place.fields().add(tag("label").class("field wide").add(tag("span").add("SQL")).add(area)).add(
+        chosen.fields().add(tag("label").class("field wide").add(tag("span").add("SQL")).add(area)).add(
             tag("div")
                 .class("line")
                 .add(field("key", "Partition key (empty: all partitions)", form.get("key"), false))
@@ -134,19 +140,19 @@ fn page(app: &App, place: &Place, properties: &ContainerProperties, form: &Param
                 .add(button("Run query", "primary")),
         );
     let new = (!app.is_read_only)
-        .then(|| tag("a").class("button").href(&place.link("/item").with("new", "yes")).add("New item"));
+        .then(|| tag("a").class("button").href(&chosen.link("/item").with("new", "yes")).add("New item"));
     let facts = parts::facts(vec![
         ("Partition key", tag("code").add(properties.partition_key.paths.join(", ")).done()),
         ("Time to live", text(super::data::ttl(properties.ttl))),
     ]);
-    parts::heading(&place.name(), new)
+    parts::heading(&chosen.name(), new)
         .add(facts)
         .add(parts::form(app, PATH, "query", fields).class("stack"))
         .add(result)
 }
 
 /// The rows. A row that is a whole item has a link to the item.
-fn rows(place: &Place, properties: &ContainerProperties, answer: &QueryAnswer) -> Html {
+fn rows(chosen: &ChosenContainer, properties: &ContainerProperties, answer: &QueryAnswer) -> Html {
     let more = if answer.is_cut { ", and more follow" } else { "" };
     let summary = format!(
         "{}{more}. {:.2} RU in {}.",
@@ -159,7 +165,7 @@ fn rows(place: &Place, properties: &ContainerProperties, answer: &QueryAnswer) -
         let link = query::item_of(row, &properties.partition_key.paths).map(|(id, key)| {
             tag("a")
                 .class("id")
-                .href(&place.link("/item").with("id", &id).with("key", key))
+                .href(&chosen.link("/item").with("id", &id).with("key", key))
                 .add(cut(&id, 120))
         });
         tag("li").add(link).add(parts::code("Row", &json, ROW_CHARS_MAX)).done()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use perihelion_client::{Error, Etag, ItemOptions};
 use perihelion_model::json::{self, Style, Value};
 
-use super::container::{Place, partition_key};
+use super::container::{ChosenContainer, partition_key};
 use super::parts::{self, button, check, hidden, text};
 use super::{Outcome, Page, View};
 use crate::app::App;
@@ -30,16 +30,16 @@ pub(super) const PAGE: Page = Page {
 const NEW_ITEM: &str = "{\n  \"id\": \"\"\n}";
 
 async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
-    let place = Place::of(&app, &query)?;
-    let back = tag("a").class("button").href(&place.link("/container")).add(place.name());
+    let chosen = ChosenContainer::of(&app, &query)?;
+    let back = tag("a").class("button").href(&chosen.link("/container")).add(chosen.name());
     if query.has("new") {
-        let fields = place.fields().add(editor(NEW_ITEM, app.is_read_only)).add(button("Create", "primary"));
+        let fields = chosen.fields().add(editor(NEW_ITEM, app.is_read_only)).add(button("Create", "primary"));
         let form = parts::form(&app, PATH, "create", fields).class("stack");
         let html = parts::heading("New item", back).add(form);
         return Ok(View { title: "New item".to_owned(), html });
     }
     let (id, key) = (query.get("id"), query.get("key"));
-    let read = place.container.read::<Value>(partition_key(key)?, id).await;
+    let read = chosen.container.read::<Value>(partition_key(key)?, id).await;
     let item = read.map_err(|error| Failure::request(format!("The item {id:?} cannot be read"), &error))?;
     let etag = item.etag().ok().map(ToString::to_string).unwrap_or_default();
     let charge = format!("{:.2} RU", item.charge());
@@ -49,7 +49,7 @@ async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
         ("Charge", text(charge)),
     ]);
     let hidden_fields =
-        place.fields().add(hidden("id", id)).add(hidden("key", key)).add(hidden("etag", &etag));
+        chosen.fields().add(hidden("id", id)).add(hidden("key", key)).add(hidden("etag", &etag));
     let json = with_escapes(&pretty_item(&item.value));
     let content = match app.is_read_only {
         true => parts::code("Item", &json, usize::MAX),
@@ -100,31 +100,32 @@ fn forms(app: &App, hidden_fields: &Html, json: &str) -> Html {
 }
 
 async fn act(app: Arc<App>, form: Parameters) -> Result<Outcome, Failure> {
-    let place = Place::of(&app, &form)?;
+    let chosen = ChosenContainer::of(&app, &form)?;
     let (id, key) = (form.get("id"), form.get("key"));
-    let failed = |error: Error| write_failed(&place.name(), &error);
+    let failed = |error: Error| write_failed(&chosen.name(), &error);
     let options = || -> Result<ItemOptions, Failure> {
         let etag = Etag::parse(form.get("etag")).map_err(Failure::wrong)?;
         Ok(ItemOptions::new().with_if_match(&etag))
     };
-    let item_link = |id: &str, key: &str| place.link(PATH).with("id", id).with("key", key);
+    let item_link = |id: &str, key: &str| chosen.link(PATH).with("id", id).with("key", key);
     match form.get("action") {
         "create" => {
             let document = parse(form.get("item"))?;
-            let paths = place.properties().await?.partition_key.paths;
+            let paths = chosen.properties().await?.partition_key.paths;
             let (id, key) = identity(&document, &paths)?;
-            place.container.create(partition_key(&key)?, &document).await.map_err(failed)?;
+            chosen.container.create(partition_key(&key)?, &document).await.map_err(failed)?;
             Ok(Outcome::Go { to: item_link(&id, &key), notice: format!("Created {id}.") })
         }
         "save" => {
             let document = parse(form.get("item"))?;
-            let written = place.container.replace_with(partition_key(key)?, id, &document, &options()?).await;
+            let written =
+                chosen.container.replace_with(partition_key(key)?, id, &document, &options()?).await;
             let charge = written.map_err(failed)?.charge();
             Ok(Outcome::Go { to: item_link(id, key), notice: format!("Saved {id} for {charge:.2} RU.") })
         }
         "delete" if form.get("confirm") == "yes" => {
-            place.container.delete_with(partition_key(key)?, id, &options()?).await.map_err(failed)?;
-            Ok(Outcome::Go { to: place.link("/container"), notice: format!("Deleted {id}.") })
+            chosen.container.delete_with(partition_key(key)?, id, &options()?).await.map_err(failed)?;
+            Ok(Outcome::Go { to: chosen.link("/container"), notice: format!("Deleted {id}.") })
         }
         "delete" => Err(Failure::wrong("The deletion was not confirmed, so nothing was done.")),
         other => Err(Failure::wrong(format!("{other:?} is not an action."))),

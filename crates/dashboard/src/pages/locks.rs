@@ -1,6 +1,6 @@
 //! What workers hold: activities and turns with a lock, of one worker or of all. The page is read by
-//! queries of its own, so only a person who opens it pays for them. Nothing is shown twice: a page of
-//! activities is a part of the stored order, which a renewal of a lock does not change.
+//! queries of its own, so only a person who opens it pays for them. No activity is on two pages: the pages
+//! follow the order in which activities are stored, and a renewal of a lock does not change it.
 
 use std::sync::Arc;
 

@@ -132,8 +132,8 @@ pub(super) fn form(app: &App, path: &'static str, action: &str, content: impl Co
 /// it has: a value that a page or a browser would change is encoded, and `Parameters` decodes it.
 pub(super) fn hidden(name: &str, value: &str) -> Html {
     let input = tag("input").attr("type", "hidden");
-    let is_changed = value.chars().any(|character| character.is_control() || is_not_shown(character));
-    match is_changed {
+    let would_change = value.chars().any(|character| character.is_control() || is_not_shown(character));
+    match would_change {
         false => input.attr("name", name).attr("value", value).done(),
         true => input.attr("name", format!("{name}*")).attr("value", Encoded(value)).done(),
     }

@@ -86,7 +86,8 @@ fn chosen_execution(query: &Parameters, row: &ListedInstance) -> Result<u64, Fai
     })
 }
 
-/// Reads the workflow and the execution that the address names. The number is that of the execution.
+/// Reads the workflow and the execution that the address names. Returns the row of the workflow, the
+/// number of the execution, and its details.
 pub(crate) async fn read(
     app: &App,
     query: &Parameters,

@@ -66,7 +66,7 @@ async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
     Ok(View { title: "Workflows".to_owned(), html: heading.add(filter_bar(&filter)).add(content) })
 }
 
-/// The options of a filter, or what is wrong with it, with a mark below its place.
+/// The options of a filter, or the error in it, with a mark below the place of the error.
 pub(super) fn parse(filter: &str, at_ms: u64) -> Result<ListOptions, Html> {
     ListOptions::from_filter(filter, at_ms).map_err(|error| {
         let place = format!("{filter}\n{}^", " ".repeat(error.position));

@@ -87,7 +87,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn all_callers_share_one_attempt() {
-        let (attempt, begun) = (SharedOnce::default(), Arc::new(AtomicU32::new(0)));
+        let (shared, begun) = (SharedOnce::default(), Arc::new(AtomicU32::new(0)));
         // The first attempt fails and the second succeeds.
         let make = || {
             let number = begun.fetch_add(1, Ordering::Relaxed);
@@ -97,15 +97,15 @@ mod tests {
             }
         };
         let begin = Instant::now();
-        let [one, two, three] = [attempt.get(make), attempt.get(make), attempt.get(make)];
+        let [one, two, three] = [shared.get(make), shared.get(make), shared.get(make)];
         let asked = tokio::join!(one, two, three);
         assert!(asked.0.is_err() && asked.1.is_err() && asked.2.is_err());
         assert!(begin.elapsed() < LONG * 2, "no caller waits for a second attempt");
-        assert_eq!((begun.load(Ordering::Relaxed), attempt.made()), (1, None));
+        assert_eq!((begun.load(Ordering::Relaxed), shared.made()), (1, None));
         // The first caller is dropped. The attempt goes on for the others.
-        assert!(tokio::time::timeout(LONG / 10, attempt.get(make)).await.is_err());
-        assert_eq!(attempt.get(make).await.ok(), Some(1));
-        assert_eq!((attempt.get(make).await.ok(), attempt.made()), (Some(1), Some(1)));
+        assert!(tokio::time::timeout(LONG / 10, shared.get(make)).await.is_err());
+        assert_eq!(shared.get(make).await.ok(), Some(1));
+        assert_eq!((shared.get(make).await.ok(), shared.made()), (Some(1), Some(1)));
         assert_eq!(begun.load(Ordering::Relaxed), 2);
     }
 }

@@ -106,9 +106,9 @@ async fn a_bulk_action_ends_with_its_dashboard() {
         page.text.split("Delete: ").nth(1).and_then(|text| text.split(' ').next()).map(ToOwned::to_owned)
     };
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let soon = left().await.expect("workflows are left");
+    let left_after_one_second = left().await.expect("workflows are left");
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(left().await, Some(soon), "nothing more is deleted");
+    assert_eq!(left().await, Some(left_after_one_second), "nothing more is deleted");
     shop.close().await;
 }
 
@@ -183,8 +183,9 @@ async fn what_was_not_shown_is_not_confirmed() {
     shop.close().await;
 }
 
-/// Story of a bug: the progress called workflows done for which nothing was done, a job "finished" that
-/// could not read its selection, and a job "stopped" that had changed all its workflows.
+/// Story of a bug: the progress counted workflows as done although nothing was done for them. It called a
+/// job "finished" that could not read its selection, and a job "stopped" that had changed all its
+/// workflows.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_progress_of_a_bulk_action_says_what_happened() {
     let mut shop = Shop::open().await;

@@ -1,4 +1,4 @@
-//! Live pages: events, and what watching costs.
+//! Live pages: events, and what watching costs. A *look* reads the account and makes a page once.
 
 use std::time::Duration;
 
@@ -49,7 +49,8 @@ async fn a_viewer_gets_changes() {
     shop.close().await;
 }
 
-/// A failed look once replaced the page, and with it a form that a person had filled in.
+/// Story of a bug: the message of a failed look replaced the page, and with it a form that a person had
+/// filled in.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_that_cannot_be_made_again_sends_a_failure_event() {
     let shop = Shop::open().await;
@@ -65,6 +66,7 @@ async fn a_page_that_cannot_be_made_again_sends_a_failure_event() {
     shop.close().await;
 }
 
+/// A dashboard has at most 128 viewers (`VIEWERS_MAX`).
 #[tokio::test(flavor = "multi_thread")]
 async fn the_number_of_viewers_is_bounded() {
     let shop = Shop::open().await;

@@ -166,9 +166,9 @@ async fn a_worker_has_a_page_of_what_it_holds() {
     held.has(&["What ", " holds</h1>", "href=\"/workflow?id=slow-1\"", ">pause<", "Held since", "Lock ends"]);
     assert!(!held.text.contains("not named"), "the lock names its worker");
     browser.get("/locks?worker=nobody").await.has(&["This worker holds none of the locked activities"]);
-    let old = browser.get("/locks?after=nonsense").await;
-    assert_eq!(old.status, 400, "the address is wrong, and not the account");
-    old.has(&["names a place in the list (after=) that this list does not have", "the first page"]);
+    let refused = browser.get("/locks?after=nonsense").await;
+    assert_eq!(refused.status, 400, "the address is wrong, and not the account");
+    refused.has(&["names a place in the list (after=) that this list does not have", "the first page"]);
     shop.close().await;
 }
 
@@ -187,7 +187,8 @@ async fn a_missing_container_is_reported_and_not_created() {
     shop.close().await;
 }
 
-/// The state of a workflow says how large its history is.
+/// The state of a workflow says how large its history is. The test writes 32 MiB there, which is the limit
+/// for the texts and the events together.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_history_that_is_too_large_is_not_shown() {
     let shop = Shop::open().await;
@@ -242,14 +243,15 @@ async fn a_partition_that_fails_costs_a_page_one_part_only() {
     shop.close().await;
 }
 
-/// Story of a bug: when the counters could not be read any more, the charts stood still without a word.
+/// Story of a bug: when the counters could not be read any more, the charts did not change, and the page
+/// did not say why.
 #[tokio::test(flavor = "multi_thread")]
 async fn charts_say_that_the_counters_cannot_be_read() {
     let refused: perihelion_dashboard::ReadCounters =
         std::sync::Arc::new(|| Box::pin(async { Err("the key is wrong".to_owned()) }));
     let shop = Shop::with(|options| options.with_counters(refused)).await;
     let browser = shop.browser();
-    wait_until("the counters were read", LIMIT, async || {
+    wait_until("the page reports the failed read", LIMIT, async || {
         browser.get("/charts").await.text.contains("could not be read at")
     })
     .await;

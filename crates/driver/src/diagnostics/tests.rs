@@ -4,14 +4,14 @@ use serde_json::json;
 
 use super::*;
 
-fn attempt(context: Context, region: &str, started: u64, outcome: Outcome) -> Attempt {
+fn attempt(context: Context, region: &str, started_after_us: u64, outcome: Outcome) -> Attempt {
     Attempt {
         context,
         region: Region::from(region),
         endpoint: Endpoint::parse("https://shop-westus.documents.azure.com:443/").unwrap(),
         range: None,
         transfer: None,
-        started_after: Duration::from_micros(started),
+        started_after: Duration::from_micros(started_after_us),
         elapsed: Duration::from_micros(1250),
         outcome,
         charge: None,

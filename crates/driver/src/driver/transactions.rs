@@ -89,7 +89,7 @@ impl Driver {
         let containers = self.read_containers(transaction, deadline).await?;
         operation.body = print_body(transaction, &containers)?;
         let end = self.run_transaction(transaction, &operation, &settings, deadline, &containers).await;
-        if !end.as_ref().is_err_and(|error| is_rid_refused(error, is_replay)) {
+        if !end.as_ref().is_err_and(|error| may_be_old_rid(error, is_replay)) {
             return end;
         }
         // A container may have been created again under its name, with another `_rid`. The
@@ -175,7 +175,7 @@ fn print_body(transaction: &Transaction, containers: &Containers) -> Result<Byte
 /// Whether the service refused the whole transaction because of one of its operations. The reason
 /// may be an old `_rid` of a container. The error of a replay is ambiguous, so its kind does not
 /// show that the service refused.
-fn is_rid_refused(error: &Error, is_replay: bool) -> bool {
+fn may_be_old_rid(error: &Error, is_replay: bool) -> bool {
     (error.kind() == ErrorKind::Service || is_replay)
         && error.status() == Some(status::TRANSACTION_INVALID_OPERATION)
 }
@@ -202,7 +202,7 @@ fn context_of(
     })
 }
 
-/// The result of the pipeline in its final form.
+/// The result of the pipeline, with the status and the text that the caller gets.
 struct Settled {
     /// If an operation caused the error, the error has the status of that operation.
     result: Result<Response, Error>,
@@ -269,8 +269,8 @@ fn describe_failure(error: Error) -> Error {
         status::TRANSACTION_TOKEN_MISSING => "the service did not get the idempotency token",
         status::TRANSACTION_ACCOUNT_NAME_INVALID => "the service does not find an account by this endpoint",
         _ if status.code == status::TRANSACTION_ABORTED.code => {
-            "the service has aborted the transaction under this token, but an earlier run may have \
-             committed it under the next token, with which a client tries again after an abort"
+            "the service has aborted the transaction under this token. But after an abort a client tries \
+             again with the next token, and under that token an earlier run may have committed it"
         }
         status::TRANSACTION_INVALID_OPERATION if error.is_ambiguous() => {
             "the idempotency token was used for other operations, or the service refuses an operation. So it is \

@@ -36,6 +36,7 @@ fn hits(rule: FaultRule) -> bool {
     is_hit(&injector)
 }
 
+/// Whether the rules of this JSON text hit the query of [`is_hit`].
 fn hits_json(text: &str) -> bool {
     let injector = FaultInjector::with_seed(1);
     injector.add_json(text).unwrap();
@@ -77,7 +78,7 @@ async fn every_condition_narrows_a_rule() {
 }
 
 #[tokio::test]
-async fn the_json_form_says_the_same_as_the_builder() {
+async fn rules_in_json_hit_the_requests_that_their_members_name() {
     let matching = [
         r#"{}"#,
         r#"{"operation":"any"}"#,
@@ -155,7 +156,7 @@ fn wrong_json_is_refused_with_its_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_hits_after_skipping_as_often_as_its_count_and_within_its_window() {
+async fn a_rule_skips_requests_first_and_keeps_to_its_count_and_its_window() {
     let injector = FaultInjector::with_seed(1);
     let rule =
         FaultRule::new().with_skip(2).with_count(3).with_start_after(SECOND).with_end_after(10 * SECOND);

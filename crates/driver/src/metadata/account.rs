@@ -113,7 +113,7 @@ impl AccountReader {
             let is_guessed = !self.backup_endpoints.contains(&location.endpoint)
                 && !account.has_endpoint(&location.endpoint);
             match requests.read_account(&location, deadline).await {
-                Ok(body) if is_guessed && !self.lists(&account, &body, &location.endpoint) => {
+                Ok(body) if is_guessed && !self.document_lists(&account, &body, &location.endpoint) => {
                     let text = format!("{}: the endpoint of another account", location.endpoint);
                     first_error = first_error.or(Some(Error::answer(text)));
                 }
@@ -186,9 +186,9 @@ impl AccountReader {
         suspect: Option<&Endpoint>,
         deadline: Instant,
     ) {
-        let (pulse, ended) = loop {
+        let (pulse, end_sender) = loop {
             match self.begin_refresh(pause, Instant::now()) {
-                RefreshStep::Begin(pulse, ended) => break (pulse, ended),
+                RefreshStep::Begin(pulse, end_sender) => break (pulse, end_sender),
                 RefreshStep::NotNeeded => return,
                 RefreshStep::Wait(mut other) => {
                     // Checks from time to time whether the other caller still makes progress.
@@ -209,7 +209,7 @@ impl AccountReader {
             refreshes.last_at = Some(now);
         }
         refreshes.under_way = refreshes.under_way.take().filter(|other| !Arc::ptr_eq(&other.pulse, &pulse));
-        drop((refreshes, ended));
+        drop((refreshes, end_sender));
         if let Err(error) = result {
             tracing::warn!(
                 error = error.message(),
@@ -230,9 +230,9 @@ impl AccountReader {
         {
             return RefreshStep::Wait(other.clone());
         }
-        let ((sender, ended), pulse) = (watch::channel(()), Arc::new(Pulse::new(now)));
+        let ((end_sender, ended), pulse) = (watch::channel(()), Arc::new(Pulse::new(now)));
         refreshes.under_way = Some(RefreshUnderWay { ended, pulse: Arc::clone(&pulse) });
-        RefreshStep::Begin(pulse, sender)
+        RefreshStep::Begin(pulse, end_sender)
     }
 
     fn lock(&self) -> MutexGuard<'_, Refreshes> {
@@ -255,8 +255,8 @@ impl AccountReader {
     }
 
     /// Whether an account document lists this endpoint for one of its regions.
-    fn lists(&self, previous: &Account, body: &Bytes, endpoint: &Endpoint) -> bool {
-        Account::from_properties(body, &self.region_order, previous)
+    fn document_lists(&self, previous: &Account, body: &Bytes, endpoint: &Endpoint) -> bool {
+        Account::from_document(body, &self.region_order, previous)
             .is_ok_and(|account| account.has_regional_endpoint(endpoint))
     }
 
@@ -270,7 +270,7 @@ impl AccountReader {
         }
         topology
             .update_account(|previous| {
-                let account = Account::from_properties(body, &self.region_order, previous)?;
+                let account = Account::from_document(body, &self.region_order, previous)?;
                 Ok(if self.is_discovery_on { account } else { account.limited_to_configured() })
             })
             .map_err(|reason: String| {

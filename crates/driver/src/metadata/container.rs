@@ -256,8 +256,9 @@ mod tests {
         }
     }
 
-    /// One thread discards the metadata of each container for the first time, while another one
-    /// publishes it.
+    /// One thread discards the metadata of each container, while another thread publishes new metadata
+    /// with the same `_rid`. No container has discarded metadata before: the sessions can be found only
+    /// in the metadata that is being discarded.
     #[test]
     fn sessions_survive_while_metadata_is_discarded_and_published() {
         let (metadata, turn) = (metadata(), AtomicU32::new(0));

@@ -19,7 +19,7 @@ pub(super) type ResultReceiver = watch::Receiver<Option<LearningResult>>;
 /// Sends the result of the task.
 pub(super) type ResultSender = watch::Sender<Option<LearningResult>>;
 
-/// Whether a container's metadata is being read, and when it was last read.
+/// Whether a container's metadata is being read, and when the last read ended.
 #[derive(Debug, Default)]
 pub(crate) struct Learning(Mutex<LearningState>);
 
@@ -27,7 +27,7 @@ pub(crate) struct Learning(Mutex<LearningState>);
 struct LearningState {
     /// The task that is under way.
     under_way: Option<ReadTask>,
-    /// When the last task ended; `None` before that.
+    /// When the last task ended; `None` before the first task has ended.
     ended_at: Option<Instant>,
 }
 

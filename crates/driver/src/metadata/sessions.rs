@@ -28,9 +28,10 @@ const RANGES_MAX: usize = 4096;
 /// for each region of the account.
 const TOKEN_BYTES_MAX: usize = 1024;
 
-/// The most bytes of the tokens of all unknown ranges. Each request to one range carries all
-/// these tokens, and its session token must stay below [`COMPOUND_BYTES_MAX`]. Further
-/// unknown ranges are ignored until the container's ranges were read again.
+/// The most bytes of the tokens of all unknown ranges. An unknown range was named by a session token,
+/// but is not among the container's ranges, and none of them has replaced it. Each request to one
+/// range carries all these tokens, and its session token must stay below [`COMPOUND_BYTES_MAX`].
+/// Further unknown ranges are ignored until the container's ranges were read again.
 const UNKNOWN_BYTES_MAX: usize = 6 * 1024;
 
 /// How long a range is kept after a read of the container's ranges did not list it. A region may

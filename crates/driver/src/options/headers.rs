@@ -1,8 +1,8 @@
 //! Headers that callers choose: the priority of a request, and headers of the caller's own.
 //!
-//! A header that the driver, the client or the transport sets is refused. The caller would
-//! otherwise change what a request means, while the driver still judges the answer to the
-//! request that it built.
+//! A header that the driver, the client or the transport sets is refused. Otherwise the caller could
+//! change what a request means, and the driver would judge the answer as if it had sent the request
+//! that it built.
 
 use std::fmt;
 

@@ -50,9 +50,9 @@ pub(crate) struct AttemptInputs<'a> {
 /// An answer of any status, or the failure to get one.
 pub(crate) type AttemptResult = Result<Response, Failure>;
 
-/// How an attempt ended, and its record for the diagnostics.
+/// An attempt that has ended: its result, and its record for the diagnostics.
 #[derive(Debug)]
-pub(crate) struct Leg {
+pub(crate) struct EndedAttempt {
     pub(crate) result: AttemptResult,
     pub(crate) record: Attempt,
     /// Whether the caller's timeouts left the attempt too little time. If so, its failure does
@@ -67,19 +67,19 @@ const SHORT_ATTEMPT: Duration = Duration::from_millis(500);
 
 /// Makes one attempt, in a span of its own. The result is an error only if the credential
 /// gives no Authorization header before the deadline; `retry` evaluates every other outcome.
-pub(crate) async fn attempt(core: &Core, inputs: AttemptInputs<'_>) -> Result<Leg, Error> {
+pub(crate) async fn attempt(core: &Core, inputs: AttemptInputs<'_>) -> Result<EndedAttempt, Error> {
     let AttemptInputs { operation, location, context, .. } = inputs;
     let span = core.telemetry().attempt_span(operation, &location.region, &location.endpoint, context);
-    let leg = {
+    let ended = {
         // `Instrument` would move the future, which has some kilobytes.
         let mut attempting = pin!(make_attempt(core, inputs));
         poll_fn(|context| span.span().in_scope(|| attempting.as_mut().poll(context))).await?
     };
-    span.end(&leg.record);
-    Ok(leg)
+    span.end(&ended.record);
+    Ok(ended)
 }
 
-async fn make_attempt(core: &Core, inputs: AttemptInputs<'_>) -> Result<Leg, Error> {
+async fn make_attempt(core: &Core, inputs: AttemptInputs<'_>) -> Result<EndedAttempt, Error> {
     let started_at = Instant::now();
     let mut budget = throttle_budget(&inputs);
     // Whether a request was sent again, because its access token was refused.
@@ -116,7 +116,7 @@ async fn make_attempt(core: &Core, inputs: AttemptInputs<'_>) -> Result<Leg, Err
     };
     let record = attempt_record(&inputs, started_at, &result, inputs.progress.throttles(), activity_id);
     let record = Attempt { transfer, ..record };
-    Ok(Leg { result, record, is_cut_short })
+    Ok(EndedAttempt { result, record, is_cut_short })
 }
 
 /// Records the latency of the region, which decides when to hedge. Only operations

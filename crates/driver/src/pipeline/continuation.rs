@@ -23,7 +23,8 @@ pub(super) fn only_region<'a>(operation: &'a Operation, account: &Account) -> Op
     operation.continuation_region.as_ref().filter(|_| is_regional(operation, account))
 }
 
-/// Refuses a change feed if another region than the one that gave its continuation might answer.
+/// Refuses to continue a change feed that only one region can continue, if that region may not be used
+/// or is not known.
 pub(super) fn check(operation: &Operation, account: &Account, excluded: &[Region]) -> Result<(), Error> {
     if !is_regional(operation, account) {
         return Ok(());

@@ -35,7 +35,7 @@ pub(super) async fn deliver(
         let headers = signed_headers(core, inputs, activity_id).await?;
         delivered = send(core, inputs, headers, deadline).await;
     }
-    Ok(resends.counted_in(delivered))
+    Ok(resends.add_count_to(delivered))
 }
 
 /// The headers of a request, with date, signature and activity id.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::attempt::{AttemptInputs, Leg, attempt};
+use super::attempt::{AttemptInputs, EndedAttempt, attempt};
 use super::progress::{Progress, RequestUnderWay};
 use crate::core::Core;
 use crate::diagnostics::{Attempt, Context, LateCharge};
@@ -27,7 +27,7 @@ use crate::routing::latency::LatencyKind;
 /// The result of a race of two legs.
 pub(crate) struct Race {
     /// The leg that counts.
-    pub(crate) leg: Leg,
+    pub(crate) leg: EndedAttempt,
     pub(crate) winner: Winner,
     /// The other leg; `None` when there was none, or when it failed because of its
     /// credential and so has no record.
@@ -40,7 +40,7 @@ pub(crate) struct Race {
 /// The leg that does not count.
 pub(crate) enum Loser {
     /// The leg has ended as well.
-    Ended(Leg),
+    Ended(EndedAttempt),
     /// The leg was abandoned. It has a record for the diagnostics. If its request continues in
     /// the background, the [`LateCharge`] receives the charge of its answer.
     Abandoned(Attempt, Option<LateCharge>),
@@ -110,7 +110,7 @@ pub(crate) async fn race(
     primary: AttemptInputs<'_>,
     alternate: AttemptInputs<'_>,
     threshold_at: Instant,
-    is_final: impl Fn(&Leg, Winner) -> bool,
+    is_final: impl Fn(&EndedAttempt, Winner) -> bool,
 ) -> Result<Race, Error> {
     let (primary_progress, alternate_progress) = (Progress::kept(), Progress::kept());
     let primary = AttemptInputs { progress: &primary_progress, ..primary };
@@ -161,23 +161,23 @@ pub(crate) async fn race(
 
 impl Race {
     /// The race when there was no alternate leg.
-    fn unhedged(leg: Result<Leg, Error>) -> Result<Race, Error> {
+    fn unhedged(leg: Result<EndedAttempt, Error>) -> Result<Race, Error> {
         Ok(Race { leg: leg?, winner: Winner::Unhedged, loser: None, is_primary_throttled: false })
     }
 }
 
 /// The leg that counts, which one it is, and the other leg.
-type Choice = (Leg, Winner, Option<Loser>);
+type Choice = (EndedAttempt, Winner, Option<Loser>);
 
 /// Chooses the leg that counts when the leg that ended first (`early`) was not final.
 /// The other leg (`late`) counts, unless it is the alternate leg and is not final
 /// either. A leg that failed because of its credential counts only if both legs did.
 /// `late_leg` says which of the two legs is `late`.
 fn choose_leg(
-    early: Result<Leg, Error>,
-    late: Result<Leg, Error>,
+    early: Result<EndedAttempt, Error>,
+    late: Result<EndedAttempt, Error>,
     late_leg: Winner,
-    is_final: impl Fn(&Leg, Winner) -> bool,
+    is_final: impl Fn(&EndedAttempt, Winner) -> bool,
 ) -> Result<Choice, Error> {
     let early_leg = if late_leg == Winner::Primary { Winner::Alternate } else { Winner::Primary };
     match (early, late) {
@@ -195,7 +195,7 @@ fn choose_leg(
 
 /// Ends the loser's attempt. Returns its leg if the attempt has ended by now. The request that
 /// is under way stays in the attempt's [`Progress`].
-async fn cancel(loser: impl Future<Output = Result<Leg, Error>>) -> Option<Leg> {
+async fn cancel(loser: impl Future<Output = Result<EndedAttempt, Error>>) -> Option<EndedAttempt> {
     let mut loser = pin!(loser);
     tokio::select! {
         biased;
@@ -211,7 +211,7 @@ async fn cancel(loser: impl Future<Output = Result<Leg, Error>>) -> Option<Leg> 
 /// later.
 fn abandon(
     core: &Core,
-    ended: Option<Leg>,
+    ended: Option<EndedAttempt>,
     inputs: &AttemptInputs<'_>,
     started_at: Instant,
     permit: Option<HedgePermit>,

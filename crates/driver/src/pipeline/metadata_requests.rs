@@ -13,7 +13,7 @@ use perihelion_wire::headers;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::attempt::{AttemptInputs, Leg, attempt, status_of};
+use super::attempt::{AttemptInputs, EndedAttempt, attempt, status_of};
 use super::build::HeaderInputs;
 use super::prepare::Call;
 use super::progress::Progress;
@@ -112,10 +112,10 @@ async fn read_account(core: &Core, location: &Location, deadline: Instant) -> Re
 }
 
 /// The answer of an operation that has one attempt.
-fn into_response(leg: Leg) -> Result<Response, Error> {
-    let diagnostics = Diagnostics::of(leg.record);
+fn into_response(ended: EndedAttempt) -> Result<Response, Error> {
+    let diagnostics = Diagnostics::of(ended.record);
     let response =
-        leg.result.map_err(|failure| Error::unanswered(&failure).with_diagnostics(diagnostics.clone()))?;
+        ended.result.map_err(|failure| Error::unanswered(&failure).with_diagnostics(diagnostics.clone()))?;
     let status = status_of(&response);
     let (parts, body) = response.into_parts();
     if status.is_success() {

@@ -133,7 +133,7 @@ fn pick_route(
 ) -> (Snapshot, Route) {
     let snapshot = core.topology().snapshot();
     let mut request = route_request(&snapshot, call, partition, state);
-    if is_failback(core, call, &snapshot, partition, state) {
+    if claim_failback(core, call, &snapshot, partition, state) {
         request.moved_to = None;
     }
     if let Some(partition) = partition.filter(|_| request.moved_to.is_some())
@@ -152,12 +152,12 @@ fn pick_route(
     (snapshot, route)
 }
 
-/// Whether this attempt asks the account's write region, though the partition has moved to
-/// another region. One write does so from time to time. It must be a write that may be
-/// repeated, because the partition may still fail in the write region. A conditional write
-/// also needs a witness: after a lost answer, a refusal by the other region would not tell
-/// whether the write was applied.
-fn is_failback(
+/// Claims a failback for this attempt: the attempt asks the account's write region, though the
+/// partition has moved to another region. One write does so from time to time. It must be a write
+/// that may be repeated, because the partition may still fail in the write region. A conditional
+/// write also needs a witness: after a lost answer, a refusal by the other region would not tell
+/// whether the write was applied. Returns whether the failback was claimed.
+fn claim_failback(
     core: &Core,
     call: Call<'_>,
     snapshot: &Snapshot,
@@ -227,11 +227,11 @@ fn is_write_region_only(
     state: &State,
 ) -> bool {
     let only = snapshot.account.only_write_location(operation.is_data_plane());
-    let is_asked = operation.verb.is_read() && !operation.verb.is_transaction();
-    let Some(only) = only.filter(|_| is_asked) else { return false };
-    let only = snapshot.moved_to(partition).unwrap_or(&only.region);
+    let is_plain_read = operation.verb.is_read() && !operation.verb.is_transaction();
+    let Some(only) = only.filter(|_| is_plain_read) else { return false };
+    let write_region = snapshot.moved_to(partition).unwrap_or(&only.region);
     match state.route_to {
-        Some(RouteTo::WriteRegion) => *only == route.location.region,
+        Some(RouteTo::WriteRegion) => *write_region == route.location.region,
         Some(RouteTo::NextAsWriteRegion) => follows_partition(snapshot, operation, partition),
         Some(RouteTo::Same | RouteTo::Next) | None => false,
     }

@@ -6,7 +6,7 @@ use perihelion_wire::status;
 use tokio::time::Instant;
 
 use super::apply::{self, EvaluatedAttempt};
-use super::attempt::{AttemptResult, Leg, status_of};
+use super::attempt::{AttemptResult, EndedAttempt, status_of};
 use super::finish::{
     append_attempts, complete, complete_as_deleted, error_of, give_up, keep_ambiguity, look_for_witness,
     resolve_ambiguity,
@@ -57,9 +57,9 @@ async fn run_attempts(core: &Core, call: Call<'_>, state: &mut State) -> Result<
     loop {
         let mut prepared =
             prepare(core, call, state).await.map_err(|error| keep_ambiguity(error, state.budgets))?;
-        let leg =
+        let ended =
             send(core, &mut prepared, state).await.map_err(|error| keep_ambiguity(error, state.budgets))?;
-        let Leg { result, record, is_cut_short } = leg;
+        let EndedAttempt { result, record, is_cut_short } = ended;
         record_session_token(&prepared, &result);
         let (verdict, effects) = judge(&prepared, &result, state.budgets, random::sample());
         let effects = if is_cut_short { Effects::NONE } else { effects };

@@ -4,7 +4,7 @@
 use tokio::time::Instant;
 
 use super::apply::{self, EvaluatedAttempt, usage_of};
-use super::attempt::{AttemptInputs, Leg, attempt};
+use super::attempt::{AttemptInputs, EndedAttempt, attempt};
 use super::hedge::{self, Loser, Race, Winner};
 use super::judge::{ending_of, judge, regions_of};
 use super::prepare::{Prepared, route_request};
@@ -21,7 +21,11 @@ use crate::routing::resolve::{Route, alternate};
 
 /// Makes the attempt. Afterwards, the route of `prepared` is the route of the leg
 /// that counts.
-pub(super) async fn send(core: &Core, prepared: &mut Prepared<'_>, state: &mut State) -> Result<Leg, Error> {
+pub(super) async fn send(
+    core: &Core,
+    prepared: &mut Prepared<'_>,
+    state: &mut State,
+) -> Result<EndedAttempt, Error> {
     let call = prepared.call;
     let progress = Progress::default();
     let primary = AttemptInputs {
@@ -39,7 +43,7 @@ pub(super) async fn send(core: &Core, prepared: &mut Prepared<'_>, state: &mut S
         return attempt(core, primary).await;
     };
     let alternate = AttemptInputs { location: &alternate_route.location, ..primary };
-    let is_final = |leg: &Leg, winner| is_final(prepared, state, leg, winner);
+    let is_final = |leg: &EndedAttempt, winner| is_final(prepared, state, leg, winner);
     let began_at = Instant::now();
     let race = hedge::race(core, primary, alternate, threshold_at, is_final).await?;
     let Race { leg, winner, loser, is_primary_throttled } = race;
@@ -83,9 +87,9 @@ fn plan_hedge(prepared: &Prepared<'_>, state: &State) -> Option<(Route, Instant)
     Some((other, now + threshold))
 }
 
-/// Whether this leg ends the race. A write is judged as ambiguous here, because the
-/// other leg may still be applied.
-fn is_final(prepared: &Prepared<'_>, state: &State, leg: &Leg, winner: Winner) -> bool {
+/// Whether this leg ends the race. `winner` says which leg it is. A write is judged as ambiguous
+/// here, because the other leg may still be applied.
+fn is_final(prepared: &Prepared<'_>, state: &State, leg: &EndedAttempt, winner: Winner) -> bool {
     let operation = prepared.call.operation;
     let ambiguous = state.budgets.with_ambiguity(true);
     let (verdict, _) = judge(prepared, &leg.result, ambiguous, 0.0);
@@ -140,7 +144,7 @@ fn record_loser(core: &Core, prepared: &Prepared<'_>, route: &Route, loser: Lose
     let began_at = state.started_at + leg.record.started_after;
     state.diagnostics.record(leg.record);
     state.tried_regions.push(route.location.region.clone());
-    // A leg that the caller's timeouts left too little time says nothing about its region.
+    // A leg that had too little time because of the caller's timeouts says nothing about its region.
     if !leg.is_cut_short {
         let (partition, metadata) = (prepared.partition.as_ref(), prepared.metadata.as_ref());
         apply::apply_health_updates(

@@ -43,8 +43,8 @@ pub(super) struct State {
     /// The idempotency token that the next attempt sends; `None` if the operation is not a
     /// distributed transaction.
     pub(super) idempotency_token: Option<IdempotencyToken>,
-    /// Effects that are applied when another region has answered this operation, each
-    /// with the route of its attempt.
+    /// Effects that are applied when another region has answered this operation, each with the
+    /// route of its attempt, and with the incident that made the attempt fail, if there was one.
     pub(super) unconfirmed_effects: Vec<(Effect, Route, Option<Incident>)>,
     pub(super) diagnostics: Diagnostics,
 }

@@ -1,7 +1,7 @@
 //! The order of regions by their distance from the application.
 //!
-//! The distance is that of the cities, as Azure publishes their positions. Latency grows with
-//! distance, so distance can order regions: light in glass needs about 10 ms for 1,000 km and back.
+//! The place of a region is that of its city, as Azure publishes it. Latency grows with distance, so
+//! distance can order regions: light in glass needs about 10 ms for 1,000 km and back.
 
 use super::Region;
 
@@ -84,7 +84,8 @@ fn distance_km(from: Place, to: Place) -> f64 {
 mod tests {
     use super::*;
 
-    /// The order of `regions` as seen from `application`.
+    /// Checks that `regions` are in the order of their distance from `application`, and that the
+    /// first of them is the nearest of all known regions.
     fn check(application: &str, regions: &[&str]) {
         let by_distance = regions_by_distance(&Region::new(application)).unwrap();
         assert_eq!(by_distance.len(), REGIONS.len());

@@ -68,7 +68,7 @@ pub(crate) struct Account {
     /// Whether the service asks clients not to hedge.
     pub(crate) is_hedging_disabled: bool,
     /// The thin-client endpoints (Gateway 2.0) that the account names, in the order of its
-    /// document. The driver only shows them.
+    /// document. The driver sends them no requests, and only lists them in `AccountView`.
     pub(crate) thin_client: ThinClient,
     /// Whether the service moves the writes of single partitions to other regions when they
     /// fail in the write region. Always false with `is_multi_write`.
@@ -136,7 +136,7 @@ impl Account {
     /// locations for writes. Unknown members are ignored. Endpoints that still exist
     /// keep their latencies, and stay unavailable if they were unavailable. A region that
     /// begins to take writes becomes available for writes.
-    pub(crate) fn from_properties(
+    pub(crate) fn from_document(
         body: &[u8],
         preferred: &[Region],
         previous: &Account,

@@ -150,7 +150,7 @@ impl Breakers {
     /// and does not show whether the region works now.
     pub(crate) fn succeeded(&self, key: BreakerKey<'_>, began_at: Instant) -> Option<Breakers> {
         let state = self.state(key);
-        if state.open.is_some() && !state.is_of_now(began_at) {
+        if state.open.is_some() && !state.is_after_last_event(began_at) {
             return None;
         }
         self.with_state(key, UsageState::default())
@@ -199,7 +199,7 @@ impl Breakers {
         let mut state = self.state(key);
         let opened = OpenState { probe_from: now + self.probe_delay(sample), claimed_until: None };
         match state.open {
-            Some(open) if !open.is_probe_outcome(now) || !state.is_of_now(began_at) => return None,
+            Some(open) if !open.is_probe_outcome(now) || !state.is_after_last_event(began_at) => return None,
             Some(_) => state = UsageState { open: Some(opened), last_event_at: Some(now), ..state },
             None => {
                 state = state.reset_unless_recent(now, self.options.counter_reset);

@@ -11,7 +11,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// 50 ms, this is enough for 1,280 hedges per second.
 const HEDGES_MAX: u32 = 64;
 
-/// The most first legs that have lost and are awaited for their charge. Others are cancelled.
+/// The most primary legs that have lost and are awaited for their charge at the same time. Further
+/// primary legs that lose are cancelled.
 const LOSERS_MAX: usize = 256;
 
 /// The budget of one driver.
@@ -22,7 +23,7 @@ pub(crate) struct HedgeBudget {
     losers: Arc<Semaphore>,
 }
 
-/// The permission for one hedge. It is given back when it is dropped.
+/// The permission for one hedge, or to await one losing leg. It is given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct HedgePermit(#[expect(dead_code, reason = "dropped")] OwnedSemaphorePermit);
 
@@ -42,12 +43,12 @@ impl HedgeBudget {
         Arc::clone(&self.hedges).try_acquire_owned().ok().map(HedgePermit)
     }
 
-    /// How many hedges are under way, and how many first legs that have lost are awaited.
+    /// How many hedges are under way, and how many primary legs that have lost are awaited.
     pub(crate) fn in_use(&self) -> (usize, usize) {
         (self.hedges_max - self.hedges.available_permits(), LOSERS_MAX - self.losers.available_permits())
     }
 
-    /// A permit to await a first leg that has lost, for its charge. These permits have a budget of
+    /// A permit to await a primary leg that has lost, for its charge. These permits have a budget of
     /// their own: a region that hangs keeps such legs waiting for seconds, and must not use up the
     /// budget of hedges.
     pub(crate) fn try_acquire_loser(&self) -> Option<HedgePermit> {

@@ -113,10 +113,11 @@ pub(crate) struct LatencyWindow {
     /// When slice 0 begins: at the first request.
     origin: OnceLock<Instant>,
     slices: [Slice; SLICE_COUNT],
-    /// The latest percentile; a tick is [`PERCENTILE_CACHED_FOR`].
+    /// The latest percentile, for the interval (tick) of [`PERCENTILE_CACHED_FOR`] in which it was
+    /// computed.
     current: CachedPercentile,
-    /// The least percentiles of the current period and the one before; a tick is a period
-    /// of [`USUAL_SLICES`].
+    /// The least percentiles of the current period and the one before. Here a tick is a period of
+    /// [`USUAL_SLICES`].
     usual: [CachedPercentile; 2],
 }
 

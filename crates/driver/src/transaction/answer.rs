@@ -20,8 +20,8 @@ use serde_json::value::RawValue;
 use super::token::successor;
 use crate::response::Response;
 
-/// The statuses of operations that did not fail by themselves: another operation did, and so
-/// they were rolled back (writes) or withheld (reads). Some services use 424 for both.
+/// The statuses of operations that did not fail by themselves: another operation did, so a write was
+/// rolled back (453) or a read was withheld (424). Some services use 424 for both.
 const ROLLED_BACK: [u16; 2] = [424, status::OPERATION_ROLLED_BACK.code];
 
 /// The most characters of the service's diagnostic text that are kept.

@@ -52,7 +52,7 @@ pub(crate) fn print(operations: &[TransactionOperation], contexts: &[OperationCo
     }
     let wire = |(index, (operation, context)): (usize, (_, _))| wire_operation(index, operation, context);
     let body = Body { operations: operations.iter().zip(contexts).enumerate().map(wire).collect() };
-    serde_json::to_vec(&body).expect("names are strings and nothing else can fail").into()
+    serde_json::to_vec(&body).expect("all member names are strings, so writing cannot fail").into()
 }
 
 fn wire_operation<'a>(

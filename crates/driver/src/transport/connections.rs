@@ -74,8 +74,8 @@ pub(super) struct Connections {
     opening: AtomicUsize,
     /// The tasks that open shards. They end when the connections are dropped.
     opening_tasks: Mutex<Vec<OpeningTask>>,
-    /// Whether a task that opened a shard was dropped with its runtime, and no waiting request has
-    /// started another task yet.
+    /// Whether a task was dropped with its runtime before it had opened its shard, and no waiting
+    /// request has started another task yet.
     is_opening_interrupted: AtomicBool,
     http1: Http1Pool,
     /// Whether requests use HTTP/1.1. Set when a new connection is HTTP/1.1 and there is no shard.
@@ -244,7 +244,8 @@ impl Connections {
         }
     }
 
-    /// How long no request has used these connections; `None` while one does.
+    /// How long no request has used these connections; `None` while a request uses one, or while a
+    /// connection is being opened.
     pub(super) fn unused_for(&self, now: Instant) -> Option<Duration> {
         if self.in_flight.load(Ordering::SeqCst) > 0 || self.opening.load(Ordering::SeqCst) > 0 {
             return None;
@@ -269,12 +270,12 @@ impl Connections {
     /// Judges the health of a shard, compared with the other shards.
     pub(super) fn judge(&self, core: &ShardCore, now: Instant) -> Verdict {
         let shards = self.shards.load();
-        let peers: Vec<Signs> = shards
+        let others: Vec<Signs> = shards
             .iter()
             .filter(|shard| shard.core.number != core.number)
             .map(|shard| shard.core.signs(now))
             .collect();
-        health::judge(&core.signs(now), &peers, self.health_limits, core.starvation.is_starved(now))
+        health::judge(&core.signs(now), &others, self.health_limits, core.starvation.is_starved(now))
     }
 
     /// Takes a shard out of use. Its requests continue.

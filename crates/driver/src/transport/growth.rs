@@ -4,8 +4,8 @@
 use super::limits::{FILL_BEFORE_GROWTH, OPENINGS_AT_ONCE_MAX};
 use super::slots::SlotsView;
 
-/// The most connections of an endpoint, as a multiple of its maximum, when those that were taken
-/// out of use are counted too.
+/// How many connections an endpoint may have when those that were taken out of use are counted too,
+/// as a multiple of [`ShardLimits::shards_max`].
 const WITH_RETIRED_MAX: usize = 2;
 
 /// The streams of all shards of an endpoint at one moment.

@@ -1,12 +1,12 @@
-//! Judges the health of one connection by its vital signs and those of its peers, the other
-//! connections to the same endpoint. This module only decides; `supervise` acts.
+//! Judges the health of one connection by its vital signs and those of the other connections to
+//! the same endpoint. This module only decides; `supervise` acts.
 //!
 //! | sign | verdict |
 //! |---|---|
 //! | a ping has no pong within the ping timeout, and nothing else arrived meanwhile | break |
 //! | requests are in flight, and nothing arrived for the read-hang limit, though a ping asked for a pong | break |
 //! | as in the row above, but for half of the read-hang limit | suspect |
-//! | five requests failed in a row, no whole answer for 2 s, and a peer works | retire |
+//! | five requests failed in a row, no whole answer for 2 s, and another connection works | retire |
 //! | all connections have five failures in a row, no whole answer for 2 s | replace the oldest, as a probe |
 //! | no request for the idle timeout, and the connection is not needed | retire |
 //!
@@ -22,7 +22,7 @@ use super::slots::SlotsView;
 use super::vitals::Vitals;
 use tokio::time::Instant;
 
-/// The failures in a row after which a connection is replaced, if a peer works.
+/// The failures in a row after which a connection is replaced, if another connection works.
 pub(super) const FAILURES_MAX: u32 = 5;
 
 /// A connection on which a whole answer arrived within this time is not replaced because of failures.
@@ -37,8 +37,8 @@ pub(super) struct HealthLimits {
 }
 
 impl HealthLimits {
-    /// A busy connection that is silent for this long is pinged.
-    pub(super) fn probe_after(self) -> Duration {
+    /// A busy connection that is silent for this long is pinged. The pong is due after as long again.
+    pub(super) fn ping_after(self) -> Duration {
         self.read_hang_limit / 4
     }
 }
@@ -114,9 +114,9 @@ pub(super) enum Verdict {
     Break(Reason),
 }
 
-/// Judges a connection. `peers` are the other connections to its endpoint. With
+/// Judges a connection. `others` are the other connections to its endpoint. With
 /// `is_starved`, this process is short of CPU.
-pub(super) fn judge(this: &Signs, peers: &[Signs], limits: HealthLimits, is_starved: bool) -> Verdict {
+pub(super) fn judge(this: &Signs, others: &[Signs], limits: HealthLimits, is_starved: bool) -> Verdict {
     if is_starved {
         return judge_idle(this, limits);
     }
@@ -127,16 +127,16 @@ pub(super) fn judge(this: &Signs, peers: &[Signs], limits: HealthLimits, is_star
         return Verdict::Break(Reason::PingUnanswered);
     }
     // The ping shows that the server is silent, and not only slow to answer the requests.
-    let is_pong_due = ping_waiting.is_some_and(|waiting| waiting >= limits.probe_after());
+    let is_pong_due = ping_waiting.is_some_and(|waiting| waiting >= limits.ping_after());
     if this.hung_for >= limits.read_hang_limit && is_pong_due {
         return Verdict::Break(Reason::ReadHang);
     }
     if this.is_failing() {
-        if peers.iter().any(|peer| peer.is_healthier_than(this)) {
+        if others.iter().any(|other| other.is_healthier_than(this)) {
             return Verdict::Retire(Reason::Failing);
         }
-        let is_oldest = peers.iter().all(|peer| peer.number > this.number);
-        if is_oldest && peers.iter().all(Signs::is_failing) {
+        let is_oldest = others.iter().all(|other| other.number > this.number);
+        if is_oldest && others.iter().all(Signs::is_failing) {
             return Verdict::Retire(Reason::AllFailing);
         }
     }

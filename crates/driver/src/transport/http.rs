@@ -141,7 +141,7 @@ pub(super) async fn send_with_resends(
     loop {
         let delivered = start(connections, parts.clone(), deadline).await;
         if !resends.allow(is_read, &delivered.result) {
-            return resends.counted_in(delivered);
+            return resends.add_count_to(delivered);
         }
     }
 }

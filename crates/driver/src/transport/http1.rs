@@ -106,8 +106,8 @@ impl Http1Connection {
         timeout_at(deadline, asking).await.unwrap_or(false)
     }
 
-    /// Whether a request on another runtime has asked this connection and gave up, and the
-    /// connection has not answered since.
+    /// Whether a request has asked this connection and gave up, and the connection has not answered
+    /// since. Requests on the connection's own runtime do not ask, so the result is no for these.
     fn is_unanswered(&self, runtime: runtime::Id) -> bool {
         self.asked_at.is_some() && self.runtime != runtime && !self.probe.is_answered.load(Ordering::SeqCst)
     }
@@ -179,7 +179,7 @@ impl Http1Pool {
         (self.connections_max - self.permits.available_permits(), idle)
     }
 
-    /// How long ago a connection was given back; `None` when no connection is idle.
+    /// How long ago the last connection was given back; `None` when no connection is idle.
     pub(super) fn idle_for(&self, now: Instant) -> Option<Duration> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.iter().map(|connection| now.saturating_duration_since(connection.idle_since)).min()
@@ -237,9 +237,9 @@ impl<'a> ConnectionPermit<'a> {
     /// many such connections there are. All connections together have [`RESUME_GRACE`] to become
     /// ready.
     pub(super) async fn take_idle(&self) -> Option<Http1Connection> {
-        // The loop ends, because each idle connection is taken once.
         let runtime = current_runtime();
         let deadline = Instant::now() + RESUME_GRACE;
+        // The loop ends, because each idle connection is taken once.
         while let Some(idle) = self.pool.pop_idle(runtime) {
             if idle.runtime != runtime && Instant::now() >= deadline {
                 // A task on another runtime needs time for its answer.
@@ -275,11 +275,13 @@ struct AskedConnection<'a> {
 }
 
 impl Drop for AskedConnection<'_> {
+    /// If the connection of another runtime has not answered in time, closes all idle connections of
+    /// other runtimes. If the request gave up earlier, puts the connection back.
     fn drop(&mut self) {
-        let is_open = |connection: &Http1Connection| {
+        let may_be_stuck = |connection: &Http1Connection| {
             connection.runtime != self.runtime && !connection.sender.is_closed()
         };
-        let Some(mut connection) = self.connection.take().filter(is_open) else { return };
+        let Some(mut connection) = self.connection.take().filter(may_be_stuck) else { return };
         if self.asked_at.elapsed() >= RESUME_GRACE {
             self.pool.discard_idle_except_of(self.runtime);
         } else {

@@ -36,11 +36,11 @@ use super::shard::{Reservation, takes_requests};
 use super::transfer::{Delivered, TransferLog};
 use super::vitals::{SocketWithVitals, Vitals};
 
-/// A new connection. It makes progress only while `driver` is polled.
+/// A new connection. It makes progress only while `connection` is polled.
 pub(super) struct NewHttp2 {
     pub(super) sender: SendRequest<Bytes>,
     pub(super) pings: PingPong,
-    pub(super) driver: Pin<Box<dyn Future<Output = Result<(), h2::Error>> + Send>>,
+    pub(super) connection: Pin<Box<dyn Future<Output = Result<(), h2::Error>> + Send>>,
     pub(super) vitals: Arc<Vitals>,
     /// Whether the peer has said how many streams it allows.
     pub(super) is_limit_known: bool,
@@ -86,7 +86,7 @@ where
     Ok(NewHttp2 {
         sender,
         pings,
-        driver: Box::pin(connection),
+        connection: Box::pin(connection),
         vitals,
         is_limit_known,
         switch: Default::default(),
@@ -230,7 +230,7 @@ impl Reservation {
     fn record_failure(&self, failure: Failure, error: &h2::Error) -> Failure {
         let core = &self.shard.core;
         if is_connection_error(error) {
-            return failure.with_incident(core.end_incident(&self.owner));
+            return failure.with_incident(core.incident_of_end(&self.owner));
         }
         // A refused stream counts too: a connection that refuses every stream is of no use.
         core.vitals.failed();

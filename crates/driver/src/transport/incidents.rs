@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use super::vitals::Vitals;
 
-/// Connections that end, or are found to be silent, within this time belong to one incident. So a server that ends every
-/// new connection counts once a second.
+/// Connections that end, or are found to be silent, within this time belong to one incident. So a
+/// server that ends every new connection counts once a second.
 const SAME_INCIDENT_WITHIN: Duration = Duration::from_secs(1);
 
 /// The last incident, and when it began.

@@ -64,8 +64,9 @@ pub(super) const CONNECTIONS_TRIED_MAX: u32 = 3;
 /// When it is reached, the endpoint that was unused for the longest time is forgotten.
 pub(super) const ENDPOINTS_MAX: usize = 256;
 
-/// An endpoint may be forgotten when no request has used it for this long. It may belong to an
-/// account whose drivers were dropped. If it is used again, new connections are opened.
+/// An endpoint may be forgotten when no request has used it for this long, and at once when it has
+/// no connection either. It may belong to an account whose drivers were dropped. If it is used
+/// again, new connections are opened.
 pub(super) const ENDPOINT_UNUSED_MIN: Duration = Duration::from_secs(60);
 
 /// The most addresses that are tried for one host name.

@@ -46,8 +46,8 @@ impl Resends {
         is_allowed
     }
 
-    /// The result of the request, with the number of resends.
-    pub(crate) fn counted_in(&self, delivered: Delivered) -> Delivered {
+    /// The result of the request, with the number of resends in its transfer.
+    pub(crate) fn add_count_to(&self, delivered: Delivered) -> Delivered {
         let transfer = delivered.transfer.map(|transfer| transfer.with_resends(self.count));
         Delivered { transfer, ..delivered }
     }

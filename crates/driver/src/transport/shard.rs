@@ -117,7 +117,7 @@ impl ShardCore {
 
     /// The incident of this connection's end. All requests that fail because of it have the same
     /// incident, so that they count as one failure.
-    pub(super) fn end_incident(&self, owner: &Connections) -> Incident {
+    pub(super) fn incident_of_end(&self, owner: &Connections) -> Incident {
         self.incidents.end(&owner.incidents, Instant::now())
     }
 

@@ -1,6 +1,7 @@
 //! Notices when the runtime of a connection gets too little CPU: its timers fire late. At such a
 //! time an answer may have arrived long before this process reads it, so a silent connection may
-//! have a peer that works, and is not evicted.
+//! have a peer that works. It is not *evicted*: `health` neither suspects nor breaks it, and retires
+//! it only if it is idle.
 //!
 //! Each connection notices this for itself, because a process may have several runtimes. A runtime
 //! that is late, for example because it is run only during calls, says nothing about the others.

@@ -30,8 +30,8 @@ pub(super) async fn supervise(new: NewHttp2, core: Arc<ShardCore>, owner: Weak<C
     else {
         return;
     };
-    let NewHttp2 { mut sender, pings, driver, .. } = new;
-    let adjust = {
+    let NewHttp2 { mut sender, pings, connection, .. } = new;
+    let update_stream_limit = {
         let (sender, core, owner) = (sender.clone(), Arc::clone(&core), Weak::clone(&owner));
         move || {
             if core.slots.set_limit(streams_allowed(&sender, streams_max))
@@ -41,7 +41,7 @@ pub(super) async fn supervise(new: NewHttp2, core: Arc<ShardCore>, owner: Weak<C
             }
         }
     };
-    let pinging = keep_alive(pings, interval, &core, &adjust);
+    let pinging = keep_alive(pings, interval, &core, &update_stream_limit);
     let checking = async {
         loop {
             let due = Instant::now() + tick(&core, limits);
@@ -52,7 +52,7 @@ pub(super) async fn supervise(new: NewHttp2, core: Arc<ShardCore>, owner: Weak<C
             core.pulse.expect_at(now + tick(&core, limits));
             let Some(owner) = owner.upgrade() else { return pending().await };
             core.starvation.timer_fired(due, now, &core.vitals);
-            adjust();
+            update_stream_limit();
             if was_stuck {
                 // Requests may wait because this connection seemed to be stuck.
                 owner.serve_waiters();
@@ -68,7 +68,7 @@ pub(super) async fn supervise(new: NewHttp2, core: Arc<ShardCore>, owner: Weak<C
     tokio::select! {
         // The connection is polled first, so that bytes that have arrived are seen.
         biased;
-        ended = driver => tracing::debug!(?ended, number = core.number, "an HTTP/2 connection ended"),
+        ended = connection => tracing::debug!(?ended, number = core.number, "an HTTP/2 connection ended"),
         reason = checking => tracing::info!(?reason, number = core.number, "an HTTP/2 connection was closed"),
         () = pinging => {}
     }
@@ -90,10 +90,10 @@ fn check(
     now: Instant,
 ) -> Option<Reason> {
     let verdict = owner.judge(core, now);
-    // A suspect connection that is taken out of use stays marked as suspect, so that it gets no
-    // waiting requests.
-    let stays = matches!(verdict, Verdict::Keep | Verdict::Suspect | Verdict::Retire(Reason::Idle));
-    if stays && core.slots.set_suspect(verdict == Verdict::Suspect) {
+    // A connection that is taken out of use now keeps its mark: a suspect one must not get waiting
+    // requests.
+    let stays_in_use = matches!(verdict, Verdict::Keep | Verdict::Suspect | Verdict::Retire(Reason::Idle));
+    if stays_in_use && core.slots.set_suspect(verdict == Verdict::Suspect) {
         tracing::debug!(number = core.number, ?verdict, "an HTTP/2 connection fell silent or recovered");
         owner.serve_waiters();
     }
@@ -108,7 +108,7 @@ fn check(
         }
     }
     let signs = core.signs(now);
-    if signs.hung_for >= limits.probe_after() && signs.ping_waiting_for.is_none() {
+    if signs.hung_for >= limits.ping_after() && signs.ping_waiting_for.is_none() {
         core.ping_wanted.notify_one();
     }
     None

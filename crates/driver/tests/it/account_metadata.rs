@@ -41,7 +41,7 @@ impl Transport for OneAnsweringHost {
         }
         request.endpoint = self.server.endpoint();
         let response = self.server.embedded().transport().send_boxed(request).await?;
-        // The document names the region's endpoint as the service does.
+        // The account document names the server's own endpoint. Here it names this host instead.
         let body = String::from_utf8(response.body().to_vec()).unwrap();
         let server_endpoint = self.server.endpoint().to_string();
         let body = body.replace(server_endpoint.trim_end_matches('/'), &format!("https://{}:443", self.host));
@@ -49,7 +49,8 @@ impl Transport for OneAnsweringHost {
     }
 }
 
-/// The host name that the driver guesses first for a region. It belongs to another account.
+/// The host name that the driver guesses for its first preferred region, North Europe. It belongs to
+/// another account.
 const FOREIGN_HOST: &str = "shop-northeurope.documents.azure.com";
 
 /// Opens an account. Of its hosts, only this one answers.
@@ -163,6 +164,7 @@ async fn open_after(failures: u32, failure: fn() -> Result<Response, Failure>) -
     Driver::open(endpoint, Credential::emulator(), transport, DriverOptions::default()).await
 }
 
+/// The driver retries the first read of the account three times.
 #[tokio::test(start_paused = true)]
 async fn opening_a_driver_retries_the_read_of_the_account() {
     for failure in [|| Err(faults::unreachable()), || Ok(faults::refusal(503, 0, None))] {

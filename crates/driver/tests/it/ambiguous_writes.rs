@@ -79,7 +79,7 @@ async fn a_witness_is_not_read_in_a_region_that_the_write_could_not_go_to() {
     assert_eq!(created.diagnostics.regions(), [&Region::new(EAST)]);
 }
 
-/// An account whose reads have eventual consistency, unless the options ask for more.
+/// A transport to an account whose reads have eventual consistency, unless the options ask for more.
 struct EventualAccount(InProcess);
 
 impl Transport for EventualAccount {

@@ -11,11 +11,10 @@ use tokio::runtime::Runtime;
 
 use crate::outage::Outage;
 
-/// How long a call takes.
+/// How long a call takes: the other regions answer in this time.
 const CALL: Duration = Duration::from_millis(10);
 
-/// How long the slow endpoint takes to answer: longer than a call, so that the answer comes during a
-/// later call.
+/// How long East takes to answer: longer than a call, so that the answer comes during a later call.
 const SLOW_ANSWER: Duration = Duration::from_millis(50);
 
 /// The time between two calls. It is so long that every task is late when a call begins.

@@ -100,10 +100,10 @@ async fn execute_run(parameters: RunParameters) -> (History, Vec<String>) {
     if !has_stopped {
         problems.push("workers hang after the faults have stopped".to_owned());
     }
-    for (sentence, check) in checks::ALL {
+    for (guarantee, check) in checks::ALL {
         let mut found = Vec::new();
         check(&history, &mut found);
-        problems.extend(found.into_iter().map(|problem| format!("{sentence}: {problem}")));
+        problems.extend(found.into_iter().map(|problem| format!("{guarantee}: {problem}")));
     }
     if !problems.is_empty() {
         problems.truncate(PROBLEMS_SHOWN_MAX);
@@ -209,7 +209,7 @@ fn a_seed_replays_the_same_run() {
     for (mode, writers) in [(Mode::Gentle, Writers::OneRegion), (Mode::Rough, Writers::AllRegions)] {
         let parameters = RunParameters { seed: 1, mode, writers };
         let (first, second) = (checks::digest(&run(parameters).0), checks::digest(&run(parameters).0));
-        assert!(first.lines().count() > 200, "a run is more than {} operations", first.lines().count());
+        assert!(first.lines().count() > 200, "the run has only {} operations", first.lines().count());
         let difference = first.lines().zip(second.lines()).position(|(first, second)| first != second);
         assert_eq!(difference, None, "{parameters:?} differs between two runs from this line on");
         assert_eq!(first.lines().count(), second.lines().count(), "one run of {parameters:?} is longer");

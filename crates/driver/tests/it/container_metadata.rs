@@ -24,7 +24,7 @@ async fn run_with_timeout(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operation_waits_for_another_tasks_read_only_until_its_own_timeout() {
+async fn an_operation_waits_for_the_read_of_another_task_until_its_own_timeout() {
     let world = World::new().await;
     world.fault(r#"{"operation":"container","count":1,"delayMs":20000}"#).await;
     let (driver, read) = (world.driver.clone(), world.read("1"));
@@ -94,7 +94,6 @@ fn a_read_of_metadata_is_started_again_when_its_runtime_has_shut_down() {
     let timeout = Duration::from_secs(30);
     let error = main.block_on(run_with_timeout(&world.driver, &world.read("1"), timeout)).unwrap_err();
     assert!(error.is_not_found(), "{error:?}");
-    drop(main.enter());
 }
 
 /// The first request for metadata hangs for a minute. The driver has no other region.
@@ -133,7 +132,7 @@ async fn a_failed_read_of_metadata_reports_its_attempts() {
     world.fault(r#"{"operation":"container","status":503}"#).await;
     let error = world.run(&world.read("1")).await.unwrap_err();
     let outcomes: Vec<_> = error.diagnostics().attempts().map(|attempt| &attempt.outcome).collect();
-    assert_eq!(outcomes.len(), 4, "{error:?}");
+    assert_eq!(outcomes.len(), 4, "one attempt and three retries: {error:?}");
     assert!(
         outcomes.iter().all(|outcome| matches!(outcome, Outcome::Answered(status) if status.code == 503))
     );
@@ -150,7 +149,7 @@ async fn a_failed_read_of_metadata_does_not_hide_an_ambiguous_write() {
     world.fault(r#"{"operation":"container","status":400}"#).await;
     let error = world.run(&world.write(Verb::Upsert, "1", "a")).await.unwrap_err();
     assert!(error.is_ambiguous(), "{error:?}");
-    assert_eq!(error.diagnostics().attempts().count(), 3);
+    assert_eq!(error.diagnostics().attempts().count(), 3, "two of the write, and one of the container");
 }
 
 /// A transport that answers the read of a missing document with the text that the service uses for

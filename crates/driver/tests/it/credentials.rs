@@ -47,21 +47,22 @@ async fn run(driver: &Driver, verb: Verb, target: Target, scope: Scope, body: &s
 async fn every_kind_of_operation_is_signed_as_the_server_checks() {
     let server = server(AuthMode::Key).await;
     let driver = open(&server, Credential::key(KEY).unwrap()).await.unwrap();
-    let no_key = || Scope::Unpartitioned;
+    let unpartitioned = || Scope::Unpartitioned;
     for (database, container, id) in
         [("shop", "orders", "1"), ("My Shop", "Bestellungen für +1%", "hé l+%2F&=1")]
     {
-        run(&driver, Verb::Create, Target::databases(), no_key(), &format!(r#"{{"id":"{database}"}}"#)).await;
+        let body = format!(r#"{{"id":"{database}"}}"#);
+        run(&driver, Verb::Create, Target::databases(), unpartitioned(), &body).await;
         let body = format!(
             r#"{{"id":"{container}","partitionKey":{{"paths":["/customer"],"kind":"Hash","version":2}}}}"#
         );
-        run(&driver, Verb::Create, Target::containers(database), no_key(), &body).await;
-        run(&driver, Verb::Read, Target::database(database), no_key(), "").await;
-        run(&driver, Verb::ReadFeed, Target::databases(), no_key(), "").await;
-        run(&driver, Verb::ReadFeed, Target::containers(database), no_key(), "").await;
+        run(&driver, Verb::Create, Target::containers(database), unpartitioned(), &body).await;
+        run(&driver, Verb::Read, Target::database(database), unpartitioned(), "").await;
+        run(&driver, Verb::ReadFeed, Target::databases(), unpartitioned(), "").await;
+        run(&driver, Verb::ReadFeed, Target::containers(database), unpartitioned(), "").await;
         let container = driver.container(database, container);
-        run(&driver, Verb::Read, Target::container(&container), no_key(), "").await;
-        run(&driver, Verb::ReadFeed, Target::ranges(&container), no_key(), "").await;
+        run(&driver, Verb::Read, Target::container(&container), unpartitioned(), "").await;
+        run(&driver, Verb::ReadFeed, Target::ranges(&container), unpartitioned(), "").await;
         let document = format!(r#"{{"id":"{id}","customer":"ada"}}"#);
         run(&driver, Verb::Create, Target::items(&container), customer("ada"), &document).await;
         run(&driver, Verb::Upsert, Target::items(&container), customer("ada"), &document).await;
@@ -70,10 +71,10 @@ async fn every_kind_of_operation_is_signed_as_the_server_checks() {
         let query = r#"{"query":"SELECT * FROM c","parameters":[]}"#;
         run(&driver, Verb::Query, Target::items(&container), customer("ada"), query).await;
         run(&driver, Verb::Delete, Target::item(&container, id), customer("ada"), "").await;
-        run(&driver, Verb::Delete, Target::container(&container), no_key(), "").await;
-        run(&driver, Verb::Delete, Target::database(database), no_key(), "").await;
+        run(&driver, Verb::Delete, Target::container(&container), unpartitioned(), "").await;
+        run(&driver, Verb::Delete, Target::database(database), unpartitioned(), "").await;
     }
-    run(&driver, Verb::ReadFeed, Target::offers(), no_key(), "").await;
+    run(&driver, Verb::ReadFeed, Target::offers(), unpartitioned(), "").await;
     server.close().await;
 }
 
@@ -185,7 +186,8 @@ async fn a_driver_opens_with_a_slow_token_source() {
     server.close().await;
 }
 
-/// A token may be revoked, or have expired by the service's clock.
+/// A token may be revoked, or have expired by the service's clock. A token that is refused within
+/// 30 s after it was fetched is not replaced.
 #[tokio::test(start_paused = true)]
 async fn a_refused_token_is_replaced_once() {
     let identity = Arc::new(Identity::default());

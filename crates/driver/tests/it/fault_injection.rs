@@ -1,5 +1,5 @@
-//! Injected faults over real sockets, in HTTP/2 and (except faults of connecting) HTTP/1.1: what the caller gets,
-//! whether the request reached the peer, and what becomes of the connection.
+//! Injected faults over real sockets, in HTTP/2 and (except faults of connecting) HTTP/1.1: what the
+//! caller gets, whether the request reached the peer, and what becomes of the connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -170,6 +170,8 @@ async fn a_reset_or_broken_off_answer_leaves_an_http2_connection_open() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_garbled_or_silent_connection_ends() {
     use FailureKind::{Closed, Protocol as Violation, Timeout};
+    // The fault, the failure over HTTP/2 and over HTTP/1.1, and whether the failure over HTTP/1.1 is
+    // part of an incident.
     let cases = [
         ("drop", Closed, Closed, true),
         ("garbage", Violation, Violation, false),

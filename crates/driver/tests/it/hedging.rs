@@ -232,8 +232,8 @@ async fn a_failed_leg_counts_though_the_other_leg_answered() {
     assert_eq!(response.diagnostics.regions()[0].name(), WEST, "two failures open the breaker");
 }
 
-/// Both regions refuse one read between two races that East loses. East has not won that race, so it
-/// has lost two races in a row.
+/// East loses a race, both regions refuse the next read, and East loses another race. The refused
+/// read has no winner, so East has lost two races in a row.
 #[tokio::test(start_paused = true)]
 async fn a_race_without_a_winner_does_not_end_a_row_of_lost_hedges() {
     let breaker = CircuitBreakerOptions::default().with_hedge_losses(2).with_read_failures(100);

@@ -76,7 +76,8 @@ async fn concurrent_hedges_have_a_budget() {
     assert_eq!(hedge_count(&read(&world, &hedged()).await), 1);
 }
 
-/// A region that hangs keeps its legs, which lose the race, for seconds. They must not spend the budget.
+/// A region that hangs does not answer its legs for 30 s. These legs lose their races, and must not
+/// spend the budget of hedges.
 #[tokio::test(start_paused = true)]
 async fn first_legs_that_lose_do_not_spend_the_budget() {
     let world = with_an_order(prefers_east().with_hedges_max(2)).await;

@@ -107,8 +107,8 @@ async fn a_partition_that_has_moved_is_found_and_the_others_stay() {
     // Reads follow the partition away from the write region.
     assert_eq!(failover.path_of_a_read(moves).await, [NORTH]);
     assert_eq!(failover.path_of_a_read(stays).await, [WEST]);
-    let creation = document(&failover.run(&failover.read(moves)).await.unwrap());
-    assert_eq!(creation["customer"], moves.as_str());
+    let found = document(&failover.run(&failover.read(moves)).await.unwrap());
+    assert_eq!(found["customer"], moves.as_str());
 }
 
 /// The option switches partition failover off: every write of the partition then asks the
@@ -125,10 +125,10 @@ async fn a_driver_that_does_not_follow_partitions_asks_the_write_region_every_ti
 }
 
 /// In the write region the partition does not answer, or it answers with 429/3092, 503 or 410. The
-/// service has moved its writes to another region.
+/// service has moved its writes to another region. The driver waits 6 s for an answer.
 #[tokio::test(start_paused = true)]
 async fn a_partition_that_fails_in_the_write_region_is_written_in_another_region() {
-    for (how, lasts) in [
+    for (how, least_time) in [
         (r#""delayMs":30000"#, Duration::from_secs(6)),
         (r#""status":429,"subStatus":3092"#, Duration::ZERO),
         (r#""status":503"#, Duration::ZERO),
@@ -141,7 +141,8 @@ async fn a_partition_that_fails_in_the_write_region_is_written_in_another_region
         let started_at = Instant::now();
         assert_eq!(failover.path_of_a_write(moves).await, [WEST, EAST], "{how}");
         let elapsed = started_at.elapsed();
-        assert!(elapsed >= lasts && elapsed < lasts + Duration::from_millis(500), "{how}: {elapsed:?}");
+        let times = least_time..least_time + Duration::from_millis(500);
+        assert!(times.contains(&elapsed), "{how}: {elapsed:?}");
         assert_eq!(failover.path_of_a_write(moves).await, [EAST], "{how}");
         assert_eq!(failover.path_of_a_read(moves).await, [EAST], "{how}");
         assert_eq!(failover.path_of_a_write(stays).await, [WEST], "{how}");
@@ -240,7 +241,7 @@ async fn the_account_document_switches_partition_failover_off() {
 }
 
 /// A write that may not be repeated ends when its answer is lost, so it cannot ask another
-/// region itself. But its failure counts: after some failures the next write begins in another
+/// region itself. But its failure counts: after five failures the next write begins in another
 /// region.
 #[tokio::test(start_paused = true)]
 async fn writes_that_may_not_be_repeated_find_a_partition_that_fails_in_the_write_region() {
@@ -368,6 +369,7 @@ async fn a_read_of_a_session_finds_the_region_of_its_partition() {
     let started_at = Instant::now();
     let response = reader.execute(&read, &with_token).await.unwrap();
     assert!(started_at.elapsed() < Duration::from_millis(200), "{:?}", started_at.elapsed());
+    // West does not have the write. Asked with the header, West and East refuse, and North answers.
     assert_eq!(regions_of(&response), [WEST, WEST, EAST, NORTH]);
     assert_eq!(regions_of(&reader.execute(&read, &with_token).await.unwrap()), [NORTH]);
     let other = Operation::new(Verb::Read, Target::item(&orders, "1"), customer(stays), Bytes::new());

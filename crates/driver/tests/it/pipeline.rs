@@ -207,26 +207,26 @@ async fn an_operation_ends_by_its_deadline() {
 #[tokio::test(start_paused = true)]
 async fn point_reads_succeed_after_a_split() {
     let world = World::new().await;
-    for name in 0..20 {
-        let body = format!(r#"{{"id":"x","customer":"c{name}"}}"#);
+    for number in 0..20 {
+        let body = format!(r#"{{"id":"x","customer":"c{number}"}}"#);
         let create = Operation::new(
             Verb::Create,
             Target::items(&world.orders),
-            customer(&format!("c{name}")),
+            customer(&format!("c{number}")),
             body.into(),
         );
         world.run(&create).await.unwrap();
     }
     world.split("0").await;
-    for name in 0..20 {
+    for number in 0..20 {
         let read = Operation::new(
             Verb::Read,
             Target::item(&world.orders, "x"),
-            customer(&format!("c{name}")),
+            customer(&format!("c{number}")),
             bytes::Bytes::new(),
         );
         let read = world.run(&read).await.unwrap();
-        assert_eq!(document(&read)["customer"], format!("c{name}"));
+        assert_eq!(document(&read)["customer"], format!("c{number}"));
     }
 }
 

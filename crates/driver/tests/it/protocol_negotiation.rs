@@ -54,13 +54,14 @@ async fn serve_account(stream: TcpStream, is_http2: bool, requests: Arc<AtomicUs
 /// the account again, though its HTTP/1.1 connection still works.
 #[tokio::test]
 async fn http2_is_found_when_the_account_is_read_again() {
-    let (old, new) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (http1_requests, http2_requests) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let speaks_http2 = Arc::new(AtomicBool::new(false));
     let peer = Peer::start("http", {
-        let (old, new, speaks_http2) = (Arc::clone(&old), Arc::clone(&new), Arc::clone(&speaks_http2));
+        let (http1_requests, http2_requests) = (Arc::clone(&http1_requests), Arc::clone(&http2_requests));
+        let speaks_http2 = Arc::clone(&speaks_http2);
         move |_, stream| {
             let is_http2 = speaks_http2.load(Ordering::SeqCst);
-            let requests = Arc::clone(if is_http2 { &new } else { &old });
+            let requests = Arc::clone(if is_http2 { &http2_requests } else { &http1_requests });
             serve_account(stream, is_http2, requests)
         }
     })
@@ -71,13 +72,13 @@ async fn http2_is_found_when_the_account_is_read_again() {
     let options = DriverOptions::default().with_topology(topology);
     let driver =
         Driver::open(peer.endpoint.clone(), Credential::emulator(), transport(), options).await.unwrap();
-    assert_eq!((old.load(Ordering::SeqCst), new.load(Ordering::SeqCst)), (1, 0));
+    assert_eq!((http1_requests.load(Ordering::SeqCst), http2_requests.load(Ordering::SeqCst)), (1, 0));
     let thin = (Region::new("West US"), Endpoint::parse("https://thin.example:10250/").unwrap());
     assert_eq!(driver.account().thin_client_read_endpoints, [thin]);
     assert!(driver.account().thin_client_write_endpoints.is_empty());
     speaks_http2.store(true, Ordering::SeqCst);
     let found = async {
-        while new.load(Ordering::SeqCst) == 0 {
+        while http2_requests.load(Ordering::SeqCst) == 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };

@@ -84,8 +84,8 @@ async fn a_region_that_does_not_answer_is_avoided() {
     assert_eq!(region_of_a_read(&world).await, WEST);
 }
 
-/// A transport whose requests to one region all fail as parts of one incident, while the
-/// switch is on.
+/// A transport whose requests to one region all fail as parts of one incident, while `incident`
+/// holds one.
 struct FailingRegion {
     inner: AnyTransport,
     host_label: &'static str,

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use crate::outage::Outage;
 use crate::transport_peers::{
-    Peer, echo, options_trusting_peers, serve_http1, serve_http1_from, serve_http2,
+    Peer, echo, options_trusting_peers, serve_http1, serve_http1_together, serve_http2,
 };
 use crate::world::{World, ada};
 
@@ -90,7 +90,7 @@ impl Transport for SlowPath {
     }
 }
 
-/// A driver of this world to which the answers of one kind are slow while `slow_left` lasts.
+/// A driver of this world. The answers to its requests of one kind are slow while `slow_left` lasts.
 async fn driver_with_slow_answers(
     world: &World,
     is_slow: fn(&Request) -> bool,
@@ -112,8 +112,8 @@ fn metadata_is_read_though_the_runtime_of_the_first_reader_makes_no_progress() {
     let world = main.block_on(World::with(EmbeddedOptions::default(), DriverOptions::default()));
     main.block_on(world.run(&world.write(Verb::Create, "1", "a"))).unwrap();
     let is_ranges = |request: &Request| request.target.path().ends_with("/pkranges");
-    let one = Arc::new(AtomicUsize::new(1));
-    let driver = main.block_on(driver_with_slow_answers(&world, is_ranges, &one));
+    let slow_left = Arc::new(AtomicUsize::new(1));
+    let driver = main.block_on(driver_with_slow_answers(&world, is_ranges, &slow_left));
     let read = Operation::new(
         Verb::Read,
         Target::item(&driver.container("shop", "orders"), "1"),
@@ -252,7 +252,7 @@ fn three_idle_connections(main: &Runtime, other: &Runtime) -> (Peer, HttpTranspo
     let arrived = Arc::new(watch::Sender::new(0));
     let peer = main.block_on(Peer::start("http", move |_, stream| {
         let arrived = Arc::clone(&arrived);
-        async move { serve_http1_from(3, stream, &arrived).await }
+        async move { serve_http1_together(3, stream, &arrived).await }
     }));
     let transport = HttpTransport::new(options_trusting_peers()).unwrap();
     other.block_on(async {

@@ -23,6 +23,7 @@ use crate::world::World;
 #[derive(Debug, Clone, Default)]
 struct Seen {
     name: &'static str,
+    /// The number of the parent span.
     parent: Option<u64>,
     fields: BTreeMap<&'static str, String>,
     is_closed: bool,
@@ -50,9 +51,10 @@ struct Collector(Arc<Mutex<Collected>>);
 
 #[derive(Default)]
 struct Collected {
-    /// All spans, in the order of their creation. A span's id is its number in the list,
+    /// All spans, in the order of their creation. Tests name a span by its number in the list,
     /// counted from 1, because the registry gives the ids of closed spans to new spans.
     spans: Vec<Seen>,
+    /// The numbers of the open spans, by their ids in the registry.
     open: BTreeMap<u64, u64>,
     events: Vec<Seen>,
 }

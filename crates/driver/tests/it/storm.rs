@@ -69,6 +69,7 @@ impl Storm {
     }
 }
 
+/// Starts the server and the driver. Also returns the number of tasks before the driver was opened.
 async fn start(seed: u64) -> (Arc<Storm>, usize) {
     let mut limits = ServerOptions::default().limits;
     limits.streams = 20;

@@ -10,7 +10,7 @@ use perihelion_driver::operation::Verb;
 use crate::world::World;
 
 /// A metrics recorder. For each recorded value it stores the name of the metric and the
-/// operation, but not the value.
+/// operation, but not the value. For a gauge it adds `up` or `down`.
 #[derive(Clone, Default)]
 struct RecordedSeries(Arc<Mutex<Vec<String>>>);
 

@@ -131,8 +131,8 @@ async fn sixty_four_first_requests_use_no_more_connections_than_they_need() {
 #[tokio::test]
 async fn no_more_streams_are_opened_than_the_peer_allows() {
     // The driver opens at most 20 streams before a peer has said how many it allows. Without TLS it
-    // waits until the peer has said so. Connections are as many as are needed for 200 streams on three
-    // quarters of what they allow.
+    // waits until the peer has said so. With 200 requests the pool grows until at most
+    // three quarters of its streams are in use.
     for (scheme, streams_max, connections_max) in [("https", 20, 14), ("http", 7, 39)] {
         let highest = Arc::new(AtomicUsize::new(0));
         let highest_seen = Arc::clone(&highest);

@@ -110,7 +110,7 @@ async fn a_request_that_waits_for_a_stream_until_its_deadline_was_not_sent() {
             let (transport, request) = (Arc::clone(&transport), peer.get());
             async move { transport.send(request).await }
         });
-        // The first request begins before the second.
+        // Lets the first request begin before the second.
         tokio::task::yield_now().await;
         // The second request may wait for the connection to open. At its deadline the
         // connection is open, and the transport knows the peer's limit. So the third request

@@ -111,6 +111,8 @@ async fn a_request_beyond_goaway_was_not_sent_and_goes_to_another_connection() {
     assert_eq!(peer.connections(), 2);
 }
 
+/// Every connection answers with a GOAWAY that excludes the request. The transport tries three
+/// connections for one request.
 #[tokio::test]
 async fn a_request_that_no_connection_takes_fails_as_unsent() {
     let peer = Peer::start("http", |_, stream| async move {
@@ -148,7 +150,10 @@ async fn a_read_is_sent_again_when_its_connection_ends_and_a_write_is_not() {
     }
     let failure = transport().send(peers[2].post("body")).await.unwrap_err();
     check(&failure, FailureKind::Closed, Sent::Unknown);
-    assert!(failure.incident.is_some(), "the connection ended with all its requests");
+    assert!(
+        failure.incident.is_some(),
+        "the end of a connection is an incident: it fails all requests on it"
+    );
     assert_eq!(peers.map(|peer| peer.connections()), [2, 2, 1]);
 }
 
@@ -184,8 +189,9 @@ async fn a_request_before_goaway_is_answered_and_the_next_one_goes_to_a_fresh_co
     assert_eq!(first.await.unwrap().unwrap().status().as_u16(), 200);
 }
 
+/// A peer that refuses a stream has not processed its request, so even a write is sent again.
 #[tokio::test]
-async fn a_refused_stream_was_not_sent_and_is_sent_again() {
+async fn a_request_whose_stream_is_refused_is_sent_again_on_the_same_connection() {
     let peer = Peer::start("http", |_, stream| async {
         let mut frames = Frames::handshake(stream).await;
         let refused = frames.next_request().await.unwrap();
@@ -197,7 +203,7 @@ async fn a_refused_stream_was_not_sent_and_is_sent_again() {
     })
     .await;
     assert_eq!(transport().send(peer.post("body")).await.unwrap().status().as_u16(), 200);
-    assert_eq!(peer.connections(), 1, "the connection goes on");
+    assert_eq!(peer.connections(), 1, "the second stream is on the same connection");
 }
 
 #[tokio::test]
@@ -350,8 +356,9 @@ async fn a_read_goes_to_another_connection_when_a_violation_of_the_protocol_ends
     }
 }
 
-/// The peer answers over HTTP/1.1 before it has read the whole request, and reads no more. Its
-/// connection does not become ready for another request. The next request does not wait for that.
+/// The peer answers over HTTP/1.1 before it has read the whole request, and reads no more. So its
+/// connection never becomes ready for another request. The next request waits for it only a quarter
+/// of a second, and then opens another connection.
 #[tokio::test]
 async fn an_idle_http1_connection_that_does_not_become_ready_is_replaced() {
     let peer = Peer::start("https", |number, stream| async move {

@@ -11,6 +11,7 @@ async fn a_body_over_the_limit_is_refused() {
     let announced = Peer::start("https", |_, stream| async {
         let mut stream = accept_tls(stream, &["http/1.1"]).await;
         read_head(&mut stream).await;
+        // The transport takes bodies of up to 64 MiB. This one is a byte longer.
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 67108865\r\n\r\n").await.unwrap();
         stream.flush().await.unwrap();
         std::future::pending::<()>().await;
@@ -37,6 +38,7 @@ async fn a_body_over_the_limit_is_refused() {
     }
 }
 
+/// The transport takes up to 128 KiB of headers.
 #[tokio::test]
 async fn headers_over_the_limit_are_refused() {
     let value = "x".repeat(40_000);

@@ -153,13 +153,13 @@ pub(crate) async fn serve_http1<T>(stream: T)
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    serve_http1_from(1, stream, &watch::Sender::new(0)).await;
+    serve_http1_together(1, stream, &watch::Sender::new(0)).await;
 }
 
 /// Serves HTTP/1.1 like [`serve_http1`], but answers nothing before `count` requests have arrived.
 /// So the first `count` requests have a connection each. `arrived` counts the requests of all
 /// connections.
-pub(crate) async fn serve_http1_from<T>(count: usize, stream: T, arrived: &watch::Sender<usize>)
+pub(crate) async fn serve_http1_together<T>(count: usize, stream: T, arrived: &watch::Sender<usize>)
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -170,7 +170,7 @@ where
         let body = http_body_util::BodyExt::collect(request.into_body()).await?.to_bytes();
         Ok::<_, hyper::Error>(http::Response::new(Full::new(body)))
     });
-    // The end of the connection is not checked.
+    // The client may end the connection in any way.
     let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), echo).await;
 }
 

@@ -112,7 +112,7 @@ async fn two_thousand_reads_at_once_use_many_connections_which_are_closed_afterw
 }
 
 /// A TCP proxy that can stop forwarding a connection, without closing it.
-struct Proxy {
+struct TcpProxy {
     endpoint: Endpoint,
     /// The numbers of the connections that are no longer forwarded.
     silenced: watch::Sender<BTreeSet<usize>>,
@@ -121,8 +121,8 @@ struct Proxy {
     _accepting: JoinSet<()>,
 }
 
-impl Proxy {
-    async fn start(to: std::net::SocketAddr) -> Proxy {
+impl TcpProxy {
+    async fn start(to: std::net::SocketAddr) -> TcpProxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = Endpoint::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
         let silenced = watch::Sender::new(BTreeSet::new());
@@ -151,7 +151,7 @@ impl Proxy {
                 }
             }
         });
-        Proxy { endpoint, silenced, accepted, alive, _accepting: accepting }
+        TcpProxy { endpoint, silenced, accepted, alive, _accepting: accepting }
     }
 }
 
@@ -165,7 +165,7 @@ async fn is_closed(stream: &TcpStream) -> bool {
     }
 }
 
-/// The default transport, with the requests to one endpoint sent through a proxy.
+/// The default transport, with the requests to the endpoint `from` sent to a [`TcpProxy`] instead.
 struct ThroughProxy {
     http: HttpTransport,
     from: Endpoint,
@@ -237,7 +237,7 @@ async fn when_one_of_eight_connections_falls_silent_its_requests_are_answered_on
         ..ServerOptions::default()
     })
     .await;
-    let proxy = Proxy::start(server.region_address(EAST)).await;
+    let proxy = TcpProxy::start(server.region_address(EAST)).await;
     let from = Endpoint::parse(&format!("http://{}", server.region_address(EAST))).unwrap();
     let options = options_trusting_peers().with_connections_max(8).with_read_hang_limit(READ_HANG_LIMIT);
     let through =

@@ -32,7 +32,8 @@ async fn a_read_with_the_write_region_excluded_finds_the_region_with_its_session
     assert_eq!(read.diagnostics.regions(), [EAST, NORTH].map(Region::new).iter().collect::<Vec<_>>());
 }
 
-/// The breaker of the write region is open, so the read does not spend its failovers there.
+/// The read of document `0` fails and opens the breaker of the write region. So the next read does
+/// not spend its failovers in that region.
 #[tokio::test(start_paused = true)]
 async fn a_read_with_the_write_region_down_finds_the_region_with_its_session() {
     let world = east_is_behind().await;

@@ -162,9 +162,9 @@ pub(super) fn drop_container(
     catalog: &mut Catalog,
     container: &Container,
 ) {
-    let lsns = transaction.state(container.number()).map(|state| state.ranges).unwrap_or_default();
-    let lsn = lsns.iter().map(|range| range.lsn).max().unwrap_or_default();
-    catalog.account.lsn_floor = catalog.account.lsn_floor.max(lsn + 1);
+    let ranges = transaction.state(container.number()).map(|state| state.ranges).unwrap_or_default();
+    let lsn_last = ranges.iter().map(|range| range.lsn).max().unwrap_or_default();
+    catalog.account.lsn_floor = catalog.account.lsn_floor.max(lsn_last + 1);
     catalog.remove_container(container.number());
     transaction.remove(keys::container(container.number()));
     transaction.remove(keys::container_state(container.number()));

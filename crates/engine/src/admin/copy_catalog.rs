@@ -18,8 +18,8 @@ use crate::state::{ContainerState, RangeState};
 use crate::transaction::Transaction;
 
 /// Whether the catalogs of two regions have the same databases, offers and containers, and will give
-/// the next ones the same numbers. A container that was created and deleted since the last copy
-/// changes only the next number. Indexes are not compared.
+/// the next ones the same numbers. Only these numbers show that a container was created and deleted
+/// since the last copy. Indexes are not compared.
 pub(crate) fn is_same_catalog(ours: &Catalog, theirs: &Catalog) -> bool {
     let databases = |catalog: &Catalog| -> Vec<(u32, String)> {
         catalog.databases.values().map(|database| (database.rid.0, database.etag.clone())).collect()
@@ -160,8 +160,8 @@ fn split_counters(state: &mut ContainerState, container: &Container) {
     state.ranges = ranges;
 }
 
-/// Replaces all scripts, users and permissions if any of them differs. The number of scripts of a
-/// container, and of users and permissions of a database, has a limit.
+/// Replaces all scripts, users and permissions in one commit, if any of them differs. A container has
+/// a limited number of scripts, and a database a limited number of users and permissions.
 fn copy_records(transaction: &mut Transaction<'_>, records: Vec<(Vec<u8>, Bytes)>) -> Result<(), Refusal> {
     let mut ours = Vec::new();
     for prefix in [keys::all_scripts_prefix(), keys::all_users_prefix(), keys::all_permissions_prefix()] {

@@ -115,7 +115,8 @@ pub(crate) fn has_removable_indexes(container: &Container, now: u64) -> bool {
     container.indexes.iter().any(|index| is_removable(index, now))
 }
 
-/// An index that was retired before it was complete is not filled any more, and can be removed too.
+/// Whether an index is retired and no query can use it any more. An index that was retired before it
+/// was complete is not filled any more, and can be removed too.
 fn is_removable(index: &IndexDefinition, now: u64) -> bool {
     index.is_retired && is_unused_for(index, now, RETIRED_SECONDS)
 }

@@ -101,10 +101,11 @@ fn split_for(
     }
 }
 
-/// The range that the fewest splits have led to; of several, the first.
+/// The range with the fewest ancestors, because each split halves a range. If several ranges have as
+/// few, the first of them.
 fn widest_range(container: &Container) -> RangeId {
-    let times_split = |range: &&PartitionRange| range.parents.len();
-    container.ranges.iter().min_by_key(times_split).map_or(0, |range| range.id)
+    let ancestors = |range: &&PartitionRange| range.parents.len();
+    container.ranges.iter().min_by_key(ancestors).map_or(0, |range| range.id)
 }
 
 /// Adds the offer of a new database or container. `resource` is the `_self` of the database

@@ -12,7 +12,7 @@ use perihelion_model::json::{self, Object, Style, Value};
 use perihelion_model::resource_id::{DatabaseRid, UserRid};
 use perihelion_wire::status;
 
-pub(crate) use self::read::{access, access_entry, access_records, record_by_rid, user_of};
+pub(crate) use self::read::{access, access_entry, access_records, permissions_of_user, record_by_rid};
 use super::change_catalog;
 use super::permissions::{self, CONTAINER_MEMBER};
 use crate::catalog::resource_name;
@@ -130,7 +130,7 @@ pub(crate) fn put_access(
 ) -> Result<(Value, bool), Refusal> {
     feed.check_parent(transaction)?;
     let id = resource_name(&body)?;
-    let body = own_members(transaction, feed, body)?;
+    let body = members_to_store(transaction, feed, body)?;
     let old_id = match write {
         AccessWrite::Replace(old) => old.as_str(),
         AccessWrite::Create | AccessWrite::Upsert => &id,
@@ -183,7 +183,7 @@ fn check_quotas(transaction: &Transaction<'_>, feed: &AccessFeed) -> Result<(), 
 
 /// The members of a new body that are stored: those of the client, and the container of a
 /// permission.
-fn own_members(
+fn members_to_store(
     transaction: &Transaction<'_>,
     feed: &AccessFeed,
     mut body: Object,

@@ -17,7 +17,7 @@ fn object(text: &str) -> Object {
     }
 }
 
-/// Lets a test look at the store of an engine.
+/// Lets a test keep a reference to the store that it gives to an engine.
 impl Store for Arc<MemoryStore> {
     fn view(&self) -> Result<Box<dyn View + '_>, StoreError> {
         (**self).view()
@@ -114,10 +114,11 @@ async fn each_kind_of_damage_is_named() {
     }
 }
 
-/// Two regions write documents with the same unique key. It belongs to the later one, and to nobody
-/// when that one is deleted.
+/// Two regions write documents with the same unique key. In the second region the key belongs to the
+/// document `first`, which the region applies after its own write. When `first` is deleted, the key
+/// is removed, although the document `second` has the same values.
 #[tokio::test]
-async fn a_unique_key_that_two_regions_wrote_is_no_problem() {
+async fn a_unique_key_that_two_regions_wrote_is_not_reported() {
     let stores = [Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new())];
     let engines = [0, 1].map(|region| {
         let replica = Replica { region: RegionId(region), regions: 2 };

@@ -65,19 +65,19 @@ impl Snapshot<'_> {
         let container = read.container.as_ref().map_err(Refusal::clone)?;
         let session = read.session.as_ref().map_err(Refusal::clone)?;
         let mut target = Target::resolve(container, read.partition_key.clone())?;
-        let at = self.state_of(container)?;
-        if self.states[at].1.range(target.range.id).is_none() {
+        let index = self.index_of_state(container)?;
+        if self.states[index].1.range(target.range.id).is_none() {
             target = Target::resolve(&self.current(container)?, read.partition_key.clone())?;
         }
-        let state = &self.states[at].1;
+        let (_, state) = &self.states[index];
         check_session(&target.container, state, session, &[target.range.id])?;
         documents::read_item(self.view, &target, &read.id, &read.precondition, state, self.now)
     }
 
-    /// The index of the container's state in `states`.
-    fn state_of(&mut self, container: &Container) -> Result<usize, Refusal> {
-        if let Some(at) = self.states.iter().position(|(number, _)| *number == container.number()) {
-            return Ok(at);
+    /// The index of the container's state in `states`. Loads the state if it is not there yet.
+    fn index_of_state(&mut self, container: &Container) -> Result<usize, Refusal> {
+        if let Some(index) = self.states.iter().position(|(number, _)| *number == container.number()) {
+            return Ok(index);
         }
         self.states.push((container.number(), state_in(self.view, container)?));
         Ok(self.states.len() - 1)

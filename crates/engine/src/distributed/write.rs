@@ -103,7 +103,7 @@ struct Run {
 
 impl Run {
     /// Performs one operation and adds its result. `session` is a refusal if this region has not
-    /// applied the writes that the operation's session token covers. A returned refusal refuses the
+    /// applied the writes that the operation's session tokens cover. A returned refusal refuses the
     /// whole request.
     fn try_operation(
         &mut self,
@@ -177,7 +177,8 @@ fn resolve(
     Ok((container, target))
 }
 
-/// Checks the session token of an operation. An operation without a partition fails later.
+/// Checks the session tokens of an operation. An operation without a container, or whose partition key
+/// does not fit the container, passes this check and fails later.
 fn check_operation_session(
     transaction: &Transaction<'_>,
     operation: &DistributedOperation,

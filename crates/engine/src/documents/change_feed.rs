@@ -107,16 +107,16 @@ pub(crate) fn read(
         up_to: lsn,
     };
     let mut page =
-        PageBuilder { request, pace, items: Vec::new(), bytes: 0, last_lsn: after, is_full: false };
+        PageBuilder { request, pace, items: Vec::new(), bytes: 0, last_lsn: after, ends_early: false };
     match request.mode {
         FeedMode::LatestVersion => collect_latest(view, &source, now, &mut page)?,
         FeedMode::AllVersionsAndDeletes => collect_versions(view, &source, &mut page)?,
     }
     // A feed that is read to its end continues after the newest write.
-    let continuation = if page.is_full { page.last_lsn } else { lsn.max(after) };
+    let continuation = if page.ends_early { page.last_lsn } else { lsn.max(after) };
     let charge = charge::change_feed(page.items.len(), page.bytes);
     let position = state.position(request.range);
-    Ok(FeedPage { items: page.items, continuation, is_at_end: !page.is_full, position, charge })
+    Ok(FeedPage { items: page.items, continuation, is_at_end: !page.ends_early, position, charge })
 }
 
 /// The part of a segment that a page is read from.
@@ -147,21 +147,21 @@ struct PageBuilder<'a> {
     /// The LSN of the last write that was read.
     last_lsn: u64,
     /// Whether a write was left out because the page was full or its time was over.
-    is_full: bool,
+    ends_early: bool,
 }
 
 impl PageBuilder<'_> {
     /// Whether the page ends before the write with this LSN, because the page is full or its
-    /// time is over. Sets `is_full` if so. Otherwise sets `last_lsn`.
+    /// time is over. Sets `ends_early` if so. Otherwise sets `last_lsn`.
     fn ends_before(&mut self, lsn: u64) -> Result<bool, Refusal> {
         let is_new_write = lsn != self.last_lsn;
         let is_over = self.pace.ends_before_entry(PageEnd::Costly)?;
         let is_full = self.items.len() >= self.request.items_max || self.bytes >= self.pace.bytes_max();
-        // A continuation does not have the time at which the feed starts. So a page reads on
-        // until it has found the first document after that time, without parsing any.
+        // A continuation does not contain the start time of the feed. So a page reads on until it has
+        // found the first document after that time. Earlier documents are not parsed.
         let is_before_start = matches!(self.request.start, FeedStart::Since(_)) && self.items.is_empty();
         if is_new_write && (is_full || (is_over && !is_before_start)) {
-            self.is_full = true;
+            self.ends_early = true;
             return Ok(true);
         }
         self.last_lsn = lsn;

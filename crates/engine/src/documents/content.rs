@@ -41,7 +41,7 @@ pub(crate) type UniqueValues = Vec<Option<Vec<u8>>>;
 
 /// The members that the writer sets, in the order in which they are added to a document without
 /// them.
-const SET_MEMBERS: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_ts"];
+const WRITER_MEMBERS: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_ts"];
 
 impl PatchedContent {
     pub(crate) fn new(document: Object, container: &Container) -> Self {
@@ -55,7 +55,7 @@ impl PatchedContent {
     /// The text of the document with these system members.
     pub(super) fn text(&self, system: &SystemMembers) -> String {
         let length: usize = self.parts.iter().map(|(text, _)| text.len()).sum();
-        let mut text = String::with_capacity(length + SYSTEM_BYTES);
+        let mut text = String::with_capacity(length + SYSTEM_VALUES_BYTES);
         for (part, member) in &self.parts {
             text.push_str(part);
             if let Some(value) = member.and_then(|member| system.get(member)) {
@@ -67,12 +67,12 @@ impl PatchedContent {
 }
 
 /// About how many bytes the values of the system members have.
-const SYSTEM_BYTES: usize = 256;
+const SYSTEM_VALUES_BYTES: usize = 256;
 
 /// Prints a document in parts, with a gap for the value of each member that the writer sets.
 fn print_parts(document: &Object) -> Vec<(String, Option<&'static str>)> {
-    let set_member = |name: &str| SET_MEMBERS.into_iter().find(|member| *member == name);
-    let mut parts = Vec::with_capacity(SET_MEMBERS.len() + 1);
+    let writer_member = |name: &str| WRITER_MEMBERS.into_iter().find(|member| *member == name);
+    let mut parts = Vec::with_capacity(WRITER_MEMBERS.len() + 1);
     let mut text = String::from("{");
     let mut is_first = true;
     let mut begin_member = |text: &mut String, name: &str| {
@@ -84,12 +84,12 @@ fn print_parts(document: &Object) -> Vec<(String, Option<&'static str>)> {
     };
     for (name, value) in document.iter() {
         begin_member(&mut text, name);
-        match set_member(name) {
+        match writer_member(name) {
             Some(member) => parts.push((std::mem::take(&mut text), Some(member))),
             None => json::print_into(&mut text, value, Style::Point),
         }
     }
-    for member in SET_MEMBERS.into_iter().filter(|member| !document.contains(member)) {
+    for member in WRITER_MEMBERS.into_iter().filter(|member| !document.contains(member)) {
         begin_member(&mut text, member);
         parts.push((std::mem::take(&mut text), Some(member)));
     }
@@ -100,9 +100,11 @@ fn print_parts(document: &Object) -> Vec<(String, Option<&'static str>)> {
 
 /// The values of the unique keys of a document without its new system members.
 pub(crate) fn unique_values_of(document: &Value, container: &Container) -> UniqueValues {
-    let is_set = |path: &KeyPath| path.steps.first().is_some_and(|step| is_system_member(step));
+    let is_of_system = |path: &KeyPath| path.steps.first().is_some_and(|step| is_system_member(step));
     let constraints = container.unique_keys.iter();
-    constraints.map(|paths| (!paths.iter().any(is_set)).then(|| unique_values(document, paths))).collect()
+    constraints
+        .map(|paths| (!paths.iter().any(is_of_system)).then(|| unique_values(document, paths)))
+        .collect()
 }
 
 fn is_system_member(name: &str) -> bool {
@@ -237,7 +239,7 @@ mod tests {
                 }
             }
             assert_eq!(printed, json::to_text(&Value::Object(document), Style::Point));
-            assert_eq!(gaps.len(), SET_MEMBERS.len());
+            assert_eq!(gaps.len(), WRITER_MEMBERS.len());
         }
         let parts = print_parts(&Object::new());
         assert_eq!(parts.len(), 6);

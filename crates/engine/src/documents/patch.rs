@@ -28,8 +28,8 @@ pub(crate) const JUDGED_WORK_MAX: u64 = 10_000_000;
 /// The work that a condition may do before other tasks of its thread are moved to another thread: a
 /// few milliseconds.
 const PROMPT_WORK_MAX: u64 = 20_000;
-/// The work that a condition is taken to need if its statement runs in stages, because the real work
-/// cannot be measured.
+/// The work that is assumed for a condition whose statement runs in stages. The real work of such a
+/// condition cannot be measured.
 const STAGED_WORK: u64 = 1_000_000;
 
 /// A client's patch.

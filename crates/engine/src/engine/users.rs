@@ -60,7 +60,7 @@ impl Engine {
         name_or_rid: &str,
         is_rid: bool,
     ) -> Result<AccessFeed, Refusal> {
-        admin::user_of(&*self.store.view()?, database, name_or_rid, is_rid)
+        admin::permissions_of_user(&*self.store.view()?, database, name_or_rid, is_rid)
     }
 
     /// The permission with this `_rid`; `None` if it was deleted.

@@ -56,13 +56,15 @@ pub(crate) fn encode_cut(out: &mut Vec<u8>, value: Option<&Value>, is_descending
     true
 }
 
-/// The beginning of the index keys of the rows with these order keys, which [`encode`] made one after
-/// the other: `order` up to the first string that index keys cut, with that string cut. Also says
-/// whether there is such a string. The rows of one such beginning may have different order keys,
-/// and may be in any order in the index. The bytes may come from a token, so they may be anything.
+/// Cuts the order keys of a row as its index key cuts them. `order` has the order keys as [`encode`]
+/// appends them. Returns the beginning of the index key, after its prefix: `order` up to the first
+/// string that is too long for an index key, with that string cut. Also returns whether there is such
+/// a string. If so, rows with different order keys may have the same beginning, and the index does not
+/// sort them by their order keys. The bytes may come from a continuation token, so they may be anything.
 pub(crate) fn cut_order(order: &[u8]) -> (Cow<'_, [u8]>, bool) {
     let mut at = 0;
     while let Some(first) = order.get(at) {
+        // The bytes of a value in descending order are inverted.
         let mask = if *first >= 0x80 { 0xFF } else { 0 };
         at += match first ^ mask {
             STRING => match string_in_order(&order[at + 1..], mask) {
@@ -85,7 +87,8 @@ pub(crate) fn cut_order(order: &[u8]) -> (Cow<'_, [u8]>, bool) {
 enum StringInOrder {
     /// The string and its end have this many bytes.
     Whole(usize),
-    /// The string is longer than an index key holds. What the key holds has this many bytes here.
+    /// The string is longer than an index key holds. The part that the key holds has this many bytes
+    /// in the order keys.
     Longer(usize),
     /// The order keys end within the string: they are only the beginning of a row's order keys.
     Unfinished,
@@ -278,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_string_is_as_long_as_the_limit_and_sorts_as_the_whole_string_or_ties_with_it() {
+    fn keys_of_long_strings_are_bounded_and_sort_as_the_strings_do_or_are_equal() {
         for is_descending in [false, true] {
             let cut = |value: &Value| {
                 let mut key = Vec::new();
@@ -295,6 +298,8 @@ mod tests {
                 assert!(one != other || (one_is_cut && other_is_cut));
                 assert!(one.len() <= 2 * STRING_BYTES_MAX + 3);
             }
+            // Four strings begin with STRING_BYTES_MAX times `x` and are longer. They have one key. The
+            // two strings that are cut within `é` have one key too.
             assert_eq!(ties, 4);
         }
     }
@@ -303,10 +308,9 @@ mod tests {
     fn the_beginning_of_the_index_keys_of_a_row_is_found_in_its_order_keys() {
         let others = ["null", "true", "1.5", "\"a\\u0000\"", "[]", "{}"];
         for text in long_strings() {
-            for (is_descending, other) in
-                [(false, 0), (true, 1), (false, 2), (true, 3), (false, 4), (true, 5)]
-            {
-                let other = parse_str(others[other]).unwrap();
+            for (index, other) in others.into_iter().enumerate() {
+                let is_descending = index % 2 == 1;
+                let other = parse_str(other).unwrap();
                 let (mut order, mut key) = (Vec::new(), Vec::new());
                 encode(&mut order, Some(&other), !is_descending);
                 encode_cut(&mut key, Some(&other), !is_descending);
@@ -318,7 +322,8 @@ mod tests {
                 }
                 let (cut, is_cut) = cut_order(&order);
                 assert!((cut.as_ref(), is_cut) == (key.as_slice(), expects_cut), "{other:?}");
-                // The beginning of order keys is in a token. It must not select later entries.
+                // A token may hold only the beginning of the order keys. A scan that starts there must
+                // not start after the entry of the row.
                 for length in 0..order.len() {
                     let (cut, is_cut) = cut_order(&order[..length]);
                     assert!(if is_cut { *cut == key } else { *cut == order[..length] });

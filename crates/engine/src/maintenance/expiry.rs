@@ -18,7 +18,8 @@ pub(super) async fn remove_expired(store: &StoreHandle) -> Result<(), Refusal> {
     let (mut from, to) = keys::expiry_bounds(store.clock().seconds());
     loop {
         let expiry_keys = next_expired(store, &OwnedKeyRange::between(&from, &to))?;
-        // The keys of other ranges stay, so the next round begins after the last key.
+        // The keys of ranges whose writes this region does not accept stay in the list. So the next
+        // round begins after the last key.
         let Some(last) = expiry_keys.last() else { return Ok(()) };
         from = [last.as_slice(), &[0]].concat();
         let gate = store.write_gate();

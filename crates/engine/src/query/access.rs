@@ -338,7 +338,8 @@ fn bounds_of(condition: &Condition) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     };
     let excluded = |value: &Value| {
         let mut key = Vec::new();
-        // The entries of a cut string may be of smaller and of larger strings.
+        // Several strings that begin alike are cut to this key, and some of them may be inside
+        // the bound.
         match index::encode_cut(&mut key, Some(value), false) {
             true => Bound::Included(key),
             false => Bound::Excluded(key),
@@ -364,6 +365,7 @@ fn bounds_of(condition: &Condition) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
 
 /// The stricter of two bounds on the same side.
 fn tighter(one: Bound<Vec<u8>>, other: Bound<Vec<u8>>, is_lower: bool) -> Bound<Vec<u8>> {
+    // The key, and whether it is excluded.
     let key = |bound: &Bound<Vec<u8>>| match bound {
         Bound::Included(key) => Some((key.clone(), false)),
         Bound::Excluded(key) => Some((key.clone(), true)),

@@ -219,8 +219,8 @@ impl Continuation {
     }
 }
 
-/// The time that the statement of a continuation has to be compiled with, in ticks (100 ns) since
-/// 1970; `None` if the time does not matter, or if the text is not a token.
+/// The [`Continuation::ticks`] of a token, read without parsing the whole token; `None` if the token
+/// has no time, or if the text is not a token.
 pub(super) fn ticks_of(text: &str) -> Option<i64> {
     let (_, rest) = text.get(..TOKEN_BYTES_MAX.min(text.len()))?.split_once("#NOW:")?;
     let digits = rest.split(|character: char| !character.is_ascii_digit()).next()?;

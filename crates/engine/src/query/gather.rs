@@ -3,9 +3,9 @@
 //!
 //! If all rows fit on the first page, they come in the order in which they appeared. Otherwise they
 //! come in the order of their [positions](super::value_position), and each page continues after the
-//! position of the last row. A position depends on the value of the row and on nothing else. So
-//! writes and splits between two pages neither repeat a row nor lose one, unless they change the
-//! row itself.
+//! position of the last row. A position depends on the value of the row, or of the inner stage's
+//! row that it was made from, and on nothing else. So writes and splits between two pages neither
+//! repeat a row nor lose one, unless they change the row itself.
 //!
 //! - DISTINCT and GROUP BY without ORDER BY keep only the rows or groups of one page in memory:
 //!   those with the smallest positions.
@@ -37,8 +37,8 @@ pub(super) fn is_needed(program: &Program) -> bool {
 /// Makes one page of a query whose rows are gathered.
 pub(super) fn gather(context: &Context<'_>, continuation: Continuation) -> Result<PageRows, Refusal> {
     let program = &context.request.program;
-    // The token is from another query, or from an earlier version of this program, whose tokens
-    // had the number of a row.
+    // The token is from another query, or from an earlier version of Perihelion, whose tokens had
+    // the number of a row instead of its position.
     if continuation.after.as_ref().is_some_and(|cursor| cursor.position.is_none()) {
         return Err(Continuation::invalid());
     }

@@ -29,10 +29,10 @@ pub(super) struct GatheredRow {
 pub(super) fn page_of(context: &Context<'_>, mut continuation: Continuation, gathered: Gathered) -> PageRows {
     let mut rows = gathered.rows;
     continuation.ticks = u64::try_from(context.request.program.now().unix_ticks()).ok();
-    // With OFFSET, LIMIT or TOP the order must not depend on how many rows there are, so that
-    // two statements with different windows return different rows.
-    let has_window = continuation.skip > 0 || continuation.take.is_some();
-    if continuation.after.is_none() && gathered.is_whole && !has_window {
+    // With OFFSET, LIMIT or TOP the order must not depend on whether all rows fit on one page:
+    // otherwise two statements with different OFFSETs could return the same row.
+    let has_offset_or_limit = continuation.skip > 0 || continuation.take.is_some();
+    if continuation.after.is_none() && gathered.is_whole && !has_offset_or_limit {
         let page = page_from(Page::new(context, continuation.clone()), &rows, 0, false);
         if page.continuation.is_none() {
             return page;

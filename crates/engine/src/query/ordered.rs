@@ -57,8 +57,8 @@ pub(super) fn merge(context: &Context<'_>, mut continuation: Continuation) -> Re
     let unread = ranges.get(first.ok_or_else(Refusal::range_gone)?..).unwrap_or_default();
     for range in unread {
         let start = pause.as_ref().filter(|_| is_paused_in(range));
-        let scan = RangeScan { after: after.as_ref(), pause: start };
-        let (documents, pause) = context.collect_smallest(range, &scan, &mut smallest)?;
+        let from = ScanStart { after: after.as_ref(), pause: start };
+        let (documents, pause) = context.collect_smallest(range, &from, &mut smallest)?;
         page.documents += documents;
         if let Some(pause) = pause {
             let (best, sure_up_to) = context.best_rows(&smallest, sure_up_to.as_ref());
@@ -125,7 +125,7 @@ pub(super) fn encode_order(keys: &[Option<Value>], directions: &[Direction]) -> 
 }
 
 /// Where the scan of a range begins.
-struct RangeScan<'a> {
+struct ScanStart<'a> {
     /// The last row of the last page.
     after: Option<&'a SortKey>,
     /// Where the last page ended, if that was in this range.
@@ -247,12 +247,13 @@ impl Context<'_> {
 
     /// Takes the pause from the continuation: the place where this page goes on. Adds the smallest
     /// rows of the earlier pages to `smallest`, except rows that have changed. Also returns a key:
-    /// of the rows that were read before the pause, all rows up to this key are in `smallest`. The
-    /// key is `None` if no row was read.
+    /// `smallest` has every row up to this key that was read before the pause. The key is `None` if
+    /// no row was read.
     ///
-    /// Returns no pause, so that everything is read again, in three cases. Only one of this page
-    /// and the page before uses an index that gives the order. Rows were read, but no such key is
-    /// known. The order keys were computed with another time.
+    /// Returns no pause, so that everything is read again, in three cases:
+    /// - this page uses an index that gives the order and the page before did not, or the opposite;
+    /// - rows were read, but no such key is known;
+    /// - the order keys were computed with another time.
     fn take_pause(
         &self,
         continuation: &mut Continuation,
@@ -311,7 +312,7 @@ impl Context<'_> {
     fn collect_smallest(
         &self,
         range: &ScanRange<'_>,
-        from: &RangeScan<'_>,
+        from: &ScanStart<'_>,
         smallest: &mut SmallestRows,
     ) -> Result<(u64, Option<Pause>), Refusal> {
         let mut documents = 0;
@@ -342,7 +343,7 @@ impl Context<'_> {
     fn scan_in_order(
         &self,
         range: &ScanRange<'_>,
-        from: &RangeScan<'_>,
+        from: &ScanStart<'_>,
         consume: &mut sources::Consumer<'_>,
     ) -> Result<Option<Pause>, Refusal> {
         // Some clients read only the first page of a query that sorts by a score or a distance. So

@@ -138,9 +138,9 @@ impl Scan<'_> {
 
     /// Visits the documents that an index selects, in the order of the index. `start` is the
     /// encoded key, without the prefix, at which the scan begins. The scan does not pause at an
-    /// entry whose key begins like `start`, so that each page gets further. The page is refused if
-    /// that takes too long within entries that a cut string makes equal: they are not in order, so
-    /// all of them have to be read before a row is returned.
+    /// entry whose key begins like `start`, because the next page would begin at the same place.
+    /// Entries that a cut string makes equal are not in order, so all of them are read before a row
+    /// is returned. The page is refused if that takes too long.
     pub(super) fn visit_by_index(
         &self,
         used: &IndexUse,
@@ -444,14 +444,14 @@ pub(super) fn later_start(used: &IndexUse, one: Option<Vec<u8>>, other: Option<&
     let Some(other) = other else { return Some(one) };
     // A scan includes all entries that begin with its start. If one start begins with the other,
     // the longer one selects fewer entries.
-    let is_one = if other.starts_with(&one) {
+    let one_is_later = if other.starts_with(&one) {
         false
     } else if one.starts_with(other) {
         true
     } else {
         (one.as_slice() > other) != used.is_backward
     };
-    Some(if is_one { one } else { other.to_vec() })
+    Some(if one_is_later { one } else { other.to_vec() })
 }
 
 /// The prefix of an index use with exactly one prefix. An index use has exactly one prefix

@@ -52,7 +52,7 @@ impl Context<'_> {
         match program.inner() {
             Some(inner) => {
                 let rows = self.stage_rows(inner, rows_needed_by(inner), documents)?;
-                for row in window(inner, rows) {
+                for row in within_offset_and_limit(inner, rows) {
                     collector.add(&row.output, Some((&row.order, &row.position)))?;
                     if collector.has_enough_rows() {
                         break;
@@ -75,10 +75,10 @@ impl Context<'_> {
 }
 
 /// Applies the OFFSET, LIMIT and TOP of an inner program.
-fn window(program: &Program, mut rows: Vec<StageRow>) -> impl Iterator<Item = StageRow> {
-    let has_window = program.offset().is_some() || program.limit().is_some() || program.top().is_some();
-    if has_window && (program.is_distinct() || program.is_grouped()) {
-        // Which rows are in the window must not depend on where they appeared first.
+fn within_offset_and_limit(program: &Program, mut rows: Vec<StageRow>) -> impl Iterator<Item = StageRow> {
+    let is_limited = program.offset().is_some() || program.limit().is_some() || program.top().is_some();
+    if is_limited && (program.is_distinct() || program.is_grouped()) {
+        // Which rows are returned must not depend on where they appeared first.
         sort_by_place(&mut rows);
     }
     let size = |count: Option<u64>, absent| {

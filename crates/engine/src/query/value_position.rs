@@ -1,10 +1,11 @@
-//! The position of a row among the rows of a query that has no order of its own.
+//! The positions of gathered rows: bytes by which these rows are sorted, after the keys of ORDER BY.
 //!
 //! Rows of DISTINCT, of GROUP BY and of statements in stages do not belong to one document,
 //! so a page cannot end at a document. It ends at a value: the rows are sorted by their
 //! positions, and a continuation holds the position of the last row. A position depends on
 //! the value alone, and is short however long the value is. Different values have different
-//! positions.
+//! positions. An outer stage without DISTINCT and groups makes the position of a row from that of
+//! the inner stage's row ([`of_outer_row`]).
 
 use perihelion_model::json::Value;
 use perihelion_query::canonical_key;

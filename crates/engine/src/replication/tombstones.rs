@@ -79,12 +79,12 @@ pub(crate) fn remove_expired_tombstones(
     keys_by_age: Vec<Vec<u8>>,
 ) -> Result<(), Refusal> {
     for key in keys_by_age {
-        if let Some((age, tombstone)) = keys::parse_tombstone_age(&key) {
+        if let Some((deleted_at, tombstone)) = keys::parse_tombstone_age(&key) {
             // If the times differ, a later delete of the same document has replaced the
             // tombstone and added an age key of its own. The later tombstone stays.
             let record = transaction.get(tombstone)?;
             let time = record.and_then(|record| keys::last_u64_pair(&record)).map(|(time, _)| time);
-            if time == Some(age) {
+            if time == Some(deleted_at) {
                 transaction.remove(tombstone.to_vec());
             }
         }

@@ -113,6 +113,7 @@ async fn a_condition_sees_the_earlier_operations_of_its_batch() {
     assert_eq!(statuses(&engine, &created, operations).await, [200, 200, 412, 200, 200]);
 }
 
+/// One request may patch documents of 16 MiB in all. Nine documents of 1.9 MB have more.
 #[tokio::test]
 async fn a_batch_that_patches_too_many_bytes_is_refused_before_the_writer() {
     let engine = support::engine(EngineOptions::default()).await;
@@ -147,7 +148,7 @@ async fn a_large_partition_is_deleted_by_several_writes() {
     };
     let before = lsn();
     assert_eq!(engine.delete_partition(&created, key("k0")).await.unwrap(), 505);
-    // Each job is one write, with one LSN.
+    // Each job is one write, with one LSN, and deletes at most 200 documents.
     assert_eq!(lsn() - before, 3);
     let missing = support::missing(&engine, &created, 1010, 2);
     assert!(missing.iter().all(|n| n % 2 == 0) && missing.len() == 505, "{}", missing.len());
@@ -258,6 +259,8 @@ async fn concurrent_patches_of_a_large_document_are_all_applied_or_refused() {
     assert_eq!(engine.bytes_parsed_by_writer(), 0);
 }
 
+/// The writer has to parse a document that an earlier operation of the same batch has changed. The
+/// documents that it parses for one batch in this way may have 2 MiB in all.
 #[tokio::test]
 async fn a_request_may_change_a_document_again_within_bounds() {
     let engine = support::engine(EngineOptions::default()).await;

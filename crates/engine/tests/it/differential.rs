@@ -244,11 +244,12 @@ fn compare(statement: &Statement, expected: &[naive::ResultRow], rows: &[Value])
         left.entry(naive::canonical(Some(&row.value))).or_insert((0, &row.keys)).0 += 1;
     }
     let directions: Vec<bool> = statement.order.iter().map(|(_, is_descending)| *is_descending).collect();
-    for (text, at) in texts(statement, rows).into_iter().zip(&expected[skip.min(expected.len())..]) {
+    let expected_here = &expected[skip.min(expected.len())..];
+    for (text, expected_row) in texts(statement, rows).into_iter().zip(expected_here) {
         match left.get_mut(&text) {
             Some((copies, keys)) if *copies > 0 => {
                 *copies -= 1;
-                if naive::compare_keys(keys, &at.keys, &directions).is_ne() {
+                if naive::compare_keys(keys, &expected_row.keys, &directions).is_ne() {
                     return Err(format!("{text} is out of order: {}", describe()));
                 }
             }

@@ -207,21 +207,22 @@ async fn an_operation_that_fails_only_because_of_an_earlier_failure_is_reported_
     statuses(&engine, 1, vec![create(&first, "a", "1")]).await;
     let mut stale = upsert(&first, "a", "1", 2);
     stale.precondition.if_match = Some("\"stale\"".to_owned());
-    let then = patch(
+    // The condition of this patch is met only after the upsert.
+    let dependent = patch(
         &first,
         "a",
         "1",
         r#"{"operations":[{"op":"incr","path":"/n","value":1}],"condition":"from c where c.n = 2"}"#,
     );
-    assert_eq!(statuses(&engine, 2, vec![stale, then]).await, "412 453/5415");
+    assert_eq!(statuses(&engine, 2, vec![stale, dependent]).await, "412 453/5415");
     // Without the failure, a later operation sees what an earlier one wrote.
-    let then = patch(
+    let dependent = patch(
         &first,
         "a",
         "1",
         r#"{"operations":[{"op":"incr","path":"/n","value":1}],"condition":"from c where c.n = 2"}"#,
     );
-    assert_eq!(statuses(&engine, 3, vec![upsert(&first, "a", "1", 2), then]).await, "200 200");
+    assert_eq!(statuses(&engine, 3, vec![upsert(&first, "a", "1", 2), dependent]).await, "200 200");
     assert_eq!(n_of(&engine, &first, "a", "1"), Some(3));
 }
 
@@ -262,15 +263,16 @@ async fn the_ledger_refuses_when_full_and_forgets_only_by_age() {
     assert!(send(&engine, 1, 0, vec![upsert(&first, "a", "1", 1)]).await.unwrap().is_replay);
     seconds.fetch_add(100, Ordering::SeqCst);
     engine.maintain().await.unwrap();
-    assert_eq!(engine.ledger_use().unwrap().entries, 3, "an entry of exactly its age is kept");
+    assert_eq!(engine.ledger_use().unwrap().entries, 3, "an entry is kept until it is older than the limit");
     seconds.fetch_add(1, Ordering::SeqCst);
     engine.maintain().await.unwrap();
     let used = engine.ledger_use().unwrap();
     assert_eq!((used.entries, used.bytes), (0, 0));
     let again = send(&engine, 1, 0, vec![upsert(&first, "a", "1", 1)]).await.unwrap();
     assert!(!again.is_replay, "the answer is forgotten, so the transaction runs again");
-    let bytes = LedgerLimits { bytes_max: 1, ..LedgerLimits::default() };
-    let Fixture { engine, first, .. } = Fixture::new(bytes).await;
+    // A transaction is refused only if the ledger has reached `bytes_max` before it.
+    let one_byte = LedgerLimits { bytes_max: 1, ..LedgerLimits::default() };
+    let Fixture { engine, first, .. } = Fixture::new(one_byte).await;
     statuses(&engine, 1, vec![upsert(&first, "a", "1", 1)]).await;
     assert_eq!(send(&engine, 2, 0, vec![upsert(&first, "a", "1", 1)]).await.unwrap_err().status, 429);
 }

@@ -12,7 +12,8 @@ use crate::distributed::{n_of, send, upsert};
 use crate::sim_disk::SimDisk;
 use crate::support::{container, object};
 
-/// The documents of the transactions, over two containers and several partitions.
+/// The documents of the transactions: the index of the container, and the partition key. The id is
+/// always `1`.
 const PLACES: [(usize, &str); 5] = [(0, "a"), (0, "b"), (0, "c"), (1, "a"), (1, "d")];
 
 /// Disks with different orders of lost and torn writes.

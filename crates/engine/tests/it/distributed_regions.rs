@@ -14,7 +14,8 @@ use crate::support::{container, object};
 
 const REGIONS: u8 = 3;
 
-/// The documents of a transaction: the same ids and range ids in two containers.
+/// The documents of a transaction: the index of the container, and the partition key. The id is always
+/// `1`. The same keys in both containers are in ranges with the same ids.
 const PLACES: [(usize, &str); 4] = [(0, "a"), (0, "b"), (1, "a"), (1, "b")];
 
 struct Regions {
@@ -55,6 +56,8 @@ impl Regions {
         ["first", "second"].map(|name| Arc::clone(catalog.container("d", name).unwrap()))
     }
 
+    /// Sends a transaction that writes `n` to all documents. Returns whether the answer is a replay, or
+    /// the status of the refusal.
     async fn write(&self, region: usize, token: u128, n: i64) -> Result<bool, u16> {
         let containers = self.containers(region);
         let operations = PLACES.iter().map(|(at, pk)| upsert(&containers[*at], pk, "1", n)).collect();
@@ -129,7 +132,7 @@ async fn a_token_that_one_region_has_forgotten_and_used_again_has_its_new_answer
     assert_eq!(regions.write(0, 1, 1).await, Ok(false));
     regions.replicate(1, u64::MAX).await;
     regions.seconds.fetch_add(2 * LEDGER_AGE.as_secs(), Ordering::SeqCst);
-    // Only the write region forgets the first transaction in time.
+    // Only the write region forgets the first transaction before its token is used again.
     regions.engines[0].maintain().await.unwrap();
     assert_eq!(regions.write(0, 1, 1).await, Ok(false), "a new transaction");
     regions.replicate(1, u64::MAX).await;

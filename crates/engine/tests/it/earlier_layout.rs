@@ -112,6 +112,8 @@ async fn create(engine: &Engine, name: &str, header: &str, body: &str) -> Result
     written.map(|_| ()).map_err(|refusal| refusal.status)
 }
 
+/// The file has the containers `c` (the unique key `/mail`, and indexes), `h` (a partition key of two
+/// levels) and `v` (a partition key of version 1), and the keys of a deleted container.
 #[tokio::test]
 async fn a_store_of_layout_1_is_upgraded_when_it_is_opened() {
     let store = SharedStore::of_layout_1(include_str!("earlier_layout/one-region.txt"));
@@ -192,10 +194,11 @@ async fn store_of_layout_2(text: &str) -> SharedStore {
     // The keys of layout 2 had the whole strings, and the account's record named layout 2. Keys whose
     // strings are equal in their first bytes are in the order of the documents.
     let mut writes: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
-    for ((key, value), y) in entries.into_iter().zip(ENDS).filter(|_| text.len() > CUT_AFTER) {
-        let end = key.len() - 8;
+    for ((key, value), end) in entries.into_iter().zip(ENDS).filter(|_| text.len() > CUT_AFTER) {
+        // The key ends with the cut string, two bytes that mark its end, and the `_rid` counter.
+        let rid_at = key.len() - 8;
         let rest = &text.as_bytes()[CUT_AFTER..];
-        let whole = [&key[..end - 2], rest, y.as_bytes(), &[0, 0], &key[end..]].concat();
+        let whole = [&key[..rid_at - 2], rest, end.as_bytes(), &[0, 0], &key[rid_at..]].concat();
         writes.push((key, None));
         writes.push((whole, Some(value)));
     }

@@ -188,11 +188,13 @@ impl Trial {
             }
             let writes = operations.iter().zip(&statuses);
             let writes = writes.filter(|(operation, status)| operation.is_write() && **status < 300).count();
-            let steps = if is_atomic { writes.min(1) } else { writes };
+            // All writes of an atomic batch have one LSN.
+            let lsns = if is_atomic { writes.min(1) } else { writes };
             let after = lsn_of(engine, &container, &partition)?;
-            if (after, outcome.position.lsn) != (before + steps as u64, after) {
+            let claimed = outcome.position.lsn;
+            if after != before + lsns as u64 || claimed != after {
                 return Err(format!(
-                    "{writes} writes, atomic {is_atomic}, moved the LSN from {before} to {after}"
+                    "{writes} writes, atomic {is_atomic}: LSN {before} became {after}, outcome {claimed}"
                 ));
             }
             for (operation, result) in operations.iter().zip(&outcome.results) {

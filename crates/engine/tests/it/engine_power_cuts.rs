@@ -187,12 +187,12 @@ impl History {
             }
             let mut after = self.model.clone();
             after.perform_batch(&write, true, false);
-            let is_after = keys.iter().zip(&found).all(|(key, found)| {
+            let is_applied_whole = keys.iter().zip(&found).all(|(key, found)| {
                 let expected = after.documents.get(*key).map(|document| &document.body);
                 found.as_ref().map(|document| &document.body) == expected
             });
             let lsns: BTreeSet<u64> = found.iter().flatten().map(|document| document.lsn).collect();
-            if !is_after || lsns.len() > 1 {
+            if !is_applied_whole || lsns.len() > 1 {
                 return Err(format!("a write was applied in part, at LSNs {lsns:?}: {keys:?}"));
             }
             tally.in_doubt_applied += 1;
@@ -326,7 +326,7 @@ async fn check_refuses_writes(engine: &Engine) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that the ordered queries of [`agreement`] use the index.
+/// Checks that the ordered query of [`agreement`] uses the index.
 fn check_index(engine: &Engine) -> Result<(), String> {
     let container = container(engine)?;
     for scope in [QueryScope::All, QueryScope::Partition(target(&container, "p0")?)] {

@@ -102,7 +102,7 @@ async fn a_write_whose_unique_key_cannot_be_read_is_refused() {
 
     failing_prefix.store(NO_KEY, Ordering::SeqCst);
     let target = Target::resolve(&container, partition_key("p")).unwrap();
-    assert!(engine.read_item(&target, "1", &Precondition::default(), &[]).is_ok(), "the delete is undone");
+    assert!(engine.read_item(&target, "1", &Precondition::default(), &[]).is_ok(), "document 1 exists");
     assert_eq!(create_document(&engine, &container, "2").await, 409, "document 1 has the unique key");
     assert_eq!(delete_document(&engine, &container, "1").await, 204);
     assert_eq!(create_document(&engine, &container, "2").await, 201, "the unique key is free");

@@ -47,14 +47,14 @@ async fn a_full_disk_refuses_writes_and_takes_them_again_when_it_has_room() {
         let created = container(&engine, "c").await;
         disk.set_room(Some(room));
         let mut acknowledged = Vec::new();
-        let full_at = loop {
+        let refused_status = loop {
             let id = acknowledged.len();
             match create(&engine, &created, id, 200).await {
                 201 => acknowledged.push(id),
-                status => break (id, status),
+                status => break status,
             }
         };
-        assert_eq!((full_at.1, engine.health()), (503, Health::Full), "room {room}");
+        assert_eq!((refused_status, engine.health()), (503, Health::Full), "room {room}");
         assert_eq!(engine.maintain().await.unwrap_err().status, 503, "still full");
         let target = Target::resolve(&created, key()).unwrap();
         let read = |engine: &Engine, id: usize| {
@@ -115,8 +115,8 @@ async fn a_full_disk_in_a_checkpoint_refuses_writes_until_there_is_room() {
         assert_eq!(lost(&engine, documents), Vec::<usize>::new(), "room {room}: reads work on a full disk");
 
         disk.set_room(None);
-        let is_killed = index % 2 == 0;
-        if is_killed {
+        let loses_power = index % 2 == 0;
+        if loses_power {
             // The power fails right after there is room, so the checkpoint still waits or has just gone on.
             disk.cut_power_after(0);
         } else {
@@ -127,7 +127,7 @@ async fn a_full_disk_in_a_checkpoint_refuses_writes_until_there_is_room() {
             assert_eq!(engine.health(), Health::Ok, "room {room}");
         }
         engine.close();
-        if is_killed {
+        if loses_power {
             disk.restore_power();
         }
         let engine = open(&disk);
@@ -195,13 +195,13 @@ fn the_number_of_a_refused_commit_is_not_in_the_log_twice() {
 /// A commit that is refused for lack of room is not in the log after the next commit. On a disk
 /// that copies on write, there may be no room to erase the refused commit at once.
 fn check_refused_commits(is_copy_on_write: bool) {
-    let mut switches = 0;
+    let mut disks_that_ran_full = 0;
     // On a disk that copies on write, each record needs room, even those written before the file
     // grows.
     let least_room = if is_copy_on_write { 1 << 20 } else { 0 };
     for room in (0..16).map(|step| least_room + step * 64 * 1024) {
         let disk = SimDisk::new(room as u64).copying_on_write(is_copy_on_write);
-        // A file of the log grows by a megabyte, so it grows once.
+        // A file of the log grows by a megabyte at a time. So after the first commit it grows once more.
         let (file_bytes, record_bytes) = (2 << 20, 3 << 19);
         let log = LogLimits { file_bytes, file_writes: 1000, removals: 100, record_bytes };
         let checkpoints = CheckpointMode::Inline { commits_later: u32::MAX };
@@ -218,9 +218,9 @@ fn check_refused_commits(is_copy_on_write: bool) {
         }
         disk.set_room(None);
         let Some(refused) = refused else { continue };
-        // This commit is too large for the rest of the file.
+        // This commit is too large for the rest of the file, so it goes to the other file of the log.
         commit(&store, 100, 1_200_000).unwrap();
-        switches += 1;
+        disks_that_ran_full += 1;
         // The process is killed: everything that it wrote is there, and it closed nothing.
         std::mem::forget(store);
         let store = open().unwrap_or_else(|error| panic!("room {room}: {}", error.message));
@@ -230,7 +230,7 @@ fn check_refused_commits(is_copy_on_write: bool) {
         }
         assert!(view.get(&refused.to_be_bytes()).unwrap().is_none(), "room {room}");
     }
-    assert!(switches > 3, "{switches} of the disks ran full");
+    assert!(disks_that_ran_full > 3, "only {disks_that_ran_full} disks ran full");
 }
 
 /// Story of a bug: when there was no room to create the file of the log, which is created by the

@@ -1,4 +1,7 @@
 //! Tests of the number of indexes of a container, and of the indexes that make room for others.
+//!
+//! An index that no query has used for ten minutes makes room for another: it is retired, so new
+//! queries do not use it. After another five minutes it is removed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +16,7 @@ use perihelion_query::Now;
 
 use crate::support::{self, object, query_request};
 
-/// The indexes that queries may have, besides those of the policy.
+/// The most indexes that a container has because queries asked for them, besides those of its policy.
 const REQUESTED_MAX: usize = 32;
 
 /// An engine whose clock a test sets, in seconds.
@@ -73,7 +76,7 @@ async fn an_unused_index_makes_room_for_another_index() {
     }
     build(&engine, 32).await;
     assert!(uses_index(&engine, 32) && !uses_index(&engine, 5));
-    // No other index is old enough.
+    // All other indexes were used a moment ago.
     build(&engine, 33).await;
     assert!(!uses_index(&engine, 33));
     // The retired index is removed later. Then it can be built again.

@@ -111,7 +111,7 @@ async fn a_page_that_finds_too_little_memory_is_refused_and_gives_its_memory_bac
 }
 
 #[tokio::test]
-async fn a_page_that_needs_more_than_one_page_may_hold_is_always_refused() {
+async fn a_page_above_the_memory_limit_of_a_single_page_is_refused_even_if_memory_is_free() {
     let (engine, container) = filled_engine().await;
     // A million rows with a long text each, all different.
     let text = "SELECT VALUE COUNT(1) FROM (SELECT DISTINCT c.text, x, y FROM c JOIN x IN c.items JOIN y IN c.items) AS d";

@@ -1,5 +1,6 @@
 //! Pages of queries and change feeds that end because their time is over. The clock of these
-//! tests moves on by a second whenever it is read, so a page has time for a few documents.
+//! tests moves on by a second whenever it is read, so a page has time for a few documents. The time
+//! of a page is 5 seconds, or 60 where it cannot end, as before the first row of an aggregate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -87,7 +88,7 @@ impl Pages {
     }
 }
 
-/// Reads all pages of a query. Splits the first range after the first pages.
+/// Reads all pages of a query. Splits the first range after `split_after` pages.
 async fn read(engine: &Engine, text: &str, rows_max: usize, split_after: Option<usize>) -> Pages {
     let (mut all, mut token) = (Pages::default(), None);
     loop {
@@ -321,7 +322,7 @@ async fn a_paused_order_by_the_current_time_ends() {
 /// Story of a bug: the clock was set back between two pages. The second page sorted by other keys, did
 /// not recognize the rows of its token, and did not return them.
 #[tokio::test]
-async fn a_paused_order_by_the_current_time_reads_again_at_another_time() {
+async fn a_paused_order_by_the_current_time_loses_no_row_when_the_clock_is_set_back() {
     let (engine, container) = slow_engine(1).await;
     fill(&engine, &container, 12).await;
     let text = "SELECT c.v FROM c JOIN (SELECT VALUE c.v + GetCurrentTimestamp()) AS t ORDER BY t";
@@ -345,7 +346,7 @@ async fn a_page_continues_far_within_the_rows_of_one_document() {
     let engine = support::engine(EngineOptions::default()).await;
     let container = support::container(&engine, "c").await;
     let items: Vec<String> = (0..150).map(|n| n.to_string()).collect();
-    // Each row takes a hundredth of the work that is done in one part.
+    // Each row takes a hundredth of the budget of one evaluation, so the 150 rows are read in two parts.
     let text = format!(
         r#"{{"id":"1","pk":"k0","long":"{}","text":"{}","items":[{}]}}"#,
         "x".repeat(300),
@@ -376,7 +377,8 @@ async fn a_read_of_many_index_entries_lets_other_reads_run() {
     let request = request_at(MILLISECONDS, "SELECT c.id FROM c WHERE c.pad >= ''", 1);
     let (page, checks) = page_with_checks(&engine, &container, &request);
     assert_eq!((page.rows, page.used_index), (1, true));
-    // Two documents are read for a page of one row.
+    // One check for each of the two documents that a page of one row reads, and one for every 1,024
+    // index entries.
     assert_eq!(checks, 2 + 3000 / 1024);
 }
 

@@ -130,7 +130,7 @@ async fn gathered_rows_neither_vanish_nor_repeat_when_a_range_splits_and_documen
         let split = engine.catalog().container("d", "c").unwrap().clone();
         if !text.contains("COUNT") {
             // The first document of every value is created again, and so moves to the end. Each value
-            // then appears first in another document.
+            // then appears first in another document. (This would change the counts of groups.)
             for n in 0..20 {
                 delete(&engine, &split, n).await;
                 create(&engine, &split, n, &format!(r#""v":{n},"w":"x{n}""#)).await;
@@ -261,7 +261,7 @@ async fn a_forged_token_cannot_read_a_document_of_another_partition() {
         let whole = support::query_request(text, Now::from_unix_milliseconds(0), 1);
         engine.query(&container, &QueryRequest { scope, continuation, ..whole }, &[]).unwrap()
     };
-    // A token after the first long string of partition 1, for partition 2.
+    // A token of partition 1 after its first long string. `#NXD` names the document of the next row.
     let mut token = read(1, None).continuation;
     for _ in 0..10 {
         if token.as_ref().is_none_or(|token| token.contains("#NXD:")) {
@@ -271,7 +271,7 @@ async fn a_forged_token_cannot_read_a_document_of_another_partition() {
     }
     let foreign = token.expect("a token that names the next row");
     assert!(foreign.contains("#NXD:"), "{foreign}");
-    // The foreign rows are not found, so the page starts at the beginning of the long strings.
+    // Partition 2 does not find the document, so the page starts at the beginning of the long strings.
     let own = read(2, Some(foreign));
     assert_eq!(own.rows_text, "\"2\"");
 }
@@ -285,12 +285,12 @@ async fn a_split_range_is_not_read_again_after_a_page_that_ended_before_a_later_
     let (engine, container) = engine(2).await;
     // In a second engine the range is split already. It shows to which half a key belongs.
     let (split_engine, whole) = self::engine(2).await;
-    let [low, high] = split_engine.split(&whole, whole.ranges[0].id).await.unwrap();
+    let [low_range, high_range] = split_engine.split(&whole, whole.ranges[0].id).await.unwrap();
     let split = split_engine.catalog().container("d", "c").unwrap().clone();
     let range_of = |n: &usize| Target::resolve(&split, key(*n)).unwrap().range.id;
     let find = |wanted: &dyn Fn(u32) -> bool| (0..7).find(|n| wanted(range_of(n))).unwrap();
-    let (low, high, later) =
-        (find(&|id| id == low), find(&|id| id == high), find(&|id| id != low && id != high));
+    let (low, high) = (find(&|id| id == low_range), find(&|id| id == high_range));
+    let later = find(&|id| id != low_range && id != high_range);
     for n in [high, low, low + 7, later] {
         create(&engine, &container, n, r#""v":1"#).await;
     }
@@ -304,7 +304,7 @@ async fn a_split_range_is_not_read_again_after_a_page_that_ended_before_a_later_
 }
 
 /// Twenty long strings that begin alike, so that the beginning of a string does not tell them apart, and
-/// ten shorter ones, which sort before them.
+/// ten shorter ones, which sort before them. Returns the ids of the documents.
 async fn fill_long(engine: &Engine, container: &Arc<Container>) -> Vec<String> {
     for n in 0..30 {
         let text =

@@ -229,6 +229,7 @@ async fn lsns_are_the_same_everywhere_while_one_region_writes() {
     }
     regions.replicate_all().await;
     let lsn = |region: usize| regions.engines[region].state(&regions.container(region)).unwrap().lsn(0);
+    // With these clocks a new container has LSN 1. Each of the 20 writes has the next LSN.
     assert_eq!((lsn(0), lsn(1), lsn(2)), (21, 21, 21));
     // The write region moves, and the LSNs continue.
     regions.upsert(1, "a", "x", 1).await.unwrap();
@@ -396,6 +397,7 @@ async fn writes_are_replicated_after_an_outbox_was_trimmed() {
     regions.replicate_all().await;
     let applied = regions.engines[1].applied_up_to(RegionId(0)).unwrap();
     assert_eq!(applied, 2500);
+    // One call removes at most 1,000 records of the outbox.
     let mut calls = 1;
     while regions.engines[0].trim_outbox(applied).await.unwrap() < applied {
         calls += 1;

@@ -127,7 +127,7 @@ impl SimDisk {
         self.state().room = bytes;
     }
 
-    /// Makes overwriting take room, too.
+    /// Sets whether overwriting takes room, too.
     pub(crate) fn copying_on_write(self, is_copy_on_write: bool) -> SimDisk {
         self.state().is_copy_on_write = is_copy_on_write;
         self
@@ -185,8 +185,8 @@ fn change_name(names: &mut BTreeMap<String, usize>, (name, file): (String, Optio
 enum Survival {
     All,
     Nothing,
-    /// Each sector, and each change of the length, survives independently, with this
-    /// chance in eight.
+    /// Each sector, and each change of the length, survives independently. The chance is this
+    /// many eighths.
     Sectors(u64),
     /// Only this many of the oldest changes survive, as on a disk that writes in order.
     Oldest(usize),

@@ -205,14 +205,14 @@ fn read_and_write(store: &DiskStore) {
     }
 }
 
-/// A simulated disk on which one sync can be made to fail. The disk counts the syncs from
-/// the failed sync on.
+/// A simulated disk on which one sync can be made to fail. The disk counts the failed sync
+/// and the syncs after it.
 #[derive(Debug, Clone)]
 struct FailingSync {
     disk: SimDisk,
     /// The next sync of a file whose name has this ending fails; `None` if no sync is to fail.
     failing: Arc<Mutex<Option<&'static str>>>,
-    syncs_after_failure: Arc<AtomicUsize>,
+    syncs_since_failure: Arc<AtomicUsize>,
 }
 
 #[derive(Debug)]
@@ -224,8 +224,8 @@ struct FailingFile {
 
 impl FailingSync {
     fn new() -> FailingSync {
-        let (failing, syncs_after_failure) = Default::default();
-        FailingSync { disk: SimDisk::new(1), failing, syncs_after_failure }
+        let (failing, syncs_since_failure) = Default::default();
+        FailingSync { disk: SimDisk::new(1), failing, syncs_since_failure }
     }
 
     fn fail_next_sync(&self, ending: &'static str) {
@@ -234,12 +234,12 @@ impl FailingSync {
 
     fn check_sync(&self, name: &str) -> Result<(), io::Error> {
         let Some(ending) = *self.failing.lock().expect("no panic") else { return Ok(()) };
-        let earlier = self.syncs_after_failure.load(Ordering::SeqCst);
+        let earlier = self.syncs_since_failure.load(Ordering::SeqCst);
         if earlier == 0 && !name.ends_with(ending) {
             return Ok(());
         }
         // Like a kernel, the disk reports the error once. Later syncs succeed.
-        match self.syncs_after_failure.fetch_add(1, Ordering::SeqCst) {
+        match self.syncs_since_failure.fetch_add(1, Ordering::SeqCst) {
             0 => Err(io::Error::from_raw_os_error(5)),
             _ => Ok(()),
         }
@@ -312,7 +312,7 @@ fn after_a_failed_sync_nothing_is_committed_and_no_sync_is_tried_again() {
         assert_eq!(acknowledged > 0, ending == ".redb", "every commit syncs the log");
         drop(view);
         drop(store);
-        let syncs = disk.syncs_after_failure.load(Ordering::SeqCst);
+        let syncs = disk.syncs_since_failure.load(Ordering::SeqCst);
         assert_eq!(syncs, 1, "{ending}: a sync after the failed one");
     }
 }

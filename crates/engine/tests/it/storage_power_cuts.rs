@@ -140,7 +140,7 @@ impl History {
         panic!("more openings than disk operations");
     }
 
-    /// Commits until the cut, or until the store is to be closed.
+    /// Commits until the cut. Sometimes stops earlier, so that the store is closed and opened again.
     fn commit_for_a_while(&mut self, store: &DiskStore, tally: &mut Tally) {
         for _ in 0..OPERATIONS_MAX {
             if self.random.one_in(60) {
@@ -263,9 +263,9 @@ fn a_cut_at_any_operation_of_a_small_store_keeps_acknowledged_commits() {
     panic!("the sequence takes more than 10,000 operations");
 }
 
-/// This test found a bug: redb lays a file out before it writes the magic number. After a cut
-/// between these two steps, redb always refuses the file. Almost all cuts of the random histories
-/// strike later.
+/// Story of a bug: redb lays a file out before it writes the magic number, and refuses a file without
+/// it. So a store whose creation was cut between these two steps never opened again. Now the store
+/// creates such a file anew. Almost all cuts of the random histories strike later.
 #[test]
 fn a_cut_at_any_moment_of_creation_leaves_a_store_that_opens() {
     for operations in 0..10_000 {

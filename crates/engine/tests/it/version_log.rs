@@ -104,7 +104,7 @@ async fn readers_of_a_quiet_range_are_not_refused_after_a_split() {
         engine.write_item(&created, key, operation, Precondition::default()).await.unwrap();
     }
     let read = |range, start: FeedStart| {
-        let keys = created.ranges.iter().find(|of| of.id == range).unwrap().keys.clone();
+        let keys = created.ranges.iter().find(|known| known.id == range).unwrap().keys.clone();
         let mode = FeedMode::AllVersionsAndDeletes;
         let request = FeedRequest { range, keys, partition_key: None, start, mode, items_max: 100 };
         engine.change_feed(&created, &request, &[])

@@ -52,7 +52,8 @@ pub(super) fn subject() -> Subject {
     })
 }
 
-/// The files with the file of an input; `None` if the input names no file of the store.
+/// The files of the store, one of them replaced by the input. `None` if the first line of the input is
+/// not the name of one of them.
 fn changed(files: &Files, input: &[u8]) -> Option<Files> {
     let end = input.iter().position(|byte| *byte == b'\n')?;
     let name = std::str::from_utf8(&input[..end]).ok().filter(|name| files.contains_key(*name))?;

@@ -133,8 +133,8 @@ fn print_double(out: &mut String, value: f64, style: Style) {
     }
 }
 
-/// Appends `d.ddde±x` in the form of C's `%g` with `digits_max` significant
-/// digits.
+/// Appends a number as C's `%g` prints it with `digits_max` significant digits. `scientific` is the
+/// number as Rust prints it with `{:e}`, such as `1.5e-7`.
 fn print_general(out: &mut String, scientific: &str, digits_max: i32, style: Style) {
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);

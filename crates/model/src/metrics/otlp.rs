@@ -60,7 +60,7 @@ fn point(sample: &Sample, exported: &Exported<'_>) -> Value {
         SampleValue::Number(value) => object([labels, start, time, ("asDouble", double(*value))]),
         SampleValue::Histogram { buckets, sum } => {
             let count = buckets.iter().map(|(_, values)| values).sum();
-            // One more bucket than bounds: the values above the last bound.
+            // OTLP has one more bucket, for values above the last bound. No metric has such values.
             let counts = buckets.iter().map(|(_, values)| long(*values)).chain([long(0)]).collect();
             let bounds = buckets.iter().map(|(bound, _)| double(*bound)).collect();
             object([

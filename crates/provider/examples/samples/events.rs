@@ -2,8 +2,8 @@
 //!
 //! An event has a name and a text, and any client that has the id of a workflow can raise it. The
 //! event is delivered if the workflow waits for that name, and is dropped otherwise. So the client
-//! here first waits until the invoice says that it waits. Messages that may come at any time
-//! belong in a queue (see the sample `queues`).
+//! here first waits for the status that the invoice sets when it waits. Messages that may come at
+//! any time belong in a queue (see the sample `queues`).
 
 use std::error::Error;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use duroxide::{Client, Either2, OrchestrationContext, OrchestrationRegistry};
 /// The longest time to wait for a workflow.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// How often the client looks at the status.
+/// How often the client polls the status.
 const STATUS_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The time to pay of an invoice that is not paid in this sample.
-const SHORT: Duration = Duration::from_millis(300);
+/// How long the second invoice waits for its payment, which does not come.
+const SHORT_TIME_TO_PAY: Duration = Duration::from_millis(300);
 
 pub(crate) async fn run(store: Arc<dyn Provider>) -> Result<(), Box<dyn Error>> {
     let activities = ActivityRegistry::builder().build();
@@ -30,7 +30,7 @@ pub(crate) async fn run(store: Arc<dyn Provider>) -> Result<(), Box<dyn Error>> 
     let client = Client::new(store);
 
     client.start_orchestration_typed("invoice-1", "invoice", TIME_LIMIT).await?;
-    client.start_orchestration_typed("invoice-2", "invoice", SHORT).await?;
+    client.start_orchestration_typed("invoice-2", "invoice", SHORT_TIME_TO_PAY).await?;
 
     let status = client.wait_for_status_change("invoice-1", 0, STATUS_INTERVAL, TIME_LIMIT).await?;
     println!("{status:?}");

@@ -1,8 +1,8 @@
-//! Polling: a workflow starts a job on a printer and looks at it from time to time until
-//! it is done. A client follows the progress of the workflow.
+//! Polling: a workflow follows a job on a printer. It asks for the number of printed pages until
+//! all are printed. A client follows the progress of the workflow.
 //!
-//! Between two looks the workflow is only a timer in the database. A job that needs hundreds
-//! of looks should continue as new now and then (see the sample `continue_as_new`).
+//! Between two polls the workflow is only a timer in the database. A workflow that needs hundreds
+//! of polls should continue as new now and then (see the sample `continue_as_new`).
 
 use std::error::Error;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use duroxide::{ActivityContext, Client, OrchestrationContext, OrchestrationRegis
 /// The longest time to wait for a workflow.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// How often the client looks at the workflow.
+/// How often the client polls the status of the workflow.
 const STATUS_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The pause between two looks at the printer.
+/// The pause between two polls of the printer.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How often the workflow looks before it gives up.
-const LOOKS_MAX: u32 = 50;
+/// How often the workflow polls the printer before it gives up.
+const POLLS_MAX: u32 = 50;
 
 pub(crate) async fn run(store: Arc<dyn Provider>) -> Result<(), Box<dyn Error>> {
-    // The printer prints a page between two looks.
+    // The printer prints a page between two polls.
     let printed = Arc::new(AtomicU32::new(0));
     let activities = ActivityRegistry::builder()
         .register_typed("pages printed", move |_: ActivityContext, _job: String| {
@@ -40,8 +40,8 @@ pub(crate) async fn run(store: Arc<dyn Provider>) -> Result<(), Box<dyn Error>> 
     let client = Client::new(store);
 
     client.start_orchestration_typed("print-1", "print", 4_u32).await?;
-    // Every change of the custom status has a higher version. A client that looks rarely may
-    // miss some, but never the last one.
+    // Every change of the custom status has a higher version. A client that polls rarely may
+    // miss some changes, but never the last one.
     let mut version_seen = 0;
     loop {
         match client.wait_for_status_change("print-1", version_seen, STATUS_INTERVAL, TIME_LIMIT).await? {
@@ -64,7 +64,7 @@ pub(crate) async fn run(store: Arc<dyn Provider>) -> Result<(), Box<dyn Error>> 
 }
 
 async fn print(context: OrchestrationContext, pages: u32) -> Result<String, String> {
-    for _ in 0..LOOKS_MAX {
+    for _ in 0..POLLS_MAX {
         let printed: u32 = context.schedule_activity_typed("pages printed", &context.instance_id()).await?;
         context.set_custom_status(format!("{printed} of {pages} pages"));
         if printed >= pages {
@@ -72,5 +72,5 @@ async fn print(context: OrchestrationContext, pages: u32) -> Result<String, Stri
         }
         context.schedule_timer(PAUSE).await;
     }
-    Err(format!("not printed after {LOOKS_MAX} looks"))
+    Err(format!("not printed after {POLLS_MAX} polls"))
 }

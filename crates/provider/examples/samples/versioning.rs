@@ -17,13 +17,13 @@ use duroxide::{ActivityContext, Client, OrchestrationContext, OrchestrationRegis
 /// The longest time to wait for a workflow.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// How often the client looks at a status.
+/// How often the client polls a status.
 const STATUS_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(crate) async fn run(store: Arc<dyn Provider>) -> Result<(), Box<dyn Error>> {
     let client = Client::new(store.clone());
 
-    // The first deployment has version 1 only. An order begins there and waits.
+    // The first deployment has version 1 only. An order and a newsletter begin with it and wait.
     let orchestrations = OrchestrationRegistry::builder()
         .register_versioned("order", "1.0.0", order_1)
         .register_versioned("newsletter", "1.0.0", newsletter_1)

@@ -156,8 +156,8 @@ async fn delete_bulk(
     Ok(result)
 }
 
-/// Deletes the tree of an ended root. Only the root is not forced: a root that was started again
-/// in the meantime is refused.
+/// Deletes the tree of an ended root. The deletion is forced for the descendants, but not for the
+/// root: if the root was started again in the meantime, nothing is deleted.
 async fn delete_tree(core: &Core, root: &str) -> Result<DeleteInstanceResult, Failure> {
     let tree = delete::tree(core, root).await?;
     delete::run(core, &tree, Force::AllExcept(root)).await

@@ -145,15 +145,15 @@ impl CosmosDBProviderBuilder {
         self
     }
 
-    /// The shortest `poll_timeout` with which a fetch waits for work instead of looking
-    /// once. The default is one second. A fetch with a timeout of zero always looks once.
+    /// The shortest `poll_timeout` with which a fetch waits for work. A fetch with a shorter one, or
+    /// with zero, looks for work only once. The default is one second.
     pub fn with_long_poll_threshold(mut self, threshold: Duration) -> Self {
         self.options.long_poll_threshold = threshold;
         self
     }
 
-    /// How much of a claim is written before the commit. The default is as little as
-    /// possible, [`CommitTier::Cached`].
+    /// How much of a claim (the lock on fetched work) is written before the commit. The default is
+    /// as little as possible, [`CommitTier::Cached`].
     pub fn with_commit_tier(mut self, tier: CommitTier) -> Self {
         self.options.commit_tier = tier;
         self
@@ -179,8 +179,8 @@ impl CosmosDBProviderBuilder {
 
     /// Sets how often the reconciler looks for undelivered messages and unfinished work, and
     /// how old these must be. The default for both is two seconds. A time longer than a day
-    /// is cut to a day. After a look that found nothing, the reconciler skips the next 14
-    /// intervals, unless this process sees unfinished work in the meantime.
+    /// is cut to a day. When the reconciler finds nothing in a physical partition, it skips at
+    /// least 14 intervals in this partition, unless this process sees unfinished work in the meantime.
     pub fn with_reconciler(mut self, interval: Duration, age: Duration) -> Self {
         let [interval, age] = [interval, age].map(|time| time.min(RECONCILER_TIME_MAX));
         (self.options.reconciler_interval, self.options.reconciler_age) = (interval, age);

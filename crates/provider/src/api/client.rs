@@ -245,6 +245,7 @@ impl CosmosDBClient {
         CosmosDBResponse::of(self.open().await?.delete(partition_key, id).await, "delete_document")
     }
 
+    /// The container. The first call connects to the account.
     async fn open(&self) -> Result<Container, ProviderError> {
         Ok(self.connect().await?.database(&self.database).container(&self.container))
     }

@@ -40,8 +40,8 @@ impl CosmosDBProvider {
     /// Counts the instances that these options select, by status. The order and the page of the
     /// options do not matter. Reads at most 200 pages of counts of existing instances, and 10 pages
     /// of 1,000 pending instances each; if that is not enough, the result says so. For each 64 pending
-    /// instances one more query finds out which of them have begun, and a start whose input is stored
-    /// in parts is read.
+    /// instances one more query finds out which of them have begun. Each queued message that may be a
+    /// start and is stored in parts is read too.
     ///
     /// ```
     /// # #[tokio::main]

@@ -190,12 +190,12 @@ impl CosmosDBProvider {
         }
     }
 
-    /// Stops the background tasks, waits up to 20 seconds for cleanup that has begun,
+    /// Stops the background tasks, waits up to 20 seconds for deletions that have begun,
     /// removes the heartbeat of this provider and closes an embedded engine. All clones of
     /// the provider are closed with it and should not be used afterwards.
     ///
     /// Dropping the last clone stops the tasks and, inside a tokio runtime, closes the
-    /// engine. Dropping does not wait for cleanup, and the heartbeat stays until it expires.
+    /// engine. Dropping does not wait for deletions, and the heartbeat stays until it expires.
     pub async fn close(self) {
         self.core.close().await;
     }

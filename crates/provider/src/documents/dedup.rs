@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_without_a_sender_is_not_recorded() {
+    fn only_ids_of_enqueued_and_sent_messages_are_recorded() {
         let mut record = DedupRecord::default();
         let ids = ["c:1:2", "i", "", "x:", "m:1:zz"];
         record.extend(&ids.map(|id| DedupEntry { id: id.to_owned(), low_water_mark: 0 }), 1);

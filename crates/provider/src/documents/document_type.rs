@@ -35,8 +35,8 @@ pub(crate) enum DocumentType {
     Part,
     /// A list of documents that can be removed once it is due.
     Garbage,
-    /// Shows that the garbage record of a staging was created.
-    StagingFence,
+    /// Keeps the garbage record of a staging from being created twice.
+    StagingGuard,
     /// The lease of an activity session.
     Session,
     /// A deletion of several instances.
@@ -62,7 +62,7 @@ impl DocumentType {
         Self::Staged,
         Self::Part,
         Self::Garbage,
-        Self::StagingFence,
+        Self::StagingGuard,
         Self::Session,
         Self::Deletion,
         Self::Heartbeat,
@@ -84,7 +84,7 @@ impl DocumentType {
             Self::Staged => "staged",
             Self::Part => "part",
             Self::Garbage => "litter",
-            Self::StagingFence => "fence",
+            Self::StagingGuard => "fence",
             Self::Session => "session",
             Self::Deletion => "deletion",
             Self::Heartbeat => "node",

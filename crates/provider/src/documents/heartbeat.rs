@@ -31,9 +31,10 @@ pub(crate) struct Roles {
 /// The id of the roster.
 pub(crate) const ROSTER_ID: &str = "roster";
 
-/// What a process asks of the others. Slices are named by their first effective key.
+/// The load of a process, as it tells the others: whether it is busy, and where it asks them for help.
+/// Slices are named by their first effective key.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Requests {
+pub(crate) struct Load {
     /// Whether the process has taken work recently. While any process is busy, each process polls
     /// its own slices. While no process is busy, each partition is polled whole by one process.
     #[serde(rename = "busy", default, skip_serializing_if = "is_false")]
@@ -66,7 +67,7 @@ fn first_layout_version() -> u32 {
 }
 
 /// The live processes, as the process that wrote the roster saw them. The roster is written again
-/// when the processes or their requests change, and once a minute. A roster that is older than 90
+/// when the processes, their roles or their loads change, and once a minute. A roster that is older than 90
 /// seconds is not used.
 ///
 /// Each process reads the roster, so its size decides what membership costs. Most processes differ
@@ -142,7 +143,7 @@ pub(crate) struct Member {
     #[serde(flatten)]
     pub(crate) roles: Roles,
     #[serde(flatten)]
-    pub(crate) requests: Requests,
+    pub(crate) load: Load,
     /// The newest layout version of a container that the process can read. Processes that do
     /// not write it read version 1.
     #[serde(rename = "reads", default = "first_layout_version")]
@@ -202,7 +203,7 @@ mod tests {
         Member {
             id: format!("n:{number:032}"),
             roles: Roles { fetches_orchestrations: true, activity_tags: Tags::from(&TagFilter::DefaultOnly) },
-            requests: Requests { is_busy, ..Requests::default() },
+            load: Load { is_busy, ..Load::default() },
             readable_version: 3,
             container_version: 3,
         }

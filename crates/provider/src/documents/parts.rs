@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{DocumentType, UnknownMembers, is_false};
 use crate::documents::stamp::Stamp;
 use crate::documents::text::PartsRef;
-use crate::timing::STAGING_FENCE_TTL;
+use crate::timing::STAGING_GUARD_TTL;
 
 /// A part of a large text. It never changes. The id begins with `b:` for a work item of a
 /// turn, with `p:` for a work item that is written outside a turn, and with `k:` for a value
@@ -60,40 +60,40 @@ pub(crate) struct Garbage {
     /// commit would delete the record under the old etag, so the commit can no longer succeed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) is_closed: bool,
-    /// Whether the record was created together with a [`StagingFence`], so that it cannot be created
-    /// again after its commit. Only records of staged documents have one; those of older versions, and
-    /// of containers without a time to live, do not.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub(crate) is_fenced: bool,
+    /// Whether the record was created together with a [`StagingGuard`], so that it cannot be created
+    /// again after its commit. Only records of staged documents have a guard. Such records of older
+    /// versions, and in containers without a time to live, have none.
+    #[serde(rename = "isFenced", default, skip_serializing_if = "is_false")]
+    pub(crate) has_guard: bool,
     #[serde(flatten)]
     pub(crate) unknown: UnknownMembers,
 }
 
-/// `f:...`: the fence of a staging. One batch creates it and the garbage record of the staging. The
-/// commit deletes the record, and the fence stays until no attempt of that batch can be late any more.
-/// A late attempt is refused because the fence exists. Otherwise it would create the record again,
-/// which would list documents that are in use.
+/// `f:...`: the guard document of a staging. One batch creates it and the garbage record of the
+/// staging. The commit deletes the record, and the guard stays until no attempt of that batch can be late
+/// any more. A late attempt is refused because the guard exists. Otherwise it would create the record
+/// again, which would list documents that are in use.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct StagingFence {
+pub(crate) struct StagingGuard {
     id: String,
     instance_id: String,
     #[serde(rename = "type")]
     document_type: DocumentType,
-    /// The id of the staging. If the staging is given up, the fence is deleted with its documents.
+    /// The id of the staging. If the staging is given up, the guard is deleted with its documents.
     #[serde(rename = "mark")]
     staging_id: String,
     ttl: u32,
 }
 
-impl StagingFence {
+impl StagingGuard {
     pub(crate) fn new(instance: &str, staging_id: &str) -> Self {
-        StagingFence {
+        StagingGuard {
             id: format!("f:{staging_id}"),
             instance_id: instance.to_owned(),
-            document_type: DocumentType::StagingFence,
+            document_type: DocumentType::StagingGuard,
             staging_id: staging_id.to_owned(),
-            ttl: STAGING_FENCE_TTL.as_secs() as u32,
+            ttl: STAGING_GUARD_TTL.as_secs() as u32,
         }
     }
 }

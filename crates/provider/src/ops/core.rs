@@ -205,8 +205,8 @@ impl Core {
     }
 
     /// Ends the tasks of the reconciler and the heartbeat, and waits at most [`RETRY_FOR`] for other
-    /// background work. Then unlocks activities that were prefetched and not yet fetched, deletes
-    /// the heartbeat, and closes the embedded engine if there is one.
+    /// background work. Then gives back activities that are locked for workers and were not fetched,
+    /// deletes the heartbeat, and closes the embedded engine if there is one.
     pub(crate) async fn close(&self) {
         self.stop_tasks().await;
         let watch = lock(&self.unfetched_watch).take();

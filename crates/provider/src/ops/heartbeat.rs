@@ -32,14 +32,14 @@ use crate::timing::{ALIVE_FOR, HEARTBEAT_INTERVAL, HEARTBEAT_TTL};
 const VIEW_AGE_MAX: Duration = Duration::from_secs(2);
 
 /// With many processes, the age at which the view is read again is greater, and so is the pause
-/// before a heartbeat with a new request for help. Both are the number of live processes times
+/// before a heartbeat that newly asks for help. Both are the number of live processes times
 /// this.
 const PAUSE_PER_PROCESS: Duration = Duration::from_millis(25);
 
-/// The longest pause before a heartbeat with a new request for help.
-const REQUEST_PAUSE_MAX: Duration = Duration::from_secs(10);
+/// The longest pause before a heartbeat that newly asks for help.
+const HELP_PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// The shortest time between two heartbeats, even if this process has a new request for help.
+/// The shortest time between two heartbeats, even if this process newly asks for help.
 const HEARTBEAT_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 /// With at least this many live processes there is a roster. With fewer processes, reading all
@@ -102,21 +102,21 @@ pub(crate) async fn run(core: Weak<Core>) {
             if activeness == Activeness::Idle {
                 break;
             }
-            let requests = Arc::clone(&upgraded.membership.requests);
+            let load = Arc::clone(&upgraded.membership.load);
             let processes = upgraded.membership.view().members().len();
             drop(upgraded);
             let wake = async {
                 match activeness {
                     Activeness::Working => tokio::select! {
-                        () = requests.changed.notified() => {}
+                        () = load.changed.notified() => {}
                         () = fetching_begins.notified() => {}
                     },
-                    Activeness::Fetching | Activeness::Idle => requests.changed.notified().await,
+                    Activeness::Fetching | Activeness::Idle => load.changed.notified().await,
                 }
             };
             if wait(&core, begun, processes, wake).await {
-                // With more processes, a request for help waits longer.
-                let pause = per_process(processes).clamp(HEARTBEAT_INTERVAL_MIN, REQUEST_PAUSE_MAX);
+                // With more processes, the heartbeat that asks for help waits longer.
+                let pause = per_process(processes).clamp(HEARTBEAT_INTERVAL_MIN, HELP_PAUSE_MAX);
                 tokio::time::sleep_until(begun + pause).await;
             }
         }
@@ -125,7 +125,7 @@ pub(crate) async fn run(core: Weak<Core>) {
 
 /// Waits until the next heartbeat is due, or until `wake` completes. Returns true if `wake`
 /// completed first. With fewer than [`MANY_PROCESSES`], reads the heartbeats of the other processes
-/// once more halfway, so that an idle process sees their requests for help sooner.
+/// once more halfway, so that an idle process sees sooner that they ask for help.
 async fn wait(core: &Weak<Core>, begun: Instant, processes: usize, wake: impl Future<Output = ()>) -> bool {
     tokio::pin!(wake);
     if processes >= MANY_PROCESSES {
@@ -168,7 +168,7 @@ async fn beat(core: &Core) -> Activeness {
         }
         false => Ok(()),
     };
-    // The requests for help of this process are part of its own view too. Before the first view
+    // The view has the load of this process too, which may have changed. Before the first view
     // nothing is known of the other processes.
     let known = membership.view();
     if !known.members().is_empty() {
@@ -195,7 +195,7 @@ async fn write_heartbeat(store: &Store, membership: &Membership, roles: &Roles) 
     let process = Member {
         id: membership.own_id.clone(),
         roles: roles.clone(),
-        requests: membership.requests.current(),
+        load: membership.load.current(),
         readable_version: LAYOUT_VERSION,
         container_version: store.layout_version.get(),
     };

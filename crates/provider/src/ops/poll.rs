@@ -93,7 +93,7 @@ impl Poller {
     pub(crate) fn register(&self, membership: &Membership, interest: Interest, is_eager: bool) -> Ticket<'_> {
         self.first_fetch_at.get_or_init(|| {
             // A new process counts as busy: it is started because there is work.
-            membership.requests.record_work();
+            membership.load.record_work();
             Instant::now()
         });
         membership.record_fetch(&interest);
@@ -108,7 +108,7 @@ impl Poller {
     /// Records that a fetch has taken work.
     pub(crate) fn record_taken(&self, membership: &Membership, interest: &Interest) {
         self.taken.record(interest);
-        membership.requests.record_work();
+        membership.load.record_work();
     }
 
     /// Brings the next polls forward: hints were out of date and are forgotten.

@@ -27,7 +27,8 @@ pub struct Check {
 pub enum CheckResult {
     /// The property is as it should be.
     Ok,
-    /// A provider runs, but not as well as it could, or not before something is done.
+    /// A provider can run. It runs better after something is done, or something has to be done first,
+    /// such as creating the container.
     Warning,
     /// No provider can run.
     Problem,
@@ -39,7 +40,7 @@ impl Check {
         Check { subject, result: CheckResult::Ok, finding: finding.into(), advice: None }
     }
 
-    /// The check of a property with which a provider runs, but not as well as it could.
+    /// The check of a property with which a provider can run: see [`CheckResult::Warning`].
     pub fn warning(subject: &'static str, finding: impl Into<String>, advice: impl Into<String>) -> Check {
         let advice = Some(advice.into());
         Check { subject, result: CheckResult::Warning, finding: finding.into(), advice }

@@ -35,8 +35,8 @@ impl InstanceCounts {
 pub struct RecordedStart {
     /// The name of the orchestration.
     pub name: String,
-    /// The version of the orchestration. `None` if the workflow was started without a version, and
-    /// ended before a worker that knows it had chosen one.
+    /// The version of the orchestration. `None` if the workflow was started without a version and
+    /// ended before a worker that has the orchestration chose one.
     pub version: Option<String>,
     /// The input.
     pub input: String,
@@ -165,8 +165,8 @@ pub struct LockPage {
     /// Activities, at most 100. An activity that stays locked is on exactly one page.
     pub activities: Vec<LockInfo>,
     /// How many locked activities of all processes were read for this page. No index finds the locks
-    /// of one process. So if only these are wanted, at most 500 activities are read, and a page may
-    /// have fewer activities than its process holds, or none, and name a next page.
+    /// of one process. So with [`LockOptions::worker`] at most 500 activities are read for a page. The
+    /// page may then have few activities of that process, or none, although another page follows.
     pub examined: usize,
     /// Turns of workflows. Only the first page has them.
     pub turns: Vec<LockInfo>,

@@ -26,11 +26,11 @@ pub(crate) fn past_execution_id(execution: u64) -> String {
 pub(super) fn append_events(plan: &mut TurnPlan, basis: &Basis<'_>, ack: &TurnAck) -> Result<(), Failure> {
     let now_ms = basis.now.ms();
     if ack.execution < plan.state.execution.number {
-        let before = basis.past.as_ref();
-        let etag = before.map(|past| past.etag.clone());
-        let unknown = before.map(|past| past.value.unknown.clone()).unwrap_or_default();
-        let before = before.map(|past| past.value.execution.clone());
-        let mut past = before.unwrap_or_else(|| new_execution(ack.execution, now_ms));
+        let stored = basis.past.as_ref();
+        let etag = stored.map(|stored| stored.etag.clone());
+        let unknown = stored.map(|stored| stored.value.unknown.clone()).unwrap_or_default();
+        let stored_execution = stored.map(|stored| stored.value.execution.clone());
+        let mut past = stored_execution.unwrap_or_else(|| new_execution(ack.execution, now_ms));
         set_status(&mut past, ack, now_ms);
         let mut text = String::new();
         append_lines(&mut past, &mut text, &ack.history_delta)?;

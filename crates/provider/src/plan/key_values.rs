@@ -6,9 +6,9 @@ use duroxide::{Event, EventKind};
 
 use crate::documents::{KvValue, State};
 
-/// Adds a turn's changes to the delta, in order.
-pub(super) fn apply(state: &mut State, delta: &[Event]) {
-    for event in delta {
+/// Adds the changes in a turn's events to the delta, in order.
+pub(super) fn apply(state: &mut State, events: &[Event]) {
+    for event in events {
         match &event.kind {
             EventKind::KeyValueSet { key, value, last_updated_at_ms } => {
                 let value = KvValue { value: value.clone().into(), set_at_ms: *last_updated_at_ms };

@@ -18,11 +18,11 @@ const KV_BYTES_MAX: usize = 192 * 1024;
 const KV_LIMITS: [usize; 3] = [16 * 1024, 2 * 1024, 128];
 
 /// The ids of the parts of a work item begin with this.
-const WORK_ITEM_ID: &str = "b";
+const WORK_ITEM_ID_KIND: &str = "b";
 
 /// The ids of the parts of a value in the state begin with this: a custom status, an output, or a
 /// value of a key.
-const STATE_VALUE_ID: &str = "k";
+const STATE_VALUE_ID_KIND: &str = "k";
 
 /// Splits texts and collects their parts, under ids that no other plan has.
 #[derive(Debug, Default)]
@@ -48,19 +48,19 @@ impl Spill {
 
     /// Splits the work item of a message if it is above the limit.
     pub(super) fn split_message(&mut self, message: &mut Message, limit: usize) {
-        self.split(&mut message.item, WORK_ITEM_ID, limit, None);
+        self.split(&mut message.item, WORK_ITEM_ID_KIND, limit, None);
     }
 
     /// Splits the work item of an activity if it is above the limit. Returns whether it
     /// was split.
     pub(super) fn split_activity(&mut self, activity: &mut Activity, limit: usize) -> bool {
-        self.split(&mut activity.item, WORK_ITEM_ID, limit, Some(&activity.id))
+        self.split(&mut activity.item, WORK_ITEM_ID_KIND, limit, Some(&activity.id))
     }
 
     /// Splits large values of the state, so that the state stays small.
     pub(super) fn split_state_values(&mut self, state: &mut State) {
         if let Some(status) = &mut state.custom_status {
-            self.split(status, STATE_VALUE_ID, STATE_VALUE_BYTES_MAX, None);
+            self.split(status, STATE_VALUE_ID_KIND, STATE_VALUE_BYTES_MAX, None);
         }
         self.split_output(&mut state.execution);
         for limit in KV_LIMITS {
@@ -70,7 +70,7 @@ impl Spill {
                 return;
             }
             for value in state.kv.values_mut().chain(state.kv_delta.values_mut().flatten()) {
-                self.split(&mut value.value, STATE_VALUE_ID, limit, None);
+                self.split(&mut value.value, STATE_VALUE_ID_KIND, limit, None);
             }
         }
     }
@@ -78,7 +78,7 @@ impl Spill {
     /// Splits the output of an execution if it is large.
     pub(super) fn split_output(&mut self, execution: &mut Execution) {
         if let Some(output) = &mut execution.output {
-            self.split(output, STATE_VALUE_ID, STATE_VALUE_BYTES_MAX, None);
+            self.split(output, STATE_VALUE_ID_KIND, STATE_VALUE_BYTES_MAX, None);
         }
     }
 

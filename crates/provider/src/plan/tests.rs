@@ -77,6 +77,9 @@ fn plan(state: &State, ack: &TurnAck) -> TurnPlan {
     plan_with(state, &[], ack).expect("the turn can be planned")
 }
 
+/// Activities, cancellations and messages to the instance itself are packed into bundles if they are more
+/// than 30 together. More than 8 KiB of events are moved to chunks. The batch deletes the 64 messages that
+/// were taken with the lock.
 #[test]
 fn the_largest_turn_fits_one_batch() {
     let mut state = state();
@@ -128,14 +131,14 @@ fn a_cancellation_applies_to_a_bundle_that_is_not_unpacked() {
 }
 
 #[test]
-fn a_duplicate_event_id_is_refused() {
+fn event_ids_that_do_not_increase_are_refused() {
     let mut first = ack(1);
     first.history_delta = vec![event(1), event(2)];
     let state = plan(&state(), &first).state;
     for ids in [vec![2], vec![3, 3], vec![1], vec![4, 3]] {
-        let mut duplicate = ack(1);
-        duplicate.history_delta = ids.iter().copied().map(event).collect();
-        assert!(plan_with(&state, &[], &duplicate).is_err(), "{ids:?}");
+        let mut second = ack(1);
+        second.history_delta = ids.iter().copied().map(event).collect();
+        assert!(plan_with(&state, &[], &second).is_err(), "{ids:?}");
     }
 }
 

@@ -1,5 +1,5 @@
-//! Background work after a commit. The caller does not wait for the work, unless all permits
-//! are taken: then the caller runs the work inline.
+//! Background work after a commit, in tasks for which no caller waits. When there are too many tasks,
+//! the caller runs the work inline, or the work is dropped: each method says which.
 //!
 //! Invariant: background work may be interrupted at any point, because the reconciler finds
 //! unfinished work and repeats it.
@@ -18,7 +18,8 @@ const TASKS_MAX: usize = 64;
 /// needs the rest of the tasks.
 const DELIVERIES_MAX: usize = 32;
 
-/// The most late locks at the same time: more than the workers of nearly all processes.
+/// The most late locks at the same time: see [`Background::finish_late_lock`]. Nearly all processes have
+/// fewer workers than this.
 const LATE_LOCKS_MAX: usize = 1024;
 
 /// See [`Background::deliver_after_or_drop`].
@@ -77,9 +78,10 @@ impl Background {
         tokio::time::timeout(wait, &mut work).await.is_ok() || self.run_or_drop(work)
     }
 
-    /// Like [`Background::run_after_or_drop`], for deliveries to other partitions, of which at most
-    /// [`DELIVERIES_MAX`] continue in tasks. While more than half of these tasks run, some partition
-    /// hangs, and the caller waits for a tenth of `wait` only, if the delivery can continue in a task.
+    /// Like [`Background::run_after_or_drop`], for deliveries to other partitions. At most
+    /// [`DELIVERIES_MAX`] of them continue in tasks. While more than half as many do, some partition hangs,
+    /// and the caller waits only a tenth of `wait` before the delivery continues in a task. If it cannot,
+    /// because there are too many tasks, the caller waits for the rest of `wait`.
     pub(crate) async fn deliver_after_or_drop(
         &self,
         wait: Duration,
@@ -98,7 +100,7 @@ impl Background {
                 self.spawn(delivery, permits);
                 true
             }
-            // It cannot continue, so it gets the whole wait.
+            // It cannot continue in a task, so it gets the whole wait.
             None => tokio::time::timeout(wait - first_wait, delivery).await.is_ok(),
         }
     }
@@ -129,7 +131,8 @@ impl Background {
     ) -> JoinHandle<()> {
         let ended = Ended(Arc::clone(&self.ended));
         tokio::spawn(async move {
-            // Dropped in the opposite order, even if the work panics.
+            // When the work ends, or panics, the permits are dropped first. So `_ended` wakes the
+            // waiting callers when the permits are free again.
             let (_ended, _permits) = (ended, permits);
             work.await;
         })
@@ -149,7 +152,7 @@ impl Background {
     }
 }
 
-/// Says that a task has ended, when it is dropped.
+/// Dropping it wakes the callers that wait for the end of a task.
 struct Ended(Arc<Notify>);
 
 impl Drop for Ended {

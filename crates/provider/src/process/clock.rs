@@ -112,8 +112,8 @@ impl HybridClock {
         Stamp(first(before).min(STAMP_MAX))
     }
 
-    /// The service's time as a stamp: the last one of the current millisecond. No message
-    /// gets this stamp; use it to judge locks and visibility.
+    /// The service's time as a stamp, to judge locks and visibility: the last stamp of the current
+    /// millisecond. It is not reserved, so it must not become the stamp of a message.
     pub(crate) fn now(&self) -> Stamp {
         Stamp(Stamp::at_ms(self.now_ms().saturating_add(1)).0.saturating_sub(1))
     }
@@ -250,12 +250,13 @@ mod tests {
         );
     }
 
+    /// A millisecond has 4,096 stamps.
     #[test]
     fn stamps_after_a_large_reservation_are_later_up_to_a_limit() {
         let clock = HybridClock::default();
         let first = clock.reserve(4096 * 1000);
         assert!(clock.stamp().0 >= first.0 + 4096 * 1000);
         clock.reserve(4096 * 60_000);
-        assert!(clock.stamp().ms() <= clock.now_ms() + 2_001, "beyond the bound, stamps fall back");
+        assert!(clock.stamp().ms() <= clock.now_ms() + 2_001, "stamps that are too far ahead fall back");
     }
 }

@@ -91,7 +91,7 @@ mod tests {
     /// Records one operation every 100 ms for two seconds. Every `nth` is throttled for
     /// `throttled_ms`. Returns the estimate in milliseconds right after, and after ten and
     /// sixty seconds without operations.
-    fn check(nth: usize, throttled_ms: u64) -> (u128, u128, u128) {
+    fn estimates(nth: usize, throttled_ms: u64) -> (u128, u128, u128) {
         let (congestion, begun) = (Congestion::default(), Instant::now());
         let at = |ms| begun + Duration::from_millis(ms);
         for number in 1..=20 {
@@ -105,14 +105,14 @@ mod tests {
 
     #[test]
     fn takeovers_wait_longer_while_operations_are_throttled_and_not_for_ever() {
-        let (now, _, later) = check(1, 800);
+        let (now, _, later) = estimates(1, 800);
         assert!((1_550..=1_600).contains(&now) && later < 20, "{now} {later}");
-        let (now, after_ten_seconds, _) = check(2, 800);
+        let (now, after_ten_seconds, _) = estimates(2, 800);
         assert!((1_550..=1_600).contains(&now), "{now}: half of them are throttled");
         assert!(after_ten_seconds <= 1_600, "{after_ten_seconds}");
-        let (now, _, _) = check(20, 800);
+        let (now, _, _) = estimates(20, 800);
         assert!((300..=500).contains(&now), "{now}: few are throttled");
-        assert_eq!(check(1, 60_000).0, EXTRA_WAIT_MAX.as_millis(), "bounded");
+        assert_eq!(estimates(1, 60_000).0, EXTRA_WAIT_MAX.as_millis(), "bounded");
     }
 
     #[test]

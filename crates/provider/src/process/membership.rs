@@ -24,7 +24,7 @@ use perihelion_client::{Etag, FeedRange, KeySpace};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-pub(crate) use requests::OwnRequests;
+pub(crate) use requests::OwnLoad;
 use view::Own;
 pub(crate) use view::{Rank, View};
 
@@ -50,8 +50,8 @@ pub(crate) struct Membership {
     /// When a task last began to read the heartbeats; `None` before the first time. A task
     /// holds this mutex while it reads them.
     pub(crate) view_read_at: tokio::sync::Mutex<Option<Instant>>,
-    /// What this process asks of the others.
-    pub(crate) requests: Arc<OwnRequests>,
+    /// The load of this process, for its next heartbeat.
+    pub(crate) load: Arc<OwnLoad>,
     /// When the live processes were last read; `None` before the first time.
     pub(crate) members_read_at: Mutex<Option<Instant>>,
     /// The roster as this process last read or wrote it.
@@ -87,7 +87,7 @@ pub(crate) fn slices_by_process(space: &KeySpace, members: &[Member]) -> BTreeMa
     let serving = members.iter().filter(|member| member.roles.fetches_orchestrations);
     let ids: Vec<&str> = serving.map(|member| member.id.as_str()).collect();
     let owners = slices.owners(&ids);
-    let is_busy = members.iter().any(|member| member.requests.is_busy);
+    let is_busy = members.iter().any(|member| member.load.is_busy);
     let mut counts = BTreeMap::new();
     for (index, slice) in slices.all.iter().enumerate() {
         let owner = owners.get(if is_busy { index } else { slice.first_of_partition });
@@ -106,7 +106,7 @@ impl Default for Membership {
             fetching_begins: Arc::default(),
             view: Mutex::default(),
             view_read_at: tokio::sync::Mutex::default(),
-            requests: Arc::default(),
+            load: Arc::default(),
             members_read_at: Mutex::default(),
             roster: Mutex::default(),
             fetches_instances: AtomicBool::default(),
@@ -160,7 +160,7 @@ impl Membership {
     /// Publishes the view from these live processes and the known partitions.
     pub(crate) fn update_members(&self, roles: &Roles, members: &[Member], now: Stamp) {
         let mut view = lock(&self.view);
-        let own = Own { id: &self.own_id, roles, requests: &self.requests.current() };
+        let own = Own { id: &self.own_id, roles, load: &self.load.current() };
         if !view.is_same(own, members, view.slices().space()) {
             *view = Arc::new(view.next(own, members, view.slices().space(), now));
         }
@@ -172,18 +172,18 @@ impl Membership {
         if view.slices().is_cut_from(space) || view.members().is_empty() {
             return;
         }
-        let own = Own { id: &self.own_id, roles: &view.roles(), requests: &self.requests.current() };
+        let own = Own { id: &self.own_id, roles: &view.roles(), load: &self.load.current() };
         *view = Arc::new(view.next(own, view.members(), Some(space), now));
     }
 
     /// The slices that this process watches: it polls them even if it does not own them.
     pub(crate) fn watched_ranges(&self) -> BTreeSet<FeedRange> {
-        self.view().ranges_at(&self.requests.watched_slices())
+        self.view().ranges_at(&self.load.watched_slices())
     }
 
     /// For how long this process has been busy; `None` if it is not busy.
     pub(crate) fn busy_for(&self) -> Option<Duration> {
-        self.requests.busy_for()
+        self.load.busy_for()
     }
 
     /// Asks all processes to poll the slice of an instance: this process cannot run work of
@@ -194,14 +194,14 @@ impl Membership {
             && !view.is_shared(instance)
             && let Some(slice) = view.slice_of(instance)
         {
-            self.requests.share_slice(slice);
+            self.load.share_slice(slice);
         }
     }
 
     /// Lets this process poll the slice of an instance, even if another process owns it.
     pub(crate) fn watch_slice_of(&self, instance: &str) {
         if let Some(slice) = self.view().slice_of(instance) {
-            self.requests.watch_slice(slice);
+            self.load.watch_slice(slice);
         }
     }
 

@@ -59,7 +59,7 @@ pub(crate) struct Metrics {
     background_milli_ru: AtomicU64,
 }
 
-/// One call, while it runs.
+/// The counters of one call, while it runs.
 #[derive(Debug, Default)]
 struct Call {
     requests: AtomicU64,
@@ -182,7 +182,7 @@ impl Metrics {
     }
 
     /// The number of write operations of calls, the rounds of the reconciler included. Heartbeats and
-    /// other background tasks are no calls.
+    /// other background tasks are not calls.
     pub(crate) fn writes(&self) -> u64 {
         get(&self.writes)
     }

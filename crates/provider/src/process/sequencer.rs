@@ -125,6 +125,7 @@ mod tests {
         }
         let sender = stuck.sender.clone();
         drop(stuck);
+        // One message is sent each second, so differences of numbers are seconds.
         for number in 500..600 {
             tokio::time::advance(Duration::from_secs(1)).await;
             let in_flight = sequencer.begin("a");

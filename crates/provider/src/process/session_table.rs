@@ -1,6 +1,6 @@
 //! The session table: the sessions of activities (duroxide's, not session tokens) that workers of this
-//! process own, by owner. Renewals use the
-//! table, so that only the first renewal of an owner has to query for its sessions.
+//! process own, by owner. Renewals use the table, so that only the first renewal of an owner has to
+//! query for its sessions.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;

@@ -1,6 +1,6 @@
 //! `StartChecks`: decides whether the state of an instance is read when its start is enqueued.
 //!
-//! A process that enqueues a start then claims the first turn without reading the state, because
+//! After a process has enqueued a start, it claims the first turn without reading the state, because
 //! almost every start is for a new instance. If the instance exists, the commit of that turn is
 //! refused, and the runtime logs warnings though nothing is wrong. That happens when a program
 //! which starts a workflow is run again. So starts are checked at first, and for some time after a

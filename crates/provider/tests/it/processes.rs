@@ -73,16 +73,16 @@ async fn processes_with_different_dispatchers_and_tagged_workers_join_and_leave(
     fleet.start_child(Role { orchestrators: 1, workers: 4, tag: None }).await;
     println!("{:?}", load.await);
     fleet.shut_down_child(tagged).await;
-    let before = fleet.ledger().runs_of(tagged);
+    let before = fleet.activity_log().runs_of(tagged);
     assert!(!before.is_empty() && before.iter().all(|run| run.ends_with("/b")), "{before:?}");
 
     let load = fleet.run_jobs("gpu", 20..30, PACE);
     // The second steps wait for a worker of their tag.
-    fleet.ledger().wait_for_start("gpu-00029/a").await;
+    fleet.activity_log().wait_for_start("gpu-00029/a").await;
     let next = fleet.start_child(Role { orchestrators: 0, workers: 2, tag: Some("gpu".to_owned()) }).await;
     let watch = load.await;
-    assert_eq!(fleet.ledger().runs_of(tagged), before, "a process that has left still runs activities");
-    assert_eq!(fleet.ledger().runs_of(next).len(), watch.completed());
+    assert_eq!(fleet.activity_log().runs_of(tagged), before, "a process that has left still runs activities");
+    assert_eq!(fleet.activity_log().runs_of(next).len(), watch.completed());
     fleet.check_every_job_completed_once(true).await;
     fleet.close().await;
 }
@@ -99,7 +99,7 @@ async fn two_versions_of_the_provider_share_a_container() {
     let old = fleet.start_child_of(Version::Before, role()).await;
     fleet.start_child(role()).await;
     let watch = fleet.run_jobs("any", 0..60, PACE).await;
-    let shares = fleet.ledger().shares();
+    let shares = fleet.activity_log().shares();
     println!("two versions: {watch:?}, activities run by each: {shares:?}");
     assert_eq!(shares.len(), 2, "both versions run activities: {shares:?}");
     fleet.check_every_job_completed_once(true).await;
@@ -151,12 +151,12 @@ async fn check_sharing(count: usize, jobs: usize) {
     let watch = fleet.run_jobs("any", 0..jobs, PACE).await;
     // On a busy machine, one of the processes may not have got any processor time by then.
     for round in 1..ROUNDS_MAX {
-        if fleet.ledger().shares().len() == count {
+        if fleet.activity_log().shares().len() == count {
             break;
         }
         fleet.run_jobs("any", round * jobs..(round + 1) * jobs, PACE).await;
     }
-    let shares = fleet.ledger().shares();
+    let shares = fleet.activity_log().shares();
     println!("{count} processes: {watch:?}, activities run by each: {shares:?}");
     assert_eq!(shares.len(), count, "every process runs activities: {shares:?}");
     fleet.check_every_job_completed_once(true).await;
@@ -175,11 +175,11 @@ async fn kill_one_of(count: usize, jobs: usize) {
     let delay = watch.completion_of_jobs_before(killed_at).saturating_duration_since(killed_at);
     println!(
         "{count} processes, one killed: {watch:?}; its work was completed {delay:?} after the kill; {:?}",
-        fleet.ledger().shares()
+        fleet.activity_log().shares()
     );
     assert!(watch.gap <= GAP_MAX + watch.allowance(), "{watch:?}");
     assert!(delay <= SHORT_LOCK + GAP_MAX + watch.allowance(), "{delay:?}, {watch:?}");
-    assert!(fleet.ledger().runs_of(victim).contains(&"any-00030/a".to_owned()));
+    assert!(fleet.activity_log().runs_of(victim).contains(&"any-00030/a".to_owned()));
     fleet.check_every_job_completed_once(false).await;
     fleet.close().await;
 }

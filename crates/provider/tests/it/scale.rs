@@ -142,8 +142,8 @@ async fn an_activity_that_cannot_be_locked_blocks_no_other() {
     account.stop().await;
 }
 
-/// One of four partitions answers queries after half a minute. The work of another process
-/// in the other three is found and done.
+/// One of four partitions answers queries after half a minute. In the other three, a process finds
+/// and does the work of another process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_partition_delays_no_work_of_the_others() {
     let mut options = EmbeddedOptions::default();
@@ -187,8 +187,8 @@ async fn a_slow_partition_delays_no_work_of_the_others() {
 /// fails because of it.
 #[tokio::test(start_paused = true)]
 async fn workflows_outlast_a_failover_and_a_replaced_key() {
-    // The region does not take writes; it does not know the account; it has not applied the writes
-    // of the session yet; the key is refused.
+    // Status, sub-status, refused operation: the region does not take writes; it does not know the
+    // account; it has not applied the writes of the session yet; the key is refused.
     let outages = [(403, 3, "batch"), (403, 1008, "batch"), (404, 1002, "read_item"), (401, 0, "batch")];
     futures_util::future::join_all(outages.map(outlast)).await;
 }

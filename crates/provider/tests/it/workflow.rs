@@ -35,15 +35,11 @@ const SHUTDOWN_MS: u64 = 2_000;
 
 /// How often each activity ran, by its input, in all processes together.
 #[derive(Clone, Default)]
-struct Ledger(Arc<Mutex<BTreeMap<String, u32>>>);
+struct RunCounts(Arc<Mutex<BTreeMap<String, u32>>>);
 
-impl Ledger {
-    /// Counts a run and returns its number.
-    fn record(&self, what: &str) -> u32 {
-        let mut runs = self.0.lock().unwrap();
-        let count = runs.entry(what.to_owned()).or_default();
-        *count += 1;
-        *count
+impl RunCounts {
+    fn record(&self, what: &str) {
+        *self.0.lock().unwrap().entry(what.to_owned()).or_default() += 1;
     }
 
     fn runs(&self) -> Vec<(String, u32)> {
@@ -55,10 +51,10 @@ impl Ledger {
 async fn an_order_survives_a_restart_and_every_step_happens_once() {
     for kind in [AccountKind::Embedded, AccountKind::Wire] {
         let account = Account::open(kind).await;
-        let ledger = Ledger::default();
+        let run_counts = RunCounts::default();
 
         let first = account.provider("orders", ShortPolls::ReturnAtOnce).await;
-        let runtime = start(Arc::clone(&first), &ledger, None).await;
+        let runtime = start(Arc::clone(&first), &run_counts, None).await;
         let client = Client::new(first);
         client.start_orchestration(ORDER, "Order", "1").await.unwrap();
         await_approval(&client).await;
@@ -66,14 +62,14 @@ async fn an_order_survives_a_restart_and_every_step_happens_once() {
         drop(client);
 
         let second = account.provider("orders", ShortPolls::ReturnAtOnce).await;
-        let runtime = start(Arc::clone(&second), &ledger, None).await;
+        let runtime = start(Arc::clone(&second), &run_counts, None).await;
         let client = Client::new(Arc::clone(&second));
         client.raise_event(ORDER, "approval", "granted").await.unwrap();
         assert_eq!(output(&client).await, "order 1, shipped, granted, receipt sent");
         runtime.shutdown(Some(SHUTDOWN_MS)).await;
 
         let once = ["charge", "pack", "receipt", "settle"].map(|what| (what.to_owned(), 1));
-        assert_eq!(ledger.runs(), once, "{kind:?}");
+        assert_eq!(run_counts.runs(), once, "{kind:?}");
         assert_one_completion_for_each(&second).await;
         account.stop().await;
     }
@@ -85,7 +81,7 @@ async fn an_order_survives_a_restart_and_every_step_happens_once() {
 async fn an_interrupted_activity_runs_once_more_and_completes_once() {
     for kind in [AccountKind::Embedded, AccountKind::Wire] {
         let account = Account::open(kind).await;
-        let ledger = Ledger::default();
+        let run_counts = RunCounts::default();
         let charging = Arc::new(Notify::new());
 
         let process = Process::start();
@@ -93,13 +89,13 @@ async fn an_interrupted_activity_runs_once_more_and_completes_once() {
         let client = Client::new(Arc::clone(&interrupted));
         client.start_orchestration(ORDER, "Order", "1").await.unwrap();
         drop(client);
-        let (signal, runs) = (Arc::clone(&charging), ledger.clone());
+        let (signal, runs) = (Arc::clone(&charging), run_counts.clone());
         process.handle().spawn(async move { start(interrupted, &runs, Some(signal)).await });
         tokio::time::timeout(WORKFLOW_TIMEOUT, charging.notified()).await.expect("the charge begins");
         process.kill();
 
         let survivor = account.provider("orders", ShortPolls::ReturnAtOnce).await;
-        let runtime = start(Arc::clone(&survivor), &ledger, None).await;
+        let runtime = start(Arc::clone(&survivor), &run_counts, None).await;
         let client = Client::new(Arc::clone(&survivor));
         await_approval(&client).await;
         client.raise_event(ORDER, "approval", "granted").await.unwrap();
@@ -107,7 +103,7 @@ async fn an_interrupted_activity_runs_once_more_and_completes_once() {
         runtime.shutdown(Some(SHUTDOWN_MS)).await;
 
         let runs = [("charge", 2), ("pack", 1), ("receipt", 1), ("settle", 1)];
-        assert_eq!(ledger.runs(), runs.map(|(what, count)| (what.to_owned(), count)), "{kind:?}");
+        assert_eq!(run_counts.runs(), runs.map(|(what, count)| (what.to_owned(), count)), "{kind:?}");
         assert_one_completion_for_each(&survivor).await;
         account.stop().await;
     }
@@ -150,12 +146,16 @@ impl Process {
 }
 
 /// Starts a runtime. With `charging`, the charge signals its start and never ends.
-async fn start(provider: Arc<dyn Provider>, ledger: &Ledger, charging: Option<Arc<Notify>>) -> Arc<Runtime> {
-    let ledger = ledger.clone();
+async fn start(
+    provider: Arc<dyn Provider>,
+    run_counts: &RunCounts,
+    charging: Option<Arc<Notify>>,
+) -> Arc<Runtime> {
+    let run_counts = run_counts.clone();
     let step = move |_: ActivityContext, what: String| {
-        let (ledger, charging) = (ledger.clone(), charging.clone());
+        let (run_counts, charging) = (run_counts.clone(), charging.clone());
         async move {
-            ledger.record(&what);
+            run_counts.record(&what);
             if let (Some(charging), "charge") = (charging, what.as_str()) {
                 charging.notify_one();
                 std::future::pending::<()>().await;

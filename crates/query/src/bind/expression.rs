@@ -21,7 +21,7 @@ impl<'q> Binder<'q> {
         if let Some(key) = self.group_key(expr) {
             return key;
         }
-        if self.computed_root.is_some() && !self.may_copy(copied_bytes(expr), expr.span) {
+        if self.document_of_computed_property.is_some() && !self.may_copy(copied_bytes(expr), expr.span) {
             return Node::UNDEFINED;
         }
         let node = match &expr.kind {
@@ -89,7 +89,7 @@ impl<'q> Binder<'q> {
 
     /// The node of a GROUP BY key, if the expression equals a key of a group in scope.
     fn group_key(&self, expr: &Expr) -> Option<Node> {
-        if self.computed_root.is_some() {
+        if self.document_of_computed_property.is_some() {
             return None;
         }
         for (position, entry) in self.scope.iter().enumerate().rev() {
@@ -136,16 +136,16 @@ impl<'q> Binder<'q> {
         let Some((property, document)) = self.computed_property(&base, &step) else {
             return self.extend(base, step);
         };
-        self.computed_root = Some((&property.alias, document));
+        self.document_of_computed_property = Some((&property.alias, document));
         let node = self.expr(&property.expr);
-        self.computed_root = None;
+        self.document_of_computed_property = None;
         node
     }
 
     /// The computed property that a step leads to, and the index of the document in the scope.
     fn computed_property(&self, base: &Node, step: &Step) -> Option<(&'q ComputedProperty, usize)> {
         let (Node::Path { hops, steps }, Step::Name(name)) = (base, step) else { return None };
-        if !steps.is_empty() || self.is_staged || self.computed_root.is_some() {
+        if !steps.is_empty() || self.is_staged || self.document_of_computed_property.is_some() {
             return None;
         }
         let property = self.computed.iter().find(|property| property.name == *name)?;
@@ -179,7 +179,7 @@ impl<'q> Binder<'q> {
     /// Resolves a name, from the innermost scope entry outwards. A group hides the
     /// names of its sources; the error for such a name quotes the whole path.
     pub(super) fn identifier(&mut self, name: &str, span: Span, whole: Option<&Expr>) -> Node {
-        if let Some((_, index)) = self.computed_root.filter(|(alias, _)| *alias == name) {
+        if let Some((_, index)) = self.document_of_computed_property.filter(|(alias, _)| *alias == name) {
             return Node::Path { hops: self.hops(index), steps: Vec::new() };
         }
         for (position, entry) in self.scope.iter().enumerate().rev() {

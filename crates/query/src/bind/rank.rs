@@ -39,7 +39,7 @@ pub(crate) struct RankComponent<'q> {
 /// A scoring function and its arguments.
 #[derive(Debug)]
 pub(crate) enum Scoring<'q> {
-    /// FullTextScore. The keywords are texts of expressions.
+    /// FullTextScore. Each keyword is the text of an expression, such as `"word"` with its quotes.
     FullText { path: &'q Expr, keywords: Vec<String> },
     /// VectorDistance.
     Vector { arguments: &'q [Expr] },
@@ -120,7 +120,7 @@ fn scoring<'q>(expr: &'q Expr, parameters: &Parameters) -> Result<Scoring<'q>, R
     }
 }
 
-/// The keywords of FullTextScore as texts of expressions. Each word of a keyword counts by
+/// The keywords of FullTextScore, each as the text of an expression. Each word of a keyword counts by
 /// itself: the service also ranks documents that have only one of the words. Statements from
 /// the preview of the service have one array instead of several keywords.
 fn keyword_texts(keywords: &[Expr], parameters: &Parameters) -> Result<Vec<String>, RankError> {
@@ -156,8 +156,8 @@ fn keyword_texts(keywords: &[Expr], parameters: &Parameters) -> Result<Vec<Strin
     Ok(texts.concat())
 }
 
-/// The words of a keyword as texts of expressions; `None` for a keyword with fewer than two words,
-/// or one that is not a string.
+/// The words of a keyword, each as the text of an expression; `None` for a keyword with fewer than two
+/// words, or one that is not a string.
 fn word_texts(keyword: &Value) -> Option<Vec<String>> {
     let words = keyword.as_str()?.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     let texts: Vec<String> = words.map(|word| to_text(&Value::from(word), Style::Query)).collect();

@@ -79,7 +79,7 @@ impl<'q> Binder<'q> {
     pub(super) fn order_item(&mut self, item: &'q OrderItem) -> OrderNode {
         let errors = self.diagnostics.len();
         let node = self.expr(&item.expr);
-        // An expression with an error of its own is a constant too.
+        // An expression with an error is bound to a constant too, and needs no second error.
         let is_constant = matches!(node, Node::Constant(_)) && self.diagnostics.len() == errors;
         let (best_first, may_name_direction) = match &node {
             Node::Call(function, arguments) if function.compares_vectors() => {
@@ -124,9 +124,9 @@ impl<'q> Binder<'q> {
         }
     }
 
-    /// The filter of a select, joined by AND with one condition for each ascending order by a
-    /// distance: the distance is defined. Otherwise the documents without a vector would come first.
-    pub(super) fn with_distances(
+    /// The filter of a select, joined by AND with IS_DEFINED for each distance by which ORDER BY sorts
+    /// ascending. Otherwise the documents without a vector would come first.
+    pub(super) fn with_defined_distances(
         &mut self,
         filter: Option<Node>,
         order_by: Option<&'q OrderBy>,

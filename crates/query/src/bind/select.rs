@@ -26,7 +26,7 @@ impl<'q> Binder<'q> {
             self.document_hops = self.find_document();
         }
         let filter = select.filter.as_ref().map(|filter| self.expr(filter));
-        let filter = self.with_distances(filter, select.order_by.as_ref());
+        let filter = self.with_defined_distances(filter, select.order_by.as_ref());
         let (grouping, output, order) = if is_grouped(select) {
             self.grouped(select, start)
         } else {

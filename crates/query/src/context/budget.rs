@@ -3,14 +3,16 @@
 //! A statement of half a megabyte over a document of two megabytes can need far more
 //! work than these sizes suggest: joins multiply rows, nested subqueries such as
 //! `(SELECT VALUE [x, x] …)` double a value at every level, REPLACE makes text longer.
-//! Two counters bound the work: steps and bytes. These cost steps: rows, array elements, the
-//! elements, members and text of values that are compared, the lookup of a member in a large
-//! object, text that is searched, searched for or compared with a pattern, and the compilation of a
-//! computed pattern. These cost bytes: copies of values, text that is built, and computed patterns
-//! of LIKE. A computed number or boolean and
-//! the member names of a new object cost no bytes. Both counters are renewed for every
-//! document, and once more before the rows of the groups are built. The binder has a
-//! budget of its own, for all constants of a statement or of an inner stage.
+//! Two counters bound the work:
+//!
+//! * *Steps* pay for rows, array elements, comparisons of values (by their elements, members and
+//!   text), the lookup of a member in a large object, searches in text, matches of text with a
+//!   pattern, and the compilation of a computed pattern.
+//! * *Bytes* pay for copies of values, text that is built, and computed patterns of LIKE. A computed
+//!   number or boolean and the member names of a new object cost no bytes.
+//!
+//! Both counters are renewed for every document, and once more before the rows of the groups are
+//! built. The binder has a budget of its own, for all constants of a statement or of an inner stage.
 
 use std::cell::Cell;
 

@@ -2,8 +2,8 @@
 //!
 //! A table holds all groups, or only those in a [`GroupWindow`]: the first groups, in the
 //! order of their positions, after a given position. The size of a window is bounded,
-//! however many groups there are. A later window continues where this window ends. Writes in
-//! the meantime to documents of other groups do not change that.
+//! however many groups there are. The next window begins after the last position of this one,
+//! whichever groups were added or removed in the meantime.
 
 use std::collections::{BTreeMap, HashMap};
 

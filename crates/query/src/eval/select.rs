@@ -20,7 +20,7 @@ use crate::order::{canonical_key, compare_order};
 type Visit<'v> = dyn FnMut(&Frame<'_>) -> Evaluated<bool> + 'v;
 
 /// A callback for each row and its place: the elements of [`JoinWalk`]. It returns `false` to
-/// skip the remaining rows.
+/// end the walk at this row.
 type VisitPlace<'v> = dyn FnMut(&Frame<'_>, &[u32]) -> Evaluated<bool> + 'v;
 
 /// Calls `visit` for every row of FROM that passes WHERE. Returns `false` if `visit`
@@ -34,8 +34,8 @@ pub(crate) fn each_row(
     each_row_from(select, frame, context, &mut JoinWalk::default(), &mut |row, _| visit(row))
 }
 
-/// Calls `visit` like [`each_row`], but begins at the place of the walk. If `visit` skips the
-/// remaining rows, or if the budget is spent, the walk then is at the next row.
+/// Calls `visit` like [`each_row`], but begins at the place of the walk. If `visit` returns `false`,
+/// or if the budget is spent, the walk stays at that row, and a later walk can begin with it.
 pub(crate) fn each_row_from(
     select: &SelectNode,
     frame: &Frame<'_>,
@@ -61,7 +61,7 @@ impl JoinWalk {
         JoinWalk { elements: Vec::new(), start }
     }
 
-    /// The elements that are bound now. After an early end: the elements of the next row.
+    /// The elements that are bound now. After an early end: those of the row at which the walk ended.
     pub(crate) fn elements(&self) -> &[u32] {
         &self.elements
     }
@@ -120,7 +120,7 @@ fn join(
 }
 
 /// Binds a source to each of its elements. After an early end the walk keeps the elements of
-/// the next row.
+/// the row at which it ended.
 fn bind_each(
     items: &[Value],
     context: &Context,

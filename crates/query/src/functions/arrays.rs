@@ -12,6 +12,7 @@ use crate::order::{LINEAR_MEMBERS_MAX, canonical_key, equal_within, get_within, 
 pub(super) const FUNCTIONS: &[Signature] = &[
     function("ARRAY_CONCAT", 2, MANY, concat),
     function("ARRAY_CONTAINS", 2, 3, contains),
+    // Not documented. A baseline of the service's planner calls it.
     function("_TRY_ARRAY_CONTAINS", 2, 3, contains),
     function("ARRAY_CONTAINS_ALL", 2, MANY, |a, c| contains_many(a, c, true)),
     function("ARRAY_CONTAINS_ANY", 2, MANY, |a, c| contains_many(a, c, false)),

@@ -35,9 +35,12 @@ pub(super) const FUNCTIONS: &[Signature] = &[
 /// longer result is undefined.
 const REPLICATE_LENGTH_MAX: usize = 10_000;
 
+/// The bytes of text whose search costs one step.
+const TEXT_BYTES_PER_STEP: u64 = 16;
+
 /// Charges for a text that is searched or searched for, or whose characters are counted.
 fn spend_scan(text: &str, context: &Context) -> Evaluated<()> {
-    context.budget.spend_steps(text.len() as u64 / 16)
+    context.budget.spend_steps(text.len() as u64 / TEXT_BYTES_PER_STEP)
 }
 
 fn string(text: impl Into<String>) -> Outcome {
@@ -59,7 +62,7 @@ fn compare_texts(arguments: &[Arg<'_>], context: &Context, matches: fn(&str, &st
     else {
         return Ok(None);
     };
-    context.budget.spend_steps(1 + whole.len() as u64 / 16)?;
+    context.budget.spend_steps(1 + whole.len() as u64 / TEXT_BYTES_PER_STEP)?;
     let is_match = if ignore_case {
         context.budget.spend_bytes(whole.len() + part.len())?;
         matches(&whole.to_lowercase(), &part.to_lowercase())
@@ -76,7 +79,7 @@ fn index_of(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let (Some(whole), Some(part)) = (text(arguments, 0), text(arguments, 1)) else { return Ok(None) };
     let start = if arguments.len() > 2 { integer(arguments, 2) } else { Some(0) };
     let Some(Ok(start)) = start.map(usize::try_from) else { return Ok(None) };
-    context.budget.spend_steps(1 + whole.len() as u64 / 16)?;
+    context.budget.spend_steps(1 + whole.len() as u64 / TEXT_BYTES_PER_STEP)?;
     spend_scan(part, context)?;
     let from = byte_of(whole, start);
     let index = match whole[from..].find(part) {
@@ -140,7 +143,7 @@ fn trim(arguments: &[Arg<'_>], context: &Context, at_start: bool, at_end: bool) 
         },
     };
     let characters = set.as_ref().map_or(1, |set| 1 + set.len() as u64);
-    context.budget.spend_steps((rest.len() as u64).saturating_mul(characters) / 16)?;
+    context.budget.spend_steps((rest.len() as u64).saturating_mul(characters) / TEXT_BYTES_PER_STEP)?;
     let is_trimmed = |c: char| set.as_ref().map_or(c.is_whitespace(), |set| set.contains(&c));
     if at_start {
         rest = rest.trim_start_matches(is_trimmed);

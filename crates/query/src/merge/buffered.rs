@@ -25,8 +25,8 @@ pub(super) struct Buffered {
     merged: Buffer,
     /// The buffers of the ranges that are not at their end, by the index of the reader.
     buffers: HashMap<usize, Buffer>,
-    /// The error that ended the merge. A buffer may then have only some rows of a page, so that no
-    /// later page may be added.
+    /// The error that ended the merge. Later pages are refused with the same error, because a buffer
+    /// may hold rows of the page that was refused.
     failure: Option<MergeError>,
 }
 

@@ -76,7 +76,8 @@ impl Merge {
 
     /// Reports the page of a fetch. A page without a continuation is the last page
     /// of the range. When the rows are refused, [`Merge::next_fetches`] returns the fetch
-    /// again. A merge that forms groups, or has too many rows to sort, then refuses every page.
+    /// again. But two kinds of merges also refuse all later pages, because their buffer may hold
+    /// rows of the refused page: one that forms groups, and one that has more rows than it may sort.
     pub fn add_page(
         &mut self,
         fetch: FetchId,

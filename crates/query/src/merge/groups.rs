@@ -77,7 +77,7 @@ impl Groups {
         if let Some(index) = self.indexes.get(&key) {
             return Ok(*index);
         }
-        // The sort values are parts of the key, which has about as many bytes as they have.
+        // The sort values are parts of the key, so they take at most about as many bytes as the key.
         let copies = if sort_values.is_empty() { 1 } else { 2 };
         self.bytes += copies * key.len() + GROUP_BYTES;
         self.check_bytes()?;

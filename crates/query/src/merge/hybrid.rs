@@ -102,7 +102,8 @@ impl HybridSearch {
             let text = component.query.replace(FILTER_PLACEHOLDER, "true");
             let mut text = text.replace(DOCUMENT_COUNT_PLACEHOLDER, &statistics.documents.to_string());
             let mut texts = statistics.texts.iter();
-            // Gateways number the placeholders by component or by full-text score.
+            // Some gateways number the placeholders by component, others by full-text score. In both
+            // cases they are in the order of the statistics.
             for number in 0..self.components.len() {
                 if !text.contains(&word_count_placeholder(number)) {
                     continue;

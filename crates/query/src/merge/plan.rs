@@ -243,13 +243,13 @@ fn read_grouping(info: &Value) -> Result<Option<GroupFormat>, MergeError> {
         let items = names.iter().map(item).collect::<Result<_, MergeError>>()?;
         return Ok(Some(GroupFormat { has_keys, projection: Projection::List(items), order: Vec::new() }));
     }
-    let value_of = |function| {
+    let single_value = |function| {
         Ok(Some(GroupFormat { has_keys, projection: Projection::Value(function), order: Vec::new() }))
     };
     match aggregates.as_slice() {
         [] if !has_keys => Ok(None),
-        [] => value_of(None),
-        [function] => value_of(Some(*function)),
+        [] => single_value(None),
+        [function] => single_value(Some(*function)),
         _ => Err(MergeError::Unsupported("several aggregates in one value".to_owned())),
     }
 }

@@ -27,11 +27,11 @@ impl KeyRange {
     /// Whether this range and `wanted`, a range of keys in a query plan, have keys in
     /// common.
     pub fn overlaps(&self, wanted: &QueryRange) -> bool {
-        let begins_within = match wanted.is_max_inclusive {
+        let begins_before_end_of_wanted = match wanted.is_max_inclusive {
             true => self.min <= wanted.max,
             false => self.min < wanted.max,
         };
-        begins_within && wanted.min < self.max
+        begins_before_end_of_wanted && wanted.min < self.max
     }
 }
 

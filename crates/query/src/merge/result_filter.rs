@@ -157,12 +157,7 @@ impl ResultFilter {
     }
 
     /// Whether this filter, which has seen no row yet, could reach the state in a token.
-    pub(super) fn can_have_been(
-        &self,
-        skip_left: u64,
-        take_left: Option<u64>,
-        last: Option<&LastValue>,
-    ) -> bool {
+    pub(super) fn can_reach(&self, skip_left: u64, take_left: Option<u64>, last: Option<&LastValue>) -> bool {
         let take_fits = match (self.take_left, take_left) {
             (None, None) => true,
             (Some(all), Some(left)) => left <= all,

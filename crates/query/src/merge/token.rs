@@ -33,7 +33,7 @@ pub(super) const TOKEN_BYTES_MAX: usize = 256 * 1024;
 /// levels, has 96.
 const EFFECTIVE_KEY_DIGITS_MAX: usize = 128;
 
-/// A sort key is in an array, in the list of the keys, in the token.
+/// The levels of JSON around a sort key: the token, the list of the keys, and an array for each key.
 const LEVELS_AROUND_KEY: usize = 3;
 
 /// The contents of a token.
@@ -112,7 +112,7 @@ impl TokenContents {
 
 /// Gives all positions the sort keys of the last row of the result. All rows with smaller
 /// keys have been taken from every interval. So an interval whose own last row has smaller keys
-/// continues at its first row with these keys.
+/// continues at its first row with the shared keys or larger ones.
 pub(super) fn share_keys(resume_points: &mut [(Interval, ResumePoint)], directions: &[Direction]) {
     let positions = resume_points.iter().filter_map(|(_, point)| point.position.as_ref());
     let last = positions.map(|position| &position.keys).max_by(|a, b| compare_order(a, b, directions));

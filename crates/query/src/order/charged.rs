@@ -95,7 +95,7 @@ pub(crate) fn sort_steps(object: &Object) -> u64 {
     object.iter().map(|(name, _)| STEPS_PER_SORTED_MEMBER + text_steps(name)).sum()
 }
 
-/// The steps for a walk through a whole value; 0 for a number.
+/// The steps for a walk through a whole value; 0 for null, a boolean or a number.
 pub(crate) fn walk_steps(value: &Value) -> u64 {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,

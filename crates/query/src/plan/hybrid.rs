@@ -173,7 +173,7 @@ impl ComponentStatement<'_> {
     /// The plan of the component query that sorts by this score.
     fn plan(&self, score: &Score) -> QueryPlan {
         if self.skips_rewrite && self.scores.len() > 1 {
-            return QueryPlan { rewritten_query: self.unsorted_rows(score), ..empty_plan() };
+            return QueryPlan { rewritten_query: self.rows_without_keys(score), ..empty_plan() };
         }
         QueryPlan {
             top: self.top,
@@ -187,6 +187,7 @@ impl ComponentStatement<'_> {
 
     /// The component query for a client that merges the rows of the partitions by their keys.
     fn rows_with_keys(&self, score: &Score) -> String {
+        // A client that skips the rewrite has one component here, and takes the sort key as the score.
         let all_scores = if self.skips_rewrite {
             String::new()
         } else {
@@ -207,7 +208,7 @@ impl ComponentStatement<'_> {
     }
 
     /// The component query for a client that needs only the rows and their scores.
-    fn unsorted_rows(&self, score: &Score) -> String {
+    fn rows_without_keys(&self, score: &Score) -> String {
         let scores: Vec<String> = self
             .scores
             .iter()

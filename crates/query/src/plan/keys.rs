@@ -72,8 +72,9 @@ fn steps(path: &str) -> Vec<Step> {
     KeyPath::parse(path).map_or_else(Vec::new, |path| path.steps.into_iter().map(Step::Name).collect())
 }
 
-/// The values at the path with which the condition can be true; `None` when every
-/// value is possible. Arrays and objects are not compared, because that can take long: they stay in the list.
+/// The values at the path with which the condition can be true; `None` when every value is possible.
+/// Arrays and objects are not compared, because that can take long. OR keeps all of them. AND does
+/// not intersect a list that has one with other lists.
 fn allowed_values(node: &Node, hops: usize, path: &[Step]) -> Option<Vec<Value>> {
     let is_path = |node: &Node| matches!(node, Node::Path { hops: h, steps } if *h == hops && steps == path);
     match node {

@@ -2,8 +2,8 @@
 //!
 //! With this statement, a partition returns aggregates as partial results (`AVG` as sum and
 //! count), and sorted rows and groups with their keys. TOP, OFFSET and LIMIT apply to the
-//! merged rows. With DISTINCT, aggregates or GROUP BY the rewritten statement has none
-//! of these three clauses. Otherwise TOP stays, and OFFSET and LIMIT are widened
+//! merged rows. With DISTINCT, aggregates or GROUP BY the rewritten statement has
+//! no TOP, OFFSET and LIMIT. Otherwise TOP stays, and OFFSET and LIMIT are widened
 //! (`OFFSET 1 LIMIT 2` becomes `OFFSET 0 LIMIT 3`). The text is empty when the statement
 //! needs no rewrite.
 

@@ -1,6 +1,8 @@
 //! [`Program::is_little_work`]: whether a statement needs little work for each document.
 //!
-//! The work of a step is bounded by the size of the document or of a constant: a path is looked up among
+//! A step here is an operation in the text of a statement, such as a comparison or a name in a path. It
+//! is counted before the statement runs, and is not a step of the budget of an evaluation. The work of a
+//! step is bounded by the size of the document or of a constant: a path is looked up among
 //! the members of an object, and two arrays are compared or copied element by element. So a statement
 //! of few steps is little work for a document that is not large.
 

@@ -241,7 +241,7 @@ impl Translator<'_> {
             return;
         }
         match (other_case(first), last, last.and_then(other_case)) {
-            (Some(first), None, _) => self.out.push(first),
+            (Some(other), None, _) => self.out.push(other),
             (Some(other), Some(last), Some(other_last))
                 if (other as u32).wrapping_sub(first as u32)
                     == (other_last as u32).wrapping_sub(last as u32) =>

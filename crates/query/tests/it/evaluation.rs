@@ -176,7 +176,7 @@ fn only_true_passes_a_filter() {
 }
 
 #[test]
-fn a_missing_parameter_is_undefined() {
+fn a_parameter_is_a_value_a_member_name_or_a_count_and_is_undefined_if_missing() {
     let documents = [json(r#"{"id":"d1","k":"v"}"#), json(r#"{"id":"d2"}"#)];
     let result = |query: &str, parameters: &str| {
         let values = run(query, parameters, &documents).expect(query);
@@ -278,7 +278,7 @@ fn in_with_a_subquery_iterates_the_elements_of_its_rows() {
     let document = r#"{"id":"f","u":"g","n":8,"t":[1,2,3],"kids":[{"n":"a"},{"n":"b"}]}"#;
     for (query, expect) in [
         ("SELECT VALUE m FROM c JOIN m IN (SELECT VALUE [1, 2, 3])", "[1,2,3]"),
-        // A join with data that stands in the statement, an example of the service's documentation.
+        // A join with constants of the statement, an example of the service's documentation.
         (
             "SELECT c.id, m.name FROM c JOIN m IN (SELECT VALUE [{unit: 'g', name: 'gram'}, \
              {unit: 'kg', name: 'kilogram'}]) WHERE m.unit = c.u",
@@ -290,7 +290,7 @@ fn in_with_a_subquery_iterates_the_elements_of_its_rows() {
         ),
         ("SELECT VALUE (SELECT VALUE MIN(a) FROM a IN (SELECT VALUE [30, c.n])) FROM c", "[8]"),
         ("SELECT VALUE i FROM c JOIN i IN (SELECT VALUE ARRAY_SLICE(c.t, 1))", "[2,3]"),
-        // Without documents: the subquery runs first.
+        // The subquery is the first source of FROM.
         ("SELECT VALUE i FROM i IN (SELECT VALUE [4, 5])", "[4,5]"),
         (
             "SELECT VALUE i + j FROM i IN (SELECT VALUE [10, 20]) JOIN j IN (SELECT VALUE [1, 2])",

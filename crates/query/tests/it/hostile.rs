@@ -66,6 +66,7 @@ fn long_chains_and_lists_run_on_a_small_stack() {
     on_a_small_stack(|| {
         let chain: Vec<String> = (0..20_000).map(|n| format!("c.a = {n}")).collect();
         let document = json(r#"{"a":19999}"#);
+        // GROUP BY may have 64 expressions.
         let groups =
             |count: usize| format!("SELECT VALUE 1 FROM c GROUP BY c.a{}", ", c.a".repeat(count - 1));
         assert!(parse(&groups(64)).is_ok());
@@ -87,8 +88,9 @@ fn long_chains_and_lists_run_on_a_small_stack() {
     });
 }
 
+/// A statement may have 512 KB and 10 joins.
 #[test]
-fn statements_that_are_too_long_or_have_too_many_joins_are_refused() {
+fn statements_that_are_too_long_or_malformed_or_have_too_many_joins_are_refused() {
     let long = format!("SELECT VALUE '{}'", "x".repeat(512 * 1024));
     assert_eq!(parse(&long).expect_err("too long")[0].code, "SC3000");
     let joins = |count: usize| format!("SELECT VALUE 1 FROM c{}", " JOIN x IN c.x".repeat(count));
@@ -194,7 +196,8 @@ fn comparisons_and_lookups_for_every_row_run_out_of_budget() {
     }
 }
 
-/// When these were charged like short lists and texts, each took minutes for one document.
+/// Story of a bug: long sets of LIKE, long values in a list of IN, and long texts of dates were charged
+/// like short ones, and each of these statements took minutes for one document.
 #[test]
 fn long_sets_lists_and_texts_for_every_row_end_within_the_limits() {
     let zeros = vec!["0"; 300_000].join(",");
@@ -290,7 +293,8 @@ fn partition_keys_of_very_many_long_lists_are_derived_quickly() {
     }
 }
 
-/// A batch has up to a hundred conditions, and each had room for 500 compiled patterns.
+/// Story of a bug: the condition of a patch could have 500 patterns like a statement, and a batch has up
+/// to a hundred conditions. Now a condition may have 10 patterns.
 #[test]
 fn the_condition_of_a_patch_has_few_patterns() {
     let condition =
@@ -478,8 +482,8 @@ fn random_bytes_never_panic() {
     });
 }
 
-/// When these functions were charged almost nothing, each of these statements took minutes or
-/// hours for one document.
+/// Story of a bug: these functions were charged almost nothing, and each of these statements took
+/// minutes or hours for one document.
 #[test]
 fn full_text_and_spatial_functions_end_within_the_limits() {
     let words = |word: &str, count: usize| vec![word; count].join(" ");

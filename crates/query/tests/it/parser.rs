@@ -7,9 +7,12 @@ use perihelion_query::parse;
 const EXCEPTIONS: &[(&str, &str)] = &[
     (
         "Double quoted string literals with escape seqence",
-        "the printer of the file escapes an escape twice (\\b becomes \\\\b); ours keeps the value",
+        "the printer that wrote the file escapes an escape twice (\\b becomes \\\\b); ours keeps the value",
     ),
-    ("Double quoted string literals special cases", "the printer of the file escapes an escape twice"),
+    (
+        "Double quoted string literals special cases",
+        "the printer that wrote the file escapes an escape twice",
+    ),
 ];
 
 /// Story of a bug: the normal form of `(-1)[0]` was `-1[0]`, which the parser refuses.

@@ -57,7 +57,8 @@ fn order_by_distance_puts_the_most_similar_document_first() {
     let query = "SELECT VALUE c.id FROM c ORDER BY VectorDistance(c.v, [1, 0])";
     assert_eq!(ids_by(query, DistanceFunction::Cosine), r#"["a","b","c","d"]"#);
     assert_eq!(ids_by(query, DistanceFunction::DotProduct), r#"["b","a","c","d"]"#);
-    // A lower Euclidean distance is better. A document without a vector has none and is left out.
+    // A lower Euclidean distance is better, so the order is ascending. A document without a vector
+    // would come first, so it is left out.
     assert_eq!(ids_by(query, DistanceFunction::Euclidean), r#"["a","c","b"]"#);
     // The option of the call is stronger than the policy.
     let query = "SELECT VALUE c.id FROM c ORDER BY VectorDistance(c.v, [1, 0], false, {'distanceFunction': 'dotproduct'})";
@@ -214,7 +215,7 @@ fn a_client_can_ask_for_component_queries_without_sort_keys() {
         r#""rewrittenQuery":"SELECT TOP 120 c._rid, {\"id\": c.id} AS payload, [(_VectorScore(c.v, [1]) ?? -1.79769e+308), (-1 * (_VectorScore(c.w, [2]) ?? 1.79769e+308))] AS componentScores\nFROM c\nWHERE (c.n > 1)\nORDER BY _VectorScore(c.w, [2]) ASC""#,
     );
     assert_contains(&text, r#""requiresGlobalStatistics":false"#);
-    // A single score keeps its sort keys; a client needs no scores then.
+    // The query of a single score keeps its sort keys. The client takes the sort key as the score.
     let query = "SELECT TOP 10 * FROM c ORDER BY RANK FullTextScore(c.t, 'lake', 'sea')";
     let text = plan_text(query, "HybridSearch, HybridSearchSkipOrderByRewrite");
     assert_contains(&text, r#"{\"payload\": c, \"componentScores\": []} AS payload"#);

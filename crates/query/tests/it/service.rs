@@ -63,8 +63,8 @@ fn difference(case: &Value) -> Option<String> {
     (wanted != found).then(|| format!("\n  wanted {wanted}\n  found  {found}"))
 }
 
-/// The documents of the case's setup. If the setup seeds partitions, as many empty documents: the
-/// only such case counts them.
+/// The documents of the case's setup. If the setup seeds partitions with documents, returns the same
+/// number of empty documents. They are enough, because the only such case counts documents.
 fn setup_documents(case: &Value) -> Vec<Value> {
     let steps = case.get("setup").and_then(Value::as_array).unwrap_or(&[]);
     let count = |step: &Value, member| step.get(member).and_then(Value::as_i64).unwrap_or(0);
@@ -92,9 +92,9 @@ fn plan_text(case: &Value, query: &str) -> String {
     }
 }
 
-/// What was recorded for a refused statement, and what we answer. The two texts are equal if we pass.
-/// If only phrases of a message were recorded, and our text has all of them, both are our text. A
-/// refusal that carries a plan is compared by its plan.
+/// The recorded refusal of a statement and our refusal, as texts. They are equal if the case passes.
+/// If only phrases of a message were recorded and our text has all of them, our text is returned for
+/// both. Of a refusal that carries a plan, the texts are the plans.
 fn refusal(case: &Value, error: &Value, query: &str, parameters: Value) -> (String, String) {
     if let Some(embedded) = error.get("embedded_errors") {
         let wanted = format!(r#"{{"errors":{}}}"#, to_text(embedded, Style::Query));

@@ -198,7 +198,7 @@ fn an_invalid_certificate_name_is_an_error_that_says_what_to_check() {
     assert!(error.to_string().contains("additional names"), "{error}");
 }
 
-/// Platforms accept at most 398 days.
+/// Platforms accept at most 398 days. One of these days is kept as a margin.
 #[test]
 fn a_leaf_certificate_is_valid_for_at_most_397_days() {
     assert!(LEAF_LIFE + BACKDATED <= Duration::from_secs(397 * 24 * 60 * 60));

@@ -2,9 +2,9 @@
 //!
 //! The thread that runs a read settles its bill with the outcome, because the future of the request may
 //! be dropped at any moment. A bill that is dropped without an outcome belongs to a read whose client
-//! has left. That read is charged for the documents that it has read; a query as if none of them had
-//! given a row. So a client that leaves pays as much as a client that waits for a query without rows,
-//! and leaving is not a way around the throughput of a container.
+//! has left. Such a read is charged for the documents that it has read. A query is charged as if none of
+//! these documents had given a row. So a client that leaves pays as much as a client that waits for a
+//! query without rows, and leaving is not a way around the throughput of a container.
 
 use std::cell::Cell;
 

@@ -174,7 +174,7 @@ impl Cores {
         true
     }
 
-    /// How many long reads may run now.
+    /// How many reads may run now, first slices and long reads together.
     fn running_max(&self, queue: &mut Queue) -> usize {
         if self.is_shared(queue) { (self.processors / 2).max(1) } else { self.processors }
     }
@@ -267,7 +267,8 @@ mod tests {
 
     #[test]
     fn long_reads_leave_half_of_the_processors_to_short_requests() {
-        // However busy the machine is, a short request arrived in this time.
+        // So long that the noted short request counts until the end of the test, however busy the
+        // machine is.
         let cores = Cores { short_request_time: Duration::from_secs(3600), ..Cores::new(2) };
         cores.note_short_request();
         assert_eq!(most_at_once(&cores, 20, || cores.note_short_request()), 1);

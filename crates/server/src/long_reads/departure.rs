@@ -2,7 +2,7 @@
 //! ([`run_to_end`]).
 //!
 //! hyper drops the future of a request when the connection closes or the stream is reset, and so does
-//! a caller in the same process that has waited long enough. It can do so only while the future waits.
+//! a caller in the same process that has waited long enough. Both can do so only while the future waits.
 //! So a long read runs on a blocking thread of its own, and the future waits for its outcome.
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl Departure {
 }
 
 /// Notes on drop that the client has left. Dropped with the future of the request. If the read has
-/// ended by then, nobody looks at the note.
+/// ended by then, the note has no effect.
 struct NoteOnDrop(Departure);
 
 impl Drop for NoteOnDrop {
@@ -36,8 +36,8 @@ impl Drop for NoteOnDrop {
 }
 
 /// Runs a long read on a thread of its own, so that the read learns when the future is dropped. A
-/// single-threaded runtime (as in the simulation) has no other thread, so there the read just runs.
-/// `running` is dropped last: after the read and everything that the read holds, such as the store.
+/// single-threaded runtime (as in the simulation) has no other thread, so the future itself runs the
+/// read. `running` is dropped last: after the read and everything that the read holds, such as the store.
 pub(super) async fn run_apart<T: Send + 'static>(
     running: watch::Receiver<()>,
     read: impl FnOnce(&Departure) -> Result<T, Refusal> + Send + 'static,
@@ -93,7 +93,7 @@ mod tests {
     use crate::memory::MemoryBudget;
     use crate::net::{Handler, Hangup, Limits, Listener, Peer, Rejection, bind};
 
-    /// A read that has not ended after this time goes on although its client has left.
+    /// After this time a read of the test ends by itself. The test fails if it waits half as long.
     const TIMEOUT: Duration = Duration::from_secs(20);
 
     /// Answers each request after a long read that does not end by itself before [`TIMEOUT`].

@@ -1,4 +1,4 @@
-//! `FairTurns`: a fixed number of turns. The connections that wait get them in a round.
+//! `FairTurns`: a fixed number of turns. The connections that wait get them round robin.
 //!
 //! With one queue for all clients, the reads of a client that sends many would delay the reads of all
 //! others. Here each connection has a queue of its own. The next turn goes to the first read of the

@@ -54,12 +54,12 @@ impl LongTurns {
         }
         counts.waiting += 1;
         while counts.free == 0 {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() || has_left() {
+            let time_left = until.saturating_duration_since(Instant::now());
+            if time_left.is_zero() || has_left() {
                 counts.waiting -= 1;
                 return None;
             }
-            let woken = self.turn_ended.wait_timeout(counts, left.min(LEFT_CHECK_PAUSE));
+            let woken = self.turn_ended.wait_timeout(counts, time_left.min(LEFT_CHECK_PAUSE));
             counts = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
         counts.waiting -= 1;

@@ -53,7 +53,8 @@ async fn change_write_region(regions: &Arc<Regions>, body: &Object) -> Result<()
     if !["database", "container", "range"].iter().any(|name| body.contains(name)) {
         return regions.change_write_region(region, timeout).await;
     }
-    // The target region may not have a new container yet. The move copies the catalog to it first.
+    // The container is looked up in the catalog region, because the target region may not have a new
+    // container yet. The move copies the catalog to the target region first.
     let (container, range) = named_range(&regions.catalog_engine().catalog(), body)?;
     regions.move_range(&container, range, region, timeout).await
 }

@@ -168,7 +168,7 @@ impl ConnectionState {
     }
 }
 
-/// A request in flight; see [`ConnectionState::begin_request`].
+/// Counts a request as in flight until it is dropped; see [`ConnectionState::begin_request`].
 #[derive(Debug)]
 pub(super) struct InFlight<'a> {
     state: &'a ConnectionState,
@@ -205,7 +205,7 @@ struct WaitingResponse {
     bytes_until_sent: usize,
 }
 
-/// A response that the client has not taken yet; see [`ConnectionState::begin_response`].
+/// Counts a response as pending until it is dropped; see [`ConnectionState::begin_response`].
 #[derive(Debug)]
 pub(super) struct PendingResponse {
     state: Arc<ConnectionState>,

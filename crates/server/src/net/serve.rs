@@ -47,9 +47,10 @@ pub(super) async fn serve<H: Handler>(
     }))
 }
 
-/// Up to this size, the first piece of a body is read before [`Handler::refuse_head`] is called.
-/// Nearly all such bodies arrive in one piece. In that case only [`Handler::handle`] checks the head.
-const PROMPT_BODY_BYTES: u64 = 64 * 1024;
+/// The longest body that counts as small. The first piece of a small body is read before
+/// [`Handler::refuse_head`] is called. Nearly all small bodies arrive in one piece. Then `refuse_head` is
+/// not called, and only [`Handler::handle`] checks the head.
+const SMALL_BODY_BYTES_MAX: u64 = 64 * 1024;
 
 async fn receive<H: Handler>(
     context: &Context<H>,
@@ -62,7 +63,7 @@ async fn receive<H: Handler>(
         return Ok(Request::from_parts(head, Bytes::new()));
     }
     // A body of unknown length counts as large.
-    let is_large = body.size_hint().upper().is_none_or(|bytes| bytes > PROMPT_BODY_BYTES);
+    let is_large = body.size_hint().upper().is_none_or(|bytes| bytes > SMALL_BODY_BYTES_MAX);
     let refuse = || context.handler.refuse_head(&head, context.peer);
     if is_large && let Some(response) = refuse() {
         return Err(BodyError::Refused(response));

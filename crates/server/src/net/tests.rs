@@ -28,7 +28,8 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// A limit short enough to act within a test.
 const SOON: Duration = Duration::from_millis(60);
 
-/// The pause of a client that sends byte by byte to keep a connection.
+/// The pause of a client that sends byte by byte to keep a connection, and of [`until`] between two
+/// polls.
 const TRICKLE: Duration = Duration::from_millis(5);
 
 /// Echoes a request. On `/wait` it notifies `entered` and waits for `release` first.
@@ -231,6 +232,7 @@ async fn pipelined_requests_on_one_connection_are_answered_in_order() {
 #[tokio::test]
 async fn invalid_bytes_are_refused_and_others_are_still_served() {
     let fixture = Fixture::start(Limits { handshake_timeout: SOON, ..Limits::default() }).await;
+    // The bytes, and how the answer to them must begin, if that matters. Two zeros begin an HTTP/2 frame.
     let garbage: [(&[u8], &str); 8] = [
         (b"\0\0\0\0\0\0\0\0\r\n\r\n", "HTTP/1.1 400 "),
         (b"GET\r\n\r\n", "HTTP/1.1 400 "),

@@ -82,13 +82,14 @@ fn check_list(directory: &Path, names: &RegionNames) -> Result<(), StartError> {
         Some(stored) if stored == names.to_string() => Ok(()),
         Some(stored) => Err(StartError::wrong_regions(directory, &stored)),
         None if names.len() == 1 => Ok(()),
+        // A store in the directory itself: an account of one region, which has no list.
         None if directory.join(DISK_FILE).exists() => Err(StartError::wrong_regions(directory, "")),
         None => write_list(directory, names).map_err(|error| StartError::directory(&list, &error)),
     }
 }
 
-/// Whether a character is in a list file that a crash left without content: earlier versions did
-/// not write the file in one step, and a file system may then fill it with zeros.
+/// Whether a character counts as missing content of the list file. After a crash a list file can be
+/// empty or full of zeros, because earlier versions did not write it in one step.
 fn is_blank(character: char) -> bool {
     character.is_whitespace() || character == '\0'
 }

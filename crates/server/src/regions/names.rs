@@ -119,6 +119,7 @@ mod tests {
         assert_eq!(names.to_string(), "West US,East US 2,North Europe");
     }
 
+    /// An account has at most eight regions ([`REGIONS_MAX`]).
     #[test]
     fn an_invalid_list_of_regions_is_refused() {
         for bad in ["", "a,,b", "West US,west  us", "a/b", "tls", "Account", "1,2,3,4,5,6,7,8,9", " - "] {

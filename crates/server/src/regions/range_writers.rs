@@ -91,6 +91,8 @@ impl Regions {
             return Err(Refusal::gateway(status::CONFLICT, text));
         }
         let key = RangeKey { container: container.number(), range };
+        // The role of the old region without the writes of this range. The exceptions of the write region
+        // are the ranges that it refuses; those of another region are the ranges that it takes.
         let mut stopped = role(&topology, from);
         match from == topology.write_region {
             true => stopped.exceptions.push(key),
@@ -99,9 +101,10 @@ impl Regions {
                 stopped.exceptions = kept.map(|writer| writer.range).collect();
             }
         }
-        let is_moved = to != topology.write_region;
-        let moved = is_moved.then_some(RangeWriter { range: key, region: to });
-        let next: Vec<RangeWriter> = others.into_iter().chain(moved).collect();
+        // The write region takes the writes of all ranges that have no entry.
+        let needs_entry = to != topology.write_region;
+        let entry = needs_entry.then_some(RangeWriter { range: key, region: to });
+        let next: Vec<RangeWriter> = others.into_iter().chain(entry).collect();
         let outcome = async {
             self.copy_due_catalog(to, timeout).await?;
             self.engines[from].set_role(stopped).await?;

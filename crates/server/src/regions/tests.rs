@@ -18,8 +18,8 @@ const WEST: usize = 0;
 const EAST: usize = 1;
 const NORTH: usize = 2;
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a test lets the other tasks run. Each of them needs a few turns.
-const TURNS: usize = 100;
+/// How often a test yields to the other tasks. Each of them has to run a few times.
+const YIELDS: usize = 100;
 
 /// A store in memory. Its commits wait while it is held, and are refused while it is full. Clones
 /// are handles of the same store.
@@ -180,8 +180,8 @@ enum Moved {
     Range,
 }
 
-/// Story of a bug: a region that was to stop taking writes shared a commit for which the disk had no
-/// room. The move of the write region ended there, and no region took writes any more.
+/// Story of a bug: to stop its writes, a region waited for a commit, and the disk had no room for that
+/// commit. The move of the write region failed at this point, and no region took writes any more.
 #[tokio::test]
 async fn after_a_move_that_was_refused_for_lack_of_room_the_old_region_takes_writes() {
     for moved in [Moved::WriteRegion, Moved::Range] {
@@ -193,16 +193,16 @@ async fn after_a_move_that_was_refused_for_lack_of_room_the_old_region_takes_wri
             .map(|(from, to)| tokio::spawn(super::replicator::replicate(Arc::clone(&regions), from, to)))
             .collect();
 
-        // A commit that waits, and behind it a write that needs room and the start of the move.
+        // The first commit is held. Behind it wait a write, which needs room, and the start of the move.
         let commits = *west.0.commits.borrow();
         west.set(Disk { is_full: false, is_held: true });
-        let name = |regions: &Arc<Regions>| {
+        let write_value = |regions: &Arc<Regions>| {
             let regions = Arc::clone(regions);
             tokio::spawn(async move { regions.engine(WEST).set_named_value("test", "x").await })
         };
-        let first = name(&regions);
+        let first = write_value(&regions);
         west.0.commits.subscribe().wait_for(|now| *now > commits).await.unwrap();
-        let second = name(&regions);
+        let second = write_value(&regions);
         let change = tokio::spawn({
             let (regions, container) = (Arc::clone(&regions), Arc::clone(&container));
             async move {
@@ -212,7 +212,7 @@ async fn after_a_move_that_was_refused_for_lack_of_room_the_old_region_takes_wri
                 }
             }
         });
-        for _ in 0..TURNS {
+        for _ in 0..YIELDS {
             tokio::task::yield_now().await;
         }
         west.set(Disk { is_full: true, is_held: false });

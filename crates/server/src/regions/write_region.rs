@@ -59,7 +59,8 @@ impl Regions {
     }
 
     /// Everything before a region becomes the write region: the new write region gets the catalog, all
-    /// regions stop taking writes, the new write region catches up, and the change is stored.
+    /// regions stop taking writes, the new write region catches up, and the change is stored. With
+    /// multi-write no region stops, and nothing has to catch up.
     async fn prepare_write_region(
         &self,
         to: usize,

@@ -2,16 +2,16 @@
 //! policy does not cover. It also reports the indexes that a query used, and the indexes that would
 //! have helped it (`x-ms-cosmos-index-utilization`).
 //!
-//! The engine itself can run every query. ORDER BY of several properties is always refused without
-//! its composite index, because the service refuses it in every container, and so is ORDER BY of
-//! the elements of an array, which no index has. The other refusals need `--strict-index`.
+//! The engine itself can run every query. Two kinds of ORDER BY are refused always, because the service
+//! refuses them in every container: by several properties without their composite index, and by the
+//! elements of an array, which no index has. The other refusals need `--strict-index`.
 
 use base64::Engine as _;
 use perihelion_engine::{Container, QueryScope, Refusal};
 use perihelion_model::json::{self, Style, Value, object};
 use perihelion_query::{Direction, OrderKey, Program, Step};
 
-/// A path that a query sorts by, and whether it sorts in descending order.
+/// A column of a query's order or of a composite index: a path, and whether its order is descending.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Column {
     path: Vec<String>,

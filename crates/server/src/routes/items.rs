@@ -141,7 +141,7 @@ async fn write(
     service.account.long_reads.run_write(bucket.is_some(), write).await
 }
 
-/// Takes the charge of an admitted request, which a refusal has too.
+/// Takes the charge of an admitted request from its bucket. A refusal has a charge, too.
 fn spend(engine: &Engine, bucket: Option<Bucket>, outcome: &Result<ItemOutcome, Refusal>) {
     let charge = outcome.as_ref().map_or_else(|refusal| refusal.charge, |answer| answer.charge);
     engine.spend(bucket, charge);

@@ -170,9 +170,8 @@ impl Grant {
     }
 }
 
-/// Whether a request only reads. The resource and the method decide, in the order in which
-/// requests are routed: a header that turns a request for one resource into a read means nothing
-/// for another resource.
+/// Whether a request only reads. The headers that make a POST a query count only where the route of the
+/// resource evaluates them. To any other resource, a POST with these headers is a write.
 fn is_read(call: &Call) -> bool {
     match call.method {
         Method::GET | Method::HEAD => true,

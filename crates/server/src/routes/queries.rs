@@ -61,6 +61,8 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     }
     let allows_scan = call.flag(&headers::ENABLE_SCAN_IN_QUERY);
     index_policy::check(&container, &program, service.account.strict_index, allows_scan)?;
+    // Memory for the values that were copied into the program, such as parameters. It is held until this
+    // function returns.
     let _copies = service.account.long_reads.hold_copies(program.copied_bytes())?;
     times.compiled();
     let request = Arc::new(QueryRequest {
@@ -333,8 +335,8 @@ fn plan_of(
     perihelion_query::plan_for_container(query, parameters, features, &container.partition_key)
 }
 
-/// Runs a page of a query. Its whole charge is spent by the first range of the scope, or
-/// by range 0 if the scope has no range.
+/// Runs a page of a query. Its whole charge is taken from the bucket of the scope's first range,
+/// or of range 0 if the scope has no range.
 async fn run(
     service: &RegionService,
     container: &Arc<Container>,

@@ -45,7 +45,7 @@ fn parse(service: &RegionService, call: &Call) -> Result<TransactionRequest, Ref
     }
     check_account(service, call)?;
     check_headers(call)?;
-    token(call)?;
+    idempotency_token(call)?;
     let operation_type = call.header(&headers::OPERATION_TYPE);
     TransactionRequest::parse(operation_type, &call.body, service.account.transactions.limits)
         .map_err(|bad| Refusal::gateway(bad.status, bad.reason))
@@ -58,7 +58,7 @@ async fn answer_parsed(
     request: TransactionRequest,
     abort: Option<InjectedResults>,
 ) -> Result<Answer, Refusal> {
-    let token = token(call)?;
+    let token = idempotency_token(call)?;
     let answer = match request.kind {
         TransactionKind::Write => {
             let token = token.ok_or_else(|| {
@@ -71,11 +71,11 @@ async fn answer_parsed(
         }
         TransactionKind::Read => read::serve(service, request.operations)?,
     };
-    Ok(with_token(answer, token))
+    Ok(with_idempotency_token(answer, token))
 }
 
-/// The answer with the token of its request.
-fn with_token(answer: Answer, token: Option<IdempotencyToken>) -> Answer {
+/// The answer with the idempotency token of its request.
+fn with_idempotency_token(answer: Answer, token: Option<IdempotencyToken>) -> Answer {
     match token {
         Some(token) => answer.with_header(headers::IDEMPOTENCY_TOKEN, token.to_string()),
         None => answer,
@@ -145,7 +145,7 @@ fn check_headers(call: &Call) -> Result<(), Refusal> {
 }
 
 /// The idempotency token, in either of its headers; `None` without one. Two headers must agree.
-fn token(call: &Call) -> Result<Option<IdempotencyToken>, Refusal> {
+fn idempotency_token(call: &Call) -> Result<Option<IdempotencyToken>, Refusal> {
     let mut found = None;
     for name in [&headers::IDEMPOTENCY_TOKEN, &headers::IDEMPOTENCY_TOKEN_SPEC] {
         let Some(text) = call.header(name).filter(|text| !text.is_empty()) else { continue };
@@ -258,8 +258,8 @@ fn spend_refused(engine: &Engine, buckets: Vec<Option<Bucket>>, refusal: &Refusa
     }
 }
 
-/// The session token of a position, `{range}:{token}`.
-fn printed_token(position: &Position) -> String {
+/// The session token of a position, `{range}:{progress}`.
+fn printed_session_token(position: &Position) -> String {
     let mut token = String::new();
     print_token(&mut token, position);
     token
@@ -287,15 +287,15 @@ fn invalid(message: &str) -> Refusal {
 /// running.
 const IN_PROGRESS_RETRY_AFTER_MS: u64 = 100;
 
-/// The response to a refused transaction: no body; the token, if the request has one; and both
-/// headers with the time to wait, if the refusal has such a time.
+/// The response to a refused transaction: no body; the idempotency token, if the request has one;
+/// and both headers with the time to wait, if the refusal has such a time.
 pub(super) fn render_refusal(call: &Call, refusal: &Refusal, activity_id: &str) -> Response<Bytes> {
     let mut refusal = refusal.clone();
     if status_of(&refusal) == status::TRANSACTION_IN_PROGRESS {
         refusal.retry_after_ms.get_or_insert(IN_PROGRESS_RETRY_AFTER_MS);
     }
     let mut response = render_bodyless_refusal(&refusal, activity_id);
-    if let Ok(Some(token)) = token(call)
+    if let Ok(Some(token)) = idempotency_token(call)
         && let Ok(value) = token.to_string().parse()
     {
         response.headers_mut().insert(headers::IDEMPOTENCY_TOKEN, value);

@@ -89,6 +89,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
         .with_header(headers::CONTENT_PATH, parent_rid))
 }
 
+/// Writes an entry. Returns its body, and whether it is new.
 async fn put(
     service: &RegionService,
     feed: &AccessFeed,
@@ -127,6 +128,8 @@ fn addressed(service: &RegionService, call: &Call) -> Result<Addressed, Refusal>
             let id = permission.map(|id| entry_id(service, &feed, id, is_rid)).transpose()?;
             Addressed { feed, parent_rid: user.to_text(), parent_link, id }
         }
+        // The request addresses all users or one user. The id of that user is the name in the feed of
+        // its permissions.
         (found, _) => {
             let id = found.and_then(|found| match found {
                 AccessFeed::Permissions { name, .. } => Some(name),
@@ -177,11 +180,11 @@ fn body_answer(status: Status, body: &Value, charge: f64) -> Answer {
     Answer::json(status, body).charged(charge).with_etag(&etag)
 }
 
-/// The number of bytes of a user's id in a `_rid`. These bytes sort in the order of creation.
+/// How many bytes of a `_rid`, from the first one, identify the user. They sort in the order of creation.
 const USER_BYTES: usize = 8;
 
-/// The parts of a `_rid` that sort in the order of creation: the id of the user and, for a permission,
-/// its counter, which is little-endian in the `_rid`.
+/// The parts of a `_rid` that sort in the order of creation: the bytes that identify the user and, for
+/// a permission, its counter, which is little-endian in the `_rid`.
 fn creation_order(rid: &str) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut user = STANDARD.decode(rid.replace('-', "/")).ok()?;
     let mut counter = user.split_off(user.len().min(USER_BYTES));

@@ -115,7 +115,8 @@ async fn bad_headers_are_refused_with_400() {
 #[tokio::test]
 async fn malformed_queries_and_containers_are_refused() {
     let world = World::new(PLAIN_CONTAINER).await;
-    let scope = |call: HttpRequest| call.header("x-ms-documentdb-query-enablecrosspartition", "True");
+    let across_partitions =
+        |call: HttpRequest| call.header("x-ms-documentdb-query-enablecrosspartition", "True");
     for statement in [
         "",
         "SELECT",
@@ -124,11 +125,11 @@ async fn malformed_queries_and_containers_are_refused() {
         "SELECT NOPE(1)",
         &format!("SELECT {}1{}", "[".repeat(5000), "]".repeat(5000)),
     ] {
-        assert_eq!(world.send(scope(query(statement))).await.status, 400, "{statement:.40}");
+        assert_eq!(world.send(across_partitions(query(statement))).await.status, 400, "{statement:.40}");
     }
     let not_json =
         HttpRequest::new("POST", "/dbs/d/colls/c/docs").header("content-type", "application/query+json");
-    assert_eq!(world.send(scope(not_json.body("{"))).await.status, 400);
+    assert_eq!(world.send(across_partitions(not_json.body("{"))).await.status, 400);
     for body in [
         "{}",
         r#"{"id":""}"#,

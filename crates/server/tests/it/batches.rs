@@ -135,8 +135,8 @@ fn nested_document(id: &str, levels: usize) -> String {
     format!(r#"{{"id":"{id}","pk":"a","nested":{open}{close}}}"#)
 }
 
-/// Story of a bug: the list and the object around a document of a batch counted as its levels, so a
-/// document that could be created alone was refused in a batch.
+/// A document may have 128 levels. Story of a bug: the list and the object around a document of a batch
+/// counted as its levels, so a document that could be created alone was refused in a batch.
 #[tokio::test]
 async fn a_document_may_be_nested_as_deep_in_a_batch_as_alone() {
     let world = World::new(PLAIN_CONTAINER).await;
@@ -152,8 +152,9 @@ async fn a_document_may_be_nested_as_deep_in_a_batch_as_alone() {
     world.stop().await;
 }
 
-/// Story of a bug: only the documents that a bulk request reads counted. A hundred patches of large
-/// documents had an answer of up to 200 MB.
+/// Story of a bug: the limit for the size of an answer (4 MB) counted only the documents that a bulk
+/// request reads, and not those that it writes. The answer to a hundred patches of large documents had up
+/// to 200 MB.
 #[tokio::test]
 async fn the_documents_that_a_bulk_request_writes_count_as_its_answer() {
     let world = World::new(PLAIN_CONTAINER).await;

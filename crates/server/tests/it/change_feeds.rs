@@ -117,7 +117,8 @@ async fn a_feed_with_effective_keys_has_only_documents_of_its_range_and_ends() {
             let start = (mode == "Full-Fidelity Feed").then_some("*");
             let mut answer = world.send(page(range, start)).await;
             if start.is_some() {
-                // Each version since the start is in the feed of one range.
+                // The feed of the range starts now. So all documents are written again, and the feed has
+                // those of its range.
                 for n in 0..20 {
                     let body = json(&format!(r#"{{"id":"{n}","pk":"k{n}","round":{range}}}"#));
                     world.send(docs("PUT", &n.to_string(), &format!(r#"["k{n}"]"#)).json(&body)).await;

@@ -119,13 +119,13 @@ async fn point_operations_cost_what_was_recorded() {
 async fn batches_cost_what_was_recorded() {
     let world = World::new(PLAIN_CONTAINER).await;
     let mut table = ChargeTable::default();
-    let send = |body: String| batch(r#"["b"]"#, &body).header("x-ms-cosmos-batch-atomic", "True");
+    let atomic = |body: String| batch(r#"["b"]"#, &body).header("x-ms-cosmos-batch-atomic", "True");
     let create = |id: &str, n: i64| {
         format!(r#"{{"operationType":"Create","resourceBody":{{"id":"{id}","pk":"b","n":{n}}}}}"#)
     };
     table.check(
         "2 creates",
-        &world.send(send(format!("[{},{}]", create("b1", 10), create("b2", 11)))).await,
+        &world.send(atomic(format!("[{},{}]", create("b1", 10), create("b2", 11)))).await,
         200,
         12.57,
     );
@@ -133,13 +133,13 @@ async fn batches_cost_what_was_recorded() {
       {"operationType":"Replace","id":"b2","resourceBody":{"id":"b2","pk":"b","n":98}},
       {"operationType":"Patch","id":"b2","resourceBody":{"operations":[{"op":"set","path":"/n","value":1}]}},
       {"operationType":"Delete","id":"b2"}]"#;
-    table.check("5 mixed", &world.send(send(mixed.to_owned())).await, 200, 39.03);
+    table.check("5 mixed", &world.send(atomic(mixed.to_owned())).await, 200, 39.03);
     let aborted = format!("[{},{}]", create("b9", 1), create("b1", 1));
-    table.check("aborted", &world.send(send(aborted)).await, 207, 7.86);
+    table.check("aborted", &world.send(atomic(aborted)).await, 207, 7.86);
     let hundred: Vec<String> = (0..100)
         .map(|n| format!(r#"{{"operationType":"Create","resourceBody":{{"id":"x{n}","pk":"b","n":{n},"grp":"g","s":"x"}}}}"#))
         .collect();
-    table.check("100 creates", &world.send(send(format!("[{}]", hundred.join(",")))).await, 200, 704.76);
+    table.check("100 creates", &world.send(atomic(format!("[{}]", hundred.join(",")))).await, 200, 704.76);
     world.stop().await;
     table.finish(4);
 }

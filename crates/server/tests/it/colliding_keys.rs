@@ -64,13 +64,13 @@ async fn a_key_with_the_same_hash_is_another_partition_for_items_and_unique_keys
     let world = World::new(CONTAINER).await;
     let attacker = attackers_key();
     assert_eq!(create(&world, VICTIM, "1", 1).await, 201);
-    assert_eq!(n_of(&world, &attacker, "1").await, None, "the attacker reads the document");
+    assert_eq!(n_of(&world, &attacker, "1").await, None, "the attacker cannot read the document");
     assert_eq!(
         world.send(docs("DELETE", "1", &header(&attacker))).await.status,
         404,
-        "the attacker deletes it"
+        "the attacker cannot delete it"
     );
-    assert_eq!(create(&world, &attacker, "1", 2).await, 201, "the victim's document blocks it");
+    assert_eq!(create(&world, &attacker, "1", 2).await, 201, "the victim's document does not block it");
     assert_eq!((n_of(&world, VICTIM, "1").await, n_of(&world, &attacker, "1").await), (Some(1), Some(2)));
     let operations = format!(
         r#"[{{"operationType":"Read","id":"1"}},{{"operationType":"Upsert","resourceBody":{}}}]"#,

@@ -23,6 +23,7 @@ fn named_items(cell: &str) -> Vec<(&str, &str)> {
 fn every_test_named_in_compat_md_exists() {
     let text = repository::read("COMPAT.md");
     let supported = text.split("## Known differences").next().unwrap();
+    // The first two rows are the head of the table and the line under it.
     let rows = table_rows(supported).into_iter().skip(2);
     let mut sources: BTreeMap<&str, Sources> = BTreeMap::new();
     let (mut count, mut missing) = (0, Vec::new());

@@ -272,7 +272,8 @@ async fn a_new_default_ttl_applies_to_existing_items() {
         assert!(std::time::Instant::now() < deadline, "the item exists after its time to live");
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    // Maintenance removes document 1 and no other document.
+    // Maintenance removes document 1 and no other document. Without a default time to live, an expired
+    // document that was not removed would be in the answer.
     world.manage("POST", "maintain", "").await;
     assert_eq!(world.send(replace("")).await.status, 200);
     assert_eq!(world.query("SELECT VALUE c.id FROM c").await, [Value::from("2")]);

@@ -198,8 +198,8 @@ async fn measure(address: SocketAddr, scale: &Scale) -> f64 {
     rate
 }
 
-/// Waits until there were as many answers as slow readers, so that the measurement is not about their
-/// start. A reader that was refused tries again, and counts again.
+/// Waits until there were as many answers as slow readers, so that the measurement does not include
+/// their start. A reader that was refused tries again, and counts again.
 async fn wait_for_answers(slow: &Counts, readers: u64) {
     let answers = || slow.done.load(Ordering::Relaxed) + slow.throttled.load(Ordering::Relaxed);
     let all = async {

@@ -47,6 +47,8 @@ async fn ranges_cover_all_keys_and_are_unchanged_until_a_split() {
     world.stop().await;
 }
 
+/// One range takes up to 10,000 RU/s. With a higher throughput a new container has a range for each
+/// 6,000 RU/s.
 #[tokio::test]
 async fn a_container_with_high_throughput_starts_with_several_ranges() {
     let world = World::new(PLAIN_CONTAINER).await;
@@ -315,7 +317,7 @@ async fn requests_beyond_the_throughput_are_throttled() {
         }
         assert_eq!(created.status, 201);
     }
-    let refused = throttled.expect("60 creates cost more than 300 units");
+    let refused = throttled.expect("60 creates cost more than 300 units; the container has 10 per second");
     assert_eq!(refused.header("x-ms-substatus"), Some("3200"));
     let wait_ms: u64 = refused.header("x-ms-retry-after-ms").unwrap().parse().unwrap();
     tokio::time::sleep(std::time::Duration::from_millis(wait_ms + 5)).await;
@@ -344,7 +346,7 @@ async fn reads_of_missing_documents_use_up_the_throughput() {
             }
             false
         };
-        assert!(is_throttled.await, "60 reads of {path} cost 60 units");
+        assert!(is_throttled.await, "60 reads of {path} cost 60 units; the container has 1 per second");
     }
     world.stop().await;
 }

@@ -117,7 +117,7 @@ async fn with_multi_write_a_write_outside_of_the_write_region_needs_the_tentativ
     let world = MultiRegion::with_multi_write().await;
     let body = json(r#"{"id":"1","pk":"a"}"#);
     let create = docs("POST", "", r#"["a"]"#).json(&body);
-    // Unlike `world.send`, this adds no such header.
+    // `world.send` would add the header `x-ms-cosmos-allow-tentative-writes`.
     let refused = world.regions[EAST].send(&create).await.unwrap();
     assert_eq!((refused.status, refused.header("x-ms-substatus")), (403, Some("3")), "{}", refused.text());
     assert_eq!(world.regions[WEST].send(&create).await.unwrap().status, 201);
@@ -210,6 +210,7 @@ async fn invalid_management_requests_are_refused() {
         ("regions/write", r#"{"region":7}"#),
         ("regions/write", r#"{"region":"East US","timeoutMs":-1}"#),
         ("replication/delay", r#"{"region":"East US"}"#),
+        // The longest delay is 60 s.
         ("replication/delay", r#"{"milliseconds":60001}"#),
         ("replication/cut", ""),
         ("faults", r#"{"region":"Mars","status":503}"#),

@@ -34,7 +34,7 @@ async fn with_options(mut options: ServerOptions) -> World {
     world
 }
 
-/// The token of this number.
+/// The idempotency token with this number.
 fn token(number: u64) -> String {
     format!("{number:08x}-0000-4000-8000-000000000000")
 }
@@ -114,7 +114,7 @@ fn envelope(answer: &HttpResponse) -> (u16, u32) {
     (answer.status, answer.header("x-ms-substatus").map_or(0, |text| text.parse().expect("a number")))
 }
 
-/// Checks the status of an answer without a body, which has a reason instead.
+/// Checks that a request was refused with this status. The answer has no body. Its reason is in a header.
 fn check_refused(answer: &HttpResponse, status: u16, sub_status: u32) {
     assert_eq!(envelope(answer), (status, sub_status), "{:?}", answer.header("x-perihelion-reason"));
     assert!(answer.body.is_empty(), "{}", answer.text());

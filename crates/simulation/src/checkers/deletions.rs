@@ -33,8 +33,8 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
         if document_type == "deletion" || !document[DELETION].is_null() {
             problems.push(format!("a deletion is left under way: {document_type} of {name}"));
         }
-        // Tombstones stay for a week, and the fence of a staging for an hour. A garbage record and the
-        // documents of its staging stay for a day.
+        // Tombstones stay for a week, and the guard of a staging (type `fence`) for an hour. A garbage
+        // record and the documents of its staging stay for a day.
         let is_staged = staged.contains(&(&document["instanceId"], &document[STAGED_UNDER]));
         let is_kept = matches!(document_type, "deleted" | "fence" | GARBAGE_TYPE) || is_staged;
         let is_gone = |deleted: &Deleted| {

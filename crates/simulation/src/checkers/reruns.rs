@@ -50,8 +50,9 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
         if let Some(incarnation) = write.body[INCARNATION_OF_ACTIVITY].as_str() {
             incarnations.entry(key).or_default().insert(incarnation);
         }
-        // The activities of an instance that was started again have the names of those before. So a
-        // run may be one of the instance before, whose activity was deleted while it waited to run.
+        // The activities of an instance that was started again have the names of the deleted instance's
+        // activities. So a run in the log may belong to the deleted instance: its activity was deleted
+        // after a worker had fetched it and before the run began.
         let is_name_used_again = incarnations.get(&key).is_some_and(|found| found.len() > 1);
         let Some(lock) = lock_of(write) else {
             let before = locks.remove(&key).map(|lock| lock.nonce);

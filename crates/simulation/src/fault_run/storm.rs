@@ -133,7 +133,7 @@ async fn delete_and_start_again(
 /// instance exists. Returns the time at which the deletion was answered.
 async fn delete(user: &User, instance: &str) -> Duration {
     loop {
-        // An earlier attempt whose answer was lost has deleted it.
+        // An earlier attempt may have deleted the instance although its answer was lost.
         if user.state(instance).await["type"] == "deleted" {
             return virtual_clock::elapsed();
         }

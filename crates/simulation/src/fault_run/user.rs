@@ -134,9 +134,9 @@ async fn act(user: &Arc<User>, scenarios: Vec<(Scenario, Duration)>, storms: Vec
     found
 }
 
-/// Waits until every instance has ended. An instance that retention has deleted counts as
-/// ended. If the user has used the
-/// name of a deleted instance again, the tombstone of that instance may still be there.
+/// Waits until every instance has ended. An instance that retention has deleted counts as ended. If the
+/// user has used the name of a deleted instance again, the old tombstone may still be there. It does not
+/// count.
 async fn wait_until_ended(user: &User, found: &Evidence) {
     let old: Vec<&String> = found.deleted.iter().flat_map(|deleted| &deleted.incarnations).collect();
     for (instance, _) in &found.endings {

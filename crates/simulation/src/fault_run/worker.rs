@@ -24,8 +24,8 @@ const CANCELLATION_GRACE: Duration = Duration::from_secs(1);
 /// The interval at which idle sessions are removed.
 const SESSION_CLEANUP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How much longer than a lock a session without work is kept. The runtime requires that a
-/// session is kept longer than the time between two renewals of a lock.
+/// A session without work is kept for the time of a lock and this much longer. The runtime requires
+/// that a session is kept longer than the time between two renewals of a lock.
 const SESSION_IDLE_BEYOND_LOCK: Duration = Duration::from_secs(1);
 
 /// The wait between two attempts of a process to open the provider.

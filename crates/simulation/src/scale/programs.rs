@@ -98,6 +98,7 @@ impl Workload {
 /// The load of all clients together. Clones share the rate.
 #[derive(Debug, Clone)]
 pub struct Load {
+    /// The starts per second, and the workflows that are started.
     rate: Arc<watch::Sender<(f64, Workload)>>,
     due: Arc<AtomicU64>,
     left_out: Arc<AtomicU64>,

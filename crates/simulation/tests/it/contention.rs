@@ -54,7 +54,7 @@ struct Case {
     /// Decides all random choices except those of the fault plan.
     seed: u64,
     plan: FaultPlan,
-    /// An activity may run once for each time it was scheduled, once more for each kill, and so
+    /// An activity may run once for each time it was scheduled, once more for each kill, and this
     /// many times more.
     extra_runs_max: u32,
     /// The run is stopped when there were more kills than this.

@@ -65,7 +65,8 @@ async fn write_often(connection: Connection, notes: Notes) {
     }
 }
 
-/// Reads the document every 7 ms from second 2 on, and notes each number that it sees first.
+/// Reads the document from second 2 on, 7 ms after each answer, and notes each number when it sees it for
+/// the first time.
 async fn read_often(connection: Connection, notes: Notes) {
     let user = User::open(connection).await;
     user.container().find::<Value>("i", "first").await.expect("no fault");

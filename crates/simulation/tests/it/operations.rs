@@ -132,6 +132,7 @@ async fn one_turn_is_queued(user: &User, kills: u32) -> Result<(), String> {
     expect(attempts, |attempts| *attempts == 2 || (*attempts <= 2 + kills && kills > 0))
 }
 
+/// Enqueues a message, fetches the turn, renews its lock, and commits it.
 async fn renew_turn(provider: &CosmosDBProvider) -> Result<(), ProviderError> {
     enqueue_if_missing(provider).await?;
     let (_, token, _) = fetch_turn(provider).await?;

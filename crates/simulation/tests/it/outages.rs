@@ -22,12 +22,13 @@ const OUTAGE_UNTIL: Duration = Duration::from_secs(35);
 /// The limit of a run's virtual time.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// The user's program: starts a workflow in the outage, and waits for its end. `endings` gets how it
-/// must have ended.
-fn user_program(endings: &Handoff<(Duration, Endings)>) -> Program {
-    let endings = endings.clone();
+/// The user's program: starts a workflow in the outage, and waits for its end. The scenario calls the
+/// provider again when a start has failed. `result` gets the time at which the start succeeded, and how
+/// the workflow must have ended.
+fn user_program(result: &Handoff<(Duration, Endings)>) -> Program {
+    let result = result.clone();
     Arc::new(move |connection| {
-        let endings = endings.clone();
+        let result = result.clone();
         Box::pin(async move {
             let user = User::open(connection).await;
             tokio::time::sleep(OUTAGE_FROM.saturating_sub(virtual_clock::elapsed())).await;
@@ -35,24 +36,24 @@ fn user_program(endings: &Handoff<(Duration, Endings)>) -> Program {
             let expected = (scenario.run)(&user, "chain".to_owned()).await.expect("a started workflow");
             let started_at = virtual_clock::elapsed();
             scenarios::wait_until_ended(&user, &expected).await;
-            endings.put((started_at, expected));
+            result.put((started_at, expected));
         })
     })
 }
 
 #[test]
 fn a_start_that_failed_in_a_long_outage_may_be_repeated() {
-    let (activity_log, endings) = (ActivityLog::default(), Handoff::empty());
+    let (activity_log, result) = (ActivityLog::default(), Handoff::empty());
     world::simulate(7, 1, |world| {
         let worker = worker_program(Settings::default(), activity_log.clone(), &Handoff::empty());
         world.add_host(Role::Worker, 0, Duration::ZERO, worker);
-        world.add_host(Role::User, 0, Duration::ZERO, user_program(&endings));
+        world.add_host(Role::User, 0, Duration::ZERO, user_program(&result));
         let outage =
             Episode { trouble: Trouble::Outage, scope: Scope::All, from: OUTAGE_FROM, until: OUTAGE_UNTIL };
         world.network().set_weather(Weather { episodes: vec![outage], ..Weather::default() });
-        world.run(TIME_LIMIT, |_| endings.has_value());
+        world.run(TIME_LIMIT, |_| result.has_value());
     });
-    let (started_at, expected) = endings.take().expect("the workflow ends");
+    let (started_at, expected) = result.take().expect("the workflow ends");
     assert!(started_at >= OUTAGE_UNTIL, "the outage did not reach the start: {started_at:?}");
     assert_eq!(expected.len(), 1);
     let runs = BTreeMap::from([("chain/1", 1), ("chain/2", 1)]);

@@ -118,8 +118,9 @@ fn every_activity_of_a_fan_out_runs_once() {
     assert_eq!(outcome.runs.iter().sum::<u64>(), 60, "{:?}", outcome.runs);
 }
 
-/// Story of a bug: a new measurement was appended because its title had another number, and one of
-/// idle processes deleted what was written by hand below the table.
+/// Story of two bugs: a new measurement was appended instead of replacing the old one, because its title
+/// had another number. And a new measurement of idle processes deleted the text below the table, which
+/// was written by hand.
 #[test]
 fn a_new_measurement_replaces_the_old_one_and_nothing_that_was_written_by_hand() {
     let old = "# Page\n\nBy hand.\n\n## Idle\n\nOld limits.\n\n| N |\n|--:|\n| 1 |\n\nBelow.\n\n### Real\n\n\

@@ -38,8 +38,9 @@ struct Outcome {
     /// The sender's role of each request that can fail.
     request_roles: Vec<Role>,
     problems: Vec<String>,
-    /// The numbers of distributed transactions and of outboxes that were written.
+    /// How many distributed transactions were carried out.
     transactions: usize,
+    /// How many outboxes were created.
     outboxes: usize,
     /// The requests around the fault; empty if there are no problems.
     log: String,
@@ -188,7 +189,7 @@ fn check_workers(
         without_faults.problems,
         without_faults.log
     );
-    check_forms(&without_faults, workers);
+    check_cross_instance(&without_faults, workers);
     let (mut failed, mut runs) = (Vec::new(), 0);
     for (index, role) in (0..).zip(&without_faults.request_roles).filter(|(index, _)| is_chosen(*index)) {
         for fault in faults(index).into_iter().filter(|fault| fault.applies_to(*role)) {
@@ -214,10 +215,13 @@ fn check_workers(
 }
 
 /// Without faults, workers that use transactions write no outbox, and others no transaction.
-fn check_forms(without_faults: &Outcome, workers: Workers) {
+fn check_cross_instance(without_faults: &Outcome, workers: Workers) {
     let Outcome { transactions, outboxes, .. } = without_faults;
     match workers.cross_instance {
-        TRANSACTION => assert!(*transactions > 0 && *outboxes == 0, "{transactions} and {outboxes} outboxes"),
+        TRANSACTION => assert!(
+            *transactions > 0 && *outboxes == 0,
+            "{transactions} transactions and {outboxes} outboxes"
+        ),
         OUTBOX => assert_eq!(*transactions, 0),
         _ => assert!(*transactions > 0, "one of two workers uses transactions"),
     }

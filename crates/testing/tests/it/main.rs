@@ -28,7 +28,7 @@ async fn every_test_has_a_server_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_fault_reaches_the_application_and_is_retried() {
+async fn the_client_retries_a_request_that_meets_a_fault() {
     let server = server().await;
     let orders = orders(&server).await;
     server.fault(r#"{"operation":"create_item","count":2,"status":429,"retryAfterMs":1}"#).await;
@@ -60,7 +60,8 @@ async fn data_on_disk_is_there_after_a_restart() {
     std::fs::remove_dir_all(directory).unwrap();
 }
 
-/// The workflow of an application, as its program registers it.
+/// Starts a worker with the workflow of an application: the activity charges for the order, then the
+/// workflow waits for the event with the address.
 async fn start_worker(store: &Arc<CosmosDBProvider>) -> Arc<Runtime> {
     let charge = |_: ActivityContext, order: String| async move { Ok(format!("{order} paid")) };
     let activities = ActivityRegistry::builder().register("charge", charge).build();

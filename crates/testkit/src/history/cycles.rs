@@ -35,7 +35,8 @@ fn most_serious_cycle(graph: &Graph, group: &HashSet<usize>) -> Anomaly {
 
 type Steps = Vec<(usize, Dependency)>;
 
-/// A cycle within the group that has only the dependencies of its kind.
+/// A cycle of this kind within the group. It has real-time dependencies only if `with_real_time` is
+/// set.
 fn cycle_of_kind(
     graph: &Graph,
     group: &HashSet<usize>,
@@ -51,9 +52,9 @@ fn cycle_of_kind(
     if kind == AnomalyKind::SingleAntiDependency {
         return cycle_with_one_read_write(graph, group, &is_allowed);
     }
-    let smaller = connected(graph, group, &is_allowed).into_iter().next()?;
-    let start = smaller[0];
-    shortest_path(graph, &smaller.into_iter().collect(), start, start, &is_allowed)
+    let component = connected(graph, group, &is_allowed).into_iter().next()?;
+    let start = component[0];
+    shortest_path(graph, &component.into_iter().collect(), start, start, &is_allowed)
 }
 
 /// A cycle of exactly one read-write dependency and otherwise only allowed dependencies.

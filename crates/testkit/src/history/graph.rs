@@ -108,6 +108,7 @@ impl Graph {
     /// from other edges are left out: if A ended before B began, and B ended before C began, there is
     /// no edge from A to C.
     fn add_real_time(&mut self, versions: &Versions<'_>) {
+        // Each event is a time, a transaction, and whether it ends at that time. Otherwise it begins.
         let mut events: Vec<(u64, usize, bool)> = Vec::new();
         for (index, transaction) in versions.transactions() {
             events.push((transaction.invoked_at, index, false));
@@ -116,7 +117,9 @@ impl Graph {
             }
         }
         events.sort_unstable();
+        // The ended transactions that have no edge to another ended transaction yet.
         let mut ended: BTreeSet<usize> = BTreeSet::new();
+        // The content of `ended` when each transaction began.
         let mut before: Vec<Vec<usize>> = vec![Vec::new(); versions.history.len()];
         for (_, index, is_end) in events {
             if is_end {

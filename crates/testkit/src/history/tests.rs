@@ -94,7 +94,7 @@ fn a_lost_acknowledged_append_is_found() {
         committed((5, 6), &[(X, &[1])], &[]),
     ];
     expect(&history, &[AnomalyKind::RealTime]);
-    // Nothing was read before: the list is empty.
+    // No read shows any element of the list.
     let history = [committed((1, 2), &[], &[(X, 1)]), committed((3, 4), &[(X, &[])], &[])];
     expect(&history, &[AnomalyKind::RealTime]);
 }
@@ -142,7 +142,7 @@ fn write_skew_is_found() {
     expect(&history, &[AnomalyKind::AntiDependency]);
 }
 
-/// The history is serializable, with the read first.
+/// The history is serializable: the read of the empty list comes first in the serial order.
 #[test]
 fn a_stale_read_is_found_by_real_time_only() {
     let history = [
@@ -151,8 +151,8 @@ fn a_stale_read_is_found_by_real_time_only() {
         committed((5, 6), &[(X, &[1])], &[]),
     ];
     expect(&history, &[AnomalyKind::RealTime]);
-    let beside = [committed((1, 4), &[], &[(X, 1)]), history[1].clone(), history[2].clone()];
-    expect(&beside, &[]);
+    let overlapping = [committed((1, 4), &[], &[(X, 1)]), history[1].clone(), history[2].clone()];
+    expect(&overlapping, &[]);
 }
 
 /// The graph has no edge from the append to the stale read at (6, 7). That edge follows from the two
@@ -256,6 +256,7 @@ fn anomalies_are_found_only_in_random_histories_of_buggy_stores() {
         for store in [Store::StaleReads, Store::SeparateReads] {
             let found = kinds(&check(&random_history(store, seed)));
             assert!(found.contains(&AnomalyKind::LostUpdate), "seed {seed}: {found:?}");
+            // The kinds after `LostUpdate` are cycles.
             assert!(found.iter().any(|kind| *kind > AnomalyKind::LostUpdate), "seed {seed}: {found:?}");
         }
     }

@@ -1,5 +1,5 @@
-//! The order of the elements of each list, which transactions count as committed, and the
-//! anomalies that one or two reads show by themselves.
+//! `Versions`: the order of the elements of each list, and whether each transaction counts as
+//! committed. It also finds the anomalies that one or two reads show by themselves.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -55,8 +55,9 @@ impl<'h> Versions<'h> {
             anomalies.extend(self.check_elements(reader, key, list));
             anomalies.extend(self.check_last_element(reader, key, list));
             if !self.longest[&key].starts_with(list) {
+                let longest = self.longest[&key];
                 let text =
-                    format!("T{reader} read {list:?} of list {key}, but {:?} exists", self.longest[&key]);
+                    format!("T{reader} read {list:?} of list {key}, but another read shows {longest:?}");
                 anomalies.push(Anomaly::new(AnomalyKind::IncompatibleOrder, vec![reader], text));
             }
         }
@@ -107,6 +108,8 @@ impl<'h> Versions<'h> {
 
     /// Pairs of transactions that read the same state of a list and both appended to it.
     fn lost_updates(&self) -> Vec<Anomaly> {
+        // By the state that was read (the list, its last element, its length): the last transaction
+        // that read this state and appended to the list.
         let mut updates: BTreeMap<(Key, Option<Element>, usize), usize> = BTreeMap::new();
         let mut anomalies = Vec::new();
         for (index, key, list) in self.reads() {

@@ -1,6 +1,8 @@
-//! The list of all validation functions that duroxide 0.1.29 has, by module and by
-//! argument. `every_validation!` passes the list to a macro of `suite`. A new function
-//! is added to `newer`, because 0.1.29 lacks it.
+//! The list of all validation functions that duroxide 0.1.29 has. The functions in `factory` take
+//! the factory, and are listed by module. The others are in the module `long_polling`, take a
+//! provider, and are listed by the kind of poll that they require (`suite`). `every_validation!`
+//! passes the list to a macro of `suite`. A new function is added to `newer`, because 0.1.29 lacks
+//! it.
 
 /// Calls the macro `$then` with its arguments in brackets and the list.
 macro_rules! every_validation {

@@ -55,10 +55,11 @@ pub(crate) async fn run_transition(kind: AccountKind, stamp: &str) {
     factory.close().await;
 }
 
-/// `module kind time`: see `tests_in` in `suite`.
+/// Creates a module with the two tests of the validation with the additional argument.
+/// `module kind time` are those of `tests_in` in `suite`.
 macro_rules! version_stamp_tests_in {
-    ($world:ident $kind:ident $time:ident) => {
-        mod $world {
+    ($module:ident $kind:ident $time:ident) => {
+        mod $module {
             use perihelion_testkit::provider::AccountKind;
 
             use crate::newer::{STAMP_AFTER, STAMP_BEFORE, run_transition};

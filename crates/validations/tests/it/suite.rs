@@ -5,16 +5,16 @@
 //! to return at once, the other pair requires it to wait until its timeout. The provider's
 //! long-poll threshold decides between the two, so each pair runs with its own threshold.
 
-/// `[module kind time]`: the module's name, the `AccountKind` of the account, and
-/// `real_time` or `virtual_time`, whose `run` runs a validation to its end.
+/// `[module kind time]`: the name of the module that is created, the `AccountKind` of the
+/// account, and `real_time` or `virtual_time`, whose `run` runs a validation to its end.
 macro_rules! tests_in {
-    ([$world:ident $kind:ident $time:ident]
+    ([$outer_module:ident $kind:ident $time:ident]
      factory { $($module:ident { $($name:ident)* })* }
      short_polls { $($short:ident)* }
      long_polls { $($long:ident)* }
      any_polls { $($any:ident)* }) => {
         #[allow(unused_imports, reason = "a list may have no polls")]
-        mod $world {
+        mod $outer_module {
             use duroxide::provider_validation as validation;
             use duroxide::provider_validation::ProviderFactory as _;
             use perihelion_testkit::provider::{AccountKind, ShortPolls};

@@ -105,8 +105,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Takes memory for a value without bytes of its own from the budget
-    /// `expansion_left`.
+    /// Takes memory from the budget `expansion_left`, for a value that has no bytes of its own
+    /// in the buffer.
     fn take_expansion(&mut self, bytes: usize) -> Decoded<()> {
         match self.expansion_left.checked_sub(bytes) {
             Some(left) => {

@@ -134,7 +134,7 @@ fn print_result(out: &mut String, index: usize, result: &OperationResult) {
 ///   all are unchanged.
 /// - With failures: the status of the failures if it is the same for all. If their codes differ,
 ///   207. If only their sub-statuses differ, their code without a sub-status.
-pub fn read_envelope(statuses: &[Status]) -> Status {
+pub fn status_of_read_transaction(statuses: &[Status]) -> Status {
     let failures: Vec<Status> = statuses.iter().copied().filter(|status| !status.is_success()).collect();
     if let Some(first) = failures.first() {
         if failures.iter().any(|failure| failure.code != first.code) {

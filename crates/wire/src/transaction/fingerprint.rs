@@ -134,7 +134,8 @@ fn end_of_string(body: &[u8], at: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// Checks that both bodies are the same transaction.
+    /// Checks that `expected` is the body without session tokens, and that both bodies have the same
+    /// fingerprint.
     fn check(body: &str, expected: &str) {
         let found = without_session_tokens(body.as_bytes()).into_owned();
         assert_eq!(String::from_utf8(found).unwrap(), expected, "{body}");

@@ -90,7 +90,8 @@ pub struct TransactionOperation {
     pub session_token: Option<String>,
 }
 
-/// A document of a transaction is in the object of its operation, in the list, in the body.
+/// The levels around a document: the object of its operation, the list of operations, and the object
+/// of the whole body.
 const LEVELS_AROUND_DOCUMENT: usize = 3;
 
 impl TransactionRequest {

@@ -34,7 +34,7 @@ fn the_shipped_form_and_the_form_of_the_design_document_are_the_same_transaction
 }
 
 /// Story of a bug: the arrays and objects around a document counted as its levels, so a document that
-/// could be created alone was refused in a transaction.
+/// could be created alone was refused in a transaction. A document alone may have 128 levels.
 #[test]
 fn a_document_may_be_nested_as_deep_in_a_transaction_as_alone() {
     let create = |levels: usize| {
@@ -150,7 +150,7 @@ fn the_status_of_a_read_transaction_follows_from_its_reads() {
         (vec![missing, status::READ_SESSION_NOT_AVAILABLE], missing),
         (vec![status::OWNER_RESOURCE_NOT_FOUND, status::READ_SESSION_NOT_AVAILABLE], missing),
     ] {
-        assert_eq!(read_envelope(&statuses), expected, "{statuses:?}");
+        assert_eq!(status_of_read_transaction(&statuses), expected, "{statuses:?}");
     }
 }
 

@@ -1,4 +1,7 @@
 //! Tests binary JSON with the conformance vectors and with random bytes.
+//!
+//! Buffers are written in hexadecimal. `src/binary_json/decode.rs` has a table of the markers, such as
+//! `E1` for an array with one item.
 
 use perihelion_model::json::{self, Number, Style, Value};
 use perihelion_testkit::Random;
@@ -57,8 +60,8 @@ fn every_vector_decodes_to_its_value() {
     }
 }
 
-/// The SDK's encoder keeps the sign of minus zero. The service and our decoder
-/// drop it, so the value of that vector is not taken from the file.
+/// The SDK's encoder keeps the sign of minus zero. Our JSON parser drops it, as the service
+/// does, so the value of that vector cannot be read from the file.
 fn value_to_encode(case: &Value) -> Value {
     match text(case, "name") {
         "double_negative_zero" => Value::Number(Number::Double(-0.0)),

@@ -59,11 +59,11 @@ fn the_first_place_that_names_an_account_wins() {
     let cosmos = "AccountKey=c2VjcmV0Mg==; accountendpoint=https://cosmos/;";
     let endpoint = [("COSMOS_ENDPOINT", "https://env/"), ("COSMOS_KEY", "c2VjcmV0Mw==")];
     let file = "endpoint = \"https://file/\"\nkey = \"c2VjcmV0NA==\"\ndatabase = \"shop\"";
-    let both: &'static [(&str, &str)] = Box::leak(Box::new([
+    let two_accounts: &'static [(&str, &str)] = Box::leak(Box::new([
         ("COSMOS_CONNECTION_STRING", cosmos),
         ("AZURE_COSMOS_CONNECTION_STRING", azure),
     ]));
-    let one: &'static [(&str, &str)] = Box::leak(Box::new([
+    let one_account_twice: &'static [(&str, &str)] = Box::leak(Box::new([
         ("COSMOS_CONNECTION_STRING", cosmos),
         ("COSMOS_ENDPOINT", "https://COSMOS:443"),
         ("COSMOS_KEY", "c2VjcmV0Mw=="),
@@ -93,13 +93,13 @@ fn the_first_place_that_names_an_account_wins() {
         case(&[], endpoint, Some(file), "https://env (from COSMOS_ENDPOINT) key=c2VjcmV0Mw== shop/duroxide"),
         case(
             &[],
-            one,
+            one_account_twice,
             None,
             "https://cosmos (from COSMOS_CONNECTION_STRING) key=c2VjcmV0Mg== duroxide/duroxide",
         ),
         case(
             &["--endpoint", "https://typed/"],
-            both,
+            two_accounts,
             Some(file),
             "https://typed (from --endpoint) key=- shop/duroxide",
         ),
@@ -247,11 +247,11 @@ fn entra_is_used_in_place_of_every_key_but_one_that_was_typed() {
         "https://file (from /srv/x/perihelion.toml) key=entra ",
     );
     check(&["--key", "a2V5"], &[], Some(file), " key=a2V5 ");
-    // The server of `perihelion dev` and a data directory are used as without the variable.
     let variable = &[("PERIHELION_ENTRA", "1")];
+    check(&[], variable, Some("endpoint = \"https://file/\"\nkey = \"a2V5\""), " key=entra ");
+    // The server of `perihelion dev` and a data directory are used as without the variable.
     check(&[], variable, None, "(the local default) key=well-known ");
     check(&["--data", "d"], variable, None, "d (from --data) key=- ");
-    check(&[], variable, Some("endpoint = \"https://file/\"\nkey = \"a2V5\""), " key=entra ");
 }
 
 #[test]

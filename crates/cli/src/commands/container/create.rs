@@ -120,7 +120,7 @@ fn creation_failed(context: &Context, name: &ContainerName, error: &Error) -> Fa
             "with Entra ID no data role permits this: create it with `az cosmosdb sql container create` \
              (docs/provider.md), or with a key",
         ),
-        // The request has what the options say.
+        // All that the request says comes from the options, so one of them is wrong.
         Some(400) => Failure::usage(message, "check the options"),
         Some(_) | None => Failure::runtime(message),
     }

@@ -34,7 +34,7 @@ struct ShownContainer {
     properties: ContainerProperties,
     physical_partitions: usize,
     throughput: Option<ShownThroughput>,
-    /// The credential may not read the throughput. Entra ID never may.
+    /// Whether the credential may not read the throughput. No token of Entra ID may read it.
     #[serde(skip)]
     is_throughput_hidden: bool,
 }

@@ -62,6 +62,7 @@ async fn take_orders(client: Client) {
     for order in 1.. {
         let id = workflows::instance_id(order);
         let _ = client.start_orchestration(&id, workflows::ORDER, order.to_string()).await;
+        // Every third order needs an approval, so `earlier / 3` is the number of the approval.
         if let Some(earlier) = order.checked_sub(APPROVAL_DELAY)
             && workflows::needs_approval(earlier)
             && !(earlier / 3).is_multiple_of(APPROVALS_PER_OPEN_APPROVAL)

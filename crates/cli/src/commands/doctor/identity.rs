@@ -77,7 +77,8 @@ fn expiry(granted: &Granted, now: SystemTime) -> String {
     }
 }
 
-/// The account knows the identity and permits it nothing, or the network is not permitted.
+/// The check of a refusal with 403: the account knows the identity and permits it nothing, or its firewall
+/// refuses this machine.
 fn forbidden(origin: crate::entra::TokenOrigin, body: &str) -> Check {
     if body.contains("firewall") {
         return Check::problem(
@@ -99,9 +100,9 @@ fn forbidden(origin: crate::entra::TokenOrigin, body: &str) -> Check {
     )
 }
 
-/// The name in brackets that follows a word in the service's message.
-fn named(body: &str, word: &str) -> Option<String> {
-    let (_, rest) = body.split_once(word)?;
+/// The name in brackets in the service's message. `start` is the word before it, with the opening bracket.
+fn named(body: &str, start: &str) -> Option<String> {
+    let (_, rest) = body.split_once(start)?;
     let (name, _) = rest.split_once(']')?;
     Some(cut(name, NAME_CHARS_MAX))
 }

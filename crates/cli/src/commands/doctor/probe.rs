@@ -87,7 +87,7 @@ pub(super) async fn run(account: &Account, key: Option<&str>) -> Result<Vec<Chec
 /// Sends the probe, and once more if the answer is a failure that may pass.
 async fn send_twice(connection: &RawConnection) -> Result<Answer, RawFailure> {
     let answer = send(connection).await?;
-    match is_passing(answer.response.status().as_u16()) {
+    match is_transient(answer.response.status().as_u16()) {
         true => {
             tokio::time::sleep(PAUSE).await;
             send(connection).await
@@ -97,7 +97,7 @@ async fn send_twice(connection: &RawConnection) -> Result<Answer, RawFailure> {
 }
 
 /// Whether a status says that the service is busy or failing, and nothing about the request.
-fn is_passing(status: u16) -> bool {
+fn is_transient(status: u16) -> bool {
     matches!(status, 408 | 429 | 500..)
 }
 
@@ -108,7 +108,7 @@ fn reached(endpoint: &Endpoint, answer: &Answer) -> Check {
     let is_account = || default_consistency(&answer.response).is_some();
     let answers = format!("{endpoint} answers in {:.1} ms", answer.took.as_secs_f64() * 1000.0);
     match status {
-        status if is_passing(status) => Check::problem(
+        status if is_transient(status) => Check::problem(
             subject,
             format!("{endpoint} answers {status}, twice"),
             "Try again later. If it stays, look at the health of the region, or at the log of the server",

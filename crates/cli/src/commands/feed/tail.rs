@@ -31,8 +31,8 @@ to an item between two reads of the feed only the last appears; deleted items do
 #[command(after_help = EXAMPLES)]
 pub(super) struct TailArgs {
     /// Where to begin: now, beginning, or a time (UTC)
-    #[arg(long, value_name = "TIME", default_value = "now", value_parser = from)]
-    from: From,
+    #[arg(long, value_name = "TIME", default_value = "now", value_parser = start)]
+    from: Start,
 
     /// End when all changes up to now are printed
     #[arg(long)]
@@ -48,19 +48,19 @@ pub(super) struct TailArgs {
 
 /// Where the feed begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum From {
+enum Start {
     Now,
     Beginning,
     /// Milliseconds since 1970.
     Time(u64),
 }
 
-fn from(text: &str) -> Result<From, String> {
+fn start(text: &str) -> Result<Start, String> {
     match text {
-        "now" => Ok(From::Now),
-        "beginning" => Ok(From::Beginning),
+        "now" => Ok(Start::Now),
+        "beginning" => Ok(Start::Beginning),
         _ => timestamp::parse_ms(text)
-            .map(From::Time)
+            .map(Start::Time)
             .ok_or_else(|| format!("`{text}` is not now, beginning, or a time like 2026-11-17T04:05Z")),
     }
 }
@@ -98,9 +98,9 @@ async fn follow(
     printer: &mut Printer,
 ) -> Result<(), Failure> {
     let options = match args.from {
-        From::Now => ChangeFeedOptions::from_now(),
-        From::Beginning => ChangeFeedOptions::from_beginning(),
-        From::Time(ms) => ChangeFeedOptions::from_time(UNIX_EPOCH + Duration::from_millis(ms)),
+        Start::Now => ChangeFeedOptions::from_now(),
+        Start::Beginning => ChangeFeedOptions::from_beginning(),
+        Start::Time(ms) => ChangeFeedOptions::from_time(UNIX_EPOCH + Duration::from_millis(ms)),
     };
     let options = match args.key.given()? {
         Some(key) => options.in_partition(key),

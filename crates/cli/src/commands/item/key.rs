@@ -68,7 +68,7 @@ async fn paths(context: &Context, container: &Container) -> Result<Vec<String>, 
     Ok(properties.map_err(|error| context.container_failed(&error))?.partition_key.paths)
 }
 
-/// The key at these paths of a document; `None` if a path has no value, or none of a key.
+/// The key at these paths of a document; `None` if a path has no value, or one that cannot be in a key.
 fn in_document(document: &Value, paths: &[String]) -> Option<PartitionKey> {
     let value = |path: &String| {
         let path = KeyPath::parse_stored(path)?;

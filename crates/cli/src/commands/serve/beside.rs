@@ -46,7 +46,7 @@ impl Beside {
         let client = match connect(&url, &key).await {
             Ok(client) => client,
             Err(failure) => {
-                let _ = failure.during(neither_starts(extras)).report();
+                let _ = failure.during(what_does_not_start(extras)).report();
                 return beside;
             }
         };
@@ -85,7 +85,7 @@ impl Beside {
 }
 
 /// The message if no client of the server can be made.
-fn neither_starts(extras: Extras) -> &'static str {
+fn what_does_not_start(extras: Extras) -> &'static str {
     match (extras.dashboard, extras.demo) {
         (true, true) => "the dashboard and the demo do not start",
         (false, true) => "the demo does not start",

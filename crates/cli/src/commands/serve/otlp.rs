@@ -1,7 +1,7 @@
 //! Exports the server's metrics to a collector of OpenTelemetry (`--otlp-endpoint`): OTLP over HTTP,
-//! as JSON, to `/v1/metrics`. The protocol is small, so this needs no library, and the quick build
-//! needs no cargo feature. It speaks HTTP/1.1 in clear, for a collector on the same machine or in the
-//! same network; a collector can pass metrics on over TLS.
+//! as JSON, to `/v1/metrics`. The protocol is small, so this needs no library, and no cargo
+//! feature for a build without one. It speaks HTTP/1.1 in clear, for a collector on the same machine or in
+//! the same network; a collector can pass metrics on over TLS.
 //!
 //! One export at a time. An export that fails is not repeated: all numbers are cumulative, so the
 //! next export has them too.

@@ -57,9 +57,10 @@ pub(super) struct Target {
     /// The place that named the account, such as ` (from COSMOS_ENDPOINT)`; empty for the engine in memory.
     source: String,
     names: Names,
+    /// The database and the container that the run uses.
     name: ContainerName,
-    database: Origin,
-    container: Origin,
+    database_origin: Origin,
+    container_origin: Origin,
 }
 
 impl Target {
@@ -86,8 +87,8 @@ impl Target {
         let endpoint = (!is_in_memory).then(|| account.display_name());
         let source = if is_in_memory { String::new() } else { account.display_source() };
         let name = container_name(&names);
-        let (database, container) = (Origin::Foreign, Origin::Foreign);
-        Ok(Target { client, connection, endpoint, source, names, name, database, container })
+        let (database_origin, container_origin) = (Origin::Foreign, Origin::Foreign);
+        Ok(Target { client, connection, endpoint, source, names, name, database_origin, container_origin })
     }
 
     /// Creates the database and the container if they are missing. Checks that a container that
@@ -95,7 +96,7 @@ impl Target {
     pub(super) async fn prepare(&mut self, throughput: Option<u32>) -> Result<(), Failure> {
         self.create_database().await?;
         self.create_container(throughput).await?;
-        if self.container == Origin::Created {
+        if self.container_origin == Origin::Created {
             return Ok(());
         }
         if throughput.is_some() && self.endpoint.is_some() {
@@ -116,7 +117,7 @@ impl Target {
     async fn create_database(&mut self) -> Result<(), Failure> {
         let created = self.client.create_database(&self.name.database).await;
         let (origin, result) = origin(created.map(drop), self.names.database.is_none());
-        self.database = origin;
+        self.database_origin = origin;
         result.map_err(|error| {
             Failure::runtime(format!("cannot create the database {}: {error}", self.name.database))
         })
@@ -130,7 +131,7 @@ impl Target {
         }
         let created = self.client.database(&self.name.database).create_container(&properties).await;
         let (origin, result) = origin(created.map(drop), self.names.container.is_none());
-        self.container = origin;
+        self.container_origin = origin;
         result
             .map_err(|error| Failure::runtime(format!("cannot create the container {}: {error}", self.name)))
     }
@@ -190,7 +191,7 @@ impl Target {
         if !is_database_random {
             self.empty_container(&database.container(&self.name.container), rows, progress).await?;
         }
-        if self.database == Origin::Foreign {
+        if self.database_origin == Origin::Foreign {
             return Ok(());
         }
         let what = format!("database {}", self.name.database);
@@ -211,7 +212,7 @@ impl Target {
         rows: &[Row],
         progress: &Progress,
     ) -> Result<(), Failure> {
-        match self.container {
+        match self.container_origin {
             Origin::Foreign => remove_instances(container, &self.name, rows, progress).await,
             Origin::Created => {
                 progress.phase(&format!("removing the container {}", self.name));

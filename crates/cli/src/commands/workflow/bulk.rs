@@ -65,7 +65,7 @@ pub(super) async fn show_plan(
     }
     rows.end()?;
     let failures = (failing > 0).then(|| format!("{failing} of {total} would fail"));
-    outcome(failures.into_iter().collect(), total, cut)
+    fail_if_incomplete(failures.into_iter().collect(), total, cut)
 }
 
 /// Runs `action` on each instance. After all were tried, fails if the action failed for an
@@ -110,7 +110,7 @@ where
     if printed.and_then(|()| rows.end()).is_err() {
         return Err(unwritten(total - counts.done));
     }
-    counts.outcome(cut)
+    counts.fail_if_incomplete(cut)
 }
 
 /// Does the work of the action, unless the instance has changed since the selection.
@@ -120,7 +120,7 @@ async fn attempt(
     work: impl Future<Output = Result<String, String>>,
 ) -> Outcome {
     let instance_id = row.instance_id.clone();
-    let failed = |error, is_run| Outcome {
+    let with_error = |error, is_run| Outcome {
         instance_id: row.instance_id.clone(),
         result: None,
         error: Some(error),
@@ -128,15 +128,15 @@ async fn attempt(
     };
     let now = match instance::find(&provider, &instance_id).await {
         Ok(now) => now,
-        Err(failure) => return failed(failure.message().to_owned(), true),
+        Err(failure) => return with_error(failure.message().to_owned(), true),
     };
     let now = now.as_ref().map(|now| (now.status.as_str(), now.created_at));
     if let Some(change) = change((&row.status, row.created_at), now) {
-        return failed(format!("skipped: {change}"), false);
+        return with_error(format!("skipped: {change}"), false);
     }
     match work.await {
         Ok(result) => Outcome { instance_id, result: Some(result), error: None, is_run: true },
-        Err(error) => failed(error, true),
+        Err(error) => with_error(error, true),
     }
 }
 
@@ -174,28 +174,28 @@ impl Counts {
 
     /// Fails if some instances were not changed, because of a failure, a change since the
     /// selection, or a cut selection. A script must notice that.
-    fn outcome(&self, cut: Option<Cut>) -> Result<(), Failure> {
+    fn fail_if_incomplete(&self, cut: Option<Cut>) -> Result<(), Failure> {
         let Counts { total, failed, skipped, .. } = *self;
-        let mut left = Vec::new();
+        let mut reasons = Vec::new();
         if failed > 0 {
-            left.push(format!("{failed} of {total} failed"));
+            reasons.push(format!("{failed} of {total} failed"));
         }
         if skipped > 0 {
-            left.push(format!("{skipped} of {total} were skipped"));
+            reasons.push(format!("{skipped} of {total} were skipped"));
         }
-        outcome(left, total, cut)
+        fail_if_incomplete(reasons, total, cut)
     }
 }
 
-/// Fails if `left` says that some instances were not changed, or if the selection was cut.
-fn outcome(mut left: Vec<String>, total: usize, cut: Option<Cut>) -> Result<(), Failure> {
-    left.extend(cut.map(|cut| match cut {
+/// Fails if the selection was cut, or if there are `reasons`: why some instances were not changed.
+fn fail_if_incomplete(mut reasons: Vec<String>, total: usize, cut: Option<Cut>) -> Result<(), Failure> {
+    reasons.extend(cut.map(|cut| match cut {
         Cut::Limit => format!("there are more than the {total} of --limit"),
         Cut::Pages => MAY_BE_MORE.to_owned(),
     }));
-    match left.is_empty() {
+    match reasons.is_empty() {
         true => Ok(()),
-        false => Err(Failure::runtime(left.join("; "))),
+        false => Err(Failure::runtime(reasons.join("; "))),
     }
 }
 
@@ -216,8 +216,8 @@ mod tests {
     #[test]
     fn instances_that_were_not_changed_make_the_command_fail() {
         let counts = |failed, skipped| Counts { total: 3, done: 3, failed, skipped };
-        assert!(counts(0, 0).outcome(None).is_ok());
-        let failure = counts(1, 2).outcome(Some(Cut::Limit)).unwrap_err();
+        assert!(counts(0, 0).fail_if_incomplete(None).is_ok());
+        let failure = counts(1, 2).fail_if_incomplete(Some(Cut::Limit)).unwrap_err();
         let expected = "1 of 3 failed; 2 of 3 were skipped; there are more than the 3 of --limit";
         assert_eq!((failure.code(), failure.message()), (1, expected));
     }

@@ -82,7 +82,8 @@ fn objection(row: &ListedInstance, force: bool) -> Option<String> {
     }
 }
 
-/// What a deletion would do, or why it would fail: also because of a sub-orchestration that runs.
+/// What a deletion would do, or why it would fail. Unlike [`objection`], this looks also for a
+/// sub-orchestration that runs.
 async fn plan(provider: &CosmosDBProvider, row: &ListedInstance, force: bool) -> Result<String, String> {
     if let Some(objection) = objection(row, force) {
         return Err(objection);

@@ -79,7 +79,7 @@ pub(super) async fn run(args: DescribeArgs, context: &Context) -> Result<(), Fai
 }
 
 async fn describe(provider: &CosmosDBProvider, id: &str) -> Result<Description, Failure> {
-    // With --watch a failure that may pass does not end the command, so each keeps its kind.
+    // With --watch a transient failure does not end the command, so each failure keeps its kind.
     let failed = Failure::provider;
     let mut row = instance::get(provider, id).await?;
     let (created_ms, updated_ms) = (row.created_at, row.updated_at);

@@ -52,19 +52,19 @@ struct Ended {
     output: Option<String>,
 }
 
-/// How long a workflow may be pending before the workers are looked at. A worker that has nothing
-/// else to do takes a start within a second.
+/// How long a workflow may be pending before the heartbeats of the workers are read. A worker that has
+/// nothing else to do takes a start within a second.
 const PENDING_MAX: Duration = Duration::from_secs(3);
 
-/// How long a read may take at least, also after the deadline: a little longer than one attempt of the
-/// driver. So a wait ends even if the account does not answer, and `--timeout 0s` looks once.
+/// The time that each read gets at least, also if the deadline is sooner: a little longer than one attempt
+/// of the driver. So a wait ends even if the account does not answer, and `--timeout 0s` reads once.
 const READ_TIME_MIN: Duration = Duration::from_secs(7);
 
-/// How long the look for the reason may take.
+/// How long reading the workers' heartbeats may take, to find out why a workflow is pending.
 const REASON_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Waits until a workflow has ended. Says once on standard error that no worker is alive. A transient
-/// failure is told there when the read before it succeeded or failed in another way.
+/// failure of a read is also printed there, but not again if the next reads fail in the same way.
 pub(super) async fn wait(
     context: &Context,
     provider: &CosmosDBProvider,

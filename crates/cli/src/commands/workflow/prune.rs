@@ -31,11 +31,11 @@ pub(super) struct PruneArgs {
     keep_last: Option<u32>,
 
     /// Only executions that ended longer ago than this: 12h, 168h
-    #[arg(long, value_name = "TIME", value_parser = age)]
+    #[arg(long, value_name = "TIME", value_parser = parse_age)]
     completed_before: Option<Duration>,
 }
 
-fn age(text: &str) -> Result<Duration, String> {
+fn parse_age(text: &str) -> Result<Duration, String> {
     crate::args::parse_time(text).ok_or_else(|| format!("`{text}` is not a time: write it like 30m or 168h"))
 }
 
@@ -73,7 +73,7 @@ pub(super) async fn run(args: PruneArgs, context: &Context) -> Result<(), Failur
         .await
 }
 
-/// Refuses a pending workflow. A filter selects none.
+/// Refuses a pending workflow that was named. A filter selects no pending workflow.
 fn check_begun(row: &ListedInstance) -> Result<(), String> {
     match row.status.as_str() {
         "Pending" => Err("it has not begun, so it has no executions".to_owned()),
@@ -92,8 +92,9 @@ async fn plan(
     let mut past = provider.list_executions(&row.instance_id).await.map_err(|error| error.message)?;
     past.retain(|execution| *execution != row.execution_id);
     past.sort_unstable();
-    let kept = options.keep_last.map_or(0, |count| count.saturating_sub(1) as usize);
-    past.truncate(past.len().saturating_sub(kept));
+    // `keep_last` counts the current execution too.
+    let past_kept = options.keep_last.map_or(0, |count| count.saturating_sub(1) as usize);
+    past.truncate(past.len().saturating_sub(past_kept));
     let (mut executions, mut events) = (0, 0);
     for execution in past {
         let info = provider.get_execution_info(&row.instance_id, execution).await;

@@ -133,8 +133,9 @@ fn id_of_new(row: &ListedInstance, new_id: Option<&str>) -> String {
     new_id.map_or_else(|| format!("{}-restart-{}", row.instance_id, row.execution_id), str::to_owned)
 }
 
-/// Whether the new workflow was started before. Refuses an id that another workflow has: one that was
-/// given may be the id of any workflow, and the workflow with the other id may be no restart of this one.
+/// Whether the new workflow was started before. An id of --new-id may belong to any workflow, so it is
+/// refused if it exists. If the id that follows from the old workflow exists, that workflow is compared
+/// with the old one, and the id is refused if it is not a restart of the old one.
 async fn find_new(
     provider: &CosmosDBProvider,
     row: &ListedInstance,

@@ -18,8 +18,8 @@ use crate::process::tell;
 /// The most instances that one command changes.
 const LIMIT_MAX: u32 = 100_000;
 
-/// The most pages that one selection reads, which takes minutes. The instances of the largest limit
-/// are on some hundred pages. The other pages are for instances that a verb leaves out.
+/// The most pages that one selection reads, which takes minutes. [`LIMIT_MAX`] instances are on some hundred
+/// pages. More pages are read because a verb may leave out many of the instances on them.
 const PAGES_MAX: usize = 10_000;
 
 /// What a command says after [`PAGES_MAX`] pages.
@@ -235,7 +235,7 @@ mod tests {
     /// Story of a bug: a filter that selects only instances which the verb leaves out read all pages
     /// of the container.
     #[tokio::test]
-    async fn a_selection_without_a_wanted_instance_ends_after_the_most_pages() {
+    async fn a_selection_without_a_wanted_instance_ends_at_the_limit_of_pages() {
         let mut endless = ListPage::default();
         endless.instances = vec![ListedInstance::default()];
         endless.continuation = Some("next".to_owned());

@@ -22,7 +22,7 @@ pub(super) struct Counts {
     pub(super) committed: u64,
     /// Aborted because another client was faster, or because of too little money.
     pub(super) conflicts: u64,
-    /// Requests that the client sent again by itself with the same token.
+    /// Requests that the client library sent again with the same token.
     pub(super) sent_again: u64,
     /// Commits that ended with an unknown outcome.
     pub(super) unknown: u64,
@@ -143,9 +143,9 @@ impl Teller {
     /// succeeded and there is enough money.
     async fn compute(&self, transfer: &mut Transfer) -> bool {
         let mut reads = self.client.read_transaction();
-        for leg in &transfer.legs {
-            let (container, key) = self.places.place(leg.account);
-            reads.read(container, key, &leg.account.to_string()).expect("a read");
+        for change in &transfer.changes {
+            let (container, key) = self.places.place(change.account);
+            reads.read(container, key, &change.account.to_string()).expect("a read");
         }
         match reads.execute().await {
             Ok(read) => {

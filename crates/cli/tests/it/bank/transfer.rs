@@ -12,12 +12,12 @@ const BUSY_ACCOUNTS: u32 = 24;
 /// Money from the first account to the others.
 #[derive(Debug, Clone)]
 pub(super) struct Transfer {
-    pub(super) legs: Vec<Leg>,
+    pub(super) changes: Vec<BalanceChange>,
 }
 
-/// The change of one account.
+/// The change of the balance of one account.
 #[derive(Debug, Clone)]
-pub(super) struct Leg {
+pub(super) struct BalanceChange {
     pub(super) account: u32,
     pub(super) amount: i64,
     /// The balance after the transfer and the version that it was computed from; `None` if the
@@ -26,49 +26,53 @@ pub(super) struct Leg {
 }
 
 impl Transfer {
-    /// A transfer of one to five per account, between two to five accounts.
+    /// A transfer between two to five accounts. The first gives one to five units to each of the others.
     pub(super) fn random(random: &mut Random) -> Transfer {
         let bound = if random.one_in(2) { BUSY_ACCOUNTS } else { ACCOUNTS };
         let accounts = distinct_numbers(random, 2, 5, bound);
-        let leg = |account: &u32, amount| Leg { account: *account, amount, computed: None };
-        let mut legs = vec![leg(&accounts[0], 0)];
+        let change = |account: &u32, amount| BalanceChange { account: *account, amount, computed: None };
+        let mut changes = vec![change(&accounts[0], 0)];
         for account in &accounts[1..] {
             let amount = 1 + random.below(5) as i64;
-            legs[0].amount -= amount;
-            legs.push(leg(account, amount));
+            changes[0].amount -= amount;
+            changes.push(change(account, amount));
         }
-        Transfer { legs }
+        Transfer { changes }
     }
 
     /// Computes the balances from a snapshot. Returns whether there is enough money.
     pub(super) fn compute(&mut self, accounts: &[(Account, Etag)]) -> bool {
-        for (leg, (account, etag)) in self.legs.iter_mut().zip(accounts) {
-            leg.computed = Some((account.balance + leg.amount, etag.clone()));
+        for (change, (account, etag)) in self.changes.iter_mut().zip(accounts) {
+            change.computed = Some((account.balance + change.amount, etag.clone()));
         }
-        self.legs.iter().all(|leg| leg.computed.as_ref().is_some_and(|(balance, _)| *balance >= 0))
+        self.changes.iter().all(|change| change.computed.as_ref().is_some_and(|(balance, _)| *balance >= 0))
     }
 
     /// The transaction of the transfer, with a new token.
     pub(super) fn build(&self, client: &Client, places: &Places) -> DistributedWriteTransaction {
         let mut transaction = client.write_transaction();
-        for leg in &self.legs {
-            add(&mut transaction, places, leg).expect("a valid operation");
+        for change in &self.changes {
+            add(&mut transaction, places, change).expect("a valid operation");
         }
         transaction
     }
 }
 
-fn add(transaction: &mut DistributedWriteTransaction, places: &Places, leg: &Leg) -> Result<(), Error> {
-    let ((container, key), id) = (places.place(leg.account), leg.account.to_string());
-    match &leg.computed {
+fn add(
+    transaction: &mut DistributedWriteTransaction,
+    places: &Places,
+    change: &BalanceChange,
+) -> Result<(), Error> {
+    let ((container, key), id) = (places.place(change.account), change.account.to_string());
+    match &change.computed {
         Some((balance, etag)) => {
             let account = Account { id: id.clone(), pk: key.to_owned(), balance: *balance };
             transaction.replace_if_match(container, key, &id, &account, etag)?;
         }
         None => {
-            let patch = Patch::new().increment("/balance", leg.amount)?;
-            let has_enough = format!("FROM c WHERE c.balance >= {}", -leg.amount);
-            let patch = if leg.amount < 0 { patch.with_condition(has_enough) } else { patch };
+            let patch = Patch::new().increment("/balance", change.amount)?;
+            let has_enough = format!("FROM c WHERE c.balance >= {}", -change.amount);
+            let patch = if change.amount < 0 { patch.with_condition(has_enough) } else { patch };
             transaction.patch(container, key, &id, &patch)?;
         }
     }

@@ -57,7 +57,7 @@ impl Places {
     }
 }
 
-/// Different numbers below `bound`, from `least` to `most` of them.
+/// A list of `least` to `most` different numbers below `bound`.
 pub(crate) fn distinct_numbers(random: &mut Random, least: usize, most: usize, bound: u32) -> Vec<u32> {
     let count = least + random.index(most - least + 1);
     let mut numbers = Vec::new();

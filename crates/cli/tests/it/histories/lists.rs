@@ -63,7 +63,7 @@ impl Lists {
         self.generations[slot as usize].load(Ordering::SeqCst)
     }
 
-    /// Replaces a list by a new one, if it was read and is long enough.
+    /// Replaces a list by a new one if it is long and still in use. `list` has the elements that were read.
     pub(super) async fn retire_if_long(&self, places: &Places, key: Key, list: &[Element]) {
         let (slot, generation) = (key % SLOTS, key / SLOTS);
         if list.len() >= LENGTH_MAX

@@ -289,6 +289,7 @@ impl Audit {
             let partition = partition_key(index);
             let counted = query_all(client, "SELECT VALUE COUNT(1) FROM c", Some(&partition)).await?;
             let keys = journals.iter().flat_map(|journal| journal.present.keys());
+            // One more is the counter of the partition.
             let documents = 1 + keys.filter(|(pk, _)| *pk == partition).count() as u64;
             if counted != [Value::from(documents)] {
                 violations

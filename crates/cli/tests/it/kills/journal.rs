@@ -60,8 +60,8 @@ pub(super) struct Journal {
     pub(super) last_number: u64,
     /// Counts acknowledged writes.
     pub(super) acknowledged: u64,
-    /// Counts writes without an answer.
-    pub(super) in_doubt: u64,
+    /// Counts writes without an answer: they were in flight when the server was killed.
+    pub(super) unanswered: u64,
     /// Counts writes without an answer that took effect, increments excluded.
     pub(super) took_effect: u64,
 }
@@ -80,7 +80,7 @@ impl Journal {
             violations: Vec::new(),
             last_number: 0,
             acknowledged: 0,
-            in_doubt: 0,
+            unanswered: 0,
             took_effect: 0,
         }
     }

@@ -24,8 +24,9 @@ struct Sent {
     answer: Option<HttpResponse>,
 }
 
-/// A transfer of one unit between two accounts of different partitions and containers, with a
-/// journal document.
+/// A transfer of one unit between two accounts, which are in different partitions and may be in different
+/// containers. It also creates a journal document, so the number of these documents is the number of
+/// transfers that took effect.
 fn transfer(token: u128, from: u64, to: u64) -> HttpRequest {
     let change = |account: u64, by: i64| {
         format!(

@@ -221,16 +221,16 @@ impl Writer {
         Some(())
     }
 
-    /// Sends a write. A write without an answer is counted as in doubt.
+    /// Sends a write, and counts it if no answer comes.
     async fn send_counted(&mut self, call: &HttpRequest) -> Option<HttpResponse> {
         let answer = self.client.send(call).await.ok();
         if answer.is_none() {
-            self.journal.in_doubt += 1;
+            self.journal.unanswered += 1;
         }
         answer
     }
 
-    /// Sends a read. A read without an answer is not in doubt.
+    /// Sends a read. A read without an answer is not counted.
     async fn send_read(&mut self, call: &HttpRequest) -> Option<HttpResponse> {
         self.client.send(call).await.ok()
     }
@@ -266,9 +266,9 @@ impl Writer {
     }
 
     fn etag(&self, key: &Key) -> String {
-        let acknowledged =
+        let etag =
             self.journal.present.get(key).and_then(|acknowledged| acknowledged.body.get("_etag")?.as_str());
-        acknowledged.unwrap_or_default().to_owned()
+        etag.unwrap_or_default().to_owned()
     }
 
     fn body(&mut self, key: &Key) -> Value {

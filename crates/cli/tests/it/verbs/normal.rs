@@ -15,6 +15,7 @@ const REPLACED: [(&str, &str); 33] = [
     (r"<n> RU, 1 request, without", "<n> RU, <n> requests, without"),
     (r#""roundTrips": ?\d+"#, r#""roundTrips": "<roundTrips>""#),
     (r"\bin \d+(ms|s|m|h|d)\b", "in <age>"),
+    // Twice, because a match includes the gap after an age, and the next age needs it before itself.
     (r"(^|[ (])\d+(ms|s|m|h|d)( ago|$|  |\))", "$1<age>$3"),
     (r"(^|[ (])\d+(ms|s|m|h|d)( ago|$|  |\))", "$1<age>$3"),
     (r"\b[0-9a-f]{16}\b", "<random>"),
@@ -41,7 +42,7 @@ const REPLACED: [(&str, &str); 33] = [
     (r"another [\d.]+ requests", "another <n> requests"),
     (r"[\d.]+ s, (\d+ of \d+ completed, \d+ failed), .*", "<n> s, $1, <measured>"),
     (r"^( *1/1  +\d+  +\d+  ).*", "$1<measured>"),
-    // A process is busy for a while, and says which activities it runs with its second heartbeat.
+    // A process is busy only for a while, and its first heartbeat may lack the activities that it runs.
     (r#""(activityTags|isBusy)":(\[[^\]]*\]|true|false)"#, r#""$1":"<$1>""#),
     (r"(<age> +yes +)(yes|no)( +yes +)(no|untagged|\*) ", "$1<busy>$3<tags> "),
 ];

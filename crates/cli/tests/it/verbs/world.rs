@@ -109,8 +109,9 @@ async fn populate(endpoint: &str) -> Arc<Runtime> {
     worker
 }
 
-/// Waits for the heartbeat that says that the worker runs turns of orchestrations. The first heartbeat has only the
-/// work that was fetched before it, which may be activities alone. The next follows a second later.
+/// Waits for the heartbeat that says that the worker runs turns of orchestrations. The first heartbeat
+/// names only the kinds of work that were fetched before it, which may be activities alone. The next one
+/// follows a second later.
 async fn settle_worker(provider: &CosmosDBProvider) {
     let runs_orchestrations = async || {
         let workers = provider.workers().await.expect("the workers");

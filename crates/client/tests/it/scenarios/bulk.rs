@@ -57,16 +57,17 @@ async fn results_have_the_order_of_the_input(container: &Container) {
 }
 
 async fn each_operation_has_its_own_result(container: &Container) {
-    let etag = container.read::<Value>(key(0), "0").await.unwrap().etag().unwrap().clone();
+    let etag_of_0 = container.read::<Value>(key(0), "0").await.unwrap().etag().unwrap().clone();
     container.upsert(key(1), &document(1, 7)).await.unwrap();
-    let fresh = container.read::<Value>(key(1), "1").await.unwrap().etag().unwrap().clone();
+    let etag_of_1 = container.read::<Value>(key(1), "1").await.unwrap().etag().unwrap().clone();
     let patch = Patch::new().increment("/value", 4).unwrap();
     let unwritable: std::collections::HashMap<Vec<u8>, u8> = [(vec![1], 1)].into();
     let operations = vec![
         BulkOperation::create(key(2), &document(2, 1)),
-        BulkOperation::replace(key(0), "0", &document(0, 5)).map(|replace| replace.with_if_match(&etag)),
-        BulkOperation::replace(key(1), "1", &document(1, 5)).map(|replace| replace.with_if_match(&etag)),
-        BulkOperation::delete(key(1), "1").map(|delete| delete.with_if_match(&fresh)),
+        BulkOperation::replace(key(0), "0", &document(0, 5)).map(|replace| replace.with_if_match(&etag_of_0)),
+        // The etag of another document.
+        BulkOperation::replace(key(1), "1", &document(1, 5)).map(|replace| replace.with_if_match(&etag_of_0)),
+        BulkOperation::delete(key(1), "1").map(|delete| delete.with_if_match(&etag_of_1)),
         BulkOperation::delete(key(3), "no such document"),
         BulkOperation::create(key(3), &unwritable),
         BulkOperation::patch(key(4), "4", &patch),
@@ -78,6 +79,7 @@ async fn each_operation_has_its_own_result(container: &Container) {
     let results = collect(container.bulk_with(operations, options)).await;
     let statuses: Vec<Option<u16>> =
         results.iter().map(|result| result.status().map(|status| status.code)).collect();
+    // An operation that was not sent has no status, written as 0 here.
     let expected = [409, 200, 412, 204, 404, 0, 200, 400, 200, 204].map(|code| (code != 0).then_some(code));
     assert_eq!(statuses, expected);
     let error = |index: usize| results[index].error().unwrap();

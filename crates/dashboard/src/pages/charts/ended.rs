@@ -13,7 +13,7 @@ use crate::text::{counted, duration, now_ms};
 /// The number of workflows that are read. The page shows the latencies of these workflows.
 const ROWS: u32 = 200;
 
-/// The time that is shown, in columns of a minute each.
+/// The time that is shown, in minutes. A chart has one value for each minute.
 const MINUTES: u64 = 30;
 
 pub(super) async fn section(provider: &CosmosDBProvider) -> Result<Html, Failure> {
@@ -58,9 +58,9 @@ pub(super) async fn section(provider: &CosmosDBProvider) -> Result<Html, Failure
     let figures = figures("Workflows by minute", &ends, &columns.collect::<Vec<_>>(), MINUTES as usize);
     let failed = ended.iter().filter(|row| row.status == "Failed").count();
     let facts = parts::facts(vec![
-        ("Latency, median", parts::text(quantile(&latencies, 50))),
-        ("95th percentile", parts::text(quantile(&latencies, 95))),
-        ("Longest", parts::text(quantile(&latencies, 100))),
+        ("Latency, median", parts::text(percentile_text(&latencies, 50))),
+        ("95th percentile", parts::text(percentile_text(&latencies, 95))),
+        ("Longest", parts::text(percentile_text(&latencies, 100))),
         ("Failed", parts::text(format!("{failed} of {}", ended.len()))),
     ]);
     let note = match is_cut {
@@ -111,8 +111,8 @@ fn latency_by_minute(
     minutes_of(now_ms).map(|minute| of(minute).filter(|_| minute.0 >= known_from_ms)).collect()
 }
 
-/// A percentile of sorted durations, in words.
-fn quantile(sorted: &[u64], percent: usize) -> String {
+/// A percentile of sorted durations, as a text.
+fn percentile_text(sorted: &[u64], percent: usize) -> String {
     percentile(sorted, percent).map_or_else(|| "–".to_owned(), duration)
 }
 
@@ -127,6 +127,7 @@ mod tests {
     #[test]
     fn ended_workflows_are_counted_by_minute_as_far_as_they_were_read() {
         let now = 100 * 60_000;
+        // Each workflow was created at 0, so its duration is the time of its end.
         let row = |at: u64| {
             let mut row = ListedInstance::default();
             row.completed_at = Some(at);
@@ -141,6 +142,6 @@ mod tests {
             latency_by_minute(&rows, 50, now, now - 150_000)[27..],
             [None, Some(5_910_000.0), Some(5_999_999.0)]
         );
-        assert_eq!([quantile(&[], 50), quantile(&[10, 20, 30, 40], 50)], ["–", "20ms"]);
+        assert_eq!([percentile_text(&[], 50), percentile_text(&[10, 20, 30, 40], 50)], ["–", "20ms"]);
     }
 }

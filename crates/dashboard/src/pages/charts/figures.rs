@@ -15,6 +15,7 @@ pub(super) struct Column<'a> {
 /// A table of the newest values, newest first, in a part of the page that a person opens. `ends` has the
 /// end of each interval, in milliseconds since 1970.
 pub(super) fn figures(caption: &str, ends: &[u64], columns: &[Column<'_>], rows_max: usize) -> Html {
+    // `#` marks a column of numbers; `table` removes it.
     let heads: Vec<String> = columns.iter().map(|column| format!("#{}", column.head)).collect();
     let heads: Vec<&str> = std::iter::once("Until").chain(heads.iter().map(String::as_str)).collect();
     let rows = ends.iter().enumerate().rev().take(rows_max).map(|(index, end)| {

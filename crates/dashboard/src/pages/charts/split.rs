@@ -1,7 +1,7 @@
 //! Request units of the account, divided into work and background. Work is what requests about one
-//! workflow cost: its turns, activities and messages. Background is the rest: polls, looks, heartbeats
-//! and repairs, which an account also pays for while nothing runs. Requests of this dashboard about
-//! many workflows are in neither.
+//! workflow cost: its turns, activities and messages. Background is the rest: polls of workers, their
+//! looks at the partitions of other workers, heartbeats and repairs, which an account also pays for while
+//! nothing runs. Requests of this dashboard about many workflows are in neither.
 
 use super::super::parts::{self, text};
 use crate::app::App;
@@ -9,7 +9,8 @@ use crate::html::Html;
 use crate::samples::{INTERVAL, Sample, seconds_between};
 use crate::text::grouped;
 
-/// Less work than this, in request units per second, is none: a point read in five seconds is 0.2.
+/// Less work than this, in request units per second, does not count as work: a point read in five seconds
+/// is 0.2.
 const WORK_MIN: f64 = 0.1;
 
 /// Request units per second, from each sample to the next. `None` if no time has passed, or

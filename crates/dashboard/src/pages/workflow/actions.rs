@@ -47,7 +47,8 @@ fn disclosure(
         .add(hidden("status", &row.status))
         .add(hidden("created", &row.created_at.to_string()))
         .add(content);
-    // For another workflow of the same id it is another form, without the ticks of this one.
+    // The script keeps the ticks of a form with the same key. If the workflow is deleted and created again,
+    // the form has another key, and the ticks are gone.
     let form = parts::form(shown.app, super::PATH, action, content);
     let form = form.attr("data-key", format!("{action}-{}", row.created_at).as_str());
     tag("details").class("action").id(action).add(tag("summary").class(class).add(label)).add(form).done()

@@ -142,6 +142,7 @@ async fn a_failed_renewal_keeps_the_valid_token_and_is_tried_again_after_a_pause
     let cache = TokenCache::new(source.clone());
     fetch_token(&cache).await.unwrap();
     advance(3400).await;
+    // 29 s in all. `RENEWAL_PAUSE` is 30 s.
     for seconds in [0, 1, 10, 18] {
         advance(seconds).await;
         assert_eq!(fetch_token(&cache).await.unwrap(), "token-1");
@@ -191,6 +192,7 @@ async fn a_renewal_ends_with_its_cache() {
     advance(3400).await;
     fetch_token(&cache).await.unwrap();
     run_ready_tasks().await;
+    // The test, the cache and the task of the renewal have a reference to the source.
     assert_eq!((source.fetch_count(), Arc::strong_count(&source)), (2, 3));
     drop(cache);
     run_ready_tasks().await;

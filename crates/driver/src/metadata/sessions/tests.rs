@@ -29,6 +29,9 @@ fn check(tokens: &[&str], expected: &str) {
     assert_eq!(text(sessions.header_for_all_ranges().unwrap()), expected, "{tokens:?}");
 }
 
+/// The token of a range is `range:version#lsn#region=lsn#region=lsn`. The later version decides the LSN and
+/// the set of regions; tokens of the same version give the higher LSN and all regions of both. A region
+/// that both tokens have keeps the higher LSN.
 #[test]
 fn tokens_are_merged_by_range() {
     check(&[], "");
@@ -246,7 +249,8 @@ fn tokens_of_many_unknown_ranges_leave_room_for_the_token_of_a_known_range() {
     let token = sessions.header_for_with_unknown(ranges.get("3").unwrap(), &ranges).unwrap().unwrap();
     assert!(token.to_str().unwrap().contains(",3:-1#6,"), "{token:?}");
     assert!(token.len() > UNKNOWN_BYTES_MAX / 2, "tokens of some unknown ranges are kept");
-    // Progress of an unknown range may grow, but its token does not make the others too long.
+    // Newer progress of an unknown range is ignored if it would make the tokens of all unknown ranges
+    // together too long.
     let regions: String = (1..80).map(|region| format!("#{region}=12345")).collect();
     for range in 100..110 {
         sessions.record(&format!("{range}:-1#1234568{regions}"), Some(&ranges));

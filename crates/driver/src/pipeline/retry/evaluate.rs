@@ -185,7 +185,9 @@ impl Evaluation {
         let spent = self.budgets.spent(policy.budget);
         let wait_left = policy.wait_max.saturating_sub(spent.waited);
         let per_wait = policy.retries_per_wait.max(1);
+        // The number of this retry among the retries after the immediate ones, from 0.
         let number = spent.retries.checked_sub(policy.immediate_retries);
+        // The retries that share one wait: only the first of them waits.
         let waiting = number.filter(|number| number % per_wait == 0);
         let wait =
             waiting.map_or(Duration::ZERO, |number| policy.backoff.wait(number / per_wait, self.jitter));

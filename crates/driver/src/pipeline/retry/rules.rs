@@ -118,8 +118,8 @@ macro_rules! budgets {
 budgets! {
     /// Retries after unavailability.
     Failover,
-    /// Retries in the same region of a request that was not sent, because the connection did
-    /// not take it.
+    /// Retries of a request that was not sent, because the connection did not take it. They go
+    /// to the same region.
     Unsent,
     /// Retries when the region did not have the writes of the session yet.
     Session,
@@ -153,8 +153,8 @@ pub(super) const FORBIDDEN_POLICY: RetryPolicy = RetryPolicy {
     context: Context::Failover,
 };
 
-/// How often every region is asked for a partition: once at first, and once after each wait of
-/// [`FORBIDDEN_POLICY`], which waits three times until its time is up.
+/// How often a write of one partition is tried in every region: once at first, and once after each
+/// wait of [`FORBIDDEN_POLICY`], which waits three times until its time is up.
 const ROUNDS_MAX: u32 = 4;
 
 /// Retries while the writes of one partition move to another region. Every region is asked
@@ -245,10 +245,10 @@ pub(super) fn rule_for(finding: Finding, profile: OperationProfile, regions: Reg
 struct WriteKind {
     /// The account has one write region.
     has_one_region: bool,
-    /// The account has one write region, and the partition may fail over alone. If the partition
-    /// has not moved, the other regions refuse the write, and the write region is asked after them.
-    /// So a write that could not reach the write region may try the other regions first: if that
-    /// was not necessary, it costs little.
+    /// The account has one write region, and the partition may fail over alone. So after a failure
+    /// in the write region, writes of the partition may try the other regions first. If the partition
+    /// has not moved, this costs little: the other regions refuse the write, and then the write region
+    /// is asked.
     partition_may_move: bool,
     /// Every region takes writes of documents, but this is a write of metadata, which only the
     /// hub takes.
@@ -274,7 +274,7 @@ fn rule_for_forbidden_write(profile: OperationProfile, regions: Regions, write: 
     match (follows_partition, profile.verb.is_read()) {
         // The region does not take the writes of the partition, so another region does.
         (true, true) => Rule::new(Action::RetryAsWriteRegion, Effects::one(Effect::RefreshAccount)),
-        // The partition may have moved alone, so the endpoint is still good for others.
+        // The partition may have moved alone, so the endpoint still works for other partitions.
         (true, false) => Rule::new(
             Action::Retry(forbidden_policy_for_partition(regions)),
             Effects::one(Effect::RefreshAccount),

@@ -31,7 +31,7 @@ fn bootstrap() -> Account {
 
 fn read(document: &serde_json::Value, preferred: &[&str], previous: &Account) -> Account {
     let preferred: Vec<Region> = preferred.iter().map(Region::new).collect();
-    Account::from_properties(document.to_string().as_bytes(), &preferred, previous).unwrap()
+    Account::from_document(document.to_string().as_bytes(), &preferred, previous).unwrap()
 }
 
 fn names(locations: &[Arc<Location>]) -> Vec<&str> {
@@ -131,7 +131,7 @@ fn the_service_can_switch_hedging_off() {
 #[test]
 fn a_document_without_regions_is_refused_and_a_region_with_a_bad_address_is_left_out() {
     for bad in ["", "[]", "nonsense", "{}", r#"{"readableLocations":[]}"#, r#"{"readableLocations":null}"#] {
-        assert!(Account::from_properties(bad.as_bytes(), &[], &bootstrap()).is_err(), "{bad:?}");
+        assert!(Account::from_document(bad.as_bytes(), &[], &bootstrap()).is_err(), "{bad:?}");
     }
     let mut document = document(&["West US", "East US", "West US"], &[], false);
     document["readableLocations"][0]["databaseAccountEndpoint"] = "ftp://nowhere".into();
@@ -295,7 +295,7 @@ fn thin_client_endpoints_are_known_and_not_used() {
     });
     let before = Account::bootstrap(Endpoint::parse("https://configured.example").unwrap());
     let parse = |document: &serde_json::Value| {
-        Account::from_properties(document.to_string().as_bytes(), &[], &before).unwrap()
+        Account::from_document(document.to_string().as_bytes(), &[], &before).unwrap()
     };
     let account = parse(&document);
     let thin = (Region::new("West"), Endpoint::parse("https://west-thin.example:10250/").unwrap());

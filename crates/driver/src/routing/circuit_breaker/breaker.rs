@@ -108,7 +108,7 @@ impl UsageState {
 
     /// For an open breaker: whether an attempt that began at `began_at` shows how the region works
     /// now, because it did not begin before the breaker opened or the last probe failed.
-    pub(super) fn is_of_now(&self, began_at: Instant) -> bool {
+    pub(super) fn is_after_last_event(&self, began_at: Instant) -> bool {
         self.last_event_at.is_none_or(|event_at| began_at >= event_at)
     }
 

@@ -1,4 +1,8 @@
 //! When a breaker opens, when a request probes, and what each breaker counts.
+//!
+//! With the default options, 2 failed reads, 5 failed writes or 5 lost hedges open a breaker. The first
+//! probe is due 5 s later. Counts are reset after 300 s without a further failure or lost hedge, and an
+//! open breaker is removed when its probe has been due for 600 s.
 
 use super::*;
 
@@ -324,22 +328,22 @@ fn the_failures_of_one_incident_count_once() {
 /// The region is slow: its hedges are lost, and the answers to earlier requests come late.
 #[test]
 fn a_success_of_an_attempt_that_began_earlier_does_not_close_a_breaker() {
-    let (began_at, key) = (Instant::now(), first());
+    let (began_at, place) = (Instant::now(), first());
     let opened_at = began_at + seconds(1);
     let lose =
-        |breakers: Breakers, _| breakers.hedge_lost(key.key(Read), (opened_at, opened_at), 0.0).unwrap();
+        |breakers: Breakers, _| breakers.hedge_lost(place.key(Read), (opened_at, opened_at), 0.0).unwrap();
     let opened = (0..5).fold(breakers(), lose);
-    assert!(opened.succeeded(key.key(Read), began_at).is_none());
-    assert_eq!(opened.breaker_state(key.key(Read), opened_at), Open);
+    assert!(opened.succeeded(place.key(Read), began_at).is_none());
+    assert_eq!(opened.breaker_state(place.key(Read), opened_at), Open);
     // A probe fails. The success of a request that began before the probe does not count either.
     let probed_at = opened_at + seconds(5);
-    let failed = opened.failed(key.key(Read), probed_at, 0.0).unwrap();
-    assert!(failed.succeeded(key.key(Read), probed_at - seconds(1)).is_none());
-    let closed = failed.succeeded(key.key(Read), probed_at).unwrap();
+    let failed = opened.failed(place.key(Read), probed_at, 0.0).unwrap();
+    assert!(failed.succeeded(place.key(Read), probed_at - seconds(1)).is_none());
+    let closed = failed.succeeded(place.key(Read), probed_at).unwrap();
     assert!(closed.is_empty());
     // While the breaker is closed, every success ends the count.
-    let counting = breakers().failed(key.key(Read), opened_at, 0.0).unwrap();
-    assert!(counting.succeeded(key.key(Read), began_at).unwrap().is_empty());
+    let counting = breakers().failed(place.key(Read), opened_at, 0.0).unwrap();
+    assert!(counting.succeeded(place.key(Read), began_at).unwrap().is_empty());
 }
 
 /// Story of a bug: a request that hung since before the breaker opened failed when the probe was due,
@@ -347,18 +351,18 @@ fn a_success_of_an_attempt_that_began_earlier_does_not_close_a_breaker() {
 /// while old requests failed.
 #[test]
 fn a_failure_of_an_attempt_that_began_earlier_does_not_count_as_the_probe() {
-    let (began_at, key) = (Instant::now(), first());
+    let (began_at, place) = (Instant::now(), first());
     let opened_at = began_at + seconds(1);
-    let opened = breakers().failed(key.key(Read), opened_at, 0.0).unwrap();
-    let opened = opened.failed(key.key(Read), opened_at, 0.0).unwrap();
+    let opened = breakers().failed(place.key(Read), opened_at, 0.0).unwrap();
+    let opened = opened.failed(place.key(Read), opened_at, 0.0).unwrap();
     let due_at = opened_at + seconds(5);
-    assert_eq!(opened.breaker_state(key.key(Read), due_at), ProbeDue);
-    assert!(opened.failed_in(key.key(Read), None, (began_at, due_at), 0.0).is_none());
-    assert!(opened.hedge_lost(key.key(Read), (began_at, due_at), 0.0).is_none());
+    assert_eq!(opened.breaker_state(place.key(Read), due_at), ProbeDue);
+    assert!(opened.failed_in(place.key(Read), None, (began_at, due_at), 0.0).is_none());
+    assert!(opened.hedge_lost(place.key(Read), (began_at, due_at), 0.0).is_none());
     // The probe itself fails. A request that began before that does not count as the next probe.
-    let failed = opened.failed_in(key.key(Read), None, (due_at, due_at), 0.0).unwrap();
-    assert_eq!(failed.breaker_state(key.key(Read), due_at), Open);
+    let failed = opened.failed_in(place.key(Read), None, (due_at, due_at), 0.0).unwrap();
+    assert_eq!(failed.breaker_state(place.key(Read), due_at), Open);
     let due_again_at = due_at + seconds(5);
-    assert!(failed.failed_in(key.key(Read), None, (opened_at, due_again_at), 0.0).is_none());
-    assert!(failed.failed_in(key.key(Read), None, (due_again_at, due_again_at), 0.0).is_some());
+    assert!(failed.failed_in(place.key(Read), None, (opened_at, due_again_at), 0.0).is_none());
+    assert!(failed.failed_in(place.key(Read), None, (due_again_at, due_again_at), 0.0).is_some());
 }

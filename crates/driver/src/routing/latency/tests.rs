@@ -42,8 +42,8 @@ fn buckets_are_narrow_and_contain_their_latencies() {
         let elapsed = Duration::from_micros(micros as u64);
         let bound = upper_bound(bucket(elapsed));
         assert!(bound > elapsed, "{elapsed:?} < {bound:?}");
-        let error = bound.as_secs_f64() / elapsed.as_secs_f64();
-        assert!(error <= 1.0 + 1.0 / 16.0 + 0.02, "{elapsed:?}: {bound:?}");
+        let ratio = bound.as_secs_f64() / elapsed.as_secs_f64();
+        assert!(ratio <= 1.0 + 1.0 / 16.0 + 0.02, "{elapsed:?}: {bound:?}");
         micros *= 1.013;
     }
     assert_eq!(bucket(Duration::ZERO), 0);
@@ -184,8 +184,8 @@ fn the_threshold_stays_within_all_bounds() {
             (0..SAMPLES_MIN).for_each(|_| location.latency.of(KIND).record(now, millis(latency)));
         });
         let found = threshold(&[&location], millis(min), millis(max), now);
-        let error = found.as_secs_f64() / millis(expected).as_secs_f64();
-        assert!((1.0..1.07).contains(&error), "{latency:?} within {min}..{max}: {found:?}");
+        let ratio = found.as_secs_f64() / millis(expected).as_secs_f64();
+        assert!((1.0..1.07).contains(&ratio), "{latency:?} within {min}..{max}: {found:?}");
     }
     assert_eq!(threshold(&[], MIN, MAX, now), THRESHOLD_UNKNOWN);
 }

@@ -57,7 +57,7 @@ fn account(regions: &str, multi_write: bool) -> Account {
         "writableLocations": writable,
         "enableMultipleWriteLocations": multi_write,
     });
-    Account::from_properties(document.to_string().as_bytes(), &[], &Account::bootstrap(configured)).unwrap()
+    Account::from_document(document.to_string().as_bytes(), &[], &Account::bootstrap(configured)).unwrap()
 }
 
 impl RouteCase {
@@ -79,6 +79,7 @@ impl RouteCase {
         let mut breakers = Breakers::new(CircuitBreakerOptions::default());
         for (letters, failed_at) in [(self.open, now), (self.probe_due, now - Duration::from_secs(6))] {
             for region in regions(letters) {
+                // Five failures open the breaker of reads or of writes. A probe is due five seconds later.
                 for _ in 0..5 {
                     let key =
                         BreakerKey { partition: &partition("rid"), region: &region, usage: self.usage() };

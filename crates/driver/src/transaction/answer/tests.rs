@@ -150,8 +150,11 @@ fn the_mode_and_the_diagnostic_text_are_read() {
     }
 }
 
+/// 424 and 453 are the statuses of operations that did not fail by themselves. Other statuses from 400
+/// on, except 452, are failures of the operation itself.
 #[test]
 fn a_multi_status_becomes_the_status_of_the_first_operation_that_failed_by_itself() {
+    // The status of the answer, the statuses of the results, and the status of the transaction.
     for (status, results, expected) in [
         (207, vec![424, 404, 412], 404),
         (207, vec![453, 424, 409], 409),

@@ -28,6 +28,7 @@ fn one_part_is_not_copied_and_several_are_joined() {
     assert_eq!(collect(&[]).len(), 0);
 }
 
+/// The limit is 64 MiB, which is 67,108,864 bytes.
 #[test]
 fn a_body_over_the_limit_is_refused_when_it_is_announced_and_when_it_arrives() {
     let buffered_bytes = AtomicUsize::new(0);

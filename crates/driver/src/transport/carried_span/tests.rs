@@ -78,9 +78,10 @@ async fn a_request_that_is_awaited_after_its_operation_does_not_keep_the_span_op
     .instrument(tracing::info_span!("caller"))
     .await;
     let mut flight = started.unwrap();
+    // From here on, the flight is polled outside of any span, as by a background task.
     assert!(!observed.is_closed.load(Ordering::SeqCst), "the request carries the span");
     assert!(poll_once(&mut flight).await.is_none());
-    assert!(observed.is_closed.load(Ordering::SeqCst), "a background task awaits the request");
+    assert!(observed.is_closed.load(Ordering::SeqCst), "a poll outside of any span releases it");
     sender.send(()).unwrap();
     flight.await.result.unwrap_err();
     assert_eq!(*observed.spans_of_events.lock().unwrap(), [Some("caller"), None]);

@@ -84,7 +84,7 @@ impl Connections {
         }
     }
 
-    /// Called when a task that opened a connection has ended.
+    /// Called when a task that opens a connection has ended.
     fn opened(self: &Arc<Self>, outcome: Result<NewConnection, Failure>) {
         match outcome {
             Ok(NewConnection::Http2(new)) => self.add_shard(new),
@@ -107,9 +107,9 @@ impl Connections {
         self.grow(self.lock());
     }
 
-    /// Called when a task that opened a connection was dropped, because its runtime is shut down.
-    /// This says nothing about the endpoint. A task that is started here would be dropped too, so
-    /// the next request that waits in the queue opens the connection, on its own runtime.
+    /// Called when a task was dropped before it had opened its connection, because its runtime is
+    /// shut down. This says nothing about the endpoint. A task that is started here would be dropped
+    /// too, so the next request that waits in the queue opens the connection, on its own runtime.
     fn opening_interrupted(&self) {
         self.is_opening_interrupted.store(true, Ordering::SeqCst);
     }

@@ -92,7 +92,7 @@ async fn idle_connections_are_closed_down_to_the_minimum() {
     for _ in 0..250 {
         world.send(Method::GET).await.unwrap();
     }
-    assert_eq!(world.shards().len(), opened, "25 s");
+    assert_eq!(world.shards().len(), opened, "after 25 s no connection was idle for 30 s");
     time::sleep(10 * SECOND).await;
     assert_eq!(world.shards().len(), 2);
     world.send(Method::GET).await.unwrap();
@@ -134,10 +134,10 @@ async fn a_silent_connection_with_requests_is_closed_and_its_reads_go_to_another
         let (began, reads, writes) =
             (Instant::now(), world.send_many(10, Method::GET), world.send_many(3, Method::POST));
         time::sleep(Duration::from_millis(1800)).await;
-        assert_eq!(world.shards(), [1, 2], "not before the limit");
-        let new = Instant::now();
+        assert_eq!(world.shards(), [1, 2], "the read-hang limit of 2 s is not over");
+        let sent_at = Instant::now();
         world.send(Method::GET).await.unwrap();
-        assert_eq!(new.elapsed(), STEP, "a silent connection gets no new requests");
+        assert_eq!(sent_at.elapsed(), STEP, "a silent connection gets no new requests");
         for answer in reads.join_all().await {
             answer.unwrap();
         }
@@ -202,7 +202,7 @@ async fn a_connection_that_fails_while_others_work_is_retired() {
         failures += usize::from(world.send(Method::GET).await.is_err());
         time::sleep(STEP).await;
     }
-    assert_eq!(failures, 5, "then the other connection is the better choice");
+    assert_eq!(failures, 5, "after five failures the other connection is the better choice");
     assert_eq!(world.shards(), [2, 3], "the minimum is kept");
 }
 
@@ -218,8 +218,8 @@ async fn when_all_connections_fail_a_new_one_is_tried() {
         time::sleep(STEP).await;
     }
     let first_success = outcomes.iter().position(|is_ok| *is_ok).unwrap();
-    // Both connections have failed five times within the first second. Within the grace
-    // period they are kept.
+    // Both connections have failed five times within the first second. They are kept until
+    // `FAILURE_GRACE` (2 s) is over.
     assert!((20..40).contains(&first_success), "{first_success}");
     assert!(outcomes[first_success..].iter().all(|is_ok| *is_ok), "{outcomes:?}");
     assert!(!world.shards().contains(&1) && !world.shards().contains(&2), "{:?}", world.shards());
@@ -264,7 +264,8 @@ async fn nothing_is_evicted_while_this_process_is_starved_of_cpu() {
     assert!(!world.shards().contains(&1));
 }
 
-/// The two connections belong to two runtimes.
+/// The test behaves as if the two connections belonged to two runtimes: only the timers of the first
+/// connection fire late.
 #[tokio::test(start_paused = true)]
 async fn a_late_runtime_holds_back_the_eviction_of_its_own_connections_only() {
     let world = World::new(options().with_connections_min(2), 20, after_step);

@@ -116,7 +116,8 @@ async fn read_slowly(
     Ok(Response::from_parts(head, body.finish()))
 }
 
-/// Sends the request without a fault. The caller logs the phases of the request.
+/// Sends the request without a fault. The caller has its own log of the transfer; the log that is made
+/// here is not read.
 async fn send(
     lease: Http1Lease<'_>,
     connections: &Connections,

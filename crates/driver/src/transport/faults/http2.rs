@@ -50,6 +50,7 @@ impl Fault {
             }
             Effect::Connection(fault, When::Before) => {
                 let switch = reservation.shard.switch.clone();
+                // The server does not receive the request.
                 switch.mute();
                 let exchange = begin(reservation, parts);
                 switch.break_by(*fault);
@@ -98,7 +99,7 @@ fn begin(reservation: Reservation, parts: RequestParts) -> Result<Exchange, Fail
 }
 
 /// Waits for the head of the answer, so that the service has acted. From then on, dropping the
-/// exchange is no failure of its connection; the fault reports its failure itself.
+/// exchange does not count as a failure of its connection; the fault reports its failure itself.
 async fn wait_for_head(
     exchange: &mut Exchange,
     deadline: Instant,
@@ -109,8 +110,8 @@ async fn wait_for_head(
     }
 }
 
-/// The failure of a request whose stream the server has reset. Dropping the request resets
-/// its stream.
+/// The failure of a request as if the server had reset its stream. If the request was begun, its
+/// stream is really reset, when the exchange is dropped.
 fn reset(reservation: &Reservation, label: &str) -> Failure {
     reservation.shard.core.vitals.failed();
     let text = format!("{}: the server reset the stream (injected{label})", reservation.owner.endpoint);
@@ -137,10 +138,10 @@ async fn lose_connection(
     };
     let Reservation { owner, shard, .. } = &exchange.reservation;
     let text = format!("{}: {text} (injected{label})", owner.endpoint);
-    Err(Failure::new(kind, Sent::Unknown, text).with_incident(shard.core.end_incident(owner)))
+    Err(Failure::new(kind, Sent::Unknown, text).with_incident(shard.core.incident_of_end(owner)))
 }
 
-/// Reads this many bytes of the body. Then the server resets the stream.
+/// Reads this many bytes of the body, and then fails as if the server had reset the stream.
 async fn break_off(
     exchange: Exchange,
     mut stream: RecvStream,

@@ -65,7 +65,7 @@ fn check_openings(in_use: &[u32], waiting: usize, opening: usize, wanted: usize)
 }
 
 #[test]
-fn a_shard_is_opened_when_three_quarters_are_in_use() {
+fn a_shard_is_opened_when_more_than_three_quarters_are_in_use() {
     check_openings(&[15], 0, 0, 0);
     check_openings(&[16], 0, 0, 1);
     check_openings(&[16], 0, 1, 0);
@@ -79,6 +79,7 @@ fn the_first_shard_is_opened_alone() {
     check_openings(&[], 500, 1, 0);
 }
 
+/// At most 8 openings are under way at a time.
 #[test]
 fn several_shards_are_opened_at_a_time_for_many_waiting_requests() {
     check_openings(&[20], 25, 0, 2);
@@ -118,6 +119,7 @@ fn an_idle_shard_is_spare_unless_the_load_may_need_it() {
     assert!(is_spare(load(&[0, 0]), 20, LIMITS));
 }
 
+/// With those that were taken out of use, an endpoint may have twice as many connections as shards: 8.
 #[test]
 fn connections_that_were_taken_out_of_use_are_counted_until_they_end() {
     let limits = ShardLimits { shards_min: 1, shards_max: 4, streams_max: 20 };

@@ -27,8 +27,8 @@ const HEALTHY: Signs = Signs {
 const FAILING: Signs = Signs { failures: FAILURES_MAX, unanswered_for: SECOND.saturating_mul(3), ..HEALTHY };
 
 #[track_caller]
-fn check(this: Signs, peers: &[Signs], verdict: Verdict) {
-    assert_eq!(judge(&this, peers, LIMITS, false), verdict, "{this:?}");
+fn check(this: Signs, others: &[Signs], verdict: Verdict) {
+    assert_eq!(judge(&this, others, LIMITS, false), verdict, "{this:?}");
 }
 
 #[test]
@@ -49,7 +49,8 @@ fn a_silent_connection_with_requests_is_suspect_and_then_broken() {
     check(hung(1000, Some(500)), &[], Verdict::Suspect);
     check(hung(1999, Some(1500)), &[], Verdict::Suspect);
     check(hung(2000, Some(1500)), &[], Verdict::Break(Reason::ReadHang));
-    // Without a ping, the silence may be that of a slow query.
+    // Without a ping, the silence may be that of a slow query. A pong is due after a quarter of the
+    // read-hang limit: 500 ms.
     check(hung(10_000, None), &[], Verdict::Keep);
     check(hung(10_000, Some(499)), &[], Verdict::Keep);
 }
@@ -63,14 +64,14 @@ fn a_missing_pong_breaks_an_idle_connection_too_unless_something_else_arrived() 
 }
 
 #[test]
-fn a_failing_connection_is_retired_if_a_peer_is_known_to_work() {
-    let peer = Signs { number: 2, ..HEALTHY };
-    check(FAILING, &[peer], Verdict::Retire(Reason::Failing));
-    check(Signs { unanswered_for: FAILURE_GRACE, ..FAILING }, &[peer], Verdict::Keep);
+fn a_failing_connection_is_retired_if_another_one_is_known_to_work() {
+    let other = Signs { number: 2, ..HEALTHY };
+    check(FAILING, &[other], Verdict::Retire(Reason::Failing));
+    check(Signs { unanswered_for: FAILURE_GRACE, ..FAILING }, &[other], Verdict::Keep);
     // A new connection has shown nothing yet.
-    check(FAILING, &[Signs { has_answered: false, ..peer }], Verdict::Keep);
-    // The peer has not answered since this connection did.
-    check(FAILING, &[Signs { unanswered_for: 5 * SECOND, ..peer }], Verdict::Keep);
+    check(FAILING, &[Signs { has_answered: false, ..other }], Verdict::Keep);
+    // The other connection has had no answer since this connection had one.
+    check(FAILING, &[Signs { unanswered_for: 5 * SECOND, ..other }], Verdict::Keep);
 }
 
 #[test]

@@ -76,7 +76,8 @@ async fn an_endpoint_that_is_not_used_makes_room_for_another_one() {
     let refused = transport.connections(&remote).err().unwrap();
     assert!(refused.to_string().contains("without TLS"), "an endpoint must be allowed first: {refused}");
     requests.remove(7);
-    // The task of the request ends.
+    // The task of the request ends. An endpoint that has no connection and no request may be
+    // forgotten at once.
     time::sleep(time::Duration::from_millis(1)).await;
     transport.connections(&endpoint(ENDPOINTS_MAX)).unwrap();
     let known = transport.endpoints.load();

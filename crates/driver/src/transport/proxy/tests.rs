@@ -76,7 +76,9 @@ fn the_variables_of_curl_choose_the_proxy_by_scheme() {
     assert_eq!(proxy_to(&all, ACCOUNT).as_deref(), Some("d:4"));
     assert_eq!(proxy_to(&all, "http://emulator.example:8081").as_deref(), Some("d:4"));
     assert_eq!(environment(&[]).unwrap(), Proxies::default());
+    // Without a proxy, the list of exceptions is not read.
     assert_eq!(environment(&[("NO_PROXY", "not a list:x")]).unwrap(), Proxies::default());
+    // In a CGI program, `HTTP_PROXY` comes from a header of the client, so it is ignored.
     let cgi = environment(&[("HTTP_PROXY", "evil:1"), ("REQUEST_METHOD", "GET")]).unwrap();
     assert_eq!(proxy_to(&cgi, "http://emulator.example:8081"), None);
     let off =

@@ -1,5 +1,5 @@
 //! The checkers, one for each guarantee. A checker reads the history of a run and
-//! reports every contradiction to its sentence in [`ALL`].
+//! reports everything that contradicts its guarantee in [`ALL`].
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -174,6 +174,7 @@ fn giving_up_has_a_reason(history: &History, problems: &mut Vec<String>) {
         // The number of answers of the reported kind, and the number of attempts that the
         // driver promises: its retries of that kind plus one.
         let (answers, least) = match end.reported {
+            // A timeout with time left is always a problem.
             Reported::Failed(ErrorKind::Timeout, _) if took + DEADLINE_SLACK < record.timeout => (0, 1),
             Reported::Failed(ErrorKind::Service, Some(status)) if took + LONGEST_WAIT < record.timeout => {
                 match (status.code, status.sub) {

@@ -39,11 +39,12 @@ const GENTLE_WRITE_OUTAGE_GAP: Duration = Duration::from_secs(3);
 /// The longest outage of any other region, and the longest time without replication, in
 /// a gentle run.
 const GENTLE_OUTAGE_MS_MAX: u64 = 2000;
-/// The longest replication delay of a gentle run, apart from [`MOVE_DELAY_MS`]. Where all regions take writes, a read
-/// that finds the writes of its session in no region waits longer: at least 75 ms.
+/// The longest replication delay of a gentle run, apart from [`MOVE_DELAY_MS`]. Where all regions
+/// take writes, a read that finds the writes of its session in no region waits longer than this: at
+/// least 75 ms.
 const GENTLE_DELAY_MS_MAX: u64 = 50;
 /// The replication delay of a region before it becomes the only write region. Half of
-/// these moves have it.
+/// the moves of the write region have this delay.
 const MOVE_DELAY_MS: u64 = 800;
 /// The longest outage of a rough run.
 const ROUGH_OUTAGE_MS_MAX: u64 = 6000;
@@ -201,13 +202,13 @@ impl Events<'_> {
             }
             self.last_write_outage = Some(Instant::now());
         }
-        let mode = match (self.mode, self.rng.u32(..3)) {
+        let outage = match (self.mode, self.rng.u32(..3)) {
             (_, 0) => "drop",
             (Mode::Rough, 1) => "hang",
             (_, _) => "refuse",
         };
-        self.log_event(format!("{} offline: {mode}", REGIONS[region]));
-        let body = format!(r#"{{"region":"{}","mode":"{mode}"}}"#, REGIONS[region]);
+        self.log_event(format!("{} offline: {outage}", REGIONS[region]));
+        let body = format!(r#"{{"region":"{}","mode":"{outage}"}}"#, REGIONS[region]);
         self.offline.insert(region);
         self.setup.manage("regions/offline", &body).await;
         let most_ms = match (self.mode, is_only_writer) {

@@ -62,13 +62,13 @@ pub(super) fn start(
     has_short_timeouts: bool,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    let mut worker = |index: usize| Worker {
+    let mut worker = |partition: usize| Worker {
         driver: setup.driver.clone(),
         orders: Arc::clone(&setup.orders),
         scratch: Arc::clone(&setup.scratch),
         ledger: Arc::clone(ledger),
         rng: rng.fork(),
-        partition: PARTITIONS[index % PARTITIONS.len()],
+        partition: PARTITIONS[partition],
         has_short_timeouts,
         is_multi_write: setup.is_multi_write,
     };

@@ -39,6 +39,7 @@ struct Ledger {
     problems: Mutex<Vec<String>>,
 }
 
+/// The running load.
 pub(super) struct Load {
     ledger: Arc<Ledger>,
     tasks: JoinSet<()>,
@@ -117,6 +118,7 @@ impl Load {
     }
 }
 
+/// A writer or a reader of the load.
 struct Task {
     driver: Driver,
     orders: Arc<Container>,

@@ -136,9 +136,11 @@ impl Worker {
         match result {
             Ok(response) => {
                 self.report.certain.insert(id.to_owned(), new);
-                let is_settled = is_repeated(response) || new.is_none();
-                self.live.retain(|live| live != id || !is_settled);
-                if !is_settled && !self.live.iter().any(|live| live == id) && self.live.len() < DOCUMENTS_MAX
+                let is_last_write = is_repeated(response) || new.is_none();
+                self.live.retain(|live| live != id || !is_last_write);
+                if !is_last_write
+                    && !self.live.iter().any(|live| live == id)
+                    && self.live.len() < DOCUMENTS_MAX
                 {
                     self.live.push(id.to_owned());
                 }
@@ -218,6 +220,7 @@ impl Worker {
         let state = match self.run(&operation).await {
             Ok(response) => Some(stamp_of(&response.body)),
             Err(error) if error.is_not_found() => {
+                // `run` has counted this answer as a failure.
                 self.report.failed -= 1;
                 None
             }

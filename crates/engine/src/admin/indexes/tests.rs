@@ -18,7 +18,8 @@ fn object(text: &str) -> Object {
 }
 
 /// The definition of a container with composite indexes. Their paths begin with `name`, so
-/// definitions with different names declare different indexes.
+/// definitions with different names declare different indexes. The engine keeps two indexes for each
+/// composite index, one for each [`IndexScope`](crate::IndexScope).
 fn definition(name: &str, composites: usize) -> ParsedDefinition {
     let composites: Vec<String> =
         (0..composites).map(|n| format!(r#"[{{"path":"/{name}{n}"}},{{"path":"/q"}}]"#)).collect();

@@ -40,7 +40,7 @@ pub(crate) fn record_by_rid(view: &dyn View, feed: &AccessFeed, rid: &str) -> Re
 
 /// The feed of a user's permissions. `name_or_rid` is the `_rid` of the user if the path of the
 /// request consists of `_rid`s.
-pub(crate) fn user_of(
+pub(crate) fn permissions_of_user(
     view: &dyn View,
     database: DatabaseRid,
     name_or_rid: &str,

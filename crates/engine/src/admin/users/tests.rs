@@ -27,8 +27,8 @@ async fn a_database_with_too_many_users_and_permissions_takes_no_more_of_them() 
         let body = object(&format!(r#"{{"id":"{id}"}}"#));
         engine.put_access(users.clone(), write, None, body).await.map_err(|refusal| refusal.status)
     };
-    // All permissions but one that fit beside the user `first`, as an earlier version may have stored
-    // them.
+    // With the user `first` and these permissions the database has one entry less than the limit. They
+    // are written to the store directly.
     put(AccessWrite::Create, "first").await.unwrap();
     let permission = |n: usize| keys::permission(database.0, 1_000 + (n / 500) as u32, &n.to_string());
     let permissions: Vec<Vec<u8>> = (2..ACCESS_MAX).map(permission).collect();

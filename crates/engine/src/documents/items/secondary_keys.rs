@@ -42,8 +42,8 @@ impl ItemWrite<'_, '_> {
     }
 
     /// Writes a version of a document and updates index entries, feed entry, expiry entry, counters
-    /// and version log. `key_source` is the new version, if [`ItemWrite::needs_value`]. The caller
-    /// writes the id, the partition member and the unique keys.
+    /// and version log. `key_source` is the new version; `None` if [`ItemWrite::needs_value`] is false.
+    /// The caller writes the id, the partition member and the unique keys.
     pub(crate) fn put_document(
         &mut self,
         rid: u64,

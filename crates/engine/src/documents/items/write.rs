@@ -97,12 +97,14 @@ impl ItemWrite<'_, '_> {
         let (rid, old) = self.find_existing(id)?;
         self.check_preconditions(&old)?;
         let version = DocumentVersion::of(rid, &old);
-        let known = if patch.is_ready_for(version) { None } else { Some(self.parse_now(&old)?) };
-        check_patch_condition(patch, version, known.as_ref(), &mut self.transaction.condition_work_left)?;
-        let content = match known {
+        let parsed_now = if patch.is_ready_for(version) { None } else { Some(self.parse_now(&old)?) };
+        let work_left = &mut self.transaction.condition_work_left;
+        check_patch_condition(patch, version, parsed_now.as_ref(), work_left)?;
+        let content = match parsed_now {
             None => patch.prepared_content(version),
             Some(value) => Some(patch.apply(value, &self.target.container)),
         };
+        // A patch that is ready for the version always has prepared content.
         let content = content.unwrap_or_else(|| Err(Refusal::no_such_document()))?;
         self.store_over(rid, &old, Content::Patched(content), charge::patch)
     }

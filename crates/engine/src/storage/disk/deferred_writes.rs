@@ -143,8 +143,8 @@ impl DeferredWrites {
         self.0.is_applied.load(Ordering::Acquire)
     }
 
-    /// Locks the deferred operations. The first call reads the length of the file, and defers
-    /// emptying a file whose creation a crash interrupted.
+    /// Locks the deferred operations. The first call reads the length of the file. If a crash
+    /// interrupted the creation of the file, the first deferred operation empties the file.
     fn lock_initialised(&self) -> Result<MutexGuard<'_, Deferred>, io::Error> {
         let mut deferred = self.lock();
         if !deferred.has_read_disk {

@@ -1,9 +1,9 @@
 //! The log in front of the data file, where a commit first becomes durable.
 //!
 //! Two files are used alternately. Commits are appended to the current file, each as one
-//! record with one sync. When the current file is full, or has many removals, commits
-//! continue at the beginning of the other file, whose records are all in the data file by
-//! then. So an open store creates each file only once. Most records are written into blocks
+//! record with one sync. When the current file is full (or earlier, after many
+//! removals), commits continue at the beginning of the other file, whose records are all in the
+//! data file by then. So an open store creates each file only once. Most records are written into blocks
 //! that exist already, so that the sync has no metadata to write.
 //!
 //! The data file *covers* a sequence number when it contains every commit up to

@@ -31,7 +31,7 @@ fn a_removal_stays_in_the_overlay_only_if_a_layer_below_has_the_key() {
     for _ in 0..2 * options.log.removals {
         commit(&store, b"old", None);
     }
-    assert!(overlay_entries(&store) == 0, "many removals begin a checkpoint");
+    assert!(overlay_entries(&store) == 0, "many removals begin a checkpoint, and then no layer has the key");
     assert_eq!(store.view().expect("view").get(b"old").expect("get"), None);
     drop(store);
     std::fs::remove_dir_all(&directory).expect("removed");

@@ -98,13 +98,14 @@ fn keys_are_found_while_their_neighbours_are_purged() {
     for seed in 0..12u64 {
         let mut random = Random::new(seed);
         let (mut map, mut model) = (SnapshotMap::default(), BTreeMap::new());
+        // For each container, the numbers of its first document and of its next document.
         let mut containers = [(0u64, 0u64); 4];
         for _ in 0..150 {
             let container = random.below(4);
             let (low, next) = &mut containers[container as usize];
             if random.below(3) == 0 {
                 let high = (*low + random.below(1200)).min(*next);
-                for kind in [0x10u8, 0x12, 0x13] {
+                for kind in KINDS {
                     for number in *low..high {
                         let key = container_key(kind, container, number);
                         map.remove(&key);
@@ -114,7 +115,7 @@ fn keys_are_found_while_their_neighbours_are_purged() {
                 *low = high;
             } else {
                 let high = *next + random.below(150);
-                for kind in [0x10u8, 0x12, 0x13] {
+                for kind in KINDS {
                     for number in *next..high {
                         let key = container_key(kind, container, number);
                         map.insert(&key, ());
@@ -130,6 +131,9 @@ fn keys_are_found_while_their_neighbours_are_purged() {
         assert!(model.keys().all(|key| map.get(key).is_some()), "seed {seed}");
     }
 }
+
+/// The first bytes of the keys of a document: three kinds of keys, as in the store of an engine.
+const KINDS: [u8; 3] = [0x10, 0x12, 0x13];
 
 fn container_key(kind: u8, container: u64, number: u64) -> Bytes {
     let mut key = vec![kind, container as u8];

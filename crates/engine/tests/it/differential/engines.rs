@@ -149,6 +149,7 @@ impl Reading {
 const TOKEN_BYTES_MAX: usize = 1024;
 
 async fn build_indexes(engine: &Engine, container: &Arc<Container>, seed: u64) {
+    /// The columns of each index. A minus means descending.
     const SHAPES: [&[&str]; 10] = [
         &["a"],
         &["b"],

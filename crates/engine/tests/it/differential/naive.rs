@@ -108,10 +108,10 @@ fn list(items: impl Iterator<Item = Option<Value>>) -> Value {
 
 fn aggregate(function: &str, values: Vec<Value>) -> Option<Value> {
     let numbers: Option<Vec<f64>> = values.iter().map(Value::as_f64).collect();
-    let has_container = values.iter().any(|value| matches!(value, Value::Array(_) | Value::Object(_)));
+    let has_array_or_object = values.iter().any(|value| matches!(value, Value::Array(_) | Value::Object(_)));
     let best = |wanted: Ordering| {
         let better = |a: Value, b: Value| if compare(Some(&b), Some(&a)) == wanted { b } else { a };
-        values.iter().cloned().reduce(better).filter(|_| !has_container)
+        values.iter().cloned().reduce(better).filter(|_| !has_array_or_object)
     };
     match function {
         "COUNT" => Some((values.len() as i64).into()),

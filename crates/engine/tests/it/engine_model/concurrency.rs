@@ -72,7 +72,7 @@ impl Gate {
 
     /// Returns when a commit waits at the gate and the tasks that waited for the commit
     /// before it have run.
-    async fn commit_waits(&mut self) {
+    async fn until_commit_waits(&mut self) {
         self.waiting.recv().await.expect("a store");
         for _ in 0..3 {
             tokio::task::yield_now().await;
@@ -98,6 +98,7 @@ async fn a_split_while_an_index_is_filled_leaves_no_document_out() {
     let engine = Arc::new(Engine::open(store, EngineOptions::default()).expect("an empty store opens"));
     create(&engine, false).await.expect("a container");
     let test_container = container(&engine).expect("a container");
+    // Seed 1, and documents without padding.
     let mut workload = Workload::new(1, 1);
     for id in 0..20 {
         let key = ("p0".to_owned(), format!("id {id}"));
@@ -116,12 +117,12 @@ async fn a_split_while_an_index_is_filled_leaves_no_document_out() {
         tokio::spawn(
             async move { builder.build_index(&unsplit, shape(IndexScope::Partition, &["b"])).await },
         );
-    gate.commit_waits().await; // This commit registers the index.
+    gate.until_commit_waits().await; // This commit registers the index.
     let splitter = Arc::clone(&engine);
     let split = tokio::spawn(async move { splitter.split(&test_container, 0).await });
     tokio::task::yield_now().await;
     gate.let_one_pass();
-    gate.commit_waits().await; // This commit is the split. The filling waits behind it.
+    gate.until_commit_waits().await; // This commit is the split. The filling waits behind it.
     gate.let_one_pass();
     gate.open();
     split.await.expect("no panic").expect("a split");
@@ -156,6 +157,7 @@ async fn a_query_returns_every_row_once_although_ranges_are_split_between_its_pa
         for names in [&["kind"][..], &["kind", "-b"]] {
             engine.build_index(&test_container, shape(IndexScope::Segment, names)).await.expect("an index");
         }
+        // Seed 3, and documents without padding.
         let mut workload = Workload::new(3, 1);
         let mut expected = Vec::new();
         for id in 0..150 {

@@ -12,7 +12,7 @@ impl<'de> Deserialize<'de> for Value {
     }
 }
 
-/// Reads a value inside `depth` containers. The depth is bounded as in the
+/// Reads a value inside `depth` arrays and objects. The depth is bounded as in the
 /// parser.
 #[derive(Clone, Copy)]
 struct Nested {
@@ -20,7 +20,7 @@ struct Nested {
 }
 
 impl Nested {
-    /// The seed for the members of a container at this depth.
+    /// The seed for the items or members of an array or object at this depth.
     fn inside<E: serde::de::Error>(self) -> Result<Nested, E> {
         if self.depth == DEPTH_MAX {
             return Err(E::custom("nested too deep"));

@@ -135,7 +135,7 @@ fn enums_are_read_directly_as_they_are_read_from_text() {
 }
 
 #[test]
-fn containers_and_keys_are_read_directly_as_they_are_read_from_text() {
+fn collections_and_keys_are_read_directly_as_they_are_read_from_text() {
     check::<Vec<Option<bool>>>("[true,null,false]");
     check::<(String, i32)>(r#"["a",1]"#);
     check_refused::<(String, i32)>(r#"["a",1,2]"#);

@@ -35,13 +35,13 @@ pub(crate) async fn run(
     let until = Instant::now() + RETRY_FOR;
     let now = core.clock.stamp();
     let delay = delay.filter(|delay| !delay.is_zero());
-    let may_be_left = delay.filter(|delay| *delay >= LEFT_DELAY_MIN && !is_of_own_session(core, &held));
-    if may_be_left.is_some() {
-        // Otherwise heartbeats are read only when a poll has found rows. Another process may have
-        // joined since.
+    let delay_if_left = delay.filter(|delay| *delay >= LEFT_DELAY_MIN && !is_of_own_session(core, &held));
+    if delay_if_left.is_some() {
+        // Polls read the heartbeats only when they have found rows. Another process may have joined
+        // since then.
         heartbeat::refresh_view(&core.store, &core.clock, &core.membership).await;
     }
-    let left_until = may_be_left.filter(|_| !is_alone(core, &held)).map(|delay| left_until(now, delay));
+    let left_until = delay_if_left.filter(|_| !is_alone(core, &held)).map(|delay| left_until(now, delay));
     let name = activity_name(&token.instance, &token.id);
     // The runtime usually abandons with such a delay because it cannot run the activity: it is
     // not registered in this program. The first time that this process leaves an activity to

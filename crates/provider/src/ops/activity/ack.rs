@@ -19,15 +19,15 @@ use crate::plan::{message_document, target_instance};
 use crate::process::clock::HybridClock;
 use crate::process::lock_table::LockedActivity;
 use crate::store::{ConflictBudget, SharedDocument, Store, batch_without_content, retry_until};
-use crate::timing::{LATE_ATTEMPT_MAX, STAGING_FENCE_TTL};
+use crate::timing::{LATE_ATTEMPT_MAX, STAGING_GUARD_TTL};
 
 /// How long one attempt to stage the text of a completion may take. The lock is renewed
 /// meanwhile.
 const STAGED_WITHIN: Duration = Duration::from_secs(600);
 
-// The fence of a staging outlives the last attempt to create it.
+// The guard document of a staging outlives the last attempt to create it.
 const _: () =
-    assert!(STAGING_FENCE_TTL.as_secs() > 2 * (STAGED_WITHIN.as_secs() + LATE_ATTEMPT_MAX.as_secs()));
+    assert!(STAGING_GUARD_TTL.as_secs() > 2 * (STAGED_WITHIN.as_secs() + LATE_ATTEMPT_MAX.as_secs()));
 
 pub(crate) async fn run(core: &Core, token: &str, completion: Option<&WorkItem>) -> Result<(), Failure> {
     match ack(core, token, completion).await {

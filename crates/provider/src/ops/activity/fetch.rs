@@ -262,7 +262,7 @@ struct LockInProgress<'a, F: Future<Output = Result<LockOutcome, Failure>> + Sen
 impl<F: Future<Output = Result<LockOutcome, Failure>> + Send + 'static> Drop for LockInProgress<'_, F> {
     fn drop(&mut self) {
         let (Some(lock), Some(shared)) = (self.lock.take(), self.core.this.upgrade()) else { return };
-        // Without a tokio runtime there is nobody to wait for the lock.
+        // Without a tokio runtime no task can wait for the lock.
         if tokio::runtime::Handle::try_current().is_err() {
             return;
         }
@@ -331,7 +331,8 @@ async fn keep_late_lock(core: &Core, locked: ReadyActivity) {
     let ReadyActivity { activity, session, .. } = &locked;
     // A poll that has read the activity before its lock must not bring it back.
     drop(core.hints.activities.begin_lock(activity));
-    // If no worker can fetch it any more, the next attempt must take longer than this one.
+    // If it is too late for any worker to fetch it, its failures stay counted, and the next attempt gets
+    // a longer time limit.
     if locked.fetched_until_ms() >= core.clock.now_ms() {
         core.hints.paused_activities.clear(&activity_name(&activity.instance_id, &activity.id));
     }
@@ -421,7 +422,7 @@ async fn lock_activity(
             let item = Some(item);
             Ok(LockOutcome::Locked(Box::new(ReadyActivity { activity, etag, nonce, lease, item, session })))
         }
-        // Nobody would run the activity until the lock expires.
+        // If the lock was written, no worker could run the activity until the lock expires.
         Err(failure) if is_in_doubt => {
             give_back_unread(core, ReadyActivity { activity, etag, nonce, lease, item: None, session });
             Err(failure)
@@ -437,9 +438,9 @@ async fn lock_activity(
 
 /// Writes the end of a lock again if the answer of the lock came so late that the worker cannot rely on
 /// the rest of the lease: its first renewal would find that the lock has expired. `time_taken` is how
-/// long the lock took. The later end will probably take as long, so it is later by this time. Refused if
-/// the lock is lost: the activity was cancelled, or the lock has expired. If the end could not be written,
-/// the worker gets the rest of the lease.
+/// long the lock took. The second write will probably take as long, so this time is added to the lease.
+/// Refused if the lock is lost: the activity was cancelled, or the lock has expired. If the end could not
+/// be written, the worker gets the rest of the lease.
 async fn extend_late_lock(core: &Core, mut locked: Box<ReadyActivity>, time_taken: Duration) -> LockOutcome {
     let now_ms = core.clock.now_ms();
     let left = Duration::from_millis(locked.activity.visible_at.ms().saturating_sub(now_ms));
@@ -489,8 +490,8 @@ async fn find_own_lock(store: &Store, activity: &Activity) -> Result<Option<Vers
     Ok(found.filter(|found| found.value.lock_nonce == activity.lock_nonce))
 }
 
-/// Gives back an activity whose lock may be stored, or with a later end than this process knows. Reads
-/// the activity in the background.
+/// Gives back an activity whose lock may have been written, or may have a later end than this process
+/// knows. So the activity is read first. All of this is done in the background.
 fn give_back_unread(core: &Core, mut locked: ReadyActivity) {
     let Some(core) = core.this.upgrade() else { return };
     let background = Arc::clone(&core);

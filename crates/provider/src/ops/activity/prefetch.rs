@@ -4,8 +4,8 @@
 //!
 //! Invariants: at most one activity is prefetched for each worker that will fetch
 //! again. A prefetched activity is kept in the hints. Any worker of this process that takes
-//! its tag may take the activity. If no worker does, the activity is given back (`unfetched`). Activities of sessions,
-//! and activities whose input is stored in parts, are not prefetched.
+//! its tag may take the activity. If no worker does, the activity is given back (`unfetched`).
+//! Activities of sessions, and activities whose input is stored in parts, are not prefetched.
 
 use std::time::Duration;
 

@@ -91,11 +91,12 @@ pub(crate) enum SessionClaim {
     Unavailable,
 }
 
-/// Claims a session as [`claim`] does, but waits for [`CLAIM_TIMEOUT`] at most, and longer after failures.
-/// A claim that takes longer continues in the background, because its write may still be applied. Then the
-/// claim is undone: the worker has other work by then, and nobody else could take the session. If the
-/// partition of the session fails or hangs, only activities of its sessions are left out for a while. It
-/// is not the fault of the activity's partition, and other activities come first.
+/// Claims a session as [`claim`] does, but waits for [`CLAIM_TIMEOUT`] at most. After failures of the
+/// session's partition it waits up to [`CLAIM_TIMEOUT_FACTOR_MAX`] times as long. A claim that takes
+/// longer continues in the background, because its write may still be applied. Then the claim is undone:
+/// the worker has other work by then, and no other worker could take the session. If the partition of the
+/// session fails or hangs, only activities of its sessions are left out for a while, and not all
+/// activities in the activity's own partition.
 pub(crate) async fn claim_in_time(
     core: &Core,
     session: &str,
@@ -107,6 +108,7 @@ pub(crate) async fn claim_in_time(
     let partition = view.partition_of(key).unwrap_or_default();
     let leave_out = |pause: Duration| {
         let until = core.clock.now().plus(pause.max(UNAVAILABLE_MIN));
+        // The empty owner stands for a partition that does not answer.
         core.hints.activities.with(|hints| hints.set_session_owner(session, String::new(), until));
         Ok(SessionClaim::Unavailable)
     };

@@ -58,8 +58,9 @@ impl Attempt {
         Instant::now().saturating_duration_since(*self.sent.get().unwrap_or(&self.begun))
     }
 
-    /// Records that the activity could not be locked. A failure that does not pass (a broken activity),
-    /// or before anything was sent to the partition (a session that hangs), pauses only the activity.
+    /// Records that the activity could not be locked. Only the activity is paused, and not its partition,
+    /// if the failure does not pass (a broken activity), or if nothing was sent to the partition yet (a
+    /// session that hangs).
     pub(super) fn record_failure(&self, core: &Core, activity: &Activity, failure: &Failure) {
         let (hints, now) = (&core.hints, Instant::now());
         let name = activity_name(&activity.instance_id, &activity.id);
@@ -88,8 +89,8 @@ impl Attempt {
     fn forget_due(&self, core: &Core, activity: &Activity) {
         let view = core.membership.view();
         let partition = view.partition_of(activity.instance_id.as_str());
-        let is_there = |instance: &str| view.partition_of(instance) == partition;
-        core.hints.activities.with(|hints| hints.forget_due(core.clock.now(), is_there));
+        let is_in_partition = |instance: &str| view.partition_of(instance) == partition;
+        core.hints.activities.with(|hints| hints.forget_due(core.clock.now(), is_in_partition));
     }
 
     /// Records that the caller no longer waits for the lock, because there is other work.

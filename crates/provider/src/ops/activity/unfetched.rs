@@ -106,8 +106,8 @@ pub(crate) async fn give_back(core: &Core, ready: Vec<ReadyActivity>, limit: Dur
     });
     let given_back = tokio::time::timeout(limit, join_all(writes)).await;
     if !given_back.is_ok_and(|written| written.into_iter().all(|is_certain| is_certain)) {
-        // They may be free, before rows that the polls have read. Only a poll that begins at the first
-        // row finds them.
+        // Some of them may be free by now. In their queue they come before rows that the polls have
+        // read already, so only a poll that begins at the first row finds them.
         tracing::debug!("some locked activities may not have been given back");
         instances.iter().for_each(|instance| core.poller.read_backlog_soon(Some(instance)));
         core.poller.poll_soon();

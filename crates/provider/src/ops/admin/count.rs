@@ -61,8 +61,8 @@ async fn in_time<T>(count: impl Future<Output = Result<T, Failure>>) -> Result<T
 #[derive(Debug, Default)]
 pub(crate) struct InstanceScan {
     /// The index of the filter in [`SCAN_FILTERS`] whose documents are counted now.
-    filter: usize,
-    /// Where its next page begins; `None` for its first page.
+    filter_index: usize,
+    /// Where the next page of this filter begins; `None` for its first page.
     continuation: Option<String>,
     /// The count of the documents that were read so far.
     partial: SystemMetrics,
@@ -83,7 +83,7 @@ impl InstanceScan {
     pub(crate) async fn step(&mut self, store: &Store, ru_max: f64) -> Result<f64, Failure> {
         let counted = self.count_next(store, ru_max).await;
         if counted.as_ref().is_err_and(|failure| !failure.is_transient()) {
-            (self.filter, self.continuation, self.partial) = (0, None, SystemMetrics::default());
+            (self.filter_index, self.continuation, self.partial) = (0, None, SystemMetrics::default());
         }
         counted
     }
@@ -91,7 +91,7 @@ impl InstanceScan {
     async fn count_next(&mut self, store: &Store, ru_max: f64) -> Result<f64, Failure> {
         let mut charge = 0.0;
         while charge < ru_max {
-            let Some(filter) = SCAN_FILTERS.get(self.filter) else { break };
+            let Some(filter) = SCAN_FILTERS.get(self.filter_index) else { break };
             let mut query = Query::new(format!("SELECT c.type, c.status, c.events FROM c WHERE {filter}"))
                 .with_max_items(PAGE_ROWS);
             if let Some(continuation) = &self.continuation {
@@ -103,12 +103,12 @@ impl InstanceScan {
             self.continuation = continuation.map(ToOwned::to_owned);
             page.into_iter().flat_map(|page| page.items).for_each(|row| add_row(&mut self.partial, row));
             if self.continuation.is_none() {
-                self.filter += 1;
+                self.filter_index += 1;
             }
         }
-        if self.filter >= SCAN_FILTERS.len() {
+        if self.filter_index >= SCAN_FILTERS.len() {
             self.whole = Some(std::mem::take(&mut self.partial));
-            self.filter = 0;
+            self.filter_index = 0;
         }
         Ok(charge)
     }

@@ -216,8 +216,8 @@ async fn children_scheduled_lately(core: &Core, parent: &str) -> Result<Vec<Chil
     Ok(children)
 }
 
-/// Whether a child that this parent has scheduled is its child, by the state of the child. A deleted
-/// child is not, and a child that has not begun is.
+/// Whether a child that this parent has scheduled belongs to it, by the state of the child. A deleted
+/// child does not belong to it. A child that has not begun does.
 fn is_of_parent(state: Option<&State>, parent: &str) -> bool {
     match state {
         Some(state) if state.is_deleted() => false,

@@ -29,7 +29,7 @@ pub(crate) async fn run(client: &Client, database: &str, container: &str) -> Vec
     let handle = client.database(database).container(container);
     match handle.properties().await {
         Ok(properties) => {
-            checks.push(existing(&handle).await);
+            checks.push(partition_count(&handle).await);
             checks.extend(settings(&handle, &properties));
             checks.push(throughput(client, &handle).await);
             checks.extend(documents(client, &handle, &properties).await);
@@ -45,7 +45,8 @@ pub(crate) async fn run(client: &Client, database: &str, container: &str) -> Vec
     checks
 }
 
-async fn existing(container: &Container) -> Check {
+/// The check that shows the name of the container and the number of its physical partitions.
+async fn partition_count(container: &Container) -> Check {
     let name = format!("{}/{}", container.database_name(), container.name());
     match container.feed_ranges().await {
         Ok(ranges) if ranges.len() == 1 => Check::ok("container", format!("{name}, 1 physical partition")),

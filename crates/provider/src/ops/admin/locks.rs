@@ -1,9 +1,10 @@
 //! `CosmosDBProvider::locks`: activities and turns that processes have locked. A page of activities, and
 //! with the first page the turns. Each query has a limited number of rows.
 //!
-//! The locks themselves are not indexed, so the queries select by what is: an activity is locked only
-//! while `visibleAt` is in the future, and a lock on an instance was written (`_ts`) when it was taken or
-//! renewed. In the commit tiers T1 and T2 most locks on instances are never written.
+//! The locks themselves are not indexed, so the queries select by two indexed members: `visibleAt`,
+//! because an activity is locked only while it is in the future, and `_ts`, because a lock on an instance
+//! was written when it was taken or renewed. In the commit tiers T1 and T2 most locks on instances are
+//! never written.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,8 +25,8 @@ use crate::store::Store;
 const PAGE_ROWS: u32 = 100;
 
 /// The most locked activities that are read for a page of one process. No index finds the locks of a
-/// process, so the locks of all processes are read: about as many requests as this has pages, whatever
-/// the number of locked activities.
+/// process, so the locks of all processes are read, at most this many. That takes about
+/// `EXAMINED_MAX / PAGE_ROWS` requests, and more if many physical partitions have a few locks each.
 const EXAMINED_MAX: u32 = 500;
 
 /// The most turns of each physical partition, and in all.
@@ -126,7 +127,7 @@ fn activity_info(row: LockedActivity) -> LockInfo {
     LockInfo {
         name: row.item.as_deref().and_then(name_of),
         tag: row.tag,
-        ..held(row.instance_id, &row.lock, row.visible_at.ms(), row.attempt_count)
+        ..lock_info(row.instance_id, &row.lock, row.visible_at.ms(), row.attempt_count)
     }
 }
 
@@ -144,7 +145,7 @@ async fn turns(store: &Store, now_ms: u64, options: &LockOptions) -> Result<Vec<
     let rows = rows.into_iter().filter_map(|row| serde_json::from_value::<LockedTurn>(row).ok());
     let info = |row: LockedTurn| {
         let attempts = row.attempts.values().copied().max().unwrap_or_default();
-        LockInfo { name: row.name, ..held(row.instance_id, &row.nonce, row.locked_until, attempts) }
+        LockInfo { name: row.name, ..lock_info(row.instance_id, &row.nonce, row.locked_until, attempts) }
     };
     let mut turns: Vec<LockInfo> = rows.map(info).collect();
     turns.sort_by_key(|turn| turn.taken_at_ms);
@@ -157,7 +158,7 @@ fn holder_prefix(options: &LockOptions) -> String {
     options.worker.as_deref().map(prefix_of).unwrap_or_default()
 }
 
-fn held(instance_id: String, nonce: &str, until_ms: u64, attempts: u32) -> LockInfo {
+fn lock_info(instance_id: String, nonce: &str, until_ms: u64, attempts: u32) -> LockInfo {
     let holder = holder_of(nonce);
     LockInfo {
         instance_id,

@@ -22,8 +22,8 @@ use crate::timing::SKEW_MAX;
 /// The most rows of a queue in one physical partition. A person looks at the first few.
 const ROWS_MAX: usize = 50;
 
-/// How much of a work item is read, in characters. Its kind and name come before its input, and
-/// after an instance id of at most 255 characters. An input may have 256 KB.
+/// How much of a work item is read, in characters. Its kind, instance id and name come before its
+/// input, which may have 256 KB. If the instance id is so long that the name is cut off, no name is shown.
 pub(super) const ITEM_CHARACTERS: usize = 2048;
 
 /// The most partitions that are queried at the same time.

@@ -45,8 +45,8 @@ pub(crate) async fn run(store: &Store, root: &str) -> Result<WorkflowTree, Failu
             let (found, has_more) = children_of(store, &parents, room).await?;
             is_cut |= has_more;
             for child in found {
-                // An instance that was deleted and created again may be its own ancestor.
                 let Some(parent) = child.parent_instance_id.clone() else { continue };
+                // An instance that was deleted and created again may be its own ancestor.
                 if known.insert(child.instance_id.clone()) {
                     next.push(child.instance_id.clone());
                     children.entry(parent).or_default().push(child);

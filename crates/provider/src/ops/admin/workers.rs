@@ -39,9 +39,9 @@ pub(crate) async fn run(store: &Store, clock: &HybridClock) -> Result<Vec<Worker
             is_alive: is_alive(heartbeat),
             runs_orchestrations: heartbeat.process.roles.fetches_orchestrations,
             activity_tags: tags(&heartbeat.process.roles.activity_tags),
-            is_busy: heartbeat.process.requests.is_busy,
+            is_busy: heartbeat.process.load.is_busy,
             slices: slices.get(&heartbeat.process.id).copied().unwrap_or_default(),
-            shared_slices: heartbeat.process.requests.shared_slices.len(),
+            shared_slices: heartbeat.process.load.shared_slices.len(),
             readable_version: heartbeat.process.readable_version,
         })
         .collect();

@@ -43,8 +43,8 @@ pub(crate) async fn run(
     let left_until = delay.filter(|_| !is_alone).map(|delay| left_until(now, delay));
     // The runtime usually abandons with a delay because it cannot run the instance: the
     // orchestration, or its version, is not registered in this program. The first time that this
-    // process leaves an instance to others, the attempt is not counted. So a deployment of many old
-    // processes does not use up the attempts.
+    // process leaves an instance to others, the attempt is not counted. So during a rolling deployment
+    // the many processes that still run the old program do not use up the attempts.
     let is_first =
         left_until.is_some_and(|until| core.hints.left_instances.record(&token.instance, until, now));
     if left_until.is_some() {
@@ -142,8 +142,8 @@ async fn write_attempts(
 }
 
 /// Patches messages with one batch, if the state has not changed. If one of them does not exist,
-/// sends the batch again without it. Each patch may be applied twice. An instance without a state
-/// document has no other holder of a lock to fear.
+/// sends the batch again without it. Each patch may be applied twice. Without a state
+/// document no other process has written a lock, and the batch has no condition.
 async fn patch_existing(
     core: &Core,
     held: &mut LockedInstance,
@@ -174,7 +174,7 @@ async fn patch_existing(
                 held.etag =
                     Some(results.get(0).and_then(|result| result.etag()).cloned().ok_or_else(|| {
                         Failure::Contended(format!(
-                            "no etag of the state of {} was answered",
+                            "the answer to a batch of {} has no etag of the state",
                             held.state.instance_id
                         ))
                     })?);

@@ -37,7 +37,7 @@ use crate::process::lock_table::LockedInstance;
 use crate::process::metrics;
 use crate::store::state_cache::Snapshot;
 use crate::store::{ConflictBudget, SharedDocument, Store, retry_until};
-use crate::timing::{LATE_ATTEMPT_MAX, POLL_INTERVAL_MIN, STAGING_FENCE_TTL};
+use crate::timing::{LATE_ATTEMPT_MAX, POLL_INTERVAL_MIN, STAGING_GUARD_TTL};
 
 /// The most plans of one turn, including the first. A turn is planned again if its commit was
 /// stale and its lock still holds. A commit is stale if another writer changed the state, a
@@ -54,9 +54,9 @@ const COMMIT_RETRIED_FOR: Duration = Duration::from_secs(600);
 /// that hangs must not hold the dispatcher, which could run other instances.
 const UNPACK_WAIT: Duration = Duration::from_secs(5);
 
-// The fence of a staging outlives the last attempt to create it.
+// The guard document of a staging outlives the last attempt to create it.
 const _: () =
-    assert!(STAGING_FENCE_TTL.as_secs() > 2 * (COMMIT_RETRIED_FOR.as_secs() + LATE_ATTEMPT_MAX.as_secs()));
+    assert!(STAGING_GUARD_TTL.as_secs() > 2 * (COMMIT_RETRIED_FOR.as_secs() + LATE_ATTEMPT_MAX.as_secs()));
 
 pub(crate) async fn run(core: &Core, token: &str, ack: TurnAck) -> Result<(), Failure> {
     let (token, held) = held_lock::find(core, token).await?;
@@ -270,8 +270,8 @@ fn begin_next_turn(
     let (instance, now) = (state.instance_id.as_str(), core.clock.stamp());
     let is_polled = core.membership.view().is_polled(instance);
     let is_ended = state.execution.completed_at.is_some();
-    let counted = cached.filter(|_| !held.has_more_messages && !is_ended);
-    let pause = counted.and_then(|cached| ActivityCounts::of(&cached.history).pause());
+    let may_wait = !held.has_more_messages && !is_ended;
+    let pause = cached.filter(|_| may_wait).and_then(|cached| ActivityCounts::of(&cached.history).pause());
     // This process has run a turn, so it no longer leaves the instance to other processes.
     core.hints.left_instances.forget(instance);
     core.hints.instances.update_and_wake(|hints| {

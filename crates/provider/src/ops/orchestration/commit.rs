@@ -15,7 +15,7 @@ use std::time::Duration;
 use perihelion_client::{Batch, Error, Etag};
 use tokio::time::Instant;
 
-use self::operations::{Operations, ReplannedOperations, add_operations};
+use self::operations::{Operations, StaleIfMissing, add_operations};
 use crate::documents::{Activity, STATE_ID};
 use crate::failure::Failure;
 use crate::ops::orchestration::direct_dispatch::DirectDispatch;
@@ -51,7 +51,8 @@ pub(crate) struct WrittenEtags {
 pub(crate) struct CommitPreconditions<'a> {
     /// The etag of the state; `None` if there is no document yet.
     pub(crate) etag: Option<&'a Etag>,
-    /// The garbage record of the staged documents, if the plan stages any.
+    /// The garbage record of the staged documents, if the plan stages any: the record by which the
+    /// reconciler would delete them. The commit deletes the record under its etag.
     pub(crate) staged: Option<&'a Staged>,
 }
 
@@ -64,14 +65,14 @@ pub(crate) async fn commit(
     until: Instant,
 ) -> Result<CommitOutcome, Failure> {
     let activities = dispatch.with_lease_ends(&plan.activities);
-    let (batch, replanned) = as_batch(plan, &activities, preconditions)?;
+    let (batch, stale_if_missing) = as_batch(plan, &activities, preconditions)?;
     let batch = batch.with_options(batch_without_content().with_timeout(timeout(until)));
     match store.container.batch(batch).await {
         Ok(results) => {
             let etag_of = |index: usize| results.get(index)?.etag().cloned();
             Ok(CommitOutcome::Committed(written_etags(plan, etag_of)))
         }
-        Err(error) => judge_refusal(&replanned, error),
+        Err(error) => judge_refusal(&stale_if_missing, error),
     }
 }
 
@@ -90,7 +91,7 @@ fn written_etags(plan: &TurnPlan, etag_of: impl Fn(usize) -> Option<Etag>) -> Wr
 /// Decides the outcome of a refused commit. The error names the first operation in the instance's
 /// own partition that failed. A document that does not exist any more makes the turn permanently
 /// impossible only if it is a message that the turn consumes.
-fn judge_refusal(replanned: &ReplannedOperations, error: Error) -> Result<CommitOutcome, Failure> {
+fn judge_refusal(stale_if_missing: &StaleIfMissing, error: Error) -> Result<CommitOutcome, Failure> {
     let Some(index) = error.operation_index() else { return Err(error.into()) };
     match error {
         error if index == 0 && (is_changed_or_deleted(&error) || error.is_conflict()) => {
@@ -99,7 +100,9 @@ fn judge_refusal(replanned: &ReplannedOperations, error: Error) -> Result<Commit
         error if error.is_precondition_failed() => Ok(CommitOutcome::Stale),
         // The reconciler has deleted the garbage record of the staging and the staged documents, a
         // bundle was unpacked, or a past execution was pruned: the turn is planned again.
-        error if replanned.contains(index) && error.is_document_not_found() => Ok(CommitOutcome::Stale),
+        error if stale_if_missing.contains(index) && error.is_document_not_found() => {
+            Ok(CommitOutcome::Stale)
+        }
         error if is_changed_or_deleted(&error) || error.is_conflict() => Ok(CommitOutcome::Refused(error)),
         error => Err(error.into()),
     }
@@ -116,11 +119,12 @@ pub(crate) fn as_batch(
     plan: &TurnPlan,
     activities: &[Activity],
     preconditions: CommitPreconditions<'_>,
-) -> Result<(Batch, ReplannedOperations), Failure> {
+) -> Result<(Batch, StaleIfMissing), Failure> {
     let mut batch = Batch::new(plan.state.instance_id.as_str());
-    let replanned = add_operations(&mut Operations::Batch(&mut batch), plan, activities, preconditions)
-        .map_err(|error| Failure::Refused(format!("the turn is too large: {error}")))?;
+    let stale_if_missing =
+        add_operations(&mut Operations::Batch(&mut batch), plan, activities, preconditions)
+            .map_err(|error| Failure::Refused(format!("the turn is too large: {error}")))?;
     debug_assert!(batch.bytes() <= COMMIT_BYTES_MAX, "the plan has {} bytes", batch.bytes());
     let nonce = plan.state.commit_nonce.as_str();
-    Ok((batch.with_witness(STATE_ID, "/ack", nonce), replanned))
+    Ok((batch.with_witness(STATE_ID, "/ack", nonce), stale_if_missing))
 }

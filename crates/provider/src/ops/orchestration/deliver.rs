@@ -37,7 +37,7 @@ const REDELIVERY_RETRIED_FOR: Duration = Duration::from_secs(2);
 /// background, or is left to the reconciler if there are too many tasks. If the answer of the commit
 /// was lost (`is_answered` is false), another process may have delivered the outboxes already.
 pub(crate) async fn deliver_after_commit(core: &Core, outboxes: Vec<Outbox>, is_answered: bool) {
-    // Without a reference to the provider there is no process that could deliver later.
+    // If the provider was dropped, the reconciler of another process delivers the outboxes.
     let Some(shared) = core.this.upgrade().filter(|_| !outboxes.is_empty()) else { return };
     // Boxed, so that the future of an ack without such messages is small.
     let deliver_all = Box::pin(async move {
@@ -144,10 +144,10 @@ impl Delivery {
     }
 
     /// Sends all messages and adds hints about them. If one target fails, the other targets still
-    /// get their messages; then the first failure is returned. In a later attempt a message may
-    /// have been consumed already. So its hint is added without the message, and the target's next
-    /// claim reads the messages.
-    async fn send_all(&mut self, core: &Core, outbox: Outbox, is_first_attempt: bool) -> Result<(), Failure> {
+    /// get their messages; then the first failure is returned. `is_unconsumed` is false if another
+    /// delivery may have sent the messages before. Then a message may have been consumed already. So
+    /// its hint is added without the message, and the target's next claim reads the messages.
+    async fn send_all(&mut self, core: &Core, outbox: Outbox, is_unconsumed: bool) -> Result<(), Failure> {
         let (now, source) = (core.clock.stamp(), outbox.instance_id.as_str());
         let mut targets: BTreeMap<String, Vec<Message>> = BTreeMap::new();
         for message in outbox.messages {
@@ -181,7 +181,7 @@ impl Delivery {
                 None => return first_failure.map_or(Ok(()), Err),
             }
             core.metrics.count_delivered(delivered.len());
-            add_hints(core, delivered.drain(..), is_first_attempt, now);
+            add_hints(core, delivered.drain(..), is_unconsumed, now);
         }
     }
 }

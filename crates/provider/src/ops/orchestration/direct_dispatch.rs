@@ -105,7 +105,8 @@ impl<'a> DirectDispatch<'a> {
         let leases_begin_ms = self.leases_begin_ms.load(Ordering::Relaxed);
         let mut etags = etags.into_iter();
         let (hints, mut unread) = (&self.core.hints.activities, Vec::new());
-        // If this future is dropped, the promises that are still in `self` end with it.
+        // Reversed, so that `pop` takes the promise of each activity in turn. If this future is dropped,
+        // the promises that are still in `self` end with it.
         self.promises.reverse();
         for mut activity in activities {
             let etag = etags.next().flatten();

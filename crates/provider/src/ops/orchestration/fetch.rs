@@ -196,7 +196,7 @@ impl<'a> TakenHint<'a> {
             ClaimOutcome::Stale => pause(STALE_PAUSE),
             ClaimOutcome::Deleting => pause(DELETING_PAUSE),
             ClaimOutcome::Unreadable => pause(UNREADABLE_PAUSE),
-            // A dispatcher does not get an instance that is parked for it, for some time. An
+            // For some time, the dispatchers for which an instance is parked do not get it. An
             // instance without a start, or with a message of a later version, is parked for all
             // dispatchers of this process. An incompatible instance is parked only for
             // dispatchers with the same versions.

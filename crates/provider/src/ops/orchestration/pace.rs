@@ -2,9 +2,9 @@
 //!
 //! The runtime replays the whole history in each turn. For each completion in it, the replay
 //! polls every activity that had not ended before. So a turn of a fan-out of 10,000 activities
-//! costs seconds of processor time, whether it consumes one completion or a thousand. A turn right
-//! after the last one would consume only a few. So the next turn waits about as long as the last
-//! replay took, at most [`PAUSE_MAX`], and consumes all completions that have arrived by then. As
+//! costs seconds of processor time, whether it consumes one completion or a thousand. If the
+//! next turn began at once, it would consume only a few. So it waits about as long as the last replay
+//! took, at most [`PAUSE_MAX`], and consumes all completions that have arrived by then. As
 //! long as replays take less than [`PAUSE_MAX`], turns of one instance use about half of a
 //! processor.
 //!

@@ -15,16 +15,16 @@
 //!   arrive long after its caller gave it up and a later attempt was applied, even after the commit
 //!   and the deletion of the documents. This late attempt then creates nothing. Otherwise it would
 //!   create documents that nothing refers to and nothing deletes.
-//! - The garbage record is not created again after the commit, by an attempt that is late: the batch
-//!   that creates it also creates a fence, which stays for an hour. If the container has no time to
-//!   live, there is no fence, and the collection of such a record looks for the commit first.
+//! - A late attempt does not create the garbage record again after the commit: the batch that
+//!   creates it also creates a guard document, which stays for an hour. If the container has no
+//!   time to live, there is no guard, and the collection of such a record looks for the commit first.
 
 use perihelion_client::{Batch, Etag};
 use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::documents::stamp::Stamp;
-use crate::documents::{Bundle, DocumentType, Garbage, Outbox, Part, StagingFence};
+use crate::documents::{Bundle, DocumentType, Garbage, Outbox, Part, StagingGuard};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::plan::{COMMIT_BYTES_MAX, TurnPlan};
@@ -88,7 +88,7 @@ pub(crate) async fn give_up(core: &Core, plan: &TurnPlan) {
     core.background.run(close).await;
 }
 
-/// Stages the parts of one text. The garbage record counts its age from `now`.
+/// Stages the parts of one text. The garbage record is due [`STAGED_KEPT_FOR`] after `now`.
 pub(crate) async fn stage_parts(
     store: &Store,
     instance: &str,
@@ -106,7 +106,7 @@ pub(crate) async fn stage_parts(
     Ok(staged)
 }
 
-/// Creates the garbage record of a staging, due [`STAGED_KEPT_FOR`] after `now`, and its fence.
+/// Creates the garbage record of a staging, due [`STAGED_KEPT_FOR`] after `now`, and its guard.
 async fn create_record(
     store: &Store,
     instance: &str,
@@ -115,10 +115,10 @@ async fn create_record(
     until: Instant,
 ) -> Result<Staged, Failure> {
     let blank = Garbage::blank(instance, staging_id, now.plus(STAGED_KEPT_FOR));
-    let record = Garbage { staging_id: Some(staging_id.to_owned()), is_fenced: store.is_ttl_on, ..blank };
+    let record = Garbage { staging_id: Some(staging_id.to_owned()), has_guard: store.is_ttl_on, ..blank };
     let create = || async {
-        match record.is_fenced {
-            true => create_with_fence(store, &record, &StagingFence::new(instance, staging_id)).await,
+        match record.has_guard {
+            true => create_with_guard(store, &record, &StagingGuard::new(instance, staging_id)).await,
             false => store.create(instance, &record.id, &record).await.map(Some),
         }
     };
@@ -126,16 +126,16 @@ async fn create_record(
     Ok(Staged { id: record.id, etag })
 }
 
-/// Creates a garbage record and its fence, and returns the etag of the record. If an earlier attempt
+/// Creates a garbage record and its guard, and returns the etag of the record. If an earlier attempt
 /// has created them, the record is read; `None` if it no longer exists.
-async fn create_with_fence(
+async fn create_with_guard(
     store: &Store,
     record: &Garbage,
-    fence: &StagingFence,
+    guard: &StagingGuard,
 ) -> Result<Option<Etag>, Failure> {
     let instance = record.instance_id.as_str();
     let mut batch = Batch::new(instance);
-    batch.create(record)?.create(fence)?;
+    batch.create(record)?.create(guard)?;
     match store.container.batch(batch.with_options(batch_without_content())).await {
         Ok(results) => {
             if let Some(etag) = results.get(0).and_then(|result| result.etag().cloned()) {

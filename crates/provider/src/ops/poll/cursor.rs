@@ -17,8 +17,8 @@
 //! head is due, the next poll begins with the head. So both parts make progress under any load.
 //!
 //! Invariants: each query has a cursor of its own, because another query may see other rows. A
-//! poll for a fetch that looks once (`is_eager`) does not skip the head for 30 seconds. It ends
-//! before the head only if it finds work, or has read as many pages as a poll may.
+//! poll for a fetch that looks once (`is_eager`) also reads a head that was read less than 30 seconds
+//! ago. It ends before the head only if it finds work, or has read as many pages as a poll may.
 
 use std::time::Duration;
 
@@ -288,12 +288,13 @@ impl Poll<'_> {
         self.scan.read_until = until;
         match (part, &mut self.cursor.known) {
             (Part::All | Part::Head, known) => {
-                let before = known.filter(|_| from > Stamp(0));
+                // A scan that begins behind the first row continues an earlier scan of the head.
+                let continued = known.filter(|_| from > Stamp(0));
                 *known = Some(KnownRows {
                     until,
-                    read_at: before.map_or(self.time.at, |known| known.read_at),
+                    read_at: continued.map_or(self.time.at, |known| known.read_at),
                     head_next: Some(until),
-                    has_left_work: has_left_work || before.is_some_and(|known| known.has_left_work),
+                    has_left_work: has_left_work || continued.is_some_and(|known| known.has_left_work),
                 });
             }
             (Part::Tail, Some(known)) => {

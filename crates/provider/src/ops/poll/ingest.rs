@@ -254,7 +254,7 @@ fn parse_row(row: Value) -> Row {
         Some(Activity) => {}
         // Polls do not ask for these types.
         Some(
-            History | Deleted | Execution | Cancelled | Staged | Part | Garbage | StagingFence | Session
+            History | Deleted | Execution | Cancelled | Staged | Part | Garbage | StagingGuard | Session
             | Deletion | Heartbeat | Roster | Unreadable,
         )
         | None => return Row::Unreadable { instance, id },

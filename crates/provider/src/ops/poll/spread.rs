@@ -4,10 +4,11 @@
 //! the oldest, all of them would try to lock the same activities, and only one would succeed. So
 //! each helper begins at its own part of the backlog, and the owner of the slice at the head.
 //!
-//! The backlog is the time from the first row of the slice to its last row. The helper with the
-//! place `p`, between 0 and 1, begins at the part `p` of that time: the activities of one turn
-//! have stamps one after the other. From there it reads on to the end of the slice. Rows that
-//! other processes have locked are not visible, so the helper does not read them.
+//! The backlog reaches from the stamp of the first row of the slice to the stamp of its last row. The
+//! helper with the place `p`, between 0 and 1, begins at the part `p` of that time. The activities of
+//! one turn are divided too, because each has a later stamp than the one before. From its place the
+//! helper reads on to the end of the slice. Rows that other processes have locked are not visible, so
+//! the helper does not read them.
 //!
 //! Invariants: a place only orders the work. A helper that has reached the end of the slice, or
 //! has had its place for [`PLACE_KEPT_FOR`], begins its next poll at the head, and takes what it

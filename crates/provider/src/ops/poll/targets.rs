@@ -26,8 +26,8 @@ const DIVIDED_AFTER: Duration = Duration::from_secs(15);
 /// often, because each of them polls once in [`HELP_INTERVAL_MAX`].
 const HELP_INTERVAL: Duration = Duration::from_millis(40);
 
-/// The longest interval at which one process polls a slice that it helps with. A request
-/// for help is valid for ten seconds, so no request is missed.
+/// The longest interval at which one process polls a slice that it helps with. A process asks for
+/// help for at least ten seconds, so each helper polls the slice meanwhile.
 const HELP_INTERVAL_MAX: Duration = Duration::from_secs(5);
 
 /// With more processes than partitions, each idle process looks less often, up to this factor.

@@ -9,7 +9,7 @@ use perihelion_server::{Embedded, EmbeddedOptions};
 use serde_json::{Value, json};
 
 use crate::CosmosDBProvider;
-use crate::documents::heartbeat::{Member, Requests, Roles, Tags};
+use crate::documents::heartbeat::{Load, Member, Roles, Tags};
 use crate::documents::stamp::Stamp;
 use crate::documents::{State, Versioned};
 use crate::process::hints::{Capability, Dispatcher};
@@ -59,8 +59,8 @@ fn activity_item(id: u64, tag: Option<&str>) -> WorkItem {
     }
 }
 
-/// The hints block 1,000 instances. The query of a poll excludes only some of them, and the rows of
-/// the others do not fit into one poll. The next poll continues behind these rows.
+/// The hints block 1,000 instances. The query of a poll excludes only 256 of them, and one poll reads
+/// at most 512 rows of the others. The next poll continues behind these rows.
 #[tokio::test(start_paused = true)]
 async fn work_behind_many_known_rows_is_found_by_the_next_poll() {
     const BLOCKED_INSTANCES: usize = 1000;
@@ -167,12 +167,13 @@ async fn waiting_fetches_share_one_poll() {
     );
 }
 
-/// A live process that takes any work, and asks for help with the first and the last slice.
+/// A live process that takes any work, and asks for help with the first and the last slice. A key
+/// after all others, such as `zz`, is in the last slice.
 fn other_process() -> Member {
     Member {
         id: "n:other".to_owned(),
         roles: any_roles(),
-        requests: Requests { is_busy: true, shared_slices: vec![String::new(), "zz".to_owned()] },
+        load: Load { is_busy: true, shared_slices: vec![String::new(), "zz".to_owned()] },
         readable_version: 3,
         container_version: 3,
     }
@@ -195,14 +196,15 @@ async fn processes_that_cannot_run_an_instance_leave_its_turns_to_those_that_can
     core.membership.update_space(&core.store.container.key_space().await.unwrap(), now);
     let view = core.membership.view();
     let rank = |instance: &str| super::ingest::rank_of_message(core, &view, instance);
-    let named = |is_wanted: &dyn Fn(&str) -> bool| {
+    let find_instance = |is_wanted: &dyn Fn(&str) -> bool| {
         (0..1000).map(|number| format!("order-{number}")).find(|name| is_wanted(name)).expect("an instance")
     };
-    let owned = named(&|name| rank(name) == Rank::Owner);
+    let owned = find_instance(&|name| rank(name) == Rank::Owner);
     core.hints.left_instances.record(&owned, now, now);
     assert_eq!(rank(&owned), Rank::Behind(1));
 
-    let helped = named(&|name| name != owned && view.is_shared(name) && rank(name) == Rank::Behind(1));
+    let helped =
+        find_instance(&|name| name != owned && view.is_shared(name) && rank(name) == Rank::Behind(1));
     let mut state = State::blank(&helped, "1".to_owned());
     state.is_created = true;
     let snapshot = |is_committed_here| Snapshot {
@@ -216,8 +218,8 @@ async fn processes_that_cannot_run_an_instance_leave_its_turns_to_those_that_can
     assert_eq!(rank(&helped), Rank::Helper);
 }
 
-/// A helper first takes the activities from its place in the backlog on, and then those at the
-/// head.
+/// A helper begins at its own place in the backlog and reads to the end. Then it takes the activities
+/// at the head.
 #[tokio::test(start_paused = true)]
 async fn a_helper_begins_inside_the_backlog_and_ends_at_its_head() {
     const BACKLOG: u64 = 400;
@@ -259,9 +261,10 @@ async fn a_helper_begins_inside_the_backlog_and_ends_at_its_head() {
     );
 }
 
-/// Hints are forgotten when one partition fails. The polls of the others go on where they are.
+/// After a failed request for an instance, the hints of its physical partition are forgotten. Then the
+/// ranges in this partition read their backlog again, and no other range does.
 #[tokio::test]
-async fn only_the_ranges_near_an_instance_read_their_backlog_again() {
+async fn the_ranges_polled_near_an_instance_are_those_in_its_partition() {
     let mut options = EmbeddedOptions::default();
     options.account.partitions = 4;
     let engine = Embedded::open(options).await.unwrap();

@@ -64,8 +64,8 @@ pub(crate) fn fewer(count: usize) -> usize {
     (count / 2).max(1)
 }
 
-/// The number of documents of the next batch, after a batch that has deleted its documents. At most
-/// `count` of them were allowed.
+/// The number of documents of the next batch, after a batch of at most `count` documents has deleted
+/// them.
 pub(crate) fn more(count: usize) -> usize {
     (count * 2).min(DOCUMENTS_MAX)
 }

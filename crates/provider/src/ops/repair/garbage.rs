@@ -4,16 +4,17 @@
 //! record* is a document that names such documents.
 //!
 //! Invariants: the record is deleted last, so that any process can repeat the collection. Each batch
-//! of a collection is applied only while the record exists. A purge deletes the record, so a late
-//! collection deletes nothing of the next instance of that name, whose documents may have the same
-//! ids. (A purge leaves a record of staged documents: the ids of these are never used again.) A record
-//! of staged documents is closed, under its etag, before the collection. The commit would delete the
-//! record under the same etag, so it cannot succeed any more.
+//! of a collection is applied only while the record exists. A purge deletes the garbage records of its
+//! instance, so a late collection deletes nothing of the next instance of that name, whose documents
+//! may have the same ids. Only records of staged documents survive a purge: the ids of staged documents
+//! are never used again. A record of staged documents is closed, under its etag, before the collection.
+//! The commit would delete the record under the same etag, so it cannot succeed any more.
 //!
-//! An attempt to create such a record may arrive after a later attempt was applied and the commit
-//! has deleted the record. A record that has a fence (see `stage`) is not created then. A record without
-//! a fence is, and names documents that are in use. So its collection first looks whether the commit
-//! was applied.
+//! An attempt to create a record of staged documents may arrive after a later attempt has created the
+//! record and the commit has deleted it. If the record has a guard document (see `stage`), this late
+//! attempt is refused. Without a guard, it creates the record again, which then names documents that
+//! are in use. So the collection of a record without a guard first checks whether the commit was
+//! applied.
 
 use std::sync::Arc;
 
@@ -59,7 +60,7 @@ pub(crate) async fn collect_due(store: &Store, record: Versioned<Garbage>) -> Re
         }
     }
     if let Some(staging_id) = &garbage.staging_id
-        && !garbage.is_fenced
+        && !garbage.has_guard
         && is_committed(store, &garbage, staging_id).await?
     {
         let (instance, id) = (&garbage.instance_id, &garbage.id);
@@ -80,8 +81,8 @@ const MAY_SHOW_COMMIT: &str = "SELECT * FROM c WHERE c.id != 'i' AND c.id != @re
 
 /// Whether the commit of a staging was applied: a bundle or an outbox is no longer staged, or a
 /// document outside of the staging refers to one of its documents, whose ids contain the staging id.
-/// Mostly that is the state. Otherwise the documents of the instance are read, page by page, but
-/// not the large ones.
+/// Usually that document is the state. If it is not, the other documents of the instance are read, page
+/// by page, except chunks and parts, which are the large ones.
 async fn is_committed(store: &Store, garbage: &Garbage, staging_id: &str) -> Result<bool, Failure> {
     let state = store.find::<Value>(&garbage.instance_id, STATE_ID).await?;
     if state.is_some_and(|state| state.value.to_string().contains(staging_id)) {

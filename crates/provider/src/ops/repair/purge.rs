@@ -82,7 +82,7 @@ pub(crate) async fn document_heads(store: &Store, instance: &str) -> Result<Vec<
 /// purge is done, but messages to the new incarnation may arrive. So a message or an activity
 /// is deleted, with its parts, only if the tombstone lists it or it names the old incarnation.
 /// Other parts whose id begins with `p:` stay, because they may belong to a message to the
-/// new incarnation. Garbage records of staged documents stay too, and the fences of stagings.
+/// new incarnation. Garbage records of staged documents stay too, with the guards of their stagings.
 ///
 /// Several processes may purge the same instance, and one of them may be so late that the name is in
 /// use again. So each batch is fenced by the etag of the tombstone and gives the tombstone a new etag.
@@ -128,13 +128,13 @@ struct Purge<'a> {
     batch_documents_max: usize,
 }
 
-/// Whether a batch of the purge has deleted its documents.
-enum BatchDeleted {
-    Yes,
-    /// No: the one at this position did not exist.
-    NoneMissing(usize),
-    /// No: another process has changed the tombstone.
-    NoneTombstoneChanged,
+/// What became of a batch of the purge.
+enum BatchOutcome {
+    Deleted,
+    /// The document at this position did not exist. Nothing was deleted.
+    DocumentMissing(usize),
+    /// Another process has changed the tombstone. Nothing was deleted.
+    TombstoneChanged,
 }
 
 impl Purge<'_> {
@@ -152,28 +152,28 @@ impl Purge<'_> {
         }
         let mut ids = ids_to_delete(&self.tombstone.value, heads);
         ids.retain(|id| !self.missing.contains(id));
-        let mut is_read_again = false;
+        let mut needs_further_round = false;
         loop {
-            let is_all = !is_read_again && ids.len() <= self.batch_documents_max;
+            let is_all = !needs_further_round && ids.len() <= self.batch_documents_max;
             let count = ids.len().min(self.batch_documents_max);
-            let deleted = match is_all {
+            let outcome = match is_all {
                 true => self.finish(&ids).await?,
                 false if count == 0 => return Ok(ControlFlow::Continue(())),
                 false => self.delete(&ids[..count]).await?,
             };
-            match deleted {
-                BatchDeleted::Yes if is_all => return Ok(ControlFlow::Break(PurgeEnd::Done)),
-                BatchDeleted::Yes => {
+            match outcome {
+                BatchOutcome::Deleted if is_all => return Ok(ControlFlow::Break(PurgeEnd::Done)),
+                BatchOutcome::Deleted => {
                     ids.drain(..count);
-                    is_read_again = true;
+                    needs_further_round = true;
                     self.batch_documents_max = fenced_delete::more(self.batch_documents_max);
                 }
-                BatchDeleted::NoneMissing(position) => {
+                BatchOutcome::DocumentMissing(position) => {
                     self.missing.insert(ids.remove(position));
-                    is_read_again = true;
+                    needs_further_round = true;
                     self.batch_documents_max = fenced_delete::fewer(self.batch_documents_max);
                 }
-                BatchDeleted::NoneTombstoneChanged => {
+                BatchOutcome::TombstoneChanged => {
                     return Ok(ControlFlow::Break(PurgeEnd::TakenOver));
                 }
             }
@@ -199,7 +199,7 @@ impl Purge<'_> {
     }
 
     /// Deletes documents, and gives the tombstone a new etag.
-    async fn delete(&mut self, ids: &[String]) -> Result<BatchDeleted, Failure> {
+    async fn delete(&mut self, ids: &[String]) -> Result<BatchOutcome, Failure> {
         let (store, instance) = (&self.core.store, self.tombstone.value.instance_id.as_str());
         let commit_nonce = nonce();
         let mut batch = Batch::new(instance);
@@ -210,23 +210,23 @@ impl Purge<'_> {
             FencedOutcome::Applied(etag) => etag,
             // Perhaps an attempt whose answer was lost has changed the tombstone.
             FencedOutcome::FenceLost => None,
-            FencedOutcome::Missing(position) => return Ok(BatchDeleted::NoneMissing(position)),
+            FencedOutcome::Missing(position) => return Ok(BatchOutcome::DocumentMissing(position)),
         };
         let etag = match etag {
             Some(etag) => etag,
             None => match store.state(instance).await? {
                 Some(found) if found.value.commit_nonce == commit_nonce => found.etag,
-                _ => return Ok(BatchDeleted::NoneTombstoneChanged),
+                _ => return Ok(BatchOutcome::TombstoneChanged),
             },
         };
         self.tombstone.value.commit_nonce = commit_nonce;
         self.tombstone.etag = etag;
         store.cache_tombstone(&self.tombstone);
-        Ok(BatchDeleted::Yes)
+        Ok(BatchOutcome::Deleted)
     }
 
     /// Deletes the last documents, and writes the tombstone of an instance that is purged.
-    async fn finish(&self, ids: &[String]) -> Result<BatchDeleted, Failure> {
+    async fn finish(&self, ids: &[String]) -> Result<BatchOutcome, Failure> {
         let (store, ttl) = (&self.core.store, Some(TOMBSTONE_TTL.as_secs() as u32));
         let Versioned { value: state, etag } = &self.tombstone;
         let done = State {
@@ -246,12 +246,12 @@ impl Purge<'_> {
                 if let Some(etag) = etag {
                     store.cache_tombstone(&Versioned { value: done, etag });
                 }
-                Ok(BatchDeleted::Yes)
+                Ok(BatchOutcome::Deleted)
             }
             // If this process has changed the tombstone itself, in an attempt whose answer was lost,
             // the purge is done, too.
-            FencedOutcome::FenceLost => Ok(BatchDeleted::NoneTombstoneChanged),
-            FencedOutcome::Missing(position) => Ok(BatchDeleted::NoneMissing(position)),
+            FencedOutcome::FenceLost => Ok(BatchOutcome::TombstoneChanged),
+            FencedOutcome::Missing(position) => Ok(BatchOutcome::DocumentMissing(position)),
         }
     }
 }
@@ -277,8 +277,8 @@ fn ids_to_delete(tombstone: &State, heads: Vec<DocumentHead>) -> Vec<String> {
             }
             Some(Part) if head.id.starts_with(MESSAGE_PART_PREFIX) => {}
             Some(Garbage) if head.staging.is_some() => {}
-            // The message that was staged with it may be for the new incarnation.
-            Some(StagingFence) => {}
+            // It may guard the staging of a message to the new incarnation.
+            Some(StagingGuard) => {}
             Some(
                 History | Deleted | Execution | Cancelled | Bundle | Outbox | Staged | Part | Garbage
                 | Session | Deletion | Heartbeat | Roster | Unreadable,

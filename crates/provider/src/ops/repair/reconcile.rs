@@ -60,7 +60,7 @@ const UNKNOWN_INTERVALS: u32 = 45;
 const ROWS_MAX: usize = 64;
 
 /// The most partitions whose rounds run at the same time.
-const ROUNDS_MAX: usize = 16;
+const PARALLEL_ROUNDS_MAX: usize = 16;
 
 /// The most instances whose documents one round handles at the same time.
 const INSTANCES_MAX: usize = 8;
@@ -107,7 +107,7 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
                 // once.
                 let ranges_count = ranges.len().max(1);
                 ranges.rotate_left(first_range % ranges_count);
-                first_range = (first_range + ROUNDS_MAX.min(ranges_count)) % ranges_count;
+                first_range = (first_range + PARALLEL_ROUNDS_MAX.min(ranges_count)) % ranges_count;
                 for range in ranges {
                     let partition = partitions.entry(range.clone()).or_default();
                     let oldest_outbox = partition.oldest_outbox.clone();
@@ -119,7 +119,7 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
                         // With this factor, more processes do not send more queries in total.
                         Some(false) => OTHERS_INTERVALS.saturating_mul(processes).min(OTHERS_INTERVALS_MAX),
                     };
-                    if rounds.len() >= ROUNDS_MAX || state.skip_interval(is_awake, idle_intervals) {
+                    if rounds.len() >= PARALLEL_ROUNDS_MAX || state.skip_interval(is_awake, idle_intervals) {
                         continue;
                     }
                     let core = Arc::clone(&core);
@@ -215,7 +215,7 @@ impl PartitionState {
                 *self.intervals_to_skip.insert(idle_intervals)
             }
             None => 0,
-            // A pass is under way, or passes find work.
+            // A pass is under way, passes find work, or few passes in a row have finished nothing.
             Some(to_skip) if to_skip < RECONCILER_IDLE_INTERVALS - 1 => to_skip,
             Some(to_skip) => to_skip.max(idle_intervals),
         };
@@ -388,7 +388,7 @@ async fn finish_document(core: &Core, row: Value, delivery: &mut Delivery) -> Re
         Deleted => purge::run(core, &decode_row::<State>(row)?).await.map(drop),
         Deletion => delete::advance_deletion(core, decode_row::<documents::Deletion>(row)?).await,
         // The query leaves out staged documents. The other types have no `madeAt`.
-        Execution | Message | Activity | Cancelled | Staged | Part | StagingFence | Session | Heartbeat
+        Execution | Message | Activity | Cancelled | Staged | Part | StagingGuard | Session | Heartbeat
         | Roster | Unreadable => Ok(()),
     }
 }

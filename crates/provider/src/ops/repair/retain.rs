@@ -68,7 +68,7 @@ async fn postpone(store: &Store, clock: &HybridClock, root: &Versioned<State>) -
 
 /// Deletes ended children of an instance that continues as new, when their retention is over.
 /// Usually children are deleted with the root of their tree, but the root of this tree may never
-/// end. Called after the turn that continued `execution` as new, in which all these children have
+/// end. Called after the turn that continued `execution` as new: by then all these children have
 /// answered or were given up. Runs in the background, after every [`PRUNE_EVERY`]th execution. A
 /// failure is logged, and a later execution tries again.
 pub(crate) async fn delete_expired_children(core: &Core, token: &str, execution: u64) {

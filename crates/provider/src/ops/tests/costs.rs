@@ -10,7 +10,7 @@ use super::{
     LOCK, NO_WAIT, World, ack, activity_item, event, fetch_instance, order_metadata, run_activities, start,
 };
 use crate::CosmosDBProvider;
-use crate::documents::heartbeat::{Member, Requests, Roles};
+use crate::documents::heartbeat::{Load, Member, Roles};
 use crate::options::listing::ListOptions;
 
 /// Runs the first turn of an instance. It schedules one activity.
@@ -41,6 +41,7 @@ async fn set(provider: &CosmosDBProvider, id: &str, path: &str, value: &Value) {
 
 #[tokio::test]
 async fn a_cost_in_an_unknown_form_does_not_stop_a_workflow() {
+    // Only the last form has a total that can be read, `all`: 1.5 RU and 2 requests.
     for form in [json!(null), json!(1.5), json!([1, 2, 3]), json!({"all": [150, 2], "turns": null})] {
         let world = World::open().await;
         let provider = world.provider().await;
@@ -99,7 +100,7 @@ async fn an_instance_that_is_created_again_costs_as_much_as_before() {
     assert_eq!(requests, [costs[0].requests; 3], "{costs:?}");
 }
 
-/// A full table forgets instances. So an ended instance must not stay in it.
+/// A full table of charges forgets instances. So an ended instance must not stay in the table.
 #[tokio::test]
 async fn ended_and_deleted_instances_leave_no_charges_behind() {
     let world = World::open().await;
@@ -174,7 +175,7 @@ fn process_that_asks_for_help(number: u32) -> Member {
     Member {
         id: format!("n:other-{number}"),
         roles: Roles { fetches_orchestrations: true, ..Roles::default() },
-        requests: Requests { is_busy: true, shared_slices: vec![String::new(), "zz".to_owned()] },
+        load: Load { is_busy: true, shared_slices: vec![String::new(), "zz".to_owned()] },
         readable_version: 3,
         container_version: 3,
     }
@@ -195,7 +196,8 @@ async fn a_charge_that_was_not_stored_is_stored_by_the_next_commit() {
     assert!(cost.requests > before.requests, "{before:?} and the stale attempt: {cost:?}");
 }
 
-/// Writes chunks of this many earlier executions, each with the charge of one turn.
+/// Writes chunks of this many earlier executions, each with the charge of one turn: the number of the
+/// turn, the time of its commit, the hundredths of a request unit and the requests.
 async fn write_chunks(provider: &CosmosDBProvider, count: u64) {
     let chunk = |number: u64| {
         json!({"id": format!("h:{number}:9"), "instanceId": "a", "type": "history", "hx": number,
@@ -210,6 +212,7 @@ async fn write_chunks(provider: &CosmosDBProvider, count: u64) {
     }
 }
 
+/// At most 1,000 chunks are read, and at most eleven requests are sent.
 #[tokio::test]
 async fn the_cost_of_very_many_turns_has_the_newest_turns_and_says_that_others_are_missing() {
     for (count, is_complete) in [(900, true), (1200, false)] {

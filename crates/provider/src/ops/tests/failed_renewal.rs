@@ -8,9 +8,9 @@ use super::{LOCK, NO_WAIT, World, ack, activity_item, event, fetch_instance, sta
 /// Fetches an activity, lets `rule` fail requests while its lock is renewed, and then acks the
 /// activity without a completion. The activity must still be there.
 ///
-/// This was found by a fault run: 401 for two seconds, at the end of a lock. The retries of the
-/// renewal end before the lock does, so the ack came under a lock that still held, and deleted
-/// the activity. Its instance never ended.
+/// Story of the bug: a fault run answered 401 for two seconds, at the end of a lock. The retries of the
+/// renewal ended before the lock did, so the ack came while the lock still held, and deleted the
+/// activity. Its instance never ended.
 async fn check(rule: &str, is_renewed_elsewhere: bool) {
     let world = World::open().await;
     let provider = world.provider().await;

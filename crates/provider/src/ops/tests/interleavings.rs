@@ -87,7 +87,7 @@ async fn a_stale_staged_turn_changes_nothing() {
     let fetched = first.fetch_orchestration_item(short_lock, NO_WAIT, None).await.unwrap();
     let (_, stale_token, _) = fetched.expect("the instance");
     // The first batch of the staging is late. Meanwhile the lock is lost, so the commit is sent
-    // after another process has taken it.
+    // after another process has taken the instance.
     world.inject_batch_fault(r#""count":1,"delayMs":2500"#).await;
     let late_ack =
         tokio::spawn(async move { ack(&first, &stale_token, large_history("s"), vec![], vec![]).await });
@@ -393,8 +393,8 @@ async fn a_message_without_a_start_stays_if_the_state_or_the_message_has_changed
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// More targets fail than are written to at the same time. The last target gets its message in
-/// the same attempt, and the outbox stays for the others.
+/// Twenty targets fail, and at most 16 are written to at the same time. The last target gets its message
+/// in the same attempt, and the outbox stays for the others.
 #[tokio::test]
 async fn failing_targets_of_an_outbox_do_not_delay_other_targets() {
     let world = World::open().await;
@@ -446,13 +446,14 @@ async fn a_fresh_process_that_starts_an_existing_instance_gets_no_error() {
     assert_eq!(fresh.read("a").await.unwrap().len(), 2);
 }
 
-/// A provider does not check starts. After a start has collided with an existing instance, the
-/// provider checks the next starts.
+/// A provider that has created its container takes each start for that of a new instance, and does not
+/// look for an existing one. After a start has collided with an existing instance, it checks the next
+/// starts.
 #[tokio::test]
 async fn after_a_start_of_an_existing_instance_starts_are_checked_again() {
     const WAIT: Duration = Duration::from_secs(5);
     let world = World::open().await;
-    // This provider has created the container, so it does not check starts.
+    // This provider has created the container.
     let provider = world.provider().await;
     let other = world.provider().await;
     for instance in ["a", "b"] {
@@ -485,9 +486,9 @@ async fn a_cancelled_activity_is_given_back_without_an_error() {
     let (token, _) = fetch_instance(&provider).await;
     let cancelled = ScheduledActivityIdentifier { instance: "a".into(), execution_id: 1, activity_id: 9 };
     let history = vec![event("a", 2, String::new())];
-    let (metadata, none) = (super::order_metadata(), Vec::new());
+    let (metadata, no_items) = (super::order_metadata(), Vec::new());
     provider
-        .ack_orchestration_item(&token, 1, history, none.clone(), none, metadata, vec![cancelled])
+        .ack_orchestration_item(&token, 1, history, no_items.clone(), no_items, metadata, vec![cancelled])
         .await
         .unwrap();
     assert!(
@@ -500,8 +501,9 @@ async fn a_cancelled_activity_is_given_back_without_an_error() {
     assert!(provider.ack_work_item(&work_token, Some(result)).await.is_err(), "a result is refused");
 }
 
-/// Each call counts a part of a large container. It returns the count so far, and the count of the
-/// whole container after all parts were counted. The depths of queues are counted up to a limit.
+/// Each call counts a part of a large container, and ends with the page that exceeds its limit, here
+/// 8 RU. It returns the count so far, and the count of the whole container after all parts were counted.
+/// The depths of queues are counted up to a limit.
 #[tokio::test]
 async fn counts_of_a_large_container_cost_a_bounded_number_of_request_units() {
     const INSTANCES: usize = 1_200;

@@ -1,5 +1,5 @@
 //! Large values, and many values: all values are read back, documents stay small, and unused
-//! documents are removed. Garbage records have the stored type `litter`. The fences of stagings have the
+//! documents are removed. Garbage records have the stored type `litter`. The guards of stagings have the
 //! stored type `fence`, and stay until their time to live is over.
 
 use std::collections::BTreeSet;
@@ -123,8 +123,8 @@ async fn a_thousand_values_of_ten_kilobytes_are_kept_beside_a_small_state() {
     assert!(all.len() == 1000 && all.values().all(|value| value.len() == 10_240));
     assert_eq!(provider.get_instance_stats("a").await.unwrap().unwrap().kv_total_value_bytes, 10_240_000);
 
-    // The last turn of the execution overwrites one value and clears another. The next
-    // execution begins with the remaining values.
+    // The last turn of the execution overwrites one value, which then stays inline, and clears
+    // another. The next execution begins with the remaining values.
     provider.enqueue_for_orchestrator(raised_event("a", "1"), None).await.unwrap();
     let (token, _) = fetch_instance(&provider).await;
     let clear = EventKind::KeyValueCleared { key: "key 2 / # ☃".into() };
@@ -143,7 +143,7 @@ async fn a_thousand_values_of_ten_kilobytes_are_kept_beside_a_small_state() {
         .unwrap();
     provider.core.background.wait_until_idle().await;
     let parts = rows(&provider, "a", "SELECT c.id FROM c WHERE c.type = 'part'").await;
-    assert_eq!(parts.len(), 998, "parts of replaced and cleared values are deleted");
+    assert_eq!(parts.len(), 998, "parts of the replaced and the cleared value are deleted");
     provider.enqueue_for_orchestrator(raised_event("a", "2"), None).await.unwrap();
     let (item, _, _) = provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().unwrap();
     assert_eq!(item.kv_snapshot.len(), 999);
@@ -193,7 +193,8 @@ async fn a_staging_request_that_arrives_while_parts_are_discarded_leaves_nothing
     late.create(&parts[0]).unwrap();
     let item = Text::InParts(PartsRef { prefix: "p:s".to_owned(), count: 1, len: 1000 });
     let prepared = PreparedMessage { message: Message { item, ..message }, staged: Some(staged) };
-    // Between two deletes there is time for late attempts.
+    // If the parts and the record were deleted one by one, late attempts would arrive between the
+    // deletes.
     world.inject_fault(r#"{"operation":"delete_item","count":1,"delayMs":1}"#).await;
     world.inject_fault(r#"{"operation":"delete_item","count":1,"delayMs":200}"#).await;
     let late_attempts = async {
@@ -326,8 +327,11 @@ async fn a_garbage_record_that_arrives_after_its_commit_deletes_nothing() {
     ack(&provider, &token, history.clone(), activities, vec![]).await.unwrap();
     provider.core.background.wait_until_idle().await;
 
-    let marks = rows(&provider, "a", "SELECT DISTINCT VALUE c.mark FROM c WHERE IS_DEFINED(c.mark)").await;
-    let [Value::String(staging_id)] = marks.as_slice() else { panic!("one staging, not {marks:?}") };
+    let staging_ids =
+        rows(&provider, "a", "SELECT DISTINCT VALUE c.mark FROM c WHERE IS_DEFINED(c.mark)").await;
+    let [Value::String(staging_id)] = staging_ids.as_slice() else {
+        panic!("one staging, not {staging_ids:?}")
+    };
     let late = Garbage::blank("a", staging_id, provider.core.clock.stamp());
     let late = Garbage { staging_id: Some(staging_id.clone()), ..late };
     let store = &provider.core.store;

@@ -1,5 +1,6 @@
 //! Turns of a wide fan-out: one turn takes many completions, and a process reads only what is
-//! new in a long history.
+//! new in a long history. The commit deletes up to 64 of the completions that its turn has consumed. The
+//! others are *leftovers*: the state lists them (`undeleted`) until they are deleted, after the commit.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! Locks of activities whose answers come late, or whose callers are gone by then. No activity may stay
-//! locked for nobody, and a worker needs the whole lease. The tests run on the real engine in this
-//! process, in virtual time.
+//! Locks of activities whose answers come late, or whose callers are gone by then. An activity must not
+//! stay locked when no worker runs it, and a worker needs the whole lease. The tests run on the real
+//! engine in this process, in virtual time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +63,8 @@ async fn a_lock_whose_answer_comes_late_lasts_for_the_whole_lease() {
     assert_eq!(stored.value.visible_at, held.activity.value.visible_at);
 }
 
-/// Not in virtual time either. The later end is written, and its answer is lost.
+/// Not in virtual time either. A lock whose answer comes late is written again with a later end. Here
+/// the answer to that second write does not come in time.
 #[tokio::test]
 async fn a_lock_whose_extension_gets_no_answer_has_the_stored_end() {
     const LEASE: Duration = Duration::from_secs(3);
@@ -138,7 +139,7 @@ async fn a_lock_is_renewed_although_each_request_takes_seconds() {
     assert!(left > LOCK - Duration::from_secs(3), "{left:?}");
 }
 
-/// Whoever comes later may have to be given back sooner.
+/// An activity that is locked later than another may have to be given back sooner.
 #[tokio::test(start_paused = true)]
 async fn an_activity_with_a_short_lock_is_given_back_before_those_with_long_ones() {
     let world = World::open().await;
@@ -179,7 +180,7 @@ async fn a_dropped_fetch_leaves_no_activity_of_a_session_locked() {
     let begun = Instant::now();
     provider.close().await;
     let (fetched, _, attempt) = fetch(&other, Some(&session_config("another worker"))).await;
-    assert_eq!((fetched, attempt), (item, 1), "the lock that was given back is no attempt");
+    assert_eq!((fetched, attempt), (item, 1), "the lock that was given back does not count as an attempt");
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
 }
 
@@ -236,10 +237,10 @@ async fn a_cancelled_activity_that_is_locked_for_a_worker_leaves_its_session() {
     provider.enqueue_for_orchestrator(raised_event("a", "stop"), None).await.unwrap();
     let (token, _) = fetch_instance(&provider).await;
     let cancelled = ScheduledActivityIdentifier { instance: "a".into(), execution_id, activity_id };
-    let (history, none) = (vec![event("a", 2, String::new())], Vec::new());
+    let (history, no_items) = (vec![event("a", 2, String::new())], Vec::new());
     let metadata = super::order_metadata();
     provider
-        .ack_orchestration_item(&token, 1, history, none.clone(), none, metadata, vec![cancelled])
+        .ack_orchestration_item(&token, 1, history, no_items.clone(), no_items, metadata, vec![cancelled])
         .await
         .unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -265,7 +266,7 @@ async fn a_lock_that_is_in_doubt_for_a_while_is_given_back() {
     let (fetched, ()) = tokio::join!(fetch_once, outage);
     assert!(!matches!(fetched, Ok(Some(_))), "{fetched:?}");
     let (_, _, attempt) = fetch(&provider, None).await;
-    assert_eq!(attempt, 1, "the lock that was given back is no attempt");
+    assert_eq!(attempt, 1, "the lock that was given back does not count as an attempt");
 }
 
 async fn claim(provider: &CosmosDBProvider, owner: &str) -> SessionClaim {
@@ -290,7 +291,8 @@ async fn a_claim_is_undone_although_the_session_was_renewed_or_its_deletion_fail
     }
 }
 
-/// The same owner claims the session again while the answer of the deletion is on its way.
+/// The same owner claims the session again while the answer to the deletion of its document is on its
+/// way.
 #[tokio::test(start_paused = true)]
 async fn a_session_that_is_claimed_while_an_older_claim_is_undone_is_still_renewed() {
     let world = World::open().await;
@@ -301,7 +303,7 @@ async fn a_session_that_is_claimed_while_an_older_claim_is_undone_is_still_renew
     let SessionClaim::Owned(first) = claim(&provider, "worker").await else { panic!("it is free") };
     let core = Arc::clone(&provider.core);
     process.forget_requests();
-    // The deletion has no body.
+    // The deletion has no body. The empty text matches every request.
     process.before_answer_to("", async move {
         sessions::claim(&core, "cart", &session_config("worker")).await.unwrap();
     });
@@ -323,7 +325,7 @@ async fn a_session_is_renewed_while_an_older_claim_is_undone() {
     let core = Arc::clone(&provider.core);
     let (send, renewed) = tokio::sync::oneshot::channel();
     process.forget_requests();
-    // The deletion has no body.
+    // The deletion has no body. The empty text matches every request.
     process.before_answer_to("", async move {
         let (store, clock, sessions) = (&core.store, &core.clock, &core.sessions);
         let renewed = sessions::renew(store, clock, sessions, &["worker"], LOCK, LOCK).await;
@@ -333,7 +335,7 @@ async fn a_session_is_renewed_while_an_older_claim_is_undone() {
     assert_eq!(renewed.await.unwrap(), 1);
 }
 
-/// Not in virtual time. The later end of a lock takes as long to write as the lock did.
+/// Not in virtual time. The second write, which gives the lock a later end, takes as long as the first.
 #[tokio::test]
 async fn a_lock_lasts_for_the_whole_lease_although_each_request_is_slow() {
     const LEASE: Duration = Duration::from_secs(3);
@@ -367,5 +369,5 @@ async fn closing_does_not_interrupt_what_is_being_given_back() {
     tokio::time::sleep(LOCK / 10 + Duration::from_secs(1)).await;
     provider.close().await;
     let (_, _, attempt) = fetch(&other, None).await;
-    assert_eq!(attempt, 1, "the lock that was given back is no attempt");
+    assert_eq!(attempt, 1, "the lock that was given back does not count as an attempt");
 }

@@ -1,6 +1,6 @@
 //! Requests and whole operations that are late: they come when the instance that they were meant for
 //! is deleted and another instance has its name, or when the staged documents that they are about are
-//! committed and consumed. Garbage records have the stored type `litter`.
+//! committed and consumed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -108,7 +108,7 @@ async fn requests_of_a_deletion_that_are_late_leave_the_next_instance_of_that_na
     assert_whole(&world, "n").await;
 }
 
-/// The purge needs several batches, and several processes run it at the same time.
+/// The purge needs several batches, and it runs three times at the same time.
 #[tokio::test]
 async fn an_instance_with_many_documents_is_purged_whole() {
     const COUNT: u64 = 250;
@@ -257,7 +257,7 @@ async fn requests_that_delete_consumed_completions_leave_the_next_completions_al
 }
 
 /// The first attempt to create the garbage record of a staged message arrives after the message was
-/// created. The answer to that creation was lost, so it is tried again.
+/// created. The answer to the creation of the message was lost, so the message is created again.
 #[tokio::test]
 async fn a_message_whose_garbage_record_arrives_late_is_accepted_once() {
     let (_world, process, provider) = RecordedProcess::open().await;

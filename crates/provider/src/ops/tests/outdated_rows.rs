@@ -1,7 +1,7 @@
 //! Rows that are out of date when they arrive: while a poll or a commit waits for its answer, workers
 //! of the same process lock and complete the activities that it returns. A hint from such a row costs
 //! a lock that fails. In a fan-out of 1,000 activities four such locks in a row made the process
-//! forget the hints of all other activities, and polls found these by 64 in a quarter of a second.
+//! forget the hints of all other activities, and polls found only 64 of them every quarter of a second.
 
 use std::time::Duration;
 
@@ -93,7 +93,8 @@ async fn a_commit_brings_back_no_activity_that_was_completed_before_its_answer()
     assert_eq!(world.count_refused_locks().await, 0);
 }
 
-/// The same for a fan-out that one batch does not hold: it is unpacked after the commit.
+/// A fan-out that one batch does not hold is unpacked after the commit. An activity is completed before
+/// the answer to the unpacking arrives.
 #[tokio::test(start_paused = true)]
 async fn unpacking_brings_back_no_activity_that_was_completed_before_its_answer() {
     const COUNT: u64 = 200;
@@ -114,7 +115,9 @@ async fn unpacking_brings_back_no_activity_that_was_completed_before_its_answer(
     assert_eq!(world.count_refused_locks().await, 0);
 }
 
-/// Activities are cancelled by turns of the process itself.
+/// After four refused locks in a row, a process that is not alone forgets its hints about the other
+/// activities of the instance: other processes are taking them. In a process that is alone, a turn has
+/// cancelled the activities, and the hints about the others stay.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_is_alone_keeps_its_hints_after_locks_that_failed() {
     let (world, _process, provider) = RecordedProcess::open().await;

@@ -20,7 +20,7 @@ const BATCH_HEADER: &str = "x-ms-cosmos-is-batch-request";
 /// The time that a copy of a request may take.
 const COPY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What happens before a batch is sent.
+/// What a test lets happen before a batch is sent, or before an answer arrives.
 type Happening = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A process whose transport records its requests.

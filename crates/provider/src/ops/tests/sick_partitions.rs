@@ -1,6 +1,6 @@
 //! Partitions that hang: their requests take a minute. They must not stop the dispatchers and workers
-//! of a process, and no activity may stay locked for nobody. The tests run on the real engine in this
-//! process, in virtual time.
+//! of a process, and an activity must not stay locked when no worker runs it. The tests run on the real
+//! engine in this process, in virtual time.
 
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ async fn partition_of(provider: &CosmosDBProvider, key: impl Into<PartitionKey>)
     space.feed_ranges().iter().position(|partition| partition.overlaps(&range)).unwrap()
 }
 
-/// Names of instances in the partition `range`, or in other partitions.
+/// Names of instances: in the partition `range` if `is_there`, else in other partitions.
 async fn instances(provider: &CosmosDBProvider, range: usize, is_there: bool, count: usize) -> Vec<String> {
     let mut found = Vec::new();
     for number in 0..10_000 {
@@ -85,7 +85,7 @@ async fn instances(provider: &CosmosDBProvider, range: usize, is_there: bool, co
     found
 }
 
-/// Fetches an activity as the runtime does. Returns its instance, its token and the attempt.
+/// Fetches an activity as the runtime does. Returns its work item, its token and the attempt.
 pub(super) async fn fetch(
     provider: &CosmosDBProvider,
     session: Option<&SessionFetchConfig>,
@@ -329,8 +329,8 @@ async fn two_partitions_that_hang_leave_two_workers_time_for_the_others() {
         world.hang("patch_item", range).await;
     }
     let healthy = instances(&provider, 2, true, SECONDS).await;
+    // The first 40 may wait longer: until the partitions are paused, locks take their first time limit.
     let waits = waits_of_activities(&provider, &healthy, None).await.split_off(40);
-    // Until the partitions are paused, locks may take their first time limit.
     let (sum, longest) = (waits.iter().sum::<Duration>(), waits.iter().max().unwrap());
     assert!(sum < Duration::from_secs(40) && *longest < Duration::from_secs(4), "{waits:?}");
 }
@@ -399,14 +399,14 @@ async fn a_session_whose_partition_hangs_holds_one_worker_at_a_time() {
     }
     let healthy = instances(&provider, range, false, 6 + SECONDS).await.split_off(6);
     let config = session_config();
+    // The first 20 may wait longer: until the partition is paused, both workers wait there.
     let waits = waits_of_activities(&provider, &healthy, Some(&config)).await.split_off(20);
-    // Until the partition is paused, both workers wait there.
     let longest = waits.iter().max().unwrap();
     assert!(*longest < Duration::from_secs(4), "{waits:?}");
 }
 
-/// A lock of an activity with a session cannot be handed to another worker. Workers wait no longer for it
-/// nevertheless, unless the partition is known to answer late.
+/// A lock of an activity with a session cannot be handed to another worker. Still, workers wait for it
+/// only as long as for other locks, unless the partition is known to answer late.
 #[tokio::test(start_paused = true)]
 async fn activities_of_sessions_in_partitions_that_hang_hold_no_worker_for_long() {
     let (world, provider) = world_with_known_partitions(4).await;
@@ -471,8 +471,8 @@ async fn a_session_that_is_slow_elsewhere_does_not_make_the_partition_of_its_act
     assert_eq!(core.hints.paused_partitions.failures(partition, Instant::now()), 0);
 }
 
-/// Something else has changed the activities, so their locks are refused and the hints forget the rest.
-/// Polls have skipped all of them, because the hints had them.
+/// Something else has changed the activities, so their locks are refused. After 64 refused locks the
+/// hints forget the rest. Polls have skipped all of them, because the hints had them.
 #[tokio::test(start_paused = true)]
 async fn activities_that_the_hints_forget_after_refused_locks_are_read_again_at_once() {
     const COUNT: u64 = 150;

@@ -313,8 +313,8 @@ async fn a_cancellation_that_was_consumed_is_not_delivered_again() {
     assert!(provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none());
 }
 
-/// The runtime gives an activity that it does not know back with a second or more. With less it
-/// gives back an activity that it could run.
+/// The runtime gives back an activity that it does not know with a delay of a second or more, and an
+/// activity that it could run with a shorter delay.
 #[tokio::test(start_paused = true)]
 async fn an_activity_that_is_given_back_for_a_moment_is_not_left_to_other_processes() {
     let world = World::open().await;

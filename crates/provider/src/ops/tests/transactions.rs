@@ -42,8 +42,8 @@ async fn assert_started_once(world: &World, provider: &CosmosDBProvider, what: &
     assert_eq!(messages, [start("child", "7".to_owned())], "{what}");
     ack(provider, &token, vec![event("child", 1, String::new())], vec![], vec![]).await.unwrap();
     provider.core.background.wait_until_idle().await;
-    for leftover in ["outbox", "orch_queue"] {
-        assert_eq!(documents_of_type(world, leftover).await, Vec::<Value>::new(), "{what}: {leftover}");
+    for kind in ["outbox", "orch_queue"] {
+        assert_eq!(documents_of_type(world, kind).await, Vec::<Value>::new(), "{what}: {kind}");
     }
 }
 

@@ -14,7 +14,8 @@ use crate::CosmosDBProvider;
 /// The time limit of a wait.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
-/// The reconciler finds 70 bundles in every pass and can never unpack them.
+/// The reconciler finds 70 bundles in every pass, more than the 64 documents of one round, and can never
+/// unpack them.
 #[tokio::test]
 async fn a_document_that_cannot_be_finished_does_not_delay_later_ones() {
     let world = World::open().await;

@@ -255,7 +255,7 @@ async fn the_layout_version_is_raised_when_every_live_process_can_read_it() {
     let provider = world.provider().await;
     let fetch = || provider.fetch_orchestration_item(LOCK, Duration::from_secs(1), None);
     assert!(fetch().await.unwrap().is_none());
-    assert!(!provider.core.membership.all_can_read(3), "the heartbeats were read");
+    assert!(!provider.core.membership.all_can_read(3), "the old process reads version 1");
     assert_eq!(stored_version(&provider).await, None, "an old process is alive");
     container.delete(2_u64, "n:old").await.unwrap();
     let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
@@ -285,7 +285,7 @@ async fn a_process_that_has_become_too_old_for_its_container_fetches_nothing_mor
         loop {
             match provider.fetch_orchestration_item(LOCK, wait, None).await {
                 Err(error) => break error,
-                // Taken before the first heartbeats were read.
+                // This turn was taken before the first heartbeats were read.
                 Ok(Some((_, token, _))) => {
                     provider.abandon_orchestration_item(&token, None, true).await.unwrap();
                 }

@@ -207,7 +207,8 @@ fn cancel_activity(activity: &Activity) -> Option<ScheduledActivityIdentifier> {
     Some(cancel(id))
 }
 
-/// Every document is within the limit, and the commit fits one batch.
+/// Every document is at least 100,000 bytes smaller than the limit, the state has less than half of the
+/// limit, and the commit fits one batch.
 fn check_fits(plan: &TurnPlan, what: &str) {
     let staged =
         plan.staging_id.as_ref().map(|staging_id| Staged { id: format!("g:{staging_id}"), etag: etag() });

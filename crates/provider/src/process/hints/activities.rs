@@ -27,8 +27,9 @@ const ACTIVITIES_MAX: usize = 8192;
 /// instance count as out of date.
 pub(crate) const LOST_MAX: u32 = 4;
 
-/// [`LOST_MAX`] for a process that is alone with a kind of work. Its hints are out of date when an
-/// instance was deleted, or when another process has cancelled its activities.
+/// [`LOST_MAX`] for a process that alone takes this kind of work. Its locks fail only when the instance
+/// was deleted, or when a turn of another process has cancelled activities. A few cancelled activities
+/// say nothing about the others.
 pub(crate) const LOST_ALONE_MAX: u32 = 64;
 
 /// The most instances whose lost activities are counted. With more, all counts begin again: a
@@ -51,8 +52,9 @@ pub(crate) struct ActivityHints {
     served_tags: Tags,
     /// The key of each activity, by instance and id.
     keys: HashMap<(String, String), Key>,
-    /// The owner of each session that a worker of this process could not claim, and the
-    /// end of the owner's lock.
+    /// The owner of each session that a worker of this process could not claim, and the end of the
+    /// owner's lock. An empty owner says that the claim failed for another reason, mostly because the
+    /// partition did not answer. Then the session is left out until the given time.
     session_owners: HashMap<String, (String, Stamp)>,
     /// Waiting workers, by number.
     waiting: BTreeMap<u64, WaitingWorker>,
@@ -202,7 +204,7 @@ impl ActivityHints {
     }
 
     /// Forgets an activity that this process has completed or given up. Reads that are under way do
-    /// not bring it back. A cancelled activity may be locked for a worker; then it is returned.
+    /// not bring it back. If the activity was cancelled while it was locked for a worker, returns it.
     pub(crate) fn remove(&mut self, instance: &str, id: &str) -> Option<ReadyActivity> {
         self.forget(instance, id);
         self.changes.record_change(instance, id);
@@ -212,6 +214,7 @@ impl ActivityHints {
         self.ready.remove(position)
     }
 
+    /// Forgets an activity. A read that is under way may bring it back.
     pub(crate) fn forget(&mut self, instance: &str, id: &str) {
         if let Some(key) = self.keys.remove(&(instance.to_owned(), id.to_owned())) {
             self.offers.remove(&key);
@@ -296,8 +299,8 @@ impl ActivityHints {
         claimant: &Claimant<'_>,
     ) -> Option<OfferedActivity> {
         self.returning_workers += 1;
-        // Workers with other tags do not take what this worker may take. Waiting workers get what was
-        // dispatched to them, so that is not there for returning workers.
+        // Locked activities that this worker may not take do not count, and neither do as many as there
+        // are waiting workers with the same tags: these activities were dispatched to them.
         let ready = self.ready.iter().filter(|ready| ready.suits(claimant)).count();
         let waiting = self.waiting.values().filter(|waiting| waiting.tags == *claimant.tags).count();
         if ready.saturating_sub(waiting) + self.being_locked >= self.returning_workers {
@@ -368,13 +371,13 @@ impl ActivityHints {
         self.offers.iter().find(|(_, offer)| self.may_take(offer, now, claimant)).map(|(key, _)| key.0)
     }
 
-    /// Forgets the sessions that are left out because their partition did not answer.
+    /// Forgets the sessions without a known owner, whose partition did not answer.
     pub(crate) fn forget_unavailable_sessions(&mut self) {
         self.session_owners.retain(|_, (owner, _)| !owner.is_empty());
     }
 
-    /// Forgets that this owner holds the session. Returns whether that was known: then its activities
-    /// were left out for other workers.
+    /// Forgets that this owner holds the session. Returns whether this was known. If so, other workers
+    /// did not take the activities of the session.
     pub(crate) fn forget_session(&mut self, session: &str, owner: &str) -> bool {
         let is_known = self.session_owners.get(session).is_some_and(|(holder, _)| holder == owner);
         is_known && self.session_owners.remove(session).is_some()

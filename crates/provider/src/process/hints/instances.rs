@@ -41,10 +41,9 @@ const HELD_BYTES_MAX: u64 = 32 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct InstanceHints {
     instances: HashMap<String, InstanceHint>,
-    /// (when it can be taken, instance), for every instance with a due time that
-    /// no dispatcher has parked.
+    /// (when it can be taken, instance), for every instance that has a due time and is not parked.
     order: BTreeSet<(Stamp, String)>,
-    /// (when it can be taken, instance), for every parked instance with a due time.
+    /// (when it can be taken, instance), for every parked instance that has a due time.
     parked_order: BTreeSet<(Stamp, String)>,
     parked: Parked,
     /// Bytes of all messages held.
@@ -119,6 +118,7 @@ impl InstanceHints {
     ) {
         let due_when_locked = self.instances.get(instance).and_then(InstanceHint::due_when_locked);
         self.add_due(instance, due.or(due_when_locked).unwrap_or(now.visible_at_once()));
+        // As after a commit, the turn is over and its messages are not held. The next turn reads them.
         self.record_commit(instance);
         if let Some(left_until) = left_until {
             self.block(instance, left_until);

@@ -31,15 +31,14 @@ const PAUSE_FIRST: Duration = Duration::from_secs(5);
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// The shortest time from a look at an instance, after which it was parked again, to the next look
-/// at any instance of the same reason. While all of them stay parked, the looks for one reason take at most six of
-/// the sixty requests that an idle process may send in a minute.
+/// When an instance was looked at and parked again, no instance with the same reason is looked at for
+/// this long. So while all of them stay parked, one reason takes at most six of the sixty requests that
+/// an idle process may send in a minute.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The most reasons: usually one for each version filter of the runtimes that share a provider,
 /// one for instances without a start, and one for messages of a later version. When there are
-/// more, the reason for which no instance was parked for the longest time is forgotten, with its
-/// instances.
+/// more, the reason for which an instance was parked longest ago is forgotten, with its instances.
 const REASONS_MAX: usize = 8;
 
 /// The most instances parked for one reason: as many as there can be hints. When there are

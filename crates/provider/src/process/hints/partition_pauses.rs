@@ -33,7 +33,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(8);
 /// are not counted here may have shown long ago that it is healthy.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
-/// The end of a trial takes this long to arrive here after its time limit.
+/// The outcome of a trial is recorded here at most this long after its time limit.
 const TRIAL_MARGIN: Duration = Duration::from_secs(1);
 
 /// The most partitions remembered. With more, those whose pause is over are forgotten; if there are
@@ -73,7 +73,8 @@ struct Failures {
     count: u32,
     /// Failures of attempts with smaller numbers are not counted.
     counted_from: u64,
-    /// The end of the pause, or of the time limit of the trial.
+    /// The end of the pause, of the time in which an offered trial has to begin, or of the time limit of
+    /// the trial.
     closed_until: Instant,
     /// The name of the work that a poll has offered as the trial. `None` if there is none, or the trial
     /// has begun.
@@ -98,7 +99,7 @@ impl Failures {
         self.count > FAILURES_TOLERATED
     }
 
-    /// Whether the partition is paused, or its trial is under way.
+    /// Whether the partition is paused, or its trial is offered or under way.
     fn is_closed(&self, now: Instant) -> bool {
         self.closed_until > now
     }

@@ -1,6 +1,7 @@
-//! The requests of this process to the other processes: see [`Requests`]. The next heartbeat
-//! carries the requests, and each request expires some time after it was last made. This module also
-//! remembers which slices this process polls although another process owns them.
+//! The load of this process, which its next heartbeat tells the other processes: see [`Load`]. The
+//! process stays busy for some time after its last work, and asks for help with a slice for some time
+//! after the last reason. This module also remembers which slices this process polls although another
+//! process owns them.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -9,45 +10,47 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::documents::heartbeat::Requests;
+use crate::documents::heartbeat::Load;
 use crate::sync::lock;
 
-/// How long a request to share a slice is valid after it was last made.
+/// How long this process asks for help with a slice after the last call of [`OwnLoad::share_slice`].
 const SHARED_FOR: Duration = Duration::from_secs(10);
 
 /// How long a process counts as busy after it has taken work.
 const BUSY_FOR: Duration = Duration::from_secs(30);
 
-/// How long a slice is watched after the last call of [`OwnRequests::watch_slice`].
+/// How long a slice is watched after the last call of [`OwnLoad::watch_slice`].
 const WATCHED_FOR: Duration = Duration::from_secs(60);
 
 /// The most slices that a process asks others to share, and the most that it watches. When it
 /// needs help with more, all processes have enough to do anyway.
 const SLICES_MAX: usize = 32;
 
-/// The requests of this process.
+/// The load of this process.
 #[derive(Debug, Default)]
-pub(crate) struct OwnRequests {
-    state: Mutex<RequestState>,
-    /// Notified when there is a new request. The heartbeat task writes it soon.
+pub(crate) struct OwnLoad {
+    state: Mutex<LoadState>,
+    /// Notified when the process becomes busy or asks for help with a slice. The heartbeat task writes
+    /// that soon.
     pub(crate) changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct RequestState {
+struct LoadState {
     busy: Option<Validity>,
+    /// By the first key of the slice, as in `watched_slices`.
     shared_slices: BTreeMap<String, Validity>,
     watched_slices: BTreeMap<String, Validity>,
 }
 
-/// Since when and until when a request is valid.
+/// Since when and until when a part of the load is valid.
 #[derive(Debug, Clone, Copy)]
 struct Validity {
     since: Instant,
     until: Instant,
 }
 
-impl OwnRequests {
+impl OwnLoad {
     /// Records that this process has taken work, or has started. It is busy for some time.
     pub(crate) fn record_work(&self) {
         let now = Instant::now();
@@ -71,10 +74,10 @@ impl OwnRequests {
         add_slice(&mut lock(&self.state).watched_slices, first_key, WATCHED_FOR);
     }
 
-    /// The requests that are valid now.
-    pub(crate) fn current(&self) -> Requests {
+    /// The load that is valid now.
+    pub(crate) fn current(&self) -> Load {
         let mut state = lock(&self.state);
-        Requests {
+        Load {
             is_busy: state.busy.is_some_and(|busy| busy.until > Instant::now()),
             shared_slices: still_valid(&mut state.shared_slices),
         }
@@ -121,42 +124,42 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_is_valid_for_some_time_after_it_was_last_made() {
-        let requests = OwnRequests::default();
-        requests.share_slice("10");
-        requests.changed.notified().await;
+    async fn a_process_asks_for_help_for_some_time_after_the_last_reason() {
+        let load = OwnLoad::default();
+        load.share_slice("10");
+        load.changed.notified().await;
         tokio::time::sleep(SHARED_FOR - Duration::from_millis(1)).await;
-        requests.share_slice("10");
+        load.share_slice("10");
         tokio::time::sleep(SHARED_FOR - Duration::from_millis(1)).await;
-        assert_eq!(requests.current(), Requests { is_busy: false, shared_slices: vec!["10".into()] });
+        assert_eq!(load.current(), Load { is_busy: false, shared_slices: vec!["10".into()] });
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert_eq!(requests.current(), Requests::default());
+        assert_eq!(load.current(), Load::default());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_process_is_busy_for_some_time_after_its_last_work() {
-        let requests = OwnRequests::default();
-        assert_eq!(requests.busy_for(), None);
-        requests.record_work();
-        requests.changed.notified().await;
+        let load = OwnLoad::default();
+        assert_eq!(load.busy_for(), None);
+        load.record_work();
+        load.changed.notified().await;
         tokio::time::sleep(BUSY_FOR - Duration::from_millis(1)).await;
-        requests.record_work();
+        load.record_work();
         tokio::time::sleep(BUSY_FOR - Duration::from_millis(1)).await;
-        assert!(requests.current().is_busy);
-        assert_eq!(requests.busy_for(), Some(2 * (BUSY_FOR - Duration::from_millis(1))));
+        assert!(load.current().is_busy);
+        assert_eq!(load.busy_for(), Some(2 * (BUSY_FOR - Duration::from_millis(1))));
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert!(!requests.current().is_busy && requests.busy_for().is_none());
+        assert!(!load.current().is_busy && load.busy_for().is_none());
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_number_of_slices_is_limited_and_expired_slices_make_room() {
-        let requests = OwnRequests::default();
+        let load = OwnLoad::default();
         for number in 0..2 * SLICES_MAX {
-            requests.share_slice(&format!("{number:04}"));
+            load.share_slice(&format!("{number:04}"));
         }
-        assert_eq!(requests.current().shared_slices.len(), SLICES_MAX);
+        assert_eq!(load.current().shared_slices.len(), SLICES_MAX);
         tokio::time::sleep(SHARED_FOR).await;
-        requests.share_slice("new");
-        assert_eq!(requests.current().shared_slices, ["new"]);
+        load.share_slice("new");
+        assert_eq!(load.current().shared_slices, ["new"]);
     }
 }

@@ -1,5 +1,5 @@
-//! Slices: the container cut into parts that processes own. Without more processes than
-//! physical partitions, a slice is a physical partition. With more processes, each
+//! Slices: the container cut into parts that processes own. If there are at most as many processes as
+//! physical partitions, a slice is a physical partition. If there are more processes, each
 //! partition is cut into 2, 4 or 8 slices of equal width. So a poll of a slice is one
 //! request, and there are about as many slices as processes, or as partitions.
 //!

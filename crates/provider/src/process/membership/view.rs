@@ -1,5 +1,5 @@
 //! `View`: an immutable view of the live processes and of the slices of the container. The
-//! next view is a pure function of the processes, the slices, the requests of all processes
+//! next view is a pure function of the processes, the slices, the loads of all processes
 //! and the current view.
 //!
 //! While any process is busy, the partitions are *divided*: each slice has an owner of its own.
@@ -14,7 +14,7 @@ use perihelion_client::{FeedRange, KeySpace, PartitionKey};
 
 use super::hash::{hash_of, score};
 use super::slices::Slices;
-use crate::documents::heartbeat::{Member, Requests, Roles, Tags};
+use crate::documents::heartbeat::{Load, Member, Roles, Tags};
 use crate::documents::stamp::Stamp;
 use crate::process::hints::activity_name;
 use crate::sync::lock;
@@ -77,12 +77,12 @@ struct Ownership {
     place: Vec<f64>,
 }
 
-/// This process: its id, its roles, and what it asks of the other processes.
+/// This process: its id, its roles and its load.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Own<'a> {
     pub(crate) id: &'a str,
     pub(crate) roles: &'a Roles,
-    pub(crate) requests: &'a Requests,
+    pub(crate) load: &'a Load,
 }
 
 impl View {
@@ -117,17 +117,17 @@ impl View {
         members.push(Member {
             id: own.id.to_owned(),
             roles: own.roles.clone(),
-            requests: own.requests.clone(),
+            load: own.load.clone(),
             // `all_can_read` is about the other processes, so this process never limits it.
             readable_version: u32::MAX,
             container_version: 0,
         });
         members.sort_by(|one, other| one.id.cmp(&other.id));
         let slices = space.map_or_else(Slices::default, |space| Slices::cut(space, members.len()));
-        let named = members.iter().flat_map(|member| &member.requests.shared_slices);
+        let named = members.iter().flat_map(|member| &member.load.shared_slices);
         let shared: BTreeSet<usize> = named.filter_map(|key| slices.index_at(key)).collect();
         let is_shared = (0..slices.all.len()).map(|index| shared.contains(&index)).collect();
-        let is_busy = members.iter().any(|member| member.requests.is_busy);
+        let is_busy = members.iter().any(|member| member.load.is_busy);
         let mut view =
             View { own_id: own.id.to_owned(), members, slices, is_busy, is_shared, ..View::default() };
         view.instances = view.ownership(|roles| roles.fetches_orchestrations);
@@ -352,7 +352,7 @@ impl View {
             None => self.slices.space().is_none(),
         };
         let is_own_same =
-            self.own().is_some_and(|known| known.roles == *own.roles && known.requests == *own.requests);
+            self.own().is_some_and(|known| known.roles == *own.roles && known.load == *own.load);
         let known = self.members.iter().filter(|member| member.id != own.id);
         let mut others: Vec<&Member> = others.iter().filter(|member| member.id != own.id).collect();
         others.sort_by(|one, other| one.id.cmp(&other.id));

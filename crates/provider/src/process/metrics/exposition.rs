@@ -58,8 +58,8 @@ impl ProviderMetrics {
         let mut metrics = Metrics::new();
         for MethodCounter { name, help, value } in METHOD_COUNTERS {
             let metric = metrics.metric(name, MetricKind::Counter, help);
-            for (method, metrics) in &self.methods {
-                metric.sample(&[("method", method)], value(metrics));
+            for (method, counts) in &self.methods {
+                metric.sample(&[("method", method)], value(counts));
             }
         }
         let durations = metrics.metric(
@@ -107,7 +107,7 @@ impl ProviderMetrics {
     }
 }
 
-/// The upper bounds in seconds, and the number of durations in each bucket alone.
+/// Each bucket: its upper bound in seconds, and the number of its durations, not cumulative.
 fn buckets(latency: &Latency) -> impl Iterator<Item = (f64, u64)> {
     latency.buckets.iter().enumerate().map(|(bucket, count)| (2f64.powi(bucket as i32) / 1e6, *count))
 }

@@ -94,11 +94,7 @@ async fn a_turn_above_the_limits_of_the_server_goes_through_the_outbox() {
         server.clear_faults().await;
         server.reset_counters().await;
         process.run_parent("later", 5).await;
-        assert_eq!(
-            server.requests("transaction").await,
-            6,
-            "smaller turns are still transactions: {refusal}"
-        );
+        assert_eq!(server.requests("transaction").await, 6, "later turns are still transactions: {refusal}");
         process.stop().await;
     }
 }

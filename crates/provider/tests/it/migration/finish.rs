@@ -29,7 +29,7 @@ pub(super) async fn open_provider(client: &perihelion_client::Client, container:
 
 /// Histories, values and statuses are the same as in the old container.
 pub(super) async fn assert_moved(provider: &Arc<dyn Provider>, fixture: &Fixture) {
-    let admin = provider.as_management_capability().expect("the provider manages");
+    let admin = provider.as_management_capability().expect("management is supported");
     let client = Client::new(Arc::clone(provider));
     for stored in of_type(fixture, "instance") {
         let instance = text(stored, "instanceId");
@@ -113,7 +113,7 @@ async fn outcome_of(client: &Client, instance: &str) -> Result<String, String> {
 
 /// Histories have one completion for each scheduled step, and all queues are empty.
 async fn assert_queues_empty_and_histories_complete(provider: &Arc<dyn Provider>) {
-    let admin = provider.as_management_capability().expect("the provider manages");
+    let admin = provider.as_management_capability().expect("management is supported");
     let depths = admin.get_queue_depths().await.unwrap();
     assert_eq!((depths.orchestrator_queue, depths.worker_queue, depths.timer_queue), (0, 0, 0));
     for instance in admin.list_instances().await.unwrap() {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// The environment variable with the path of a recording to use instead of the file in
 /// the repository.
-const VARIABLE: &str = "PERIHELION_PUBLISHED_CONTAINER";
+const RECORDING_VARIABLE: &str = "PERIHELION_PUBLISHED_CONTAINER";
 
 const RECORDED: &str = include_str!("../../fixtures/published-0.1.10.json");
 
@@ -21,7 +21,7 @@ pub(super) struct Fixture {
 
 impl Fixture {
     pub(super) fn read() -> Fixture {
-        let text = match std::env::var(VARIABLE) {
+        let text = match std::env::var(RECORDING_VARIABLE) {
             Ok(path) => std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}")),
             Err(_) => RECORDED.to_owned(),
         };

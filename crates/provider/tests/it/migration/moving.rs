@@ -129,8 +129,8 @@ async fn an_unreadable_instance_is_named_and_keeps_the_new_container_closed() {
     account.stop().await;
 }
 
-/// An outbox entry whose message was delivered, and one whose child has run: neither is
-/// delivered again.
+/// The old container has an outbox entry whose message is already in the queue of its target, and one
+/// whose child has already begun. Neither message is sent again.
 #[tokio::test]
 async fn a_message_that_was_delivered_is_not_sent_again() {
     let mut fixture = Fixture::read();

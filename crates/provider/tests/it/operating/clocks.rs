@@ -22,7 +22,7 @@ async fn clocks_two_minutes_apart_neither_steal_locks_nor_hide_messages() {
     for holder_error_ms in [-MINUTE_MS, MINUTE_MS] {
         let holder = provider_with(&server, holder_error_ms).await;
         let other = provider_with(&server, -holder_error_ms).await;
-        let instance = format!("of {}", holder.metrics().clock_offset_ms.signum());
+        let instance = format!("order-{holder_error_ms}");
 
         // A message of the other machine is visible to the holder at once.
         other.enqueue_for_orchestrator(start(&instance, None), None).await.unwrap();

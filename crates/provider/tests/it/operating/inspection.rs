@@ -88,6 +88,7 @@ async fn the_recorded_start_has_no_version_if_no_worker_has_chosen_one() {
     }
 }
 
+/// The depth and `since_ms` of one queue.
 fn queue(queues: &[QueueInfo], kind: QueueKind) -> (u64, Option<u64>) {
     let queue = queues.iter().find(|queue| queue.kind == kind).unwrap();
     assert!(queue.is_exact);
@@ -156,6 +157,7 @@ async fn lock_activities(provider: &CosmosDBProvider, count: usize) {
     }
 }
 
+/// A page counts as examined only activities, not turns.
 #[tokio::test]
 async fn locks_name_their_process_and_when_it_took_them() {
     let server = server(4).await;
@@ -190,7 +192,7 @@ async fn locks_name_their_process_and_when_it_took_them() {
 }
 
 /// Story of a bug: to show what one process held, the locked activities of all processes were read,
-/// however many there were.
+/// however many there were. Now at most 500 are read for a page.
 #[tokio::test]
 async fn a_page_of_the_locks_of_one_process_reads_a_bounded_number_of_locks() {
     let server = server(1).await;
@@ -215,7 +217,7 @@ async fn a_page_of_the_locks_of_one_process_reads_a_bounded_number_of_locks() {
     assert_eq!(
         (first.examined, first.activities.len()),
         (500, 0),
-        "the order of the locks is that of storage"
+        "the 500 that were stored first are of the other process"
     );
     let rest = few.locks(&of_few.with_continuation(first.continuation.expect("a next page"))).await.unwrap();
     assert_eq!((rest.examined, rest.activities.len(), rest.continuation), (21, 1, None));
@@ -230,7 +232,7 @@ async fn the_pages_of_locks_have_every_activity_once() {
     loop {
         let page = provider.locks(&options).await.unwrap();
         pages += 1;
-        assert!(page.activities.len() <= 100 && pages < 20, "a page is bounded, and so is their number");
+        assert!(page.activities.len() <= 100 && pages < 20, "page {pages}: {}", page.activities.len());
         for lock in page.activities {
             assert!(seen.insert(lock.instance_id.clone()), "{lock:?} is on two pages");
         }
@@ -296,6 +298,7 @@ async fn a_tree_has_every_descendant_below_its_parent() {
     assert!(error.message.contains("nobody not found"), "{error}");
 }
 
+/// A tree has at most 1,000 instances.
 #[tokio::test]
 async fn a_tree_that_is_too_large_is_cut_and_says_so() {
     let server = server(4).await;

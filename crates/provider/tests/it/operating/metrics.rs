@@ -32,7 +32,7 @@ async fn the_provider_counts_what_the_server_counts() {
     assert_eq!((after.conflicts, after.throttles, after.steals), (0, 0, 0));
 }
 
-/// Story of a bug: the dashboard took a list of one workflow for background, which the server counts
+/// Story of a bug: the dashboard counted the listing of one workflow as background. The server counts it
 /// as requests to one partition key.
 #[tokio::test]
 async fn only_requests_that_are_not_about_one_instance_are_background() {

@@ -238,6 +238,7 @@ async fn ended_children_of_an_eternal_instance_are_removed() {
     wait_until_listed(&later, &["eternal", "running"]).await;
 }
 
+/// The options keep three executions. Older ones are deleted after every eighth execution.
 #[tokio::test]
 async fn retention_keeps_the_last_executions_of_an_eternal_instance() {
     let world = World::open().await;

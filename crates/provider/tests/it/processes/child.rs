@@ -106,14 +106,14 @@ pub(super) fn spawn(version: Version, endpoint: &str, lock: Duration, role: &Rol
 async fn serves_until_its_input_ends() {
     let settings = std::env::var(SETTINGS_VARIABLE).expect("started by a test of `processes`");
     let settings: Vec<&str> = settings.split(' ').collect();
-    let [endpoint, lock, turns, works, tag] = settings[..] else { panic!("{settings:?}") };
+    let [endpoint, lock, orchestrators, workers, tag] = settings[..] else { panic!("{settings:?}") };
     let lock = Duration::from_millis(lock.parse().expect("milliseconds"));
     let client = Client::with_credential(endpoint, Credential::emulator()).await.unwrap();
     let builder = CosmosDBProvider::builder().with_client(client);
     let provider = builder.with_database(DATABASE).with_container(CONTAINER).open().await.unwrap();
     let options = RuntimeOptions {
-        orchestration_concurrency: turns.parse().expect("a number"),
-        worker_concurrency: works.parse().expect("a number"),
+        orchestration_concurrency: orchestrators.parse().expect("a number"),
+        worker_concurrency: workers.parse().expect("a number"),
         orchestrator_lock_timeout: lock,
         orchestrator_lock_renewal_buffer: lock / 2,
         worker_lock_timeout: lock,

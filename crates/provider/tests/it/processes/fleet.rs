@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 
 use super::child::{DATABASE, READY, RUNS, Role, Version, spawn};
-use super::watch::{Ledger, Started, Watch};
+use super::watch::{ActivityLog, Started, Watch};
 
 /// The interval at which the parent asks which jobs are completed.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
@@ -45,7 +45,7 @@ pub(super) struct Fleet {
     provider: Arc<CosmosDBProvider>,
     container: Container,
     children: Vec<ChildProcess>,
-    ledger: Ledger,
+    activity_log: ActivityLog,
 }
 
 /// A child process. Dropping it kills the process, so that a failed test leaves none.
@@ -71,12 +71,12 @@ impl Fleet {
         let container = client.database(DATABASE).container(CONTAINER);
         let builder = CosmosDBProvider::builder().with_client(client);
         let provider = builder.with_database(DATABASE).with_container(CONTAINER).open().await.unwrap();
-        let (children, ledger) = (Vec::new(), Ledger::default());
-        Fleet { server, lock_timeout, provider: Arc::new(provider), container, children, ledger }
+        let (children, activity_log) = (Vec::new(), ActivityLog::default());
+        Fleet { server, lock_timeout, provider: Arc::new(provider), container, children, activity_log }
     }
 
-    pub(super) fn ledger(&self) -> &Ledger {
-        &self.ledger
+    pub(super) fn activity_log(&self) -> &ActivityLog {
+        &self.activity_log
     }
 
     /// Starts a child, waits until it serves, and returns its number.
@@ -91,13 +91,13 @@ impl Fleet {
         let output = BufReader::new(child.stdout.take().expect("piped"));
         self.children.push(ChildProcess(child));
         let (ready, ready_receiver) = oneshot::channel();
-        let ledger = self.ledger.clone();
+        let activity_log = self.activity_log.clone();
         // The thread ends when the child's output ends.
         std::thread::spawn(move || {
             let mut ready = Some(ready);
             for line in output.lines().map_while(Result::ok) {
                 if let Some((_, run)) = line.split_once(RUNS) {
-                    ledger.record(number, run);
+                    activity_log.record(number, run);
                 } else if line.contains(READY) {
                     ready.take().map(|ready| ready.send(()));
                 }
@@ -148,7 +148,7 @@ impl Fleet {
     /// Waits until a child begins the activity `run` and kills that child with SIGKILL.
     /// Returns its number and the time.
     pub(super) async fn kill_process_of(&mut self, run: &str) -> (usize, Instant) {
-        let victim = self.ledger.wait_for_start(run).await;
+        let victim = self.activity_log.wait_for_start(run).await;
         self.children[victim].0.kill().expect("a process to kill");
         (victim, Instant::now())
     }
@@ -200,7 +200,7 @@ impl Fleet {
         }
         let depths = admin.get_queue_depths().await.unwrap();
         assert_eq!((depths.orchestrator_queue, depths.worker_queue), (0, 0));
-        let runs = self.ledger.runs();
+        let runs = self.activity_log.runs();
         let distinct_runs: BTreeSet<&String> = runs.iter().map(|(_, run)| run).collect();
         assert!(!is_run_once || distinct_runs.len() == runs.len(), "{runs:?}");
     }

@@ -1,4 +1,4 @@
-//! The observations of the parent process. `Ledger`: the activities that each child
+//! The observations of the parent process. `ActivityLog`: the activities that each child
 //! printed. `Watch`: when the server reported each job as completed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,16 +12,16 @@ use super::fleet::PROGRESS_TIMEOUT;
 
 /// The activities that each child ran, in the order in which they were printed.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Ledger(Arc<LedgerState>);
+pub(super) struct ActivityLog(Arc<LogState>);
 
 #[derive(Debug, Default)]
-struct LedgerState {
+struct LogState {
     /// The child and the activity.
     runs: Mutex<Vec<(usize, String)>>,
     changed: Notify,
 }
 
-impl Ledger {
+impl ActivityLog {
     pub(super) fn record(&self, child: usize, run: &str) {
         self.0.runs.lock().unwrap().push((child, run.to_owned()));
         self.0.changed.notify_waiters();

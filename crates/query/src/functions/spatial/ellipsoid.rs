@@ -43,7 +43,7 @@ fn vincenty(a: Position, b: Position) -> Option<f64> {
         let sigma = sin_sigma.atan2(cos_sigma);
         let sin_alpha = cos_u1 * cos_u2 * sin_lambda / sin_sigma;
         let cos2_alpha = 1.0 - sin_alpha * sin_alpha;
-        // Zero only if both positions are on the equator.
+        // `cos2_alpha` is zero only if both positions are on the equator.
         let cos_2m = if cos2_alpha == 0.0 { 0.0 } else { cos_sigma - 2.0 * sin_u1 * sin_u2 / cos2_alpha };
         let c = FLATTENING / 16.0 * cos2_alpha * (4.0 + FLATTENING * (4.0 - 3.0 * cos2_alpha));
         let term = cos_2m + c * cos_sigma * (2.0 * cos_2m * cos_2m - 1.0);

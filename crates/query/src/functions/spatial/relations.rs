@@ -40,11 +40,11 @@ fn between(a: Position, b: Position, kind: Kind) -> f64 {
 fn nearest(point: Position, (start, end): (Position, Position), kind: Kind) -> Position {
     let scale = if kind == Kind::Geographic { point.1.to_radians().cos() } else { 1.0 };
     let (dx, dy) = ((end.0 - start.0) * scale, end.1 - start.1);
-    let length = dx * dx + dy * dy;
-    if length == 0.0 {
+    let length_squared = dx * dx + dy * dy;
+    if length_squared == 0.0 {
         return start;
     }
-    let along = ((point.0 - start.0) * scale * dx + (point.1 - start.1) * dy) / length;
+    let along = ((point.0 - start.0) * scale * dx + (point.1 - start.1) * dy) / length_squared;
     let along = along.clamp(0.0, 1.0);
     (start.0 + along * (end.0 - start.0), start.1 + along * (end.1 - start.1))
 }
@@ -53,12 +53,12 @@ fn nearest(point: Position, (start, end): (Position, Position), kind: Kind) -> P
 pub(super) fn intersects(a: &Geometry, b: &Geometry) -> bool {
     let edges_b = b.edges();
     let touches = a.edges().iter().any(|edge| edges_b.iter().any(|other| edges_meet(*edge, *other)));
-    touches || has_inside(a, b) || has_inside(b, a)
+    touches || starts_inside(a, b) || starts_inside(b, a)
 }
 
 /// Whether a polygon of `b` contains the first position of `a`. If `a` has several polygons, the
 /// first position of one of them is enough.
-fn has_inside(a: &Geometry, b: &Geometry) -> bool {
+fn starts_inside(a: &Geometry, b: &Geometry) -> bool {
     let Geometry::Polygons(polygons) = b else { return false };
     let firsts: Vec<Position> = match a {
         Geometry::Point(point) => vec![*point],
@@ -79,6 +79,7 @@ pub(super) fn within(a: &Geometry, b: &Geometry) -> bool {
             let outline = b.edges();
             let crosses =
                 |edge: &(Position, Position)| outline.iter().any(|other| edges_cross(*edge, *other));
+            // The last condition refuses an `a` around a hole of `b`: no edge crosses the hole.
             edges.iter().all(|edge| inside(edge.0) && inside(edge.1))
                 && !edges.iter().any(crosses)
                 && !outline.iter().any(|edge| encloses(a, edge.0))

@@ -39,6 +39,7 @@ fn add_pages(merge: &mut Merge, key: &str) {
     }
 }
 
+/// Takes rows, which are texts. Returns the first two characters of each.
 fn take(merge: &mut Merge, count: usize) -> Vec<String> {
     (0..count)
         .map(|_| match merge.next_row().unwrap() {
@@ -124,6 +125,7 @@ fn add_last_page(merge: &mut Merge, fetch: &perihelion_query::merge::Fetch, rows
     merge.add_page(fetch.id, rows, None).unwrap();
 }
 
+/// Earlier releases wrote sort keys for each range of a token, and not once for the whole token.
 #[test]
 fn a_token_with_sort_keys_for_each_range_is_still_read() {
     let mut merge = merge_of(PLAN, "z");
@@ -136,7 +138,7 @@ fn a_token_with_sort_keys_for_each_range_is_still_read() {
     add_pages(&mut resumed, "z");
     assert_eq!(take(&mut resumed, 1), ["bz"]);
     assert_eq!(resumed.next_row(), Ok(NextRow::Pending), "the first range needs its next page");
-    // Without any sort keys it is not a token.
+    // A token without any sort keys is refused.
     let without = token.replace(r#""keys":[["bz"]],"#, "");
     assert!(matches!(resume(PLAN, &without), Err(MergeError::InvalidToken(_))));
 }

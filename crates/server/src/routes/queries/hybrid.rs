@@ -22,9 +22,9 @@ const PAGE_ROWS_MAX: usize = 50_000;
 /// memory.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The server's memory is divided by this number, and the rows of one search may take one such part. All
-/// queries together may take half of the memory, so a quarter is left for the state of the component query
-/// that runs. A search that needs more would be refused with 429 each time, even if no other request runs.
+/// The rows of one search may take the server's memory divided by this number: a quarter. All queries
+/// together may take half of the memory, so the other quarter is left for the state of the component query
+/// that runs. A search with more rows would be refused with 429 each time, even if no other request runs.
 const MEMORY_PART: usize = 4;
 
 /// The most pages of one component query. A page has up to 4 MB, and less if other reads wait.
@@ -61,7 +61,7 @@ pub(super) async fn serve(
 /// Runs the statements of the plan in the scope of the request.
 struct Runner<'a> {
     service: &'a RegionService,
-    /// The container when the search began.
+    /// The container as it was when the search began.
     container: &'a Arc<Container>,
     statement: &'a Statement,
     call: &'a Call,

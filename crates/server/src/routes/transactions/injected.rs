@@ -10,7 +10,9 @@ use perihelion_wire::transaction::{
 };
 
 use super::super::RegionService;
-use super::{answer, answer_parsed, parse, token, with_token, with_transaction_status, write};
+use super::{
+    answer, answer_parsed, idempotency_token, parse, with_idempotency_token, with_transaction_status, write,
+};
 use crate::answer::Answer;
 use crate::call::Call;
 use crate::faults::{InjectedResults, TransactionFault};
@@ -30,17 +32,17 @@ pub(in crate::routes) async fn instead_of_serving(
         let answer = answer_parsed(service, call, request, Some(results)).await;
         return answer.map(|answer| with_wait(answer, results)).map_err(with_transaction_status);
     }
-    // If an answer is recorded for this token, that answer is sent: after a commit, an injected final
-    // refusal would be false.
-    let token = token(call)?;
+    // If an answer is recorded for this token, that answer is sent. An injected refusal that is not
+    // retriable would be false after a commit.
+    let token = idempotency_token(call)?;
     if request.kind == TransactionKind::Write
         && !results.is_retriable
         && let Some(known_token) = token
         && let Some(recorded) = write::recorded_answer(service, call, known_token)?
     {
-        return Ok(with_token(recorded, token));
+        return Ok(with_idempotency_token(recorded, token));
     }
-    Ok(with_token(print(&request, results), token))
+    Ok(with_idempotency_token(print(&request, results), token))
 }
 
 /// The injected answer to a transaction that was carried out. It replaces the real answer.
@@ -52,7 +54,8 @@ pub(in crate::routes) fn after_serving(
 ) -> Result<Answer, Refusal> {
     match fault {
         TransactionFault::Results(results) => {
-            Ok(with_token(print(&parse(service, call)?, results), token(call)?))
+            let answer = print(&parse(service, call)?, results);
+            Ok(with_idempotency_token(answer, idempotency_token(call)?))
         }
         TransactionFault::FastResponse => {
             outcome.map(|answer| Answer { body: in_fast_mode(&answer.body), ..answer })

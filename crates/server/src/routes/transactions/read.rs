@@ -4,13 +4,13 @@ use bytes::Bytes;
 use perihelion_engine::{DistributedRead, ItemOutcome, Precondition, Refusal, blocking};
 use perihelion_wire::status::{self, Status};
 use perihelion_wire::transaction::{
-    AnswerMembers, OperationResult, TransactionOperation, print_answer, read_envelope,
+    AnswerMembers, OperationResult, TransactionOperation, print_answer, status_of_read_transaction,
 };
 
 use super::super::RegionService;
 use super::{
-    Prepared, admit, answer, check_writers, prepare, printed_token, ranges_of, session, spend_refused,
-    status_of,
+    Prepared, admit, answer, check_writers, prepare, printed_session_token, ranges_of, session,
+    spend_refused, status_of,
 };
 use crate::answer::Answer;
 
@@ -45,7 +45,7 @@ pub(super) fn serve(
         Some(format!("Operation {index} failed with {}: {}", status_of(refusal), refusal.message))
     });
     let members = AnswerMembers { is_retriable: false, diagnostic: first_failure.as_deref() };
-    Ok(answer(read_envelope(&statuses), charge, print_answer(&printed, members)))
+    Ok(answer(status_of_read_transaction(&statuses), charge, print_answer(&printed, members)))
 }
 
 fn to_engine(prepared: Prepared) -> DistributedRead {
@@ -78,7 +78,7 @@ fn to_result(result: &Result<ItemOutcome, Refusal>, has_failed: bool) -> Operati
         Ok(outcome) => OperationResult {
             status: outcome.status.into(),
             etag: outcome.etag.clone(),
-            session_token: Some(printed_token(&outcome.position)),
+            session_token: Some(printed_session_token(&outcome.position)),
             partition_key_range_id: Some(outcome.position.range),
             local_lsn: None,
             request_charge,

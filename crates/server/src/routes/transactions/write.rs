@@ -15,7 +15,7 @@ use perihelion_wire::transaction::{
 use super::super::RegionService;
 use super::super::batches::parse_by_type;
 use super::{
-    Prepared, admit, answer, check_writers, injected, prepare, printed_token, ranges_of, session,
+    Prepared, admit, answer, check_writers, injected, prepare, printed_session_token, ranges_of, session,
     spend_refused, status_of,
 };
 use crate::answer::Answer;
@@ -142,7 +142,7 @@ fn to_result(result: &Result<ItemOutcome, Refusal>) -> OperationResult {
         Ok(outcome) => OperationResult {
             status: outcome.status.into(),
             etag: outcome.etag.clone(),
-            session_token: Some(printed_token(&outcome.position)),
+            session_token: Some(printed_session_token(&outcome.position)),
             partition_key_range_id: Some(outcome.position.range),
             local_lsn: Some(outcome.position.lsn),
             request_charge: outcome.charge,

@@ -86,7 +86,7 @@ fn compare_body(forms: &Object, answer: &HttpResponse, differences: &mut Vec<Str
             "count" => compare_counts(expect, &body, differences),
             "first_documents" => compare_first_documents(expect, &body, differences),
             "key_order" => compare_member_order("", expect, &body, differences),
-            "doc_key_order" => compare_document_order(expect, &body, differences),
+            "doc_key_order" => compare_member_order_of_documents(expect, &body, differences),
             "text_contains" => compare_text(expect, &answer.text(), differences),
             "etag_header_equals_body" => {
                 let etag = answer.header("etag").map(Value::from).unwrap_or(Value::Null);
@@ -226,6 +226,7 @@ fn compare_error(expect: &Value, body: &Value, differences: &mut Vec<String>) {
                 let info = info.and_then(|text| json::parse_str(text).ok()).unwrap_or(Value::Null);
                 compare_values(".additionalErrorInfo", expect, &info, Strictness::Whole, differences);
             }
+            // The form `additionalErrorInfo` has one value, `absent`.
             _ => {
                 if body.get("additionalErrorInfo").is_some() {
                     differences.push("additionalErrorInfo is not expected".to_owned());
@@ -244,7 +245,7 @@ fn embedded_errors(message: &str) -> Option<Value> {
 
 fn compare_counts(expect: &Value, body: &Value, differences: &mut Vec<String>) {
     let Some(counts) = expect.as_object() else {
-        return differences.push(format!("the expected counts are no object: {}", short_json(expect)));
+        return differences.push(format!("the expected counts are not an object: {}", short_json(expect)));
     };
     for (name, count) in counts.iter() {
         let actual = match body.get(name) {
@@ -288,9 +289,9 @@ fn compare_member_order(at: &str, expect: &Value, actual: &Value, differences: &
     }
 }
 
-fn compare_document_order(expect: &Value, body: &Value, differences: &mut Vec<String>) {
+fn compare_member_order_of_documents(expect: &Value, body: &Value, differences: &mut Vec<String>) {
     let Some(orders) = expect.as_array() else {
-        return differences.push(format!("the expected orders are no array: {}", short_json(expect)));
+        return differences.push(format!("the expected orders are not an array: {}", short_json(expect)));
     };
     let documents = body.get("Documents").and_then(Value::as_array).unwrap_or_default();
     for (index, order) in orders.iter().enumerate() {
@@ -303,7 +304,8 @@ fn compare_text(expect: &Value, text: &str, differences: &mut Vec<String>) {
     let parts: Option<Vec<&str>> =
         expect.as_array().and_then(|parts| parts.iter().map(Value::as_str).collect());
     let Some(parts) = parts else {
-        return differences.push(format!("the expected texts are no array of texts: {}", short_json(expect)));
+        return differences
+            .push(format!("the expected texts are not an array of texts: {}", short_json(expect)));
     };
     for part in parts {
         if !text.contains(part) {
@@ -484,11 +486,11 @@ mod tests {
     #[test]
     fn expectations_of_the_wrong_type_are_differences() {
         for (forms, difference) in [
-            (r#"{"count":2}"#, "the expected counts are no object: 2"),
-            (r#"{"doc_key_order":{"a":1}}"#, "the expected orders are no array: {\"a\":1}"),
-            (r#"{"text_contains":"x"}"#, "the expected texts are no array of texts: \"x\""),
-            (r#"{"text_contains":[1]}"#, "the expected texts are no array of texts: [1]"),
-            (r#"{"error":{"message_contains":"x"}}"#, "the expected texts are no array of texts: \"x\""),
+            (r#"{"count":2}"#, "the expected counts are not an object: 2"),
+            (r#"{"doc_key_order":{"a":1}}"#, "the expected orders are not an array: {\"a\":1}"),
+            (r#"{"text_contains":"x"}"#, "the expected texts are not an array of texts: \"x\""),
+            (r#"{"text_contains":[1]}"#, "the expected texts are not an array of texts: [1]"),
+            (r#"{"error":{"message_contains":"x"}}"#, "the expected texts are not an array of texts: \"x\""),
         ] {
             check(forms, "{}", &[difference]);
         }

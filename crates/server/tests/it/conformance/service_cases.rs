@@ -23,10 +23,10 @@ const OUT_OF_SCOPE: [(&str, &str); 1] = [("udf-in-query", "user defined function
 /// wait.
 const CASES_AT_ONCE: usize = 8;
 
-/// The throughput, in RU/s, of containers without an offer on the second server. It
-/// switches throttling on. The containers of the case share the offer of their database,
-/// which has 400 RU/s. The seeding costs 17,600 RU. It is throttled, and the request of
-/// the case comes before enough request units have accrued again.
+/// The throughput, in RU/s, of containers without an offer on the server that throttles. It
+/// switches throttling on. The containers of the case about throttling share the offer of their
+/// database, which has 400 RU/s. The set-up of the case costs 17,600 RU, so it is throttled. The
+/// request of the case comes before enough request units have accrued again.
 const THROUGHPUT: u32 = 4000;
 
 /// How many differences of one case are shown.

@@ -11,7 +11,7 @@ use perihelion_testkit::scratch::ScratchDirectory;
 use crate::multi_region::{EAST, MultiRegion, NAMES, NORTH, WEST, three_regions};
 use crate::world::{docs, json};
 
-/// Three regions and a container with two ranges, on a directory.
+/// Three regions and a container with two ranges. The data is in the directory.
 async fn two_ranges(directory: &ScratchDirectory) -> MultiRegion {
     MultiRegion::with_options(options(directory)).await
 }
@@ -169,6 +169,7 @@ async fn a_kill_before_a_move_is_stored_leaves_a_moved_range_where_it_was() {
     copy_directory(directory.path(), killed.path());
     world.stop().await;
 
+    // In the copy, the log ends before the record that stores the move.
     let log = killed.path().join("west-us/perihelion-0.log");
     let mut content = std::fs::read(&log).unwrap();
     let name = b"write-region";

@@ -46,7 +46,7 @@ async fn a_region_behind_a_session_refuses_its_reads_until_the_region_has_caught
     world.manage_region("replication/cut", EAST).await;
     let written = world.upsert(WEST, "1", 2).await;
     let token = written.header("x-ms-session-token").unwrap().to_owned();
-    assert!(token.starts_with("0:1#"), "{token}");
+    assert!(token.starts_with("0:1#"), "the token has the form for several regions: {token}");
     let read = |region: usize| {
         world.send(region, docs("GET", "1", r#"["a"]"#).header("x-ms-session-token", token.clone()))
     };

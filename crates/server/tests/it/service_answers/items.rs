@@ -99,7 +99,7 @@ async fn scripts_are_found_by_their_self_link() {
         assert_eq!(replaced.status, 200, "{}", replaced.text());
         let rid = |body: &Value| text(body, "_rid");
         assert_eq!(rid(&replaced.json().unwrap()), rid(&created), "a replaced script keeps its _rid");
-        // In a path of names the `_rid` is a name.
+        // In a path of names the server takes the `_rid` for a name, and no script has this name.
         let by_name = format!("/dbs/d/colls/c/{kind}/{}", text(&created, "_rid"));
         assert_eq!(world.send(HttpRequest::new("DELETE", by_name)).await.status, 404);
         assert_eq!(world.send(HttpRequest::new("DELETE", link.clone())).await.status, 204);

@@ -133,8 +133,7 @@ async fn continuation_tokens_of_the_service_are_refused() {
     world.stop().await;
 }
 
-/// A raw question mark begins the query string of the URL, as everywhere in HTTP. SDKs encode
-/// it.
+/// A raw question mark begins the query string of the URL, as everywhere in HTTP. SDKs encode it.
 #[tokio::test]
 async fn an_id_with_a_question_mark_is_found_only_if_it_is_encoded() {
     let world = World::new(PLAIN_CONTAINER).await;
@@ -144,6 +143,8 @@ async fn an_id_with_a_question_mark_is_found_only_if_it_is_encoded() {
     }
     let encoded = world.read(r#"["p"]"#, "a%3Fb").await;
     assert!(encoded.text().contains(r#""id":"a?b""#), "{}", encoded.text());
+    // The server takes this for a read of the document `a`. It answers 401 if the client has signed the path
+    // with the question mark.
     let raw = world.send(docs("GET", "a?b", r#"["p"]"#)).await;
     assert!(raw.status == 401 || raw.text().contains(r#""id":"a","#), "{}", raw.text());
     world.stop().await;

@@ -15,7 +15,8 @@ const PLAN: &str = "x-ms-cosmos-is-query-plan-request";
 const KEY: &str = "x-ms-documentdb-partitionkey";
 const PROCEDURE: &str = r#"{"id":"s","body":"function () {}"}"#;
 
-fn read_members() -> String {
+/// The members of a permission to read the container, without its id.
+fn read_permission() -> String {
     format!(r#""permissionMode":"Read","resource":"{CONTAINER}""#)
 }
 
@@ -37,7 +38,7 @@ async fn token_of(world: &World, permission: &str) -> String {
 /// Story of a bug: with the headers of a query, every POST counted as a read.
 #[tokio::test]
 async fn a_read_token_cannot_write_with_the_headers_of_a_query() {
-    let (world, token) = world_with_permission(&read_members()).await;
+    let (world, token) = world_with_permission(&read_permission()).await;
     let scripts = |kind: &str| HttpRequest::new("POST", format!("/dbs/d/colls/c/{kind}"));
     let create = r#"[{"operationType":"Create","resourceBody":{"id":"9","pk":"a"}}]"#;
     for call in [
@@ -121,7 +122,7 @@ async fn a_token_with_a_partition_key_may_run_procedures_but_not_change_them() {
 /// name.
 #[tokio::test]
 async fn a_permission_allows_nothing_once_its_container_is_deleted_and_is_limited_to_its_database() {
-    let (world, token) = world_with_permission(&read_members()).await;
+    let (world, token) = world_with_permission(&read_permission()).await;
     let read = || HttpRequest::new("GET", "/dbs/d/colls/c");
     // The resource of a permission need not exist, but then the permission allows nothing.
     let early =
@@ -136,7 +137,7 @@ async fn a_permission_allows_nothing_once_its_container_is_deleted_and_is_limite
     assert_eq!(status(&world, read(), &token).await, 403);
     // A permission that is written again is about the container that has the name now. Answers do
     // not show that container's `_rid`.
-    let again = post("/dbs/d/users/u/permissions", &format!(r#"{{"id":"p",{}}}"#, read_members()))
+    let again = post("/dbs/d/users/u/permissions", &format!(r#"{{"id":"p",{}}}"#, read_permission()))
         .header("x-ms-documentdb-is-upsert", "True");
     let again = world.send(again).await;
     assert_eq!(again.status, 200);
@@ -188,8 +189,8 @@ async fn a_token_of_a_document_cannot_rename_it_and_without_a_key_is_valid_in_ev
 
 #[tokio::test]
 async fn a_stale_etag_or_a_large_body_of_a_user_or_a_permission_is_refused() {
-    let (world, _) = world_with_permission(&read_members()).await;
-    let permission = format!(r#"{{"id":"p",{}}}"#, read_members());
+    let (world, _) = world_with_permission(&read_permission()).await;
+    let permission = format!(r#"{{"id":"p",{}}}"#, read_permission());
     for (feed, id, entry) in
         [("/dbs/d/users", "u", r#"{"id":"u"}"#), ("/dbs/d/users/u/permissions", "p", permission.as_str())]
     {
@@ -220,7 +221,7 @@ async fn a_stale_etag_or_a_large_body_of_a_user_or_a_permission_is_refused() {
 #[tokio::test]
 async fn a_request_that_waits_while_its_permission_is_deleted_is_refused() {
     let options = ServerOptions { management: true, ..Default::default() };
-    let (world, token) = world_with_options(options, &read_members()).await;
+    let (world, token) = world_with_options(options, &read_permission()).await;
     world.manage("POST", "faults", r#"{"operation":"read_item","count":1,"delayMs":5000}"#).await;
     let client = world.other_client();
     let call = with_token(docs("GET", "1", r#"["a"]"#), &token).header("x-ms-version", "2020-07-15");
@@ -247,9 +248,9 @@ async fn first_line(world: &World, request: &str) -> String {
 /// client with a resource token could also make the server read the large body of a request that the
 /// token does not permit.
 #[tokio::test]
-async fn a_large_body_of_management_or_beyond_a_permission_is_refused_unread() {
+async fn a_large_body_for_management_or_without_permission_is_refused_unread() {
     let options = ServerOptions { management: true, ..Default::default() };
-    let (world, token) = world_with_options(options, &read_members()).await;
+    let (world, token) = world_with_options(options, &read_permission()).await;
     let escaped = token.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D").replace('&', "%26");
     let large = "content-length: 3000000\r\n\r\n{";
     let manage = "POST /_perihelion/resume HTTP/1.1\r\nhost: localhost\r\n";

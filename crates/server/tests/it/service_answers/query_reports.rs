@@ -88,6 +88,7 @@ async fn strict_index_refuses_what_the_policy_does_not_cover() {
             assert_eq!(answer.status, if is_strict { 400 } else { 200 }, "{statement}: {}", answer.text());
             assert_eq!(answer.text().contains(expected), is_strict, "{statement}");
         }
+        // A client can allow a scan. Then the query is answered in both modes.
         let scan = query("SELECT * FROM c WHERE c.hidden = 3")
             .header("x-ms-documentdb-partitionkey", r#"["a"]"#)
             .header("x-ms-documentdb-query-enable-scan", "true");

@@ -79,6 +79,8 @@ async fn a_container_without_throughput_has_an_offer_unless_its_database_has_one
     world.stop().await;
 }
 
+/// A container that is created without throughput gets an offer of 400 RU/s, as in the service. With
+/// throttling, that offer does not count: the option `throughput` sets the limit of such a container.
 #[tokio::test]
 async fn a_default_offer_does_not_throttle() {
     let mut options = ServerOptions::default();

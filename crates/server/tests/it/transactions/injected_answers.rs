@@ -1,6 +1,6 @@
-//! Injected answers with results: what a client gets from a service whose transactions compete, and from
-//! one that answers in the mode `FastResponse`, when a transaction is sure to commit and before it is
-//! committed. Our server gives neither unless a fault rule asks for it.
+//! Injected answers with results. A service gives such answers when transactions compete. In the mode
+//! `FastResponse` it answers as soon as a transaction is sure to commit, before it is committed. Our
+//! server does neither unless a fault rule asks for it.
 
 use perihelion_model::json::Value;
 

@@ -59,7 +59,10 @@ async fn read_until_the_end(world: &MultiRegion, region: usize, writer: &Writer)
         let first = (seen.reads % 2) as usize;
         let earlier = n_in(world, region, CONTAINERS[first]).await;
         let later = n_in(world, region, CONTAINERS[1 - first]).await;
-        assert!(later >= earlier, "region {region}: half of transaction {earlier} is visible, after {later}");
+        assert!(
+            later >= earlier,
+            "region {region}: one container shows transaction {earlier}, the other one later only {later}"
+        );
         assert!(earlier >= last, "region {region} went back from {last} to {earlier}");
         seen.reads += 1;
         seen.late += u64::from(earlier < acknowledged);

@@ -40,7 +40,7 @@ async fn reads_that_are_all_found_are_200_with_their_documents() {
 }
 
 #[tokio::test]
-async fn unchanged_reads_are_207_and_200_with_5425_when_all_are_unchanged() {
+async fn some_unchanged_reads_give_207_and_only_unchanged_reads_give_200_with_5425() {
     let (world, etags) = with_documents().await;
     let answer = world.send(read(&[unless("c", "a", &etags[0]), read_item("c", "b", "1")])).await;
     assert_eq!(envelope(&answer), (207, 0), "{}", answer.text());

@@ -138,7 +138,7 @@ async fn a_transaction_is_throttled_whole_before_anything_is_written() {
 }
 
 #[tokio::test]
-async fn a_transaction_without_any_container_is_refused_and_leaves_the_token_free() {
+async fn a_transaction_whose_containers_are_all_missing_is_refused_and_leaves_the_token_free() {
     let world = world().await;
     check_refused(&world.send(write(1, &[create("missing", "a", "1")])).await, 404, 1003);
     assert_eq!(world.send(write(1, &[create("c", "a", "1")])).await.status, 200);
@@ -151,8 +151,8 @@ async fn an_aborted_transaction_quotes_little_of_the_request() {
     let path = "x".repeat(1_000_000);
     let members =
         format!(r#","resourceBody":{{"operations":[{{"op":"replace","path":"/{path}","value":1}}]}}"#);
-    let create_first = world.send(write(1, &[create("c", "a", "1")])).await;
-    assert_eq!(create_first.status, 200);
+    let created = world.send(write(1, &[create("c", "a", "1")])).await;
+    assert_eq!(created.status, 200);
     let answer = world.send(write(2, &[operation("Patch", "c", "a", "1", &members)])).await;
     assert_eq!(envelope(&answer), (452, 5421));
     assert!(answer.body.len() < 2_000, "{}", answer.body.len());

@@ -259,7 +259,7 @@ fn run_all<C: Sync, R: Send>(cases: &[C], jobs: u8, run: impl Fn(&C) -> R + Sync
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// The page's text before its first section, if the page does not exist.
+/// The text before the first section of a new page.
 const INTRODUCTION: &str = "\
 # The provider at scale
 

@@ -4,14 +4,17 @@ use super::*;
 
 /// The jitter sample that leaves a wait as it is.
 const MIDDLE: f64 = 0.5;
-/// A long time. As the time until the deadline it ends no retries; as a budget of waits it does.
+/// One hour. As the time until the deadline it never ends the retries. As the longest sum of the waits
+/// it ends the retries of a budget without a limit on their number.
 const LONG: Duration = Duration::from_secs(3600);
 
-fn data() -> ThrottleBudget {
+/// The default budget of an operation on documents.
+fn data_budget() -> ThrottleBudget {
     ThrottleBudget::new(18, Duration::from_secs(270), true)
 }
 
-fn metadata() -> ThrottleBudget {
+/// The default budget of an operation on metadata.
+fn metadata_budget() -> ThrottleBudget {
     ThrottleBudget::new(9, Duration::from_secs(30), false)
 }
 
@@ -36,19 +39,19 @@ fn waits_until_give_up(
 
 #[test]
 fn the_wait_that_the_service_asks_for_wins_over_the_backoff() {
-    let (waits, why) = waits_until_give_up(data(), Some(Duration::from_millis(287)), 0.9);
+    let (waits, why) = waits_until_give_up(data_budget(), Some(Duration::from_millis(287)), 0.9);
     assert_eq!(waits, [Duration::from_millis(287); 18]);
     assert_eq!(why, GiveUp::RetriesSpent);
 }
 
 #[test]
 fn waits_double_when_the_service_asks_for_none() {
-    let (waits, why) = waits_until_give_up(metadata(), None, MIDDLE);
+    let (waits, why) = waits_until_give_up(metadata_budget(), None, MIDDLE);
     let millis: Vec<_> = waits.iter().map(Duration::as_millis).collect();
     assert_eq!(millis, [5, 10, 20, 40, 80, 160, 320, 640, 1280]);
     assert_eq!(why, GiveUp::RetriesSpent);
     assert_eq!(
-        waits_until_give_up(metadata(), Some(Duration::ZERO), MIDDLE).0,
+        waits_until_give_up(metadata_budget(), Some(Duration::ZERO), MIDDLE).0,
         waits,
         "a wait of zero is ignored"
     );
@@ -56,21 +59,21 @@ fn waits_double_when_the_service_asks_for_none() {
 
 #[test]
 fn the_backoff_has_a_jitter_of_a_quarter() {
-    let first = |jitter| waits_until_give_up(data(), None, jitter).0[0];
+    let first = |jitter| waits_until_give_up(data_budget(), None, jitter).0[0];
     assert_eq!(first(0.0), Duration::from_micros(3750));
     assert_eq!(first(1.0), Duration::from_micros(6250));
 }
 
 #[test]
 fn a_wait_longer_than_the_remaining_budget_ends_the_retries() {
-    let (waits, why) = waits_until_give_up(metadata(), Some(Duration::from_secs(4)), MIDDLE);
+    let (waits, why) = waits_until_give_up(metadata_budget(), Some(Duration::from_secs(4)), MIDDLE);
     assert_eq!(waits, [Duration::from_secs(4); 7], "28 of 30 s are spent, and the service asks for 4 s");
     assert_eq!(why, GiveUp::WaitSpent);
 }
 
 #[test]
 fn the_longest_single_wait_differs_between_documents_and_metadata() {
-    for (budget, longest) in [(data(), 15_000), (metadata(), 5_000)] {
+    for (budget, longest) in [(data_budget(), 15_000), (metadata_budget(), 5_000)] {
         let longest = Duration::from_millis(longest);
         assert!(
             matches!(judge(budget, Some(longest), MIDDLE, LONG), ThrottleVerdict::RetryAfter { wait, .. } if wait == longest)
@@ -88,7 +91,7 @@ fn the_longest_single_wait_differs_between_documents_and_metadata() {
 fn a_wait_leaves_time_for_an_answer() {
     let requested_wait = Some(Duration::from_millis(500));
     let judge_with_time_left =
-        |milliseconds| judge(data(), requested_wait, MIDDLE, Duration::from_millis(milliseconds));
+        |milliseconds| judge(data_budget(), requested_wait, MIDDLE, Duration::from_millis(milliseconds));
     assert!(matches!(judge_with_time_left(600), ThrottleVerdict::RetryAfter { .. }));
     assert_eq!(judge_with_time_left(599), ThrottleVerdict::GiveUp(GiveUp::DeadlineNear));
     assert_eq!(judge_with_time_left(0), ThrottleVerdict::GiveUp(GiveUp::DeadlineNear));

@@ -135,7 +135,8 @@ fn finding_for_refusal(status: Status, is_retriable: bool) -> TransactionFinding
     }
 }
 
-/// The finding for an answer without results.
+/// The finding by the status alone, for an answer without results, or with results that do not say
+/// what became of the transaction.
 fn finding_for_status(status: Status) -> TransactionFinding {
     match status {
         status::WRITE_FORBIDDEN | status::DATABASE_ACCOUNT_NOT_FOUND => TransactionFinding::NotWriteRegion,

@@ -44,7 +44,7 @@ async fn a_connection_whose_bodies_never_arrive_is_replaced() {
         let deadline = Instant::now() + 6 * STEP;
         failures += usize::from(world.send_until(Method::GET, deadline).await.is_err());
     }
-    assert_eq!(failures, 5, "then the other connection is the better choice");
+    assert_eq!(failures, 5, "after five failures the other connection is the better choice");
     assert!(!world.shards().contains(&1), "{:?}", world.shards());
 }
 
@@ -76,7 +76,7 @@ async fn an_opening_on_a_stuck_runtime_is_replaced() {
     assert_eq!((world.opened(), world.opening(), world.shards().len()), (1, 0, 1));
     stuck.shutdown_background();
     tokio::task::yield_now().await;
-    assert_eq!(world.opening(), 0, "the interrupted task is not counted twice");
+    assert_eq!(world.opening(), 0, "the end of the interrupted task is not subtracted a second time");
     world.send(Method::GET).await.unwrap();
 }
 
@@ -105,6 +105,7 @@ async fn connections_stay_when_the_whole_process_was_stopped() {
     world.send(Method::GET).await.unwrap();
     time::sleep(2 * LATE_AFTER).await;
     world.wait_for_check(1).await;
+    // The task of an idle connection runs every second, so it runs again after one more step.
     time::sleep(SECOND - STEP).await;
     world.stop_pulse(1);
     let began = Instant::now();

@@ -58,9 +58,9 @@ async fn while_all_shards_are_silent_the_pool_grows_to_its_maximum_and_not_beyon
     // Soon after the rule is removed the pool works again, and all requests sent under the rule end.
     silent.remove();
     time::sleep(3 * SECOND).await;
-    let answered = Instant::now();
+    let sent_at = Instant::now();
     world.send(Method::POST).await.unwrap();
-    assert!(answered.elapsed() < SECOND, "{:?}", answered.elapsed());
+    assert!(sent_at.elapsed() < SECOND, "{:?}", sent_at.elapsed());
     for request in sending {
         for outcome in request.join_all().await {
             if let Err(failure) = outcome {
@@ -109,16 +109,16 @@ async fn a_fault_on_one_shard_leaves_the_requests_of_the_others_alone() {
     assert_eq!(world.shards(), [1, 2, 3]);
     let silent = faults.add(FaultRule::new().with_shard(1).with_silence(When::Before).with_count(1)).unwrap();
     let began = Instant::now();
-    // The first request silences the first shard. After the read-hang limit, another shard
+    // The first request silences the first shard. After the read-hang limit (2 s), another shard
     // answers the request.
     let first = world.send_many(1, Method::GET);
     time::sleep(Duration::from_millis(1500)).await;
     assert_eq!(silent.hits(), 1);
     assert_eq!(world.shards(), [1, 2, 3], "suspect, and not closed before the limit");
     for _ in 0..4 {
-        let new = Instant::now();
+        let sent_at = Instant::now();
         world.send(Method::POST).await.unwrap();
-        assert_eq!(new.elapsed(), STEP, "new requests go to other shards");
+        assert_eq!(sent_at.elapsed(), STEP, "new requests go to other shards");
     }
     for answer in first.join_all().await {
         answer.unwrap();

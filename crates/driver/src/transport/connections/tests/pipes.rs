@@ -52,7 +52,7 @@ struct Servers {
     going_away: watch::Sender<BTreeSet<u64>>,
 }
 
-/// The default options, with up to 32 connections on any machine.
+/// The default options, but with up to 32 connections. The default number depends on the machine.
 pub(super) fn options() -> HttpOptions {
     HttpOptions::default().with_connections_max(32)
 }

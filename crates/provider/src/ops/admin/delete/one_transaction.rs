@@ -123,7 +123,7 @@ enum Committed {
     Yes(Vec<Option<Etag>>),
     /// Another writer has changed one of the states. Nothing was written.
     Stale,
-    /// The service does not write them as one transaction. Nothing was written.
+    /// The tombstones cannot be written as one transaction, or not now. Nothing was written.
     Impossible,
 }
 

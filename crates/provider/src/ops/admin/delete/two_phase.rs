@@ -131,7 +131,7 @@ async fn record_progress(core: &Core, deletion: &mut Deletion, etag: &mut Etag) 
     if age < core.options.deletion_timeout / 4 {
         return Ok(());
     }
-    // The starts are written with the commit.
+    // The starts in delivery are not written before the commit.
     let made_at = core.clock.stamp();
     let progress = Deletion { made_at, in_delivery: Vec::new(), ..deletion.clone() };
     let until = Instant::now() + RETRY_FOR;

@@ -101,7 +101,7 @@ impl Operations<'_> {
 /// The indices of the operations that may fail because another writer has deleted their document, and
 /// after whose failure the turn is planned again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct ReplannedOperations {
+pub(crate) struct StaleIfMissing {
     /// The operations on staged documents. The reconciler may have deleted these documents.
     pub(super) staged: Range<usize>,
     /// The operations on the document of a past execution, which may be pruned, and on bundles,
@@ -109,7 +109,7 @@ pub(crate) struct ReplannedOperations {
     pub(super) edited: Range<usize>,
 }
 
-impl ReplannedOperations {
+impl StaleIfMissing {
     pub(super) fn contains(&self, index: usize) -> bool {
         self.staged.contains(&index) || self.edited.contains(&index)
     }
@@ -122,8 +122,8 @@ pub(super) fn add_operations(
     plan: &TurnPlan,
     activities: &[Activity],
     preconditions: CommitPreconditions<'_>,
-) -> Result<ReplannedOperations, Error> {
-    let mut replanned = ReplannedOperations::default();
+) -> Result<StaleIfMissing, Error> {
+    let mut stale_if_missing = StaleIfMissing::default();
     match preconditions.etag {
         Some(etag) => operations.replace_if_match(STATE_ID, &plan.state, etag)?,
         None => operations.create(&plan.state)?,
@@ -135,7 +135,7 @@ pub(super) fn add_operations(
         Some(staged) => {
             let first = operations.len();
             publish_staged(operations, plan, staged)?;
-            replanned.staged = first..operations.len();
+            stale_if_missing.staged = first..operations.len();
         }
         None => create_unstaged(operations, plan)?,
     }
@@ -154,7 +154,7 @@ pub(super) fn add_operations(
         let skip = Patch::new().set("/skip", &bundle.value.skip)?;
         operations.patch_if_match(&bundle.value.id, &skip, &bundle.etag)?;
     }
-    replanned.edited = first_edited..operations.len();
+    stale_if_missing.edited = first_edited..operations.len();
     for cancelled in &plan.cancelled {
         operations.upsert(cancelled)?;
     }
@@ -164,7 +164,7 @@ pub(super) fn add_operations(
     if let Some(garbage) = &plan.garbage {
         operations.create(garbage)?;
     }
-    Ok(replanned)
+    Ok(stale_if_missing)
 }
 
 /// Creates the chunks, parts, bundles and outboxes of a turn that stages none of them.

@@ -11,7 +11,7 @@ use perihelion_client::{
 };
 use tokio::time::Instant;
 
-use super::operations::{Operations, ReplannedOperations, add_operations};
+use super::operations::{Operations, StaleIfMissing, add_operations};
 use super::{CommitOutcome, CommitPreconditions, judge_refusal, timeout, written_etags};
 use crate::failure::{Failure, is_access_refused};
 use crate::ops::orchestration::direct_dispatch::DirectDispatch;
@@ -70,16 +70,17 @@ pub(crate) async fn commit(
         .with_timeout(timeout(until))
         .with_throttle_retries_max(THROTTLE_RETRIES_MAX);
     let mut transaction = store.client.write_transaction().with_options(options);
-    let (own_operations, replanned) = match add_all(&mut transaction, store, plan, dispatch, preconditions) {
-        Ok(added) => added,
-        Err(error) => return Ok(TransactionOutcome::OnlyAsBatch(Obstacle::TooLarge(error))),
-    };
+    let (own_operations, stale_if_missing) =
+        match add_all(&mut transaction, store, plan, dispatch, preconditions) {
+            Ok(added) => added,
+            Err(error) => return Ok(TransactionOutcome::OnlyAsBatch(Obstacle::TooLarge(error))),
+        };
     match transaction.commit().await {
         Ok(results) => {
             let etag_of = |index: usize| results.results().get(index)?.etag().cloned();
             Ok(TransactionOutcome::Decided(CommitOutcome::Committed(written_etags(plan, etag_of))))
         }
-        Err(TransactionError::Aborted(aborted)) => judge_abort(&replanned, &aborted, own_operations),
+        Err(TransactionError::Aborted(aborted)) => judge_abort(&stale_if_missing, &aborted, own_operations),
         Err(TransactionError::OutcomeUnknown(unknown)) => Err(unknown.error().clone().into()),
         Err(TransactionError::Failed(error)) => judge_failure(error),
     }
@@ -94,16 +95,16 @@ fn add_all(
     plan: &TurnPlan,
     dispatch: &DirectDispatch<'_>,
     preconditions: CommitPreconditions<'_>,
-) -> Result<(usize, ReplannedOperations), Error> {
+) -> Result<(usize, StaleIfMissing), Error> {
     let activities = dispatch.with_lease_ends(&plan.activities);
     let (container, instance) = (&store.container, plan.state.instance_id.as_str());
     let mut operations = Operations::Transaction { transaction, container, instance };
-    let replanned = add_operations(&mut operations, plan, &activities, preconditions)?;
+    let stale_if_missing = add_operations(&mut operations, plan, &activities, preconditions)?;
     let own_operations = transaction.len();
     for message in plan.outboxes.iter().flat_map(|outbox| &outbox.messages) {
         transaction.create(container, message.instance_id.as_str(), message)?;
     }
-    Ok((own_operations, replanned))
+    Ok((own_operations, stale_if_missing))
 }
 
 /// Judges an aborted transaction, which has written nothing. If the state has changed, the commit
@@ -113,7 +114,7 @@ fn add_all(
 /// exists already counts as delivered, and a message that its partition refuses does not block its
 /// sender.
 fn judge_abort(
-    replanned: &ReplannedOperations,
+    stale_if_missing: &StaleIfMissing,
     aborted: &AbortedTransaction,
     own_operations: usize,
 ) -> Result<TransactionOutcome, Failure> {
@@ -122,7 +123,7 @@ fn judge_abort(
         return Err(Failure::Contended(format!("the transaction of a turn was aborted: {error}")));
     }
     let is_own = error.operation_index().is_some_and(|index| index < own_operations);
-    if is_own && matches!(judge_refusal(replanned, error.clone()), Ok(CommitOutcome::Stale)) {
+    if is_own && matches!(judge_refusal(stale_if_missing, error.clone()), Ok(CommitOutcome::Stale)) {
         return Ok(TransactionOutcome::Decided(CommitOutcome::Stale));
     }
     Ok(TransactionOutcome::OnlyAsBatch(Obstacle::Refused(error)))

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::documents::Message;
 use crate::documents::stamp::Stamp;
 
-/// The most due times kept for one instance. Most due times belong to timers. The due time
-/// of a further message is not kept: a later turn or a poll finds the message.
+/// The most due times kept for one instance. Most due times belong to timers. When there are more,
+/// one is not kept: a later turn or a poll finds its message.
 const DUE_MAX: usize = 256;
 
 /// The most messages held for one instance: as many as one turn takes, unless all are completions of
@@ -298,7 +298,7 @@ impl InstanceHint {
         self.due.is_empty() && self.phase == Phase::Free && self.messages.left_out_at < time
     }
 
-    /// Adds a due time. Among too many, the last one is forgotten.
+    /// Adds a due time. When there are too many, forgets the latest one.
     fn insert_due(&mut self, due: Stamp) {
         self.due.insert(due);
         if self.due.len() > DUE_MAX {

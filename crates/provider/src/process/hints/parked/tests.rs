@@ -83,7 +83,7 @@ fn an_unstarted_instance_is_parked_for_all_until_its_next_message() {
 }
 
 #[test]
-fn instances_that_are_parked_all_the_time_do_not_delay_looks_at_others() {
+fn instances_that_are_parked_for_the_first_time_do_not_delay_a_look_at_another() {
     let (old, begun) = (capability("old"), Instant::now());
     let dispatcher = |seconds| Dispatcher { capability: &old, now: begun + Duration::from_secs(seconds) };
     let mut parked = Parked::default();

@@ -1,5 +1,5 @@
 //! Which slices a process owns, and its rank for pieces of work, given the live processes,
-//! their requests and the partitions of a container of the real engine.
+//! their loads and the partitions of a container of the real engine.
 
 use std::collections::BTreeSet;
 
@@ -31,13 +31,7 @@ fn roles(fetches_orchestrations: bool, tags: &[&str]) -> Roles {
 }
 
 fn member(id: &str, roles: Roles) -> Member {
-    Member {
-        id: id.to_owned(),
-        roles,
-        requests: Requests::default(),
-        readable_version: 2,
-        container_version: 2,
-    }
+    Member { id: id.to_owned(), roles, load: Load::default(), readable_version: 2, container_version: 2 }
 }
 
 fn heartbeat(id: &str, readable_version: u32, written_at_s: u64) -> Heartbeat {
@@ -56,12 +50,13 @@ fn members(count: usize) -> Vec<Member> {
 
 /// The view that a process has of these processes, all of them alive.
 fn view_of(before: &View, me: &str, all: &[Member], space: &KeySpace, now: u64) -> View {
-    let none = (roles(true, &["gpu"]), Requests::default());
-    let (roles, requests) = all
+    // For a process that the list does not have.
+    let unlisted = (roles(true, &["gpu"]), Load::default());
+    let (roles, load) = all
         .iter()
         .find(|member| member.id == me)
-        .map_or((&none.0, &none.1), |own| (&own.roles, &own.requests));
-    before.next(Own { id: me, roles, requests }, all, Some(space), Stamp(now))
+        .map_or((&unlisted.0, &unlisted.1), |own| (&own.roles, &own.load));
+    before.next(Own { id: me, roles, load }, all, Some(space), Stamp(now))
 }
 
 fn view(me: &str, all: &[Member], space: &KeySpace) -> View {
@@ -76,8 +71,8 @@ fn owned_indices(view: &View) -> BTreeSet<usize> {
 async fn each_slice_has_one_owner_and_no_process_owns_more_than_its_share() {
     for (partitions, processes) in [(1, 4), (4, 3), (4, 16), (16, 5), (16, 40), (3, 64)] {
         let (space, mut all) = (space(partitions).await, members(processes));
-        // The partitions are divided, so that each slice has an owner of its own.
-        all[0].requests.is_busy = true;
+        // While a process is busy, each slice has an owner of its own.
+        all[0].load.is_busy = true;
         let shares: Vec<BTreeSet<usize>> =
             all.iter().map(|me| owned_indices(&view(&me.id, &all, &space))).collect();
         let slices = shares.iter().flatten().collect::<BTreeSet<_>>().len();
@@ -89,7 +84,7 @@ async fn each_slice_has_one_owner_and_no_process_owns_more_than_its_share() {
 }
 
 #[tokio::test]
-async fn an_undivided_partition_belongs_to_the_owner_of_its_first_slice() {
+async fn one_process_polls_all_slices_of_a_partition_while_no_process_is_busy() {
     let (space, mut all) = (space(2).await, members(8));
     let polled = |all: &[Member]| -> Vec<Vec<FeedRange>> {
         all.iter()
@@ -99,7 +94,7 @@ async fn an_undivided_partition_belongs_to_the_owner_of_its_first_slice() {
     };
     let idle: BTreeSet<FeedRange> = polled(&all).into_iter().flatten().collect();
     assert_eq!(idle, space.feed_ranges().into_iter().collect(), "two requests cover the container");
-    all[3].requests.is_busy = true;
+    all[3].load.is_busy = true;
     let busy: Vec<FeedRange> = polled(&all).into_iter().flatten().collect();
     assert_eq!(busy.len(), 2 * 4, "while one process is busy, each polls its own slices: {busy:?}");
 }
@@ -159,7 +154,7 @@ async fn a_rank_depends_on_the_slice_and_in_a_shared_slice_on_the_work() {
     };
     assert_eq!(first(&all).len(), 1, "the activities of one instance belong to one process");
     let slice = view("n:0", &all, &space).slice_of("order-1").unwrap().to_owned();
-    all[2].requests.shared_slices = vec![slice];
+    all[2].load.shared_slices = vec![slice];
     let is_helper = |me: &&Member| (0..40).any(|id| activity(&all, &me.id, id) == Rank::Helper);
     let helpers: Vec<&Member> = all.iter().filter(is_helper).collect();
     assert_eq!(helpers.len(), 3, "in a shared slice all others help its owner");
@@ -195,7 +190,7 @@ fn a_process_with_an_old_heartbeat_counts_as_dead() {
 }
 
 #[tokio::test]
-async fn a_process_counts_itself_even_if_the_list_of_processes_does_not() {
+async fn a_process_that_the_list_of_processes_lacks_is_in_its_own_view() {
     let space = space(4).await;
     let view = view("n:a", &[member("n:b", roles(true, &[]))], &space);
     assert!(!view.is_alone());
@@ -256,8 +251,9 @@ async fn a_version_is_readable_by_all_when_the_oldest_live_process_can_read_it()
     let space = space(1).await;
     let check =
         |heartbeats: Vec<Heartbeat>, version| view("me", &alive(heartbeats), &space).all_can_read(version);
-    let two = || vec![heartbeat("me", 3, 1000), heartbeat("new", 3, 1000), heartbeat("old", 2, 1000)];
-    assert!(check(two(), 2) && !check(two(), 3));
+    let old_is_alive =
+        || vec![heartbeat("me", 3, 1000), heartbeat("new", 3, 1000), heartbeat("old", 2, 1000)];
+    assert!(check(old_is_alive(), 2) && !check(old_is_alive(), 3));
     let old_is_dead = vec![heartbeat("me", 3, 1000), heartbeat("new", 3, 1000), heartbeat("old", 2, 900)];
     assert!(check(old_is_dead, 3));
     assert!(check(vec![heartbeat("me", 3, 1000)], 3), "this process is alone");
@@ -269,7 +265,8 @@ async fn a_version_is_readable_by_all_when_the_oldest_live_process_can_read_it()
     assert!(!check(vec![before_versions], 2), "a heartbeat without a version means version 1");
 }
 
-/// Many processes name the same tag. That must not hide the other tags of a process.
+/// With more than [`TAGS_MAX`] tags, a process polls the whole container. Here more than that many
+/// processes name one tag, and the processes that take any tag still poll only their slices.
 #[tokio::test]
 async fn a_tag_that_many_processes_name_counts_once() {
     let space = space(4).await;
@@ -277,7 +274,7 @@ async fn a_tag_that_many_processes_name_counts_once() {
         (0..70).map(|number| member(&format!("n:{number}"), roles(false, &["gpu"]))).collect();
     let any = Roles { activity_tags: Tags { matches_any: true, ..Tags::default() }, ..Roles::default() };
     all.extend((0..3).map(|number| member(&format!("n:any-{number}"), any.clone())));
-    all[0].requests.is_busy = true;
+    all[0].load.is_busy = true;
     let polled: Vec<FeedRange> = all[70..]
         .iter()
         .flat_map(|me| view(&me.id, &all, &space).owned_ranges().expect("few tags"))

@@ -106,7 +106,7 @@ fn chains_wait_and_end_as_the_table_says() {
 
 #[test]
 fn any_sequence_of_attempts_ends() {
-    let ending_text: Vec<_> = [
+    let endings: Vec<_> = [
         "503/0",
         "408/0",
         "500/0",
@@ -136,7 +136,7 @@ fn any_sequence_of_attempts_ends() {
         let mut draws = random.fork();
         let mut next = || {
             let retry_after = draws.bool().then(|| Duration::from_millis(draws.u64(0..2000)));
-            ending_text[draws.usize(..ending_text.len())].with_retry_after(retry_after)
+            endings[draws.usize(..endings.len())].with_retry_after(retry_after)
         };
         let (waits, last, budgets) =
             follow(profile(kind, round % 2 == 0), regions, &mut next, || random.f64());
@@ -263,21 +263,23 @@ fn the_limits_of_the_options_are_kept() {
         verdict("idempotent", no_retries, Budgets::default()),
         Verdict::ReadBack { is_refusal_final: false }
     );
-    let behind = EndingText::read("404/1002");
+    let session_not_available = EndingText::read("404/1002");
     for (candidates, is_multi_write) in [(1, false), (3, false), (1, true), (3, true)] {
         let regions = regions(candidates, is_multi_write);
-        let ending = behind.ending();
+        let ending = session_not_available.ending();
         let (verdict, _) =
             evaluate(profile("read", false), ending, regions, no_retries, Budgets::default(), MIDDLE);
         assert_eq!(verdict, Verdict::Abort, "{candidates} {is_multi_write}");
     }
     let endless = Limits { failovers_max: u32::MAX, session_retries_max: Some(u32::MAX) };
-    let late = Budgets::default().with_spent(Budget::Failover, u32::MAX - 1, Duration::ZERO).with_spent(
+    let one_left = Budgets::default().with_spent(Budget::Failover, u32::MAX - 1, Duration::ZERO).with_spent(
         Budget::Session,
         u32::MAX - 1,
         Duration::ZERO,
     );
-    let Verdict::Retry { after, budgets, .. } = verdict("read", endless, late) else { panic!("one is left") };
+    let Verdict::Retry { after, budgets, .. } = verdict("read", endless, one_left) else {
+        panic!("one retry is left")
+    };
     assert_eq!((after, budgets.spent(Budget::Failover).retries), (Duration::from_secs(4), u32::MAX));
     assert_eq!(verdict("read", endless, budgets), Verdict::Abort);
 }
