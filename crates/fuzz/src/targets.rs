@@ -1,6 +1,7 @@
 //! The targets: each has examples, a dictionary, and a function that runs one input.
 
 mod files;
+mod merge;
 mod requests;
 mod tokens;
 mod values;
@@ -23,6 +24,8 @@ pub enum Target {
     Patch,
     /// Bodies of distributed transactions.
     Transaction,
+    /// The client's merge of a query over several ranges: plans, continuation tokens and pages.
+    Merge,
     /// Whole requests to an account in this process: batches, queries with continuation tokens,
     /// change feeds, headers.
     Requests,
@@ -35,13 +38,14 @@ pub(crate) type Subject = Box<dyn FnMut(&[u8])>;
 
 impl Target {
     /// All targets.
-    pub const ALL: [Target; 8] = [
+    pub const ALL: [Target; 9] = [
         Target::Sql,
         Target::Json,
         Target::BinaryJson,
         Target::Tokens,
         Target::Patch,
         Target::Transaction,
+        Target::Merge,
         Target::Requests,
         Target::Files,
     ];
@@ -55,6 +59,7 @@ impl Target {
             Target::Tokens => "tokens",
             Target::Patch => "patch",
             Target::Transaction => "transaction",
+            Target::Merge => "merge",
             Target::Requests => "requests",
             Target::Files => "files",
         }
@@ -73,6 +78,7 @@ impl Target {
             Target::Tokens => tokens::examples(),
             Target::Patch => values::patch_examples(),
             Target::Transaction => values::transaction_examples(),
+            Target::Merge => merge::examples(),
             Target::Requests => requests::examples(),
             Target::Files => files::examples(),
         }
@@ -83,6 +89,7 @@ impl Target {
         match self {
             Target::Sql => SQL_WORDS,
             Target::Json | Target::Patch | Target::Transaction => values::WORDS,
+            Target::Merge => merge::WORDS,
             Target::Requests => requests::WORDS,
             Target::BinaryJson | Target::Tokens | Target::Files => &[],
         }
@@ -96,6 +103,7 @@ impl Target {
             Target::Tokens => Box::new(tokens::run),
             Target::Patch => Box::new(values::run_patch),
             Target::Transaction => Box::new(values::run_transaction),
+            Target::Merge => Box::new(merge::run),
             Target::Requests => requests::subject(),
             Target::Files => files::subject(),
         }

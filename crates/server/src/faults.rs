@@ -159,7 +159,9 @@ impl FaultRules {
     }
 
     pub(crate) fn clear(&self) {
-        self.rules.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        // The lock is held over both statements, so that a rule that is added meanwhile stays in force.
+        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        rules.clear();
         self.has_rules.store(false, Ordering::Release);
     }
 

@@ -10,8 +10,8 @@ use perihelion_fuzz::{Plan, Target, fuzz};
 /// hangs, high use of memory, and answers that contradict each other.
 #[derive(Parser)]
 struct Options {
-    /// The targets: sql, json, binary-json, tokens, patch, transaction, requests, files. All of
-    /// them when none is named.
+    /// The targets: sql, json, binary-json, tokens, patch, transaction, merge, requests, files. All
+    /// of them when none is named.
     #[arg(long, value_delimiter = ',', value_parser = parse_target)]
     target: Vec<Target>,
     /// The number of inputs for each target.

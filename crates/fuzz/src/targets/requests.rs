@@ -2,7 +2,8 @@
 //! the verb and the path, headers, an empty line, and the body.
 //!
 //! What always holds: every request has an answer, no answer is 500 or 503, and the continuation
-//! token of an answer can be sent back.
+//! token of an answer can be sent back. Some changed forms of each token are sent too; they may be
+//! refused.
 
 use std::time::{Duration, Instant};
 
@@ -13,11 +14,17 @@ use perihelion_server::{AuthMode, Embedded, EmbeddedOptions, Keys, MasterKey};
 use perihelion_wire::transport::{Request, Response, Route, Transport};
 use tokio::runtime::Runtime;
 
+use perihelion_testkit::Random;
+
 use super::{Subject, bytes_of};
+use crate::mutate::mutate;
 
 /// After this many requests a new account replaces the old one, so that the stored data stays
 /// small.
 const REQUESTS_PER_ACCOUNT: u64 = 500;
+
+/// How many changed forms of each continuation token are sent.
+const CHANGED_TOKENS: usize = 3;
 
 /// The longest time that one request may take.
 const TIME_MAX: Duration = Duration::from_secs(30);
@@ -109,7 +116,7 @@ pub(super) fn subject() -> Subject {
 }
 
 /// Sends a request. If the answer has a continuation token, also sends the request for the next
-/// page.
+/// page, and requests with changed forms of the token.
 fn check(runtime: &Runtime, account: &Embedded, request: Parsed) {
     let answer = send(runtime, account, &request);
     let status = answer.status().as_u16();
@@ -117,6 +124,14 @@ fn check(runtime: &Runtime, account: &Embedded, request: Parsed) {
     assert!(!matches!(status, 500 | 503), "{status}: {body}");
     if let Some(token) = answer.headers().get("x-ms-continuation") {
         let mut next = request;
+        let mut random = Random::new(seed_of(&body));
+        for _ in 0..CHANGED_TOKENS {
+            let changed = mutate(&mut random, &[token.as_bytes().to_vec()], &[]);
+            let Ok(changed) = HeaderValue::from_bytes(&changed) else { continue };
+            next.headers.insert("x-ms-continuation", changed.clone());
+            let status = send(runtime, account, &next).status().as_u16();
+            assert!(!matches!(status, 500 | 503), "{status} for the continuation token {changed:?}");
+        }
         next.headers.insert("x-ms-continuation", token.clone());
         let answer = send(runtime, account, &next);
         let status = answer.status().as_u16();
@@ -126,6 +141,11 @@ fn check(runtime: &Runtime, account: &Embedded, request: Parsed) {
             answer.body()
         );
     }
+}
+
+/// A seed that follows from the answer, so that an input that runs again sends the same tokens.
+fn seed_of(body: &str) -> u64 {
+    body.bytes().fold(0, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte)))
 }
 
 fn send(runtime: &Runtime, account: &Embedded, request: &Parsed) -> Response {

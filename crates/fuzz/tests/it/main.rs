@@ -51,6 +51,11 @@ fn bodies_of_transactions_are_parsed_or_refused() {
 }
 
 #[test]
+fn tokens_that_a_merge_returns_are_accepted_again() {
+    check(Target::Merge);
+}
+
+#[test]
 fn requests_are_answered_and_their_tokens_can_be_sent_back() {
     check(Target::Requests);
 }

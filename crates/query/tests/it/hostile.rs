@@ -120,23 +120,21 @@ fn statements_that_multiply_rows_or_text_run_out_of_budget() {
         "SELECT VALUE (SELECT VALUE COUNT(1) FROM x IN c.a{}) FROM c",
         (0..5).map(|n| format!(" JOIN x{n} IN c.a")).collect::<String>()
     );
-    let mut doubling = "SELECT VALUE [c.a, c.a]".to_owned();
-    for _ in 0..40 {
-        doubling = format!("SELECT VALUE [x, x] FROM ({doubling} FROM c) x");
+    let mut doubling = "SELECT VALUE [c.a, c.a] FROM c".to_owned();
+    for _ in 0..20 {
+        doubling = format!("SELECT VALUE [x, x] FROM ({doubling}) x");
     }
     let replace = "SELECT VALUE REPLACE(REPLACE(REPLICATE('a', 10000), 'a', REPLICATE('b', 10000)), 'b', REPLICATE('c', 10000))".to_owned();
     let mut concat = "REPLICATE('a', 10000)".to_owned();
     for _ in 0..20 {
         concat = format!("(SELECT VALUE CONCAT(x, x) FROM (SELECT VALUE {concat}) x)");
     }
-    for query in [product, count, replace, format!("SELECT VALUE {concat}")] {
+    for query in [product, count, doubling, replace, format!("SELECT VALUE {concat}")] {
         match run(&query, "[]", std::slice::from_ref(&wide)) {
             Err(Failure::Evaluation(EvaluationError::TooMuchWork)) => {}
             other => panic!("{}: {:?}", &query[..query.len().min(80)], other.map(|rows| rows.len())),
         }
     }
-    // The parser refuses this statement, because a second FROM follows the first.
-    assert!(run(&doubling, "[]", std::slice::from_ref(&wide)).is_err());
 }
 
 #[test]
