@@ -25,6 +25,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 pub(crate) use requests::OwnRequests;
+pub(crate) use slices::SLICES_PER_PARTITION_MAX;
 use view::Own;
 pub(crate) use view::{Rank, View};
 

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::documents::heartbeat::Requests;
+use crate::process::memory_size::MemorySize;
 use crate::sync::lock;
 
 /// How long a request to share a slice is valid after it was last made.
@@ -78,6 +79,13 @@ impl OwnRequests {
             is_busy: state.busy.is_some_and(|busy| busy.until > Instant::now()),
             shared_slices: still_valid(&mut state.shared_slices),
         }
+    }
+
+    /// The number of slices that are shared or watched.
+    pub(crate) fn memory_size(&self) -> MemorySize {
+        let state = lock(&self.state);
+        let count = state.shared_slices.len() + state.watched_slices.len();
+        MemorySize::kept("shared and watched slices", count, 2 * SLICES_MAX)
     }
 
     /// The slices that are watched now.
