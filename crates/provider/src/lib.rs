@@ -90,6 +90,8 @@ pub use options::inspection::{
 };
 pub use options::listing::{ListOptions, ListOrder, ListPage, ListedInstance};
 pub use options::retention::RetentionOptions;
+#[doc(hidden)]
+pub use process::memory_size::MemorySize;
 pub use process::metrics::{Latency, MethodMetrics, ProviderMetrics};
 pub use store::container_properties;
 

@@ -37,6 +37,7 @@ use crate::options::config::Options;
 use crate::process::clock::HybridClock;
 use crate::process::metrics::DriverObserver;
 use crate::store::layout::{self, Layout};
+use crate::store::layout_version::LAYOUT_VERSION;
 use crate::store::migration_marker::Marker;
 use crate::store::{Opening, RETRY_FOR, Store, retry_while};
 use published::{OutboxIntent, Partition};
@@ -263,7 +264,7 @@ impl Migration {
     /// Reads whether the target can be filled, and changes nothing: a container that is refused stays as
     /// it is. A missing container can be filled; it is created later.
     async fn check_target(&self) -> Result<TargetState, Failure> {
-        let opening = Opening { is_migrating: true, is_tool: true };
+        let opening = Opening { is_migrating: true, is_tool: true, readable_version: LAYOUT_VERSION };
         let ContainerName { database, container } = &self.target;
         let open = || Store::open(&self.client, database, container, opening);
         let deadline = Instant::now() + RETRY_FOR;

@@ -12,6 +12,7 @@ pub(crate) mod cross_instance;
 pub(crate) mod enqueue;
 mod fetch_loop;
 pub(crate) mod heartbeat;
+pub(crate) mod memory_sizes;
 pub(crate) mod orchestration;
 pub(crate) mod payload;
 pub(crate) mod poll;

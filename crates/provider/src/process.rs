@@ -11,6 +11,7 @@ pub(crate) mod hints;
 pub(crate) mod interest;
 pub(crate) mod lock_table;
 pub(crate) mod membership;
+pub(crate) mod memory_size;
 pub(crate) mod metrics;
 pub(crate) mod notice;
 pub(crate) mod repair_signal;

@@ -67,12 +67,14 @@ pub(crate) struct Store {
 }
 
 /// How a container is opened.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Opening {
     /// Whether a container with an unfinished migration is allowed.
     pub(crate) is_migrating: bool,
     /// Whether a missing container is an error, and the container's settings stay as they are.
     pub(crate) is_tool: bool,
+    /// The newest layout version that the process can read.
+    pub(crate) readable_version: u32,
 }
 
 impl Store {
@@ -91,7 +93,7 @@ impl Store {
             Ok(properties) => {
                 preflight::check_partition_key(&handle, &properties)?;
                 layout::check(&handle, &properties, opening.is_migrating).await?;
-                let layout_version = ContainerVersion::read(&handle).await?;
+                let layout_version = ContainerVersion::read(&handle, opening.readable_version).await?;
                 preflight::check_ttl(&handle, &properties)?;
                 preflight::check_indexes(&handle, &properties)?;
                 let is_ttl_on = match opening.is_tool {
@@ -114,7 +116,7 @@ impl Store {
                 let created = create_container(client, database, container).await;
                 let container =
                     created.map_err(|error| preflight::creation_failure(database, container, error))?;
-                let layout_version = ContainerVersion::create(&container).await?;
+                let layout_version = ContainerVersion::create(&container, opening.readable_version).await?;
                 Ok(Store {
                     client: client.clone(),
                     container,

@@ -6,9 +6,11 @@ pub mod deletions;
 pub mod fences;
 pub mod growth;
 pub mod liveness;
+pub mod memory;
 pub mod reruns;
+pub mod versions;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use duroxide::Event;
@@ -27,7 +29,7 @@ pub struct Evidence {
     /// Instances that the user deleted.
     pub deleted: Vec<Deleted>,
     /// Whether everything ended, was cleaned up and was read. Otherwise the run hangs, and only
-    /// `has_retention`, `runs`, `idle` and `writes` are known.
+    /// `has_retention`, `runs`, `idle`, `old_processes` and `writes` are known.
     pub is_finished: bool,
     /// How long the workflows needed after the last fault.
     pub ended_after: Duration,
@@ -43,6 +45,8 @@ pub struct Evidence {
     pub runs: BTreeMap<String, Vec<Duration>>,
     /// The requests of each process in the last part of the run, when nothing was left to do.
     pub idle: Vec<growth::IdleProcess>,
+    /// The names of the processes of an earlier layout version.
+    pub old_processes: BTreeSet<String>,
     /// All writes that were applied, in order.
     pub writes: Vec<LoggedWrite>,
 }
@@ -71,13 +75,15 @@ pub struct Violation {
 pub type Checker = (&'static str, fn(&Evidence) -> Vec<String>);
 
 /// All checkers.
-pub const ALL: [Checker; 6] = [
+pub const ALL: [Checker; 8] = [
     ("liveness", liveness::check),
     ("completions", completions::check),
     ("reruns", reruns::check),
     ("fences", fences::check),
     ("growth", growth::check),
     ("deletions", deletions::check),
+    ("memory", memory::check),
+    ("versions", versions::check),
 ];
 
 /// Runs all checkers.

@@ -8,6 +8,7 @@
 //! evidence of the run.
 
 pub mod draw;
+pub mod fleet;
 pub mod storm;
 pub mod user;
 pub mod worker;
@@ -15,7 +16,7 @@ pub mod worker;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Once, PoisonError};
 use std::time::Duration;
 
 use duroxide_cdb::CosmosDBProvider;
@@ -29,6 +30,7 @@ use crate::checkers::growth::IdleProcess;
 use crate::checkers::{self, Evidence, Violation, liveness};
 use crate::fault_plan::FaultPlan;
 use crate::fault_run::draw::{Draw, Incident, Size};
+use crate::fault_run::fleet::{OldProcesses, Release};
 use crate::fault_run::user::Calm;
 use crate::planted::{Bug, Planted};
 use crate::process::{CONTAINER, DATABASE, Handoff, open_provider_with_retries};
@@ -43,6 +45,12 @@ use crate::write_log;
 const CALM_TIME_LIMIT: Duration = Duration::from_secs(
     liveness::ENDED_WITHIN.as_secs() + user::SETTLED_WITH_RETENTION_WITHIN.as_secs() + 60,
 );
+
+/// How long the first process of an earlier version may take to create the container.
+const CREATED_WITHIN: Duration = Duration::from_secs(10);
+
+/// The name of an upgrade in the table of faults.
+const UPGRADE: &str = "program of an earlier version replaced";
 
 /// The time that the world simulates at once. The harness notices the end of a phase at most
 /// this late.
@@ -81,12 +89,9 @@ pub struct Outcome {
 /// checker has found it.
 pub fn run(seed: u64, size: Size, bug: Option<Bug>) -> Outcome {
     begin_steady_clock();
-    let mut draw = draw::draw(seed, size);
-    // The planted bugs change outboxes and batches, so they need runs without transactions.
-    if bug.is_none() {
-        draw::draw_cross_instance(seed, &mut draw);
-    }
-    let account = EmbeddedOptions::default().with_partitions(draw.partitions);
+    let draw = draw::draw(seed, size, bug);
+    let account =
+        EmbeddedOptions::default().with_partitions(draw.partitions).with_throughput(draw.throughput);
     let account = match draw.replication_delay {
         None => account,
         Some(delay) => account
@@ -129,18 +134,56 @@ struct WorkerHost {
     index: usize,
     stop: Arc<Notify>,
     provider: Handoff<CosmosDBProvider>,
+    release: Release,
 }
 
-fn simulate(world: &mut World, draw: Draw, bug: Option<Bug>) -> Outcome {
+impl WorkerHost {
+    /// Replaces the program if it is of the earlier version. Returns whether it was.
+    fn upgrade(&self) -> bool {
+        let was_old = self.release.upgrade();
+        // A process that has not opened its provider opens it as one of the new version.
+        if was_old && self.provider.has_value() {
+            self.stop.notify_one();
+        }
+        was_old
+    }
+}
+
+/// Adds the hosts of the workers. A worker of an earlier version comes first, and creates the container.
+/// The others start when it has.
+fn add_workers(
+    world: &mut World,
+    draw: &Draw,
+    bug: Option<Bug>,
+    old: &OldProcesses,
+) -> (Vec<WorkerHost>, ActivityLog) {
     let activity_log =
         if bug == Some(Bug::RunWithoutLock) { ActivityLog::doubled() } else { ActivityLog::default() };
     let mut hosts = Vec::new();
     for (settings, clock_skew_ms) in draw.workers.iter().zip(&draw.clock_skew_ms) {
-        let (stop, provider) = (Arc::new(Notify::new()), Handoff::empty());
-        let program = worker::program(settings.clone(), activity_log.clone(), &provider, &stop);
+        let is_old = hosts.len() < draw.old_workers;
+        let shared = worker::Shared {
+            activity_log: activity_log.clone(),
+            opened: Handoff::empty(),
+            stop: Arc::new(Notify::new()),
+            release: Release::new(is_old, old),
+            keeps_turn: bug == Some(Bug::TurnKept),
+        };
+        let (stop, provider, release) =
+            (Arc::clone(&shared.stop), shared.opened.clone(), shared.release.clone());
+        let program = worker::program(settings.clone(), shared);
         let index = world.add_host(Role::Worker, *clock_skew_ms, draw.restart_after, program);
-        hosts.push(WorkerHost { index, stop, provider });
+        if is_old && hosts.is_empty() {
+            world.run(CREATED_WITHIN, |_| provider.has_value());
+        }
+        hosts.push(WorkerHost { index, stop, provider, release });
     }
+    (hosts, activity_log)
+}
+
+fn simulate(world: &mut World, draw: Draw, bug: Option<Bug>) -> Outcome {
+    let old_processes = OldProcesses::default();
+    let (hosts, activity_log) = add_workers(world, &draw, bug, &old_processes);
     let (calm, evidence) = (Arc::new(Calm::default()), Handoff::empty());
     let has_retention = draw.retention.finished_for.is_some();
     let plan = user::Plan {
@@ -148,6 +191,7 @@ fn simulate(world: &mut World, draw: Draw, bug: Option<Bug>) -> Outcome {
         storms: draw.storms.clone(),
         has_retention,
         cross_instance: draw.user,
+        is_throttled: draw.throughput.is_some(),
     };
     let program = user::program(plan, &calm, &evidence);
     world.add_host(Role::User, 0, draw.restart_after, program);
@@ -170,6 +214,10 @@ fn simulate(world: &mut World, draw: Draw, bug: Option<Bug>) -> Outcome {
         world.run(draw.faults_until.saturating_sub(world.elapsed()), is_idle);
     }
     end_faults(world, draw.replication_delay.is_some());
+    let upgraded = hosts.iter().filter(|host| host.upgrade()).count() as u64;
+    if upgraded > 0 {
+        *faults.entry(UPGRADE).or_default() += upgraded;
+    }
     let calm_from = world.elapsed();
     calm.begin(calm_from);
     world.run(CALM_TIME_LIMIT, |_| evidence.has_value());
@@ -177,6 +225,7 @@ fn simulate(world: &mut World, draw: Draw, bug: Option<Bug>) -> Outcome {
     let mut evidence: Evidence = evidence.take().unwrap_or_default();
     evidence.has_retention = has_retention;
     evidence.runs = activity_log.run_times();
+    evidence.old_processes = old_processes.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let network = Arc::clone(world.network());
     let served = network.served_in_order();
     evidence.idle = idle_processes(world, &hosts, draw.partitions);
@@ -190,6 +239,9 @@ fn simulate(world: &mut World, draw: Draw, bug: Option<Bug>) -> Outcome {
         eprintln!("{}", network.log_around(Some(0), usize::MAX / 8));
     }
     faults.extend(network.faults_by_name());
+    if draw.throughput.is_some() {
+        faults.insert("429 of the engine's throttle", network.throttled_count());
+    }
     let (workflows, workflow_time) = workflow_time(&evidence);
     Outcome {
         violations,
@@ -236,6 +288,13 @@ fn inject_incident(world: &mut World, hosts: &[WorkerHost], incident: &Incident)
             world.manage(Method::DELETE, "faults", String::new());
             "partition recovered"
         }
+        Incident::Upgrade(worker) => {
+            // A host that has no process left to replace was upgraded before.
+            if !hosts[*worker].upgrade() {
+                return None;
+            }
+            UPGRADE
+        }
         Incident::Failover(region) => {
             world.manage(Method::POST, "regions/write", format!("{{\"region\":\"{region}\"}}"));
             "write region moved"
@@ -277,12 +336,14 @@ fn idle_processes(world: &World, hosts: &[WorkerHost], partitions: u32) -> Vec<I
         let prefix = format!("Worker{}.", host.index);
         let requests =
             counts.iter().filter(|(name, _)| name.starts_with(&prefix)).map(|(_, count)| count).sum();
-        let metrics = host.provider.take().map(|provider| provider.metrics());
+        let provider = host.provider.take();
+        let metrics = provider.as_ref().map(CosmosDBProvider::metrics);
         idle.push(IdleProcess {
             name: format!("Worker{}", host.index),
             requests,
             requests_max,
             outbox_age_ms: metrics.and_then(|metrics| metrics.outbox_age_ms),
+            memory: provider.map(|provider| provider.memory_sizes()).unwrap_or_default(),
         });
     }
     idle

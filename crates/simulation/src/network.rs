@@ -105,6 +105,8 @@ struct State {
     kills: u32,
     /// The number of requests that had a fault, by the name of the fault.
     faults: BTreeMap<&'static str, u64>,
+    /// The number of requests that the server answered with 429.
+    throttled: u64,
     /// The episodes of the run.
     weather: Weather,
     planted: Option<Arc<Planted>>,
@@ -130,6 +132,7 @@ impl Network {
             numbered_requests: 0,
             kills: 0,
             faults: BTreeMap::new(),
+            throttled: 0,
             weather: Weather::default(),
             planted: None,
             outage: Duration::ZERO..Duration::ZERO,
@@ -171,6 +174,11 @@ impl Network {
     /// How many requests had a fault, by the name of the fault.
     pub fn faults_by_name(&self) -> BTreeMap<&'static str, u64> {
         self.state().faults.clone()
+    }
+
+    /// How many requests the server answered with 429.
+    pub fn throttled_count(&self) -> u64 {
+        self.state().throttled
     }
 
     /// Sets the episodes, in place of earlier ones.
@@ -381,6 +389,7 @@ impl Network {
         let status = outcome.as_ref().map_or(0, |response| response.status().as_u16());
         let mut state = self.state();
         state.answers += 1;
+        state.throttled += u64::from(status == 429);
         (state.log[index].status, state.log[index].answer_number) = (Some((status, at)), state.answers);
         state.hash_bytes(&status.to_le_bytes());
         state.hash_bytes(&at.as_nanos().to_le_bytes());

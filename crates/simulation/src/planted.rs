@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::process_run::{ProcessRun, Role};
 use crate::request_kind::RequestKind;
-use crate::stored::{DELETION, PURGE, STATE_ID};
+use crate::stored::{DELETION, OLD_LAYOUT_VERSION, PURGE, STATE_ID};
 
 /// A bug that can be planted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,11 +41,21 @@ pub enum Bug {
     StateResurrected,
     /// The tombstone of a child is answered 200 and not applied, so a tree is deleted in part.
     TombstoneLost,
+    /// Claims and renewals of sessions have no condition.
+    UnfencedSession,
+    /// Messages are patched without the state that fences the batch.
+    UnfencedMessage,
+    /// Documents are deleted without the condition or the record that fences the deletes.
+    UnfencedDelete,
+    /// The harness takes a turn and never ends it, so the lock stays in the memory of the process.
+    TurnKept,
+    /// The heartbeats of processes of an earlier version say that they can read the newest one.
+    OldProcessOverlooked,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 10] = [
+    pub const ALL: [Bug; 15] = [
         Bug::LostMessage,
         Bug::CompletionCountedTwice,
         Bug::DatesAhead,
@@ -56,6 +66,11 @@ impl Bug {
         Bug::MessageKept,
         Bug::StateResurrected,
         Bug::TombstoneLost,
+        Bug::UnfencedSession,
+        Bug::UnfencedMessage,
+        Bug::UnfencedDelete,
+        Bug::TurnKept,
+        Bug::OldProcessOverlooked,
     ];
 
     /// The name of the checker that has to find the bug. Other checkers may find it too.
@@ -64,9 +79,15 @@ impl Bug {
             Bug::LostMessage => "liveness",
             Bug::CompletionCountedTwice => "completions",
             Bug::DatesAhead | Bug::RunWithoutLock => "reruns",
-            Bug::UnfencedCommit | Bug::UnfencedActivity => "fences",
+            Bug::UnfencedCommit
+            | Bug::UnfencedActivity
+            | Bug::UnfencedSession
+            | Bug::UnfencedMessage
+            | Bug::UnfencedDelete => "fences",
             Bug::OutboxKept | Bug::MessageKept => "growth",
             Bug::StateResurrected | Bug::TombstoneLost => "deletions",
+            Bug::TurnKept => "memory",
+            Bug::OldProcessOverlooked => "versions",
         }
     }
 
@@ -83,6 +104,11 @@ impl Bug {
             Bug::MessageKept => "consumed messages are not deleted",
             Bug::StateResurrected => "the state of a deleted instance is written again",
             Bug::TombstoneLost => "the tombstone of a child is answered, not applied",
+            Bug::UnfencedSession => "sessions are replaced without If-Match",
+            Bug::UnfencedMessage => "messages are patched without the fence of their state",
+            Bug::UnfencedDelete => "documents are deleted without If-Match or the record that fences them",
+            Bug::TurnKept => "a turn is taken and never ended",
+            Bug::OldProcessOverlooked => "an old process says that it can read the newest version",
         }
     }
 }
@@ -132,6 +158,27 @@ impl Planted {
                     request.headers.remove(IF_MATCH);
                 }
             }
+            Bug::UnfencedSession => {
+                if request.method == Method::PUT && id_in_path(request).starts_with("s:") {
+                    request.headers.remove(IF_MATCH);
+                }
+            }
+            Bug::UnfencedMessage => change_batch(request, |operations| remove_fence_of(operations, "Patch")),
+            Bug::UnfencedDelete => {
+                if request.method == Method::DELETE {
+                    request.headers.remove(IF_MATCH);
+                }
+                change_batch(request, |operations| {
+                    let is_delete = |operation: &&mut Value| operation["operationType"] == "Delete";
+                    operations.iter_mut().filter(is_delete).for_each(remove_condition);
+                    remove_fence_of(operations, "Delete");
+                });
+            }
+            Bug::OldProcessOverlooked => change_document(request, |document| {
+                if document["type"] == "node" && document["reads"] == OLD_LAYOUT_VERSION {
+                    document["reads"] = (OLD_LAYOUT_VERSION + 1).into();
+                }
+            }),
             Bug::CompletionCountedTwice => change_batch(request, |operations| {
                 operations.iter_mut().for_each(count_last_completion_twice);
             }),
@@ -149,7 +196,8 @@ impl Planted {
             | Bug::RunWithoutLock
             | Bug::OutboxKept
             | Bug::StateResurrected
-            | Bug::TombstoneLost => {}
+            | Bug::TombstoneLost
+            | Bug::TurnKept => {}
         }
     }
 
@@ -291,6 +339,30 @@ fn change_batch(request: &mut Request, change: impl FnOnce(&mut Vec<Value>)) {
     change(&mut operations);
     if let Ok(body) = serde_json::to_vec(&operations) {
         request.body = Bytes::from(body);
+    }
+}
+
+/// Changes the document that a request writes. Does nothing with batches.
+fn change_document(request: &mut Request, change: impl FnOnce(&mut Value)) {
+    if !request.body.starts_with(b"{") {
+        return;
+    }
+    let Ok(mut document) = serde_json::from_slice::<Value>(&request.body) else { return };
+    change(&mut document);
+    if let Ok(body) = serde_json::to_vec(&document) {
+        request.body = Bytes::from(body);
+    }
+}
+
+/// Removes the first operation of a batch if it fences others that are all of this kind.
+fn remove_fence_of(operations: &mut Vec<Value>, kind: &str) {
+    let is_fence = operations.first().is_some_and(|first| {
+        let is_state = first["id"] == STATE_ID || first["resourceBody"]["id"] == STATE_ID;
+        is_state || first["operationType"] == "Read"
+    });
+    if is_fence && operations.len() > 1 && operations[1..].iter().all(|other| other["operationType"] == kind)
+    {
+        operations.remove(0);
     }
 }
 

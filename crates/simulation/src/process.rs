@@ -129,7 +129,8 @@ pub fn worker_program(
                 worker_tag_filter: TagFilter::default_and([workflows::TAG]),
                 ..RuntimeOptions::default()
             };
-            let (activities, orchestrations) = workflows::registries(&activity_log, &connection.transport);
+            let (activities, orchestrations) =
+                workflows::registries(&activity_log, &connection.transport, &Default::default());
             let _runtime = Runtime::start_with_options(provider, activities, orchestrations, options).await;
             pending::<()>().await;
         })

@@ -19,6 +19,19 @@ pub const BUNDLE_PREFIX: &str = "w:";
 /// The member of an activity with the incarnation of the instance that scheduled it.
 pub const INCARNATION_OF_ACTIVITY: &str = "inc";
 
+/// The id of the document with the layout version of the container.
+pub const LAYOUT_ID: &str = "layout";
+
+/// The layout version of processes of the earlier version. Processes of version 1 drop members that they
+/// do not know, which this build cannot do: the suite `versions` runs real ones.
+pub const OLD_LAYOUT_VERSION: u32 = 2;
+
+/// The ids of heartbeats begin with this.
+pub const HEARTBEAT_PREFIX: &str = "n:";
+
+/// The member of a state with the list of consumed completions that are perhaps not deleted yet.
+pub const UNDELETED: &str = "undeleted";
+
 /// The type of the document of a queued activity.
 pub const ACTIVITY_TYPE: &str = "worker_queue";
 

@@ -2,6 +2,7 @@
 //! the provider. The output of a workflow says what happened. The inputs of activities are
 //! unique, so that the activity log can tell the activities apart.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use duroxide::runtime::registry::ActivityRegistry;
@@ -51,20 +52,52 @@ const SLOW_DURATION: Duration = Duration::from_secs(7);
 /// The duration of an endless activity that is never cancelled: longer than any run.
 const ENDLESS_DURATION: Duration = Duration::from_secs(3600);
 
+/// The orchestrations and activities that a process registers: all but some.
+#[derive(Debug, Clone, Default)]
+pub struct Registered {
+    missing_orchestrations: BTreeSet<&'static str>,
+    missing_activities: BTreeSet<&'static str>,
+}
+
+impl Registered {
+    /// All orchestrations but these, and all activities but these.
+    pub fn without(
+        missing_orchestrations: BTreeSet<&'static str>,
+        missing_activities: BTreeSet<&'static str>,
+    ) -> Self {
+        Registered { missing_orchestrations, missing_activities }
+    }
+
+    fn orchestration(&self, name: &'static str) -> String {
+        name_in_registry(name, self.missing_orchestrations.contains(name))
+    }
+
+    fn activity(&self, name: &'static str) -> String {
+        name_in_registry(name, self.missing_activities.contains(name))
+    }
+}
+
+/// The name under which a process registers an orchestration or activity. If it lacks the name, it has
+/// another one, which nothing uses.
+fn name_in_registry(name: &str, is_missing: bool) -> String {
+    if is_missing { format!("{name} of another release") } else { name.to_owned() }
+}
+
 /// The activities and orchestrations that a worker registers. Every activity records its runs
 /// in the log. The workflow `Deadly` kills its process through the transport.
 pub fn registries(
     activity_log: &ActivityLog,
     transport: &SimulatedTransport,
+    registered: &Registered,
 ) -> (ActivityRegistry, OrchestrationRegistry) {
     let [step, slow, flaky, endless, large, pause] = [0; 6].map(|_| activity_log.clone());
     let transport = transport.clone();
     let activities = ActivityRegistry::builder()
-        .register("Step", move |_: ActivityContext, input: String| {
+        .register(registered.activity("Step"), move |_: ActivityContext, input: String| {
             step.record(&input);
             async move { Ok(input) }
         })
-        .register("Slow", move |_: ActivityContext, input: String| {
+        .register(registered.activity("Slow"), move |_: ActivityContext, input: String| {
             slow.record(&input);
             async move {
                 tokio::time::sleep(SLOW_DURATION).await;
@@ -78,11 +111,11 @@ pub fn registries(
                 Ok(input)
             }
         })
-        .register("Flaky", move |_: ActivityContext, input: String| {
+        .register(registered.activity("Flaky"), move |_: ActivityContext, input: String| {
             let run = flaky.record(&input);
             async move { if run < 2 { Err("not yet".to_owned()) } else { Ok(input) } }
         })
-        .register("Endless", move |context: ActivityContext, input: String| {
+        .register(registered.activity("Endless"), move |context: ActivityContext, input: String| {
             endless.record(&input);
             async move {
                 let _ = tokio::time::timeout(ENDLESS_DURATION, context.cancelled()).await;
@@ -96,24 +129,24 @@ pub fn registries(
         })
         .build();
     let orchestrations = OrchestrationRegistry::builder()
-        .register("Chain", chain)
-        .register("Timer", timer)
-        .register("Retry", retry)
-        .register("Parent", parent)
-        .register("Child", child)
-        .register("Detach", detach)
-        .register("Approval", approval)
-        .register("Inbox", inbox)
-        .register("Eternal", eternal)
-        .register("Race", race)
-        .register("Session", session)
-        .register("Fan", fan)
-        .register("Large", large_turn)
-        .register("Slow", slow_step)
-        .register("Stuck", stuck)
-        .register("Family", family)
-        .register("Busy", busy)
-        .register("Crowd", crowd)
+        .register(registered.orchestration("Chain"), chain)
+        .register(registered.orchestration("Timer"), timer)
+        .register(registered.orchestration("Retry"), retry)
+        .register(registered.orchestration("Parent"), parent)
+        .register(registered.orchestration("Child"), child)
+        .register(registered.orchestration("Detach"), detach)
+        .register(registered.orchestration("Approval"), approval)
+        .register(registered.orchestration("Inbox"), inbox)
+        .register(registered.orchestration("Eternal"), eternal)
+        .register(registered.orchestration("Race"), race)
+        .register(registered.orchestration("Session"), session)
+        .register(registered.orchestration("Fan"), fan)
+        .register(registered.orchestration("Large"), large_turn)
+        .register(registered.orchestration("Slow"), slow_step)
+        .register(registered.orchestration("Stuck"), stuck)
+        .register(registered.orchestration("Family"), family)
+        .register(registered.orchestration("Busy"), busy)
+        .register(registered.orchestration("Crowd"), crowd)
         .register("Deadly", move |context, name| deadly(context, name, transport.clone()))
         .build();
     (activities, orchestrations)

@@ -218,6 +218,15 @@ impl CosmosDBProviderBuilder {
         self
     }
 
+    /// Makes this process behave as one that knows layout versions up to this one only (2 or 3): it says
+    /// so in its heartbeat, refuses containers with a newer version, and neither writes nor reads newer
+    /// forms of documents. Simulations use it for processes of an earlier version.
+    #[doc(hidden)]
+    pub fn with_layout_version(mut self, version: u32) -> Self {
+        self.options.played_version = Some(version);
+        self
+    }
+
     /// Connects, creates the database and container if they are missing, and starts the
     /// background tasks. Must be called inside a tokio runtime.
     pub async fn open(self) -> Result<CosmosDBProvider, ProviderError> {

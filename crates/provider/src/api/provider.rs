@@ -168,6 +168,12 @@ impl CosmosDBProvider {
         self.metrics().prometheus_text()
     }
 
+    /// How much this provider has in its memory, structure by structure. Simulations read it.
+    #[doc(hidden)]
+    pub fn memory_sizes(&self) -> Vec<crate::MemorySize> {
+        crate::ops::memory_sizes::of(&self.core)
+    }
+
     /// The client that this provider was opened with. Requests that a program sends with it
     /// are not in the metrics.
     pub fn client(&self) -> &Client {

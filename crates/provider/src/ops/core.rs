@@ -34,6 +34,7 @@ use crate::process::sequencer::Sequencer;
 use crate::process::session_table::SessionTable;
 use crate::process::start_checks::StartChecks;
 use crate::process::transactions::Transactions;
+use crate::store::layout_version::LAYOUT_VERSION;
 use crate::store::{Opening, RETRY_FOR, Store, retry_while};
 use crate::sync::lock;
 
@@ -126,7 +127,11 @@ impl Core {
             costs: Arc::clone(&costs),
         };
         let observed = Client::from_driver(client.driver().with_observer(Arc::new(observer)));
-        let opening = Opening { is_migrating: options.is_migrating, is_tool: options.is_tool };
+        let opening = Opening {
+            is_migrating: options.is_migrating,
+            is_tool: options.is_tool,
+            readable_version: options.played_version.unwrap_or(LAYOUT_VERSION),
+        };
         let open = || Store::open(&observed, database, container, opening);
         let store = retry_while(Instant::now() + RETRY_FOR, Failure::is_service_fault, open).await?;
         let transactions = cross_instance::detect_transactions(&store, options.cross_instance).await?;

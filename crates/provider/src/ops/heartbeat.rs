@@ -21,7 +21,6 @@ use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::process::clock::HybridClock;
 use crate::process::membership::{KnownRoster, Membership, alive};
-use crate::store::layout_version::LAYOUT_VERSION;
 use crate::store::{Store, without_content};
 use crate::sync::lock;
 use crate::timing::{ALIVE_FOR, HEARTBEAT_INTERVAL, HEARTBEAT_TTL};
@@ -196,7 +195,7 @@ async fn write_heartbeat(store: &Store, membership: &Membership, roles: &Roles) 
         id: membership.own_id.clone(),
         roles: roles.clone(),
         load: membership.load.current(),
-        readable_version: LAYOUT_VERSION,
+        readable_version: store.layout_version.readable(),
         container_version: store.layout_version.get(),
     };
     let document = Heartbeat {

@@ -37,7 +37,8 @@ use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::wait::write_outage_notice;
 use crate::process::interest::{Interest, Interests, Ticket};
-use crate::process::membership::Membership;
+use crate::process::membership::{Membership, SLICES_PER_PARTITION_MAX};
+use crate::process::memory_size::MemorySize;
 use crate::process::metrics;
 use crate::sync::lock;
 use crate::timing::POLL_INTERVAL_MIN;
@@ -98,6 +99,15 @@ impl Poller {
         });
         membership.record_fetch(&interest);
         self.interests.register(interest, is_eager)
+    }
+
+    /// The number of ranges that are polled, and of partitions. A slice is an eighth of a partition or
+    /// larger.
+    pub(crate) fn memory_size(&self) -> MemorySize {
+        let targets = Arc::clone(&lock(&self.targets));
+        let (partitions, polled) = (targets.partitions.len(), targets.polled.len());
+        let ranges_max = partitions * (1 + SLICES_PER_PARTITION_MAX as usize);
+        MemorySize::kept("polled ranges", partitions + polled, ranges_max)
     }
 
     /// Records the waiting fetches, so that the next heartbeat has their roles.

@@ -138,6 +138,9 @@ pub(crate) struct Options {
     /// An uncommitted deletion that has recorded no progress for this long counts as abandoned by
     /// its process.
     pub(crate) deletion_timeout: Duration,
+    /// The newest layout version that this process can read, if it plays an earlier version in a
+    /// simulation; `None` for the version of this crate.
+    pub(crate) played_version: Option<u32>,
 }
 
 impl Default for Options {
@@ -156,6 +159,7 @@ impl Default for Options {
             is_migrating: false,
             is_tool: false,
             deletion_timeout: Duration::from_secs(60),
+            played_version: None,
         }
     }
 }

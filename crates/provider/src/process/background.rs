@@ -11,6 +11,8 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 
+use crate::process::memory_size::MemorySize;
+
 /// The most background tasks at the same time.
 const TASKS_MAX: usize = 64;
 
@@ -124,6 +126,16 @@ impl Background {
     }
 
     /// Runs the work in a task, which has these permits until it ends.
+    /// The number of tasks, and of those that finish late locks.
+    pub(crate) fn memory_sizes(&self) -> [MemorySize; 2] {
+        let (tasks, late_locks) =
+            (self.permits.available_permits(), self.late_lock_permits.available_permits());
+        [
+            MemorySize::of_work("background tasks", TASKS_MAX - tasks, TASKS_MAX),
+            MemorySize::of_work("late locks", LATE_LOCKS_MAX - late_locks, LATE_LOCKS_MAX),
+        ]
+    }
+
     fn spawn(
         &self,
         work: impl Future<Output = ()> + Send + 'static,

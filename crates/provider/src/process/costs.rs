@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use crate::documents::Charge;
+use crate::process::memory_size::MemorySize;
 use crate::sync::lock;
 
 /// The most instances in one generation. The table has two generations: about 2 MB with ids of
@@ -73,6 +74,13 @@ impl Costs {
     }
 
     /// The instances in the table.
+    /// The number of instances with charges.
+    pub(crate) fn memory_size(&self) -> MemorySize {
+        let generations = lock(&self.generations);
+        let count = generations.younger.len() + generations.older.len();
+        MemorySize::kept("charges of instances", count, 2 * GENERATION_MAX)
+    }
+
     #[cfg(test)]
     pub(crate) fn instances(&self) -> Vec<String> {
         let generations = lock(&self.generations);

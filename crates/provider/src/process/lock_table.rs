@@ -14,6 +14,7 @@ use duroxide::providers::TagFilter;
 
 use crate::documents::dedup::DedupEntry;
 use crate::documents::{Activity, Charge, State, Versioned};
+use crate::process::memory_size::MemorySize;
 use crate::sync::lock;
 
 /// The most locks in a table: more than a process has dispatchers or workers. When there are
@@ -116,6 +117,19 @@ impl<T> LockTable<T> {
 
     pub(crate) fn remove(&self, nonce: &str) {
         lock(&self.locks).remove(nonce);
+    }
+
+    /// The number of locks, and of those that have ended, under these names. A worker may still run a
+    /// cancelled activity: it finds out when it renews the lock.
+    pub(crate) fn memory_sizes(
+        &self,
+        [all, ended]: [&'static str; 2],
+        is_ended: impl Fn(&T) -> bool,
+    ) -> [MemorySize; 2] {
+        let locks = lock(&self.locks);
+        let is_ended = |lock: &&HeldLock<T>| lock.held.try_lock().is_ok_and(|held| is_ended(&held));
+        let ended_count = locks.values().filter(is_ended).count();
+        [MemorySize::kept(all, locks.len(), LOCKS_MAX), MemorySize::of_work(ended, ended_count, LOCKS_MAX)]
     }
 }
 

@@ -11,7 +11,7 @@
 //! processes each count a slice as their own, they compete for its work, and the etag decides.
 
 mod hash;
-mod requests;
+mod load;
 mod slices;
 mod view;
 
@@ -24,7 +24,8 @@ use perihelion_client::{Etag, FeedRange, KeySpace};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-pub(crate) use requests::OwnLoad;
+pub(crate) use load::OwnLoad;
+pub(crate) use slices::SLICES_PER_PARTITION_MAX;
 use view::Own;
 pub(crate) use view::{Rank, View};
 

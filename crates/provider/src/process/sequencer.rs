@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::documents::lock_token::nonce;
+use crate::process::memory_size::MemorySize;
 use crate::sync::lock;
 use crate::timing::LATE_ATTEMPT_MAX;
 
@@ -78,6 +79,18 @@ impl Sequencer {
             number,
             low_water_mark,
         }
+    }
+}
+
+impl Sequencer {
+    /// The number of targets, and of messages that are being sent to them.
+    pub(crate) fn memory_sizes(&self) -> [MemorySize; 2] {
+        let targets = lock(&self.targets);
+        let in_flight = targets.values().map(|target| target.in_flight.len()).sum();
+        [
+            MemorySize::kept("targets of messages", targets.len(), TARGETS_MAX.max(in_flight)),
+            MemorySize::of_work("messages being sent", in_flight, usize::MAX),
+        ]
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 
 use crate::documents::{Session, Versioned};
+use crate::process::memory_size::MemorySize;
 use crate::sync::lock;
 
 /// A session that was claimed for the worker of an activity.
@@ -71,6 +72,13 @@ impl SessionTable {
         if let Some(owned) = lock(&self.owners).get_mut(owner) {
             owned.names.remove(session);
         }
+    }
+
+    /// The number of sessions that workers of this process own. Each has a document, whose lock this
+    /// process renews, so there are no more than the workers have claimed.
+    pub(crate) fn memory_size(&self) -> MemorySize {
+        let count = lock(&self.owners).values().map(|owned| owned.names.len()).sum();
+        MemorySize::of_work("sessions of own workers", count, usize::MAX)
     }
 
     /// The sessions of an owner that this process knows.

@@ -51,21 +51,26 @@ struct LayoutDocument {
 
 /// The layout version of the open container, as this process knows it.
 #[derive(Debug, Clone)]
-pub(crate) struct ContainerVersion(Arc<AtomicU32>);
+pub(crate) struct ContainerVersion {
+    known: Arc<AtomicU32>,
+    /// The newest version that this process can read. [`LAYOUT_VERSION`], except in simulations of an
+    /// older process.
+    readable: u32,
+}
 
 impl ContainerVersion {
     /// Writes the version of a container that this process has just created.
-    pub(crate) async fn create(container: &Container) -> Result<Self, Failure> {
-        let version = ContainerVersion(Arc::new(AtomicU32::new(LAYOUT_VERSION_FIRST)));
+    pub(crate) async fn create(container: &Container, readable: u32) -> Result<Self, Failure> {
+        let version = ContainerVersion { known: Arc::new(AtomicU32::new(LAYOUT_VERSION_FIRST)), readable };
         version.raise(container).await?;
         Ok(version)
     }
 
     /// Reads the version of a container. Fails if this provider is too old for it.
-    pub(crate) async fn read(container: &Container) -> Result<Self, Failure> {
+    pub(crate) async fn read(container: &Container, readable: u32) -> Result<Self, Failure> {
         let version = ContainerVersion::find(container).await?;
-        check_version(container, version)?;
-        Ok(ContainerVersion(Arc::new(AtomicU32::new(version))))
+        check_version(container, version, readable)?;
+        Ok(ContainerVersion { known: Arc::new(AtomicU32::new(version)), readable })
     }
 
     /// Reads the version of a container, whether or not this provider can read it.
@@ -75,20 +80,25 @@ impl ContainerVersion {
     }
 
     pub(crate) fn get(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
+        self.known.load(Ordering::Relaxed)
+    }
+
+    /// The newest version that this process can read.
+    pub(crate) fn readable(&self) -> u32 {
+        self.readable
     }
 
     /// Records the version of the container that the heartbeat of another process names, if this
     /// provider is too old for that version. The recorded version never falls.
     pub(crate) fn record(&self, version: u32) {
-        if version > LAYOUT_VERSION {
-            self.0.fetch_max(version, Ordering::Relaxed);
+        if version > self.readable {
+            self.known.fetch_max(version, Ordering::Relaxed);
         }
     }
 
     /// Fails if the container has become too new for this provider.
     pub(crate) fn check(&self, container: &Container) -> Result<(), Failure> {
-        Ok(check_version(container, self.get())?)
+        Ok(check_version(container, self.get(), self.readable)?)
     }
 
     /// Raises the version of the container to the version of this provider. Never lowers it.
@@ -97,28 +107,28 @@ impl ContainerVersion {
             id: DOCUMENT_ID.to_owned(),
             instance_id: PARTITION_KEY,
             document_type: DOCUMENT_ID.to_owned(),
-            version: LAYOUT_VERSION,
+            version: self.readable,
         };
         match container.create(PARTITION_KEY, &document).await {
             Ok(_) => {}
             Err(error) if error.is_conflict() => {
                 let found = container.read::<LayoutDocument>(PARTITION_KEY, DOCUMENT_ID).await?;
                 let etag = found.etag()?.clone();
-                if found.into_value().version < LAYOUT_VERSION {
+                if found.into_value().version < self.readable {
                     let options = super::without_content().with_if_match(&etag);
                     container.replace_with(PARTITION_KEY, DOCUMENT_ID, &document, &options).await?;
                 }
             }
             Err(error) => return Err(error.into()),
         }
-        self.0.fetch_max(LAYOUT_VERSION, Ordering::Relaxed);
+        self.known.fetch_max(self.readable, Ordering::Relaxed);
         Ok(())
     }
 }
 
-/// Refuses a version that is newer than this provider.
-pub(crate) fn check_version(container: &Container, version: u32) -> Result<(), Objection> {
-    if version <= LAYOUT_VERSION {
+/// Refuses a version that is newer than `readable`, the newest version that this process can read.
+pub(crate) fn check_version(container: &Container, version: u32, readable: u32) -> Result<(), Objection> {
+    if version <= readable {
         return Ok(());
     }
     let (database, name, crate_version) =
@@ -126,7 +136,7 @@ pub(crate) fn check_version(container: &Container, version: u32) -> Result<(), O
     Err(Objection::new(
         format!(
             "the container {database}/{name} has layout version {version}, and this program's duroxide-cdb \
-             {crate_version} reads versions up to {LAYOUT_VERSION}"
+             {crate_version} reads versions up to {readable}"
         ),
         "Update the program to the version of duroxide-cdb that the other programs on this container use",
     ))

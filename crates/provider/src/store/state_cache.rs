@@ -98,6 +98,11 @@ impl StateCache {
         lock(&self.lru).remove(instance);
     }
 
+    /// The bytes of all snapshots, estimated, and the most bytes.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        (lock(&self.lru).bytes, CACHE_BYTES_MAX)
+    }
+
     /// Takes the history of a snapshot, and removes the snapshot from the cache if it is still
     /// there. The history is copied only if another task holds the snapshot, too.
     pub(crate) fn take_history(&self, snapshot: Arc<Snapshot>) -> Vec<Event> {

@@ -5,10 +5,12 @@
 //! With retention, no finished instance is left. A process that has nothing to do sends few
 //! requests, and knows of no undelivered messages.
 
+use duroxide_cdb::MemorySize;
+
 use super::Evidence;
 use crate::stored::STATE_ID;
 
-/// The requests of an idle process in the last part of a run, and its oldest outbox.
+/// The requests of an idle process in the last part of a run, its oldest outbox, and its memory.
 #[derive(Debug, Clone)]
 pub struct IdleProcess {
     pub name: String,
@@ -18,6 +20,8 @@ pub struct IdleProcess {
     pub requests_max: u64,
     /// The age of the oldest outbox that it knows of; `None` if it knows of none.
     pub outbox_age_ms: Option<u64>,
+    /// How much it has in its memory.
+    pub memory: Vec<MemorySize>,
 }
 
 /// Checks the documents and processes at the end.

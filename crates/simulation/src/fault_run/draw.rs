@@ -8,10 +8,13 @@ use perihelion_testkit::regions::{EAST, WEST};
 
 use crate::fault::Fault;
 use crate::fault_plan::RandomFaults;
+use crate::fault_run::fleet;
 use crate::fault_run::storm::{self, Storm};
 use crate::fault_run::worker::WorkerSettings;
+use crate::planted::Bug;
 use crate::scenarios::{FAN_OUT, SMALL, STAGED, Scenario};
 use crate::weather::{Episode, Scope, Trouble};
+use crate::workflows::Registered;
 
 /// The longest episode that affects a user. A user's call is tried again for 20 seconds.
 const USER_EPISODE_MAX_MS: u64 = 5000;
@@ -56,6 +59,8 @@ pub enum Incident {
     PartitionTrouble { name: &'static str, rule: String },
     /// The trouble of the partition ends.
     PartitionRecovered,
+    /// The program of a worker of the earlier version is replaced by the new one.
+    Upgrade(usize),
     /// The write region moves to this region.
     Failover(&'static str),
     /// A region is not reachable for its clients.
@@ -71,7 +76,11 @@ pub struct Draw {
     pub partitions: u32,
     /// The delay between two regions; `None` if the account has one region.
     pub replication_delay: Option<Duration>,
+    /// The request units per second of the container until the faults end; `None` for no limit.
+    pub throughput: Option<u32>,
     pub workers: Vec<WorkerSettings>,
+    /// The number of workers whose first processes are of an earlier layout version: the first ones.
+    pub old_workers: usize,
     /// How the user deletes an instance with all its children: in two phases, or by a transaction.
     pub user: CrossInstance,
     /// How far each worker's clock is ahead at first, in milliseconds.
@@ -94,7 +103,18 @@ pub struct Draw {
 }
 
 /// Draws the run with this seed.
-pub fn draw(seed: u64, size: Size) -> Draw {
+pub fn draw(seed: u64, size: Size, bug: Option<Bug>) -> Draw {
+    let mut draw = draw_faulty_run(seed, size);
+    // The planted bugs change outboxes and batches, so they need runs without transactions.
+    if bug.is_none() {
+        draw_cross_instance(seed, &mut draw);
+    }
+    fleet::draw(seed, &mut draw);
+    draw
+}
+
+/// Draws processes, workflows, deletions and faults.
+fn draw_faulty_run(seed: u64, size: Size) -> Draw {
     let mut rng = fastrand::Rng::with_seed(seed);
     let is_full = size == Size::Full;
     let faults_until = Duration::from_millis(rng.u64(if is_full { 15_000..60_000 } else { 8_000..20_000 }));
@@ -125,6 +145,8 @@ pub fn draw(seed: u64, size: Size) -> Draw {
         (0..worker_count).map(|_| draw_worker(&mut rng, retention, has_regions)).collect();
     Draw {
         partitions,
+        throughput: None,
+        old_workers: 0,
         replication_delay: has_regions.then(|| Duration::from_millis(rng.u64(0..800))),
         clock_skew_ms: (0..worker_count).map(|_| rng.i64(-skew_max_ms..=skew_max_ms)).collect(),
         restart_after: Duration::from_millis(rng.u64(0..4000)),
@@ -156,13 +178,14 @@ fn draw_worker(rng: &mut fastrand::Rng, retention: RetentionOptions, has_regions
         retention,
         // Reads in another region than the writes may be stale.
         reads_in: (has_regions && rng.bool()).then_some(EAST),
+        registered: Registered::default(),
     }
 }
 
 /// Draws which workers commit by distributed transactions (none, all, or some of them), and whether
 /// the user deletes by transactions. This is drawn apart from the rest, so that a seed draws the
 /// same run with and without transactions.
-pub fn draw_cross_instance(seed: u64, draw: &mut Draw) {
+fn draw_cross_instance(seed: u64, draw: &mut Draw) {
     let mut rng = fastrand::Rng::with_seed(seed ^ CROSS_INSTANCE_SALT);
     let modes = [CrossInstance::Outbox, CrossInstance::Auto, CrossInstance::Transaction];
     let common_mode = modes[rng.usize(..modes.len())];

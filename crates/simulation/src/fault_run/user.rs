@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use duroxide::providers::Provider;
 use duroxide_cdb::CrossInstance;
-use perihelion_client::{Batch, Etag, Patch, Query};
+use perihelion_client::{Batch, Etag, Patch, Query, Throughput};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -37,6 +37,10 @@ pub const SETTLED_WITH_RETENTION_WITHIN: Duration = Duration::from_secs(800);
 /// The time between the cleanup and the idle time. After work, a process polls often at first, and then
 /// less and less.
 const POLLS_SLOW_DOWN_WITHIN: Duration = Duration::from_secs(10);
+
+/// The throughput of a container that had few request units, after the faults have ended. With more
+/// than 10,000 request units per second the service would split the container.
+const SCALED_UP: Throughput = Throughput::Manual(10_000);
 
 /// The time at the end in which processes have nothing to do.
 pub const IDLE_TIME: Duration = Duration::from_secs(10);
@@ -73,16 +77,22 @@ pub struct Plan {
     pub has_retention: bool,
     /// How the user's provider deletes trees.
     pub cross_instance: CrossInstance,
+    /// Whether the container has few request units, so that it has to be scaled up when the faults have
+    /// ended.
+    pub is_throttled: bool,
 }
 
 /// The user's program. `evidence` gets what the user knows at the end.
 pub fn program(plan: Plan, calm: &Arc<Calm>, evidence: &crate::process::Handoff<Evidence>) -> Program {
     let (calm, evidence) = (Arc::clone(calm), evidence.clone());
     Arc::new(move |connection| {
-        let Plan { scenarios, storms, has_retention, cross_instance } = plan.clone();
+        let Plan { scenarios, storms, has_retention, cross_instance, is_throttled } = plan.clone();
         let (calm, evidence) = (Arc::clone(&calm), evidence.clone());
         Box::pin(async move {
             let user = Arc::new(User::open_with(connection, cross_instance).await);
+            if is_throttled {
+                tokio::spawn(scale_up(Arc::clone(&user), Arc::clone(&calm)));
+            }
             let mut found = act(&user, scenarios, storms).await;
             wait_until_ended(&user, &found).await;
             let ended_at = virtual_clock::elapsed();
@@ -98,6 +108,13 @@ pub fn program(plan: Plan, calm: &Arc<Calm>, evidence: &crate::process::Handoff<
             evidence.put(found);
         })
     })
+}
+
+/// Scales the container up when the faults have ended.
+async fn scale_up(user: Arc<User>, calm: Arc<Calm>) {
+    while calm.began().is_none() || user.container().replace_throughput(SCALED_UP).await.is_err() {
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
 }
 
 /// Runs all scenarios and storms, each at its time.

@@ -5,14 +5,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duroxide::providers::TagFilter;
+use duroxide::providers::{Provider, TagFilter};
 use duroxide::runtime::{ObservabilityConfig, Runtime, RuntimeOptions};
 use duroxide_cdb::{CommitTier, CosmosDBProvider, CrossInstance, RetentionOptions};
 use tokio::sync::Notify;
 
 use crate::activity_log::ActivityLog;
+use crate::fault_run::fleet::Release;
 use crate::process::{CONTAINER, DATABASE, Handoff};
-use crate::workflows;
+use crate::stored::OLD_LAYOUT_VERSION;
+use crate::workflows::{self, Registered};
 use crate::world::{Connection, Program};
 
 /// How long the runtime waits for its tasks when it is shut down.
@@ -31,6 +33,9 @@ const SESSION_IDLE_BEYOND_LOCK: Duration = Duration::from_secs(1);
 /// The wait between two attempts of a process to open the provider.
 const OPEN_PAUSE: Duration = Duration::from_millis(500);
 
+/// How long the planted bug `TurnKept` waits for a turn at a time.
+const KEPT_TURN_WAIT: Duration = Duration::from_secs(1);
+
 /// The settings of a worker.
 #[derive(Debug, Clone)]
 pub struct WorkerSettings {
@@ -47,24 +52,37 @@ pub struct WorkerSettings {
     pub retention: RetentionOptions,
     /// The region that the process prefers for reads.
     pub reads_in: Option<&'static str>,
+    /// What the process can run.
+    pub registered: Registered,
 }
 
-/// The program of a worker. It passes its provider to the run through `opened`, so that the run
-/// can read its metrics. It shuts down when `stop` is notified.
-pub fn program(
-    settings: WorkerSettings,
-    activity_log: ActivityLog,
-    opened: &Handoff<CosmosDBProvider>,
-    stop: &Arc<Notify>,
-) -> Program {
-    let (opened, stop) = (opened.clone(), Arc::clone(stop));
+/// What a worker shares with the run.
+#[derive(Clone)]
+pub struct Shared {
+    pub activity_log: ActivityLog,
+    /// The provider of the worker's process, so that the run can read its metrics and its memory.
+    pub opened: Handoff<CosmosDBProvider>,
+    /// Notified when the process is to shut down.
+    pub stop: Arc<Notify>,
+    /// The release of the worker's next process.
+    pub release: Release,
+    /// Whether the process takes a turn and never ends it, as with the planted bug `TurnKept`.
+    pub keeps_turn: bool,
+}
+
+/// The program of a worker.
+pub fn program(settings: WorkerSettings, shared: Shared) -> Program {
     Arc::new(move |connection| {
-        let (settings, activity_log) = (settings.clone(), activity_log.clone());
-        let (opened, stop) = (opened.clone(), Arc::clone(&stop));
+        let (settings, shared) = (settings.clone(), shared.clone());
         Box::pin(async move {
-            let provider = open_with_retries(&connection, &settings).await;
+            let Shared { activity_log, opened, stop, release, keeps_turn } = shared;
+            let provider = open_with_retries(&connection, &settings, &release).await;
             opened.put(provider.clone());
-            let (activities, orchestrations) = workflows::registries(&activity_log, &connection.transport);
+            if keeps_turn {
+                tokio::spawn(keep_turn(provider.clone(), settings.lock_timeout));
+            }
+            let (activities, orchestrations) =
+                workflows::registries(&activity_log, &connection.transport, &settings.registered);
             let store = Arc::new(provider.clone());
             let runtime =
                 Runtime::start_with_options(store, activities, orchestrations, options(&settings)).await;
@@ -95,22 +113,49 @@ fn options(settings: &WorkerSettings) -> RuntimeOptions {
     }
 }
 
-async fn open_with_retries(connection: &Connection, settings: &WorkerSettings) -> CosmosDBProvider {
+/// Takes a turn and forgets it, as a dispatcher whose task was lost. The lock ends, and the turn is run
+/// elsewhere.
+async fn keep_turn(provider: CosmosDBProvider, lock_timeout: Duration) {
+    while !matches!(provider.fetch_orchestration_item(lock_timeout, KEPT_TURN_WAIT, None).await, Ok(Some(_)))
+    {
+        tokio::time::sleep(OPEN_PAUSE).await;
+    }
+}
+
+/// Opens the provider, and tries again until that succeeds. A process of the earlier version cannot open
+/// a container whose version has been raised: then it is replaced first.
+async fn open_with_retries(
+    connection: &Connection,
+    settings: &WorkerSettings,
+    release: &Release,
+) -> CosmosDBProvider {
     loop {
-        match open(connection, settings).await {
+        let is_old = release.is_old();
+        if is_old {
+            release.record_old(&connection.transport.process.name);
+        }
+        match open(connection, settings, is_old).await {
             Ok(provider) => return provider,
             Err(_) => tokio::time::sleep(OPEN_PAUSE).await,
         }
     }
 }
 
-async fn open(connection: &Connection, settings: &WorkerSettings) -> Result<CosmosDBProvider, String> {
+async fn open(
+    connection: &Connection,
+    settings: &WorkerSettings,
+    is_old: bool,
+) -> Result<CosmosDBProvider, String> {
     let client = perihelion_client::Client::builder()
         .with_endpoint(&connection.endpoint.to_string())
         .with_transport(connection.transport.clone())
         .with_preferred_regions(settings.reads_in);
     let client = client.connect().await.map_err(|error| error.to_string())?;
-    let builder = CosmosDBProvider::builder()
+    let mut builder = CosmosDBProvider::builder();
+    if is_old {
+        builder = builder.with_layout_version(OLD_LAYOUT_VERSION);
+    }
+    let builder = builder
         .with_commit_tier(settings.tier)
         .with_cross_instance(settings.cross_instance)
         .with_retention(settings.retention)

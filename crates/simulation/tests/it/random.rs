@@ -163,6 +163,11 @@ planted! {
     a_message_that_stays_is_found: MessageKept,
     a_resurrected_instance_is_found: StateResurrected,
     a_tree_that_is_deleted_in_part_is_found: TombstoneLost,
+    a_write_of_a_session_without_a_condition_is_found: UnfencedSession,
+    a_patch_of_a_message_without_its_fence_is_found: UnfencedMessage,
+    a_delete_without_its_fence_is_found: UnfencedDelete,
+    a_lock_that_stays_in_memory_is_found: TurnKept,
+    an_old_process_that_is_overlooked_is_found: OldProcessOverlooked,
 }
 
 #[test]

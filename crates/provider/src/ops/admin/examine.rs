@@ -152,7 +152,9 @@ async fn layout_check(container: &Container, properties: &ContainerProperties) -
     };
     match found.await {
         Ok((layout, version)) => {
-            let checked = layout.check(container, false).and_then(|()| check_version(container, version));
+            let checked = layout
+                .check(container, false)
+                .and_then(|()| check_version(container, version, LAYOUT_VERSION));
             Check::of(
                 subject,
                 checked,

@@ -62,7 +62,11 @@ pub(crate) async fn run(core: &Core, token: &str, ack: TurnAck) -> Result<(), Fa
     let (token, held) = held_lock::find(core, token).await?;
     metrics::charge_transactions_to(&token.instance);
     let mut held = held.lock().await;
-    token_lock::check_not_expired(held.until)?;
+    if let Err(ended) = token_lock::check_not_expired(held.until) {
+        // No later call can commit under this lock, and it has the state with its history in memory.
+        core.instance_locks.remove(&token.nonce);
+        return Err(ended);
+    }
     let nonce = nonce();
     let mut budget = ConflictBudget::new(SharedDocument::State(&token.instance), PLANS_MAX);
     let committed = loop {

@@ -203,7 +203,7 @@ async fn read_turn(
         return Ok(Err(refused));
     }
     let consumed = match &mut read.state {
-        Some(state) if !state.value.undeleted.is_empty() => {
+        Some(state) if !state.value.undeleted.is_empty() && completions::are_known_by(&core.store) => {
             Box::pin(leftovers::remove(&core.store, state)).await?
         }
         _ => HashSet::new(),

@@ -33,7 +33,6 @@ use crate::ops::repair::garbage;
 use crate::ops::repair::purge;
 use crate::ops::repair::retain;
 use crate::ops::set_aside::write_later_version_notice;
-use crate::store::layout_version::LAYOUT_VERSION;
 use crate::store::{Store, decode_row};
 use crate::timing::RECONCILER_IDLE_INTERVALS;
 
@@ -149,11 +148,12 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
 /// process can read that version. A failure is ignored: the next interval tries again.
 async fn raise_layout_version(core: &Core) {
     let Store { container, layout_version, .. } = &core.store;
-    if layout_version.get() >= LAYOUT_VERSION || !core.membership.all_can_read(LAYOUT_VERSION) {
+    let readable = layout_version.readable();
+    if layout_version.get() >= readable || !core.membership.all_can_read(readable) {
         return;
     }
     match tokio::time::timeout(READ_TIMEOUT, layout_version.raise(container)).await {
-        Ok(Ok(())) => tracing::debug!(LAYOUT_VERSION, "the layout version of the container was raised"),
+        Ok(Ok(())) => tracing::debug!(readable, "the layout version of the container was raised"),
         Ok(Err(failure)) => {
             tracing::debug!(?failure, "the layout version was not raised and is tried again later")
         }

@@ -371,3 +371,22 @@ async fn closing_does_not_interrupt_what_is_being_given_back() {
     let (_, _, attempt) = fetch(&other, None).await;
     assert_eq!(attempt, 1, "the lock that was given back does not count as an attempt");
 }
+
+/// The runtime calls nothing more for a turn whose ack came too late. Its lock stayed in the lock table,
+/// with the state and its whole history, until 4,096 later locks had come. The simulation found it.
+#[tokio::test]
+async fn an_ack_that_comes_after_the_lock_has_ended_leaves_no_lock_in_memory() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let (token, _) = fetch_instance(&provider).await;
+    let locks = |provider: &CosmosDBProvider| {
+        let sizes = provider.memory_sizes();
+        sizes.iter().find(|size| size.structure == "locks of instances").unwrap().entries
+    };
+    assert_eq!(locks(&provider), 1);
+    let nonce = LockToken::decode(&token, LockKind::Orchestration).unwrap().nonce;
+    provider.core.instance_locks.get(&nonce).unwrap().lock().await.until = Instant::now();
+    ack(&provider, &token, vec![event("a", 1, String::new())], vec![], vec![]).await.unwrap_err();
+    assert_eq!(locks(&provider), 0);
+}

@@ -239,6 +239,25 @@ async fn a_provider_that_is_too_old_for_a_container_refuses_to_open_it() {
     assert!(!error.is_retryable());
 }
 
+/// The simulation has processes of an earlier version: this build, which plays one.
+#[tokio::test]
+async fn a_process_that_plays_an_earlier_version_writes_that_version_and_refuses_later_ones() {
+    let world = World::open().await;
+    let open = || async {
+        let client = Client::over(&world.engine.endpoint(), world.engine.transport()).await.unwrap();
+        CosmosDBProvider::builder().with_client(client).with_layout_version(2).open().await
+    };
+    let old = open().await.unwrap();
+    assert_eq!(stored_version(&old).await, Some(2));
+    old.fetch_orchestration_item(LOCK, Duration::from_secs(1), None).await.unwrap();
+    let heartbeats = Query::new("SELECT VALUE c.reads FROM c WHERE c.type = 'node'").in_partition(2_u64);
+    let readable: Vec<Value> = old.core.store.rows(heartbeats).await.unwrap();
+    assert_eq!(readable, [json!(2)]);
+    let newer = json!({ "id": "layout", "instanceId": 0, "type": "layout", "version": 3 });
+    old.core.store.container.upsert(0_u64, &newer).await.unwrap();
+    assert!(open().await.unwrap_err().message.contains("up to 2"));
+}
+
 /// A container of layout version 1 has no layout document. Its version is raised when the last
 /// process that reads only version 1 has stopped.
 #[tokio::test]

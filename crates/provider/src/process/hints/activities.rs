@@ -17,6 +17,7 @@ use changes::Changes;
 use crate::documents::Activity;
 use crate::documents::heartbeat::Tags;
 use crate::documents::stamp::Stamp;
+use crate::process::memory_size::MemorySize;
 use crate::process::session_table::ClaimedSession;
 
 /// The most activities remembered. When there are more, the one that can be taken last is
@@ -149,6 +150,23 @@ impl ActivityHints {
         let is_new = before.is_none_or(|(_, known_etag)| known_etag != etag);
         self.offers.insert(key, (activity, etag));
         is_new
+    }
+
+    /// The sizes of everything that is remembered about activities. An activity that is not due yet may
+    /// have been cancelled while it was locked: the hint is forgotten when the lock ends.
+    /// Due activities wait if all workers may be busy.
+    pub(crate) fn memory_sizes(&self, now: Stamp, is_working: bool) -> [MemorySize; 7] {
+        let offers = self.offers.len().max(self.keys.len());
+        let due = self.offers.keys().take_while(|key| key.0 <= now && !is_working).count();
+        [
+            MemorySize::kept("hints of activities", offers, ACTIVITIES_MAX),
+            MemorySize::of_work("hints of due activities", due, ACTIVITIES_MAX),
+            MemorySize::of_work("sessions of others", self.session_owners.len(), usize::MAX),
+            MemorySize::of_work("activities locked in advance", self.ready.len(), usize::MAX),
+            MemorySize::of_work("returning workers", self.returning_workers + self.being_locked, usize::MAX),
+            MemorySize::kept("instances with lost activities", self.lost_in_a_row.len(), LOST_INSTANCES_MAX),
+            self.changes.memory_size(),
+        ]
     }
 
     /// Makes room for a new activity: forgets the activities of sessions that other workers hold,

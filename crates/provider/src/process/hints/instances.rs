@@ -19,6 +19,7 @@ use super::parked::{Dispatcher, Parked};
 use super::seen_messages::SeenMessages;
 use crate::documents::Message;
 use crate::documents::stamp::Stamp;
+use crate::process::memory_size::MemorySize;
 pub(crate) use instance::Candidate;
 use instance::InstanceHint;
 
@@ -73,6 +74,20 @@ impl InstanceHints {
         let has_room = self.held_bytes + message.item.len() <= HELD_BYTES_MAX;
         let instance = message.instance_id.clone();
         self.change(&instance, |hints| hints.add_message(message, has_room));
+    }
+
+    /// The number of instances, of due instances, of bytes of their messages, and of parked instances.
+    /// An instance that is not due yet may have been taken by another process: its hint is forgotten
+    /// when the lock that this process had ends.
+    pub(crate) fn memory_sizes(&self, now: Stamp) -> [MemorySize; 4] {
+        let due = self.order.iter().take_while(|(due, _)| *due <= now).count();
+        let bytes = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+        [
+            MemorySize::kept("hints of instances", self.instances.len(), INSTANCES_MAX),
+            MemorySize::of_work("hints of due instances", due, INSTANCES_MAX),
+            MemorySize::of_work("bytes of messages", bytes(self.held_bytes), bytes(HELD_BYTES_MAX)),
+            self.parked.memory_size(),
+        ]
     }
 
     /// Takes the next instance that can be taken. The instance stays blocked until the

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use crate::documents::stamp::Stamp;
+use crate::process::memory_size::MemorySize;
 use crate::sync::lock;
 
 /// The most pieces of work remembered. When there are more, those whose time is over are
@@ -39,6 +40,11 @@ impl LeftToOthers {
     /// Forgets the work: this process has run it.
     pub(crate) fn forget(&self, name: &str) {
         lock(&self.0).remove(name);
+    }
+
+    /// The number of pieces of work, under this name.
+    pub(crate) fn memory_size(&self, structure: &'static str) -> MemorySize {
+        MemorySize::kept(structure, lock(&self.0).len(), REMEMBERED_MAX)
     }
 
     /// Whether this process has left the work to others, now or before.

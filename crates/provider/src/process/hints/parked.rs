@@ -24,6 +24,7 @@ use tokio::time::{Duration, Instant};
 
 use super::seen_messages::SeenMessages;
 use crate::documents::stamp::Stamp;
+use crate::process::memory_size::MemorySize;
 
 /// The first pause before an instance is looked at again. It doubles each time the instance
 /// is parked again.
@@ -219,6 +220,14 @@ impl Parked {
             self.groups.len() - 1
         });
         &mut self.groups[index]
+    }
+}
+
+impl Parked {
+    /// The number of parked instances.
+    pub(super) fn memory_size(&self) -> MemorySize {
+        let count = self.groups.iter().map(|group| group.instances.len()).sum();
+        MemorySize::of_work("parked instances", count, REASONS_MAX * PARKED_MAX)
     }
 }
 

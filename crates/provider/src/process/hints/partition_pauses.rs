@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::process::memory_size::MemorySize;
 use crate::sync::lock;
 
 /// This many failures in a row are tolerated. One failed request says little about its partition.
@@ -241,6 +242,11 @@ impl PartitionPauses {
         };
         (failures.trial, failures.closed_until) = (None, now);
         true
+    }
+
+    /// The number of partitions with failures, under this name.
+    pub(crate) fn memory_size(&self, structure: &'static str) -> MemorySize {
+        MemorySize::kept(structure, lock(&self.0).failures.len(), PARTITIONS_MAX)
     }
 
     /// The number of failures of a partition since its last answer.

@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::documents::stamp::Stamp;
+use crate::process::memory_size::MemorySize;
 use crate::sync::lock;
 
 /// The most activities remembered. When there are more, those whose pause is over are
@@ -57,6 +58,11 @@ impl Pauses {
     /// Forgets the failures of an activity that was locked.
     pub(crate) fn clear(&self, name: &str) {
         lock(&self.0).remove(name);
+    }
+
+    /// The number of activities.
+    pub(crate) fn memory_size(&self) -> MemorySize {
+        MemorySize::kept("paused activities", lock(&self.0).len(), REMEMBERED_MAX)
     }
 
     /// Whether an activity is paused at `now`.

@@ -12,7 +12,7 @@ use perihelion_client::{FeedRange, KeySpace, PartitionKey};
 use super::hash::{hash_of, score};
 
 /// The most slices of one physical partition.
-const SLICES_PER_PARTITION_MAX: u32 = 8;
+pub(crate) const SLICES_PER_PARTITION_MAX: u32 = 8;
 
 /// A part of the container.
 #[derive(Debug, Clone, PartialEq)]

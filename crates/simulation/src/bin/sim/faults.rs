@@ -55,7 +55,7 @@ pub(crate) fn run(options: Options) -> ExitCode {
         return run_planted(size);
     }
     if let Some(seed) = options.seed {
-        println!("{:#?}", draw::draw(seed, size));
+        println!("{:#?}", draw::draw(seed, size, None));
         return report(&run_seeds(seed, 1, 1, size), size);
     }
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);

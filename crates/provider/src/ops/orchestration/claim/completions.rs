@@ -36,6 +36,12 @@ const VERSION_MIN: u32 = 3;
 const FURTHER: &str = "SELECT TOP 1565 * FROM c WHERE c.type = 'orch_queue' AND c.visibleAt <= @now AND \
     c.enq >= @from ORDER BY c.enq";
 
+/// Whether this process knows `State::undeleted`. A process that does not know it keeps the list in the
+/// state, as it keeps other members that it does not know.
+pub(super) fn are_known_by(store: &Store) -> bool {
+    store.layout_version.readable() >= VERSION_MIN
+}
+
 /// Adds further completions to the messages that were read, if all of these are completions and
 /// there are more. Stops at the first message that is not a completion, so that the order of
 /// all messages is kept.

@@ -10,6 +10,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::process::memory_size::MemorySize;
+
 /// The most changes remembered. When there are more, the oldest is forgotten. A forgotten change
 /// costs a lock that fails. A process does not change as many activities during a read, unless the
 /// partition hangs.
@@ -93,6 +95,11 @@ impl Changes {
         let name = name(instance, id);
         self.being_locked.contains_key(&name)
             || self.changed.get(&name).is_some_and(|changed| *changed > read)
+    }
+
+    /// The number of changes.
+    pub(super) fn memory_size(&self) -> MemorySize {
+        MemorySize::kept("changes of activities", self.changed.len().max(self.order.len()), CHANGES_MAX)
     }
 
     fn next_number(&mut self) -> Number {

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::documents::heartbeat::Load;
+use crate::process::memory_size::MemorySize;
 use crate::sync::lock;
 
 /// How long this process asks for help with a slice after the last call of [`OwnLoad::share_slice`].
@@ -81,6 +82,13 @@ impl OwnLoad {
             is_busy: state.busy.is_some_and(|busy| busy.until > Instant::now()),
             shared_slices: still_valid(&mut state.shared_slices),
         }
+    }
+
+    /// The number of slices that are shared or watched.
+    pub(crate) fn memory_size(&self) -> MemorySize {
+        let state = lock(&self.state);
+        let count = state.shared_slices.len() + state.watched_slices.len();
+        MemorySize::kept("shared and watched slices", count, 2 * SLICES_MAX)
     }
 
     /// The slices that are watched now.
