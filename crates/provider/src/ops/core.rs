@@ -125,7 +125,9 @@ impl Core {
             congestion: Arc::clone(&congestion),
             costs: Arc::clone(&costs),
         };
-        let observed = Client::from_driver(client.driver().with_observer(Arc::new(observer)));
+        // Failures are tried again, or returned to the caller. An outage is reported by `outage_notice`.
+        let driver = client.driver().with_observer(Arc::new(observer)).with_debug_events();
+        let observed = Client::from_driver(driver);
         let opening = Opening { is_migrating: options.is_migrating, is_tool: options.is_tool };
         let open = || Store::open(&observed, database, container, opening);
         let store = retry_while(Instant::now() + RETRY_FOR, Failure::is_service_fault, open).await?;
