@@ -35,6 +35,8 @@ pub struct Driver {
     core: Arc<Core>,
     background: Arc<Background>,
     observer: Option<Arc<dyn Observer>>,
+    /// Whether the events of operations have the level `DEBUG`, whatever their outcome.
+    has_debug_events: bool,
 }
 
 /// The regions of an account, as the driver knew them when [`Driver::account`] was
@@ -49,6 +51,9 @@ pub struct AccountView {
     pub write_regions: Vec<Region>,
     /// Whether every region takes writes.
     pub is_multi_write: bool,
+    /// Whether reads see the writes of their session: the account's default consistency is Session
+    /// or a stronger one.
+    pub is_session_consistent: bool,
     /// Whether partitions fail over to other regions one by one, as the account document says.
     /// Only in accounts with one write region.
     pub has_partition_failover: bool,
@@ -114,7 +119,7 @@ impl Driver {
         core.account_reader().warn_of_unknown_regions(core.topology());
         let background = Arc::new(Background::new(&core));
         background.ensure_running(Instant::now());
-        Ok(Driver { core, background, observer: None })
+        Ok(Driver { core, background, observer: None, has_debug_events: false })
     }
 
     /// A new driver that shares connections and metadata with this driver. The new driver
@@ -122,6 +127,13 @@ impl Driver {
     /// observer of this driver.
     pub fn with_observer(&self, observer: Arc<dyn Observer>) -> Driver {
         Driver { observer: Some(observer), ..self.clone() }
+    }
+
+    /// A new driver that shares connections and metadata with this driver. The events of its
+    /// operations have the level `DEBUG`, whatever their outcome. This is for a program that repeats
+    /// failed operations and reports an outage itself: otherwise the outage fills the log.
+    pub fn with_debug_events(&self) -> Driver {
+        Driver { has_debug_events: true, ..self.clone() }
     }
 
     /// The container of this name. No request is sent. All handles of one container
@@ -148,7 +160,7 @@ impl Driver {
             poll_fn(|context| span.in_scope(|| running.as_mut().poll(context))).await
         };
         span.in_scope(|| {
-            self.core.telemetry().record(operation, &result, &span);
+            self.core.telemetry().record(operation, &result, &span, self.has_debug_events);
             if let Some(observer) = &self.observer {
                 EndedOperation::notify(observer.as_ref(), operation, &result);
             }
@@ -199,6 +211,7 @@ impl Driver {
             read_regions: account.read_locations.iter().map(|location| location.region.clone()).collect(),
             write_regions: account.write_locations.iter().map(|location| location.region.clone()).collect(),
             is_multi_write: account.is_multi_write,
+            is_session_consistent: account.consistency.is_session_or_stronger(),
             has_partition_failover: account.has_partition_failover,
             thin_client_read_endpoints: account.thin_client.read.clone(),
             thin_client_write_endpoints: account.thin_client.write.clone(),

@@ -19,6 +19,7 @@
 //! - `DEBUG` otherwise: after other successes and after expected refusals (not found,
 //!   conflict, precondition failed).
 //!
+//! Events of a driver with debug events ([`crate::Driver::with_debug_events`]) have the level `DEBUG`.
 //! `INFO` and `WARN` events have the diagnostics as JSON. The requests for metadata that
 //! the driver makes for itself have spans, but no events or metrics.
 //!
@@ -112,12 +113,18 @@ impl Telemetry {
         self.late_charge.clone()
     }
 
-    /// Reports one operation, once, after its end.
-    pub(crate) fn record(&self, operation: &Operation, result: &Result<Response, Error>, span: &Span) {
+    /// Reports one operation, once, after its end. The event has the level `DEBUG` if `is_debug`.
+    pub(crate) fn record(
+        &self,
+        operation: &Operation,
+        result: &Result<Response, Error>,
+        span: &Span,
+        is_debug: bool,
+    ) {
         let report = Report::new(operation, result);
         self.series.with(&report, |handles| record_metrics(handles, &report));
         spans::end_operation(span, &report);
-        event::emit(&report, &self.host, self.port);
+        event::emit(&report, &self.host, self.port, is_debug);
     }
 
     /// Ends the span of an operation that the driver made for itself. Such an operation is not

@@ -28,7 +28,7 @@ pub(crate) use crate::timing::RETRY_FOR;
 pub(crate) use retry::{ConflictBudget, SharedDocument, retry_until, retry_while, unless_stale};
 
 use crate::documents::{STATE_ID, State, Versioned};
-use crate::failure::Failure;
+use crate::failure::{Failure, Objection};
 
 /// The indexed paths: queries order by them, or use them to find a few documents among
 /// many. An indexed path costs 0.4 request units with every write of a document that has
@@ -66,6 +66,13 @@ pub(crate) struct Store {
     pub(crate) is_new: bool,
 }
 
+/// Refuses an account on which no lock and no commit would be safe.
+fn check_account(client: &Client) -> Result<(), Objection> {
+    let account = client.account();
+    preflight::check_account(&account)?;
+    preflight::check_consistency(&account)
+}
+
 /// How a container is opened.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Opening {
@@ -87,7 +94,7 @@ impl Store {
         opening: Opening,
     ) -> Result<Store, Failure> {
         preflight::check_names(database, container)?;
-        preflight::check_account(client)?;
+        check_account(client)?;
         let handle = client.database(database).container(container);
         match handle.properties().await {
             Ok(properties) => {
@@ -128,6 +135,14 @@ impl Store {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Fails if this provider may not take work from the container any more: the container has become
+    /// too new for it, or the account was changed in a way that a provider refuses at opening. The
+    /// driver reads the account again every few minutes.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        self.layout_version.check(&self.container)?;
+        Ok(check_account(&self.client)?)
     }
 
     /// Asks whether the account has distributed transactions.

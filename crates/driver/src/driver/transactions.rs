@@ -122,7 +122,7 @@ impl Driver {
         let result = record_session_tokens(transaction, content.as_ref(), containers, result);
         discard_stale_metadata(containers, &result, content.as_ref());
         span.in_scope(|| {
-            self.core.telemetry().record(operation, &result, &span);
+            self.core.telemetry().record(operation, &result, &span, self.has_debug_events);
             if let Some(observer) = &self.observer {
                 EndedOperation::notify(observer.as_ref(), operation, &result);
             }

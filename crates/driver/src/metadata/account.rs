@@ -211,7 +211,9 @@ impl AccountReader {
         refreshes.under_way = refreshes.under_way.take().filter(|other| !Arc::ptr_eq(&other.pulse, &pulse));
         drop((refreshes, end_sender));
         if let Err(error) = result {
-            tracing::warn!(
+            // A warning would come every few seconds while the service does not answer. The failed
+            // operations are reported.
+            tracing::info!(
                 error = error.message(),
                 "the account could not be read; its regions stay as they were"
             );

@@ -101,6 +101,16 @@ pub(crate) enum Consistency {
     Eventual,
 }
 
+impl Consistency {
+    /// Whether reads see the writes of their session.
+    pub(crate) fn is_session_or_stronger(self) -> bool {
+        match self {
+            Consistency::Strong | Consistency::BoundedStaleness | Consistency::Session => true,
+            Consistency::ConsistentPrefix | Consistency::Eventual => false,
+        }
+    }
+}
+
 /// An endpoint that is avoided for reads or for writes.
 #[derive(Debug, Clone)]
 struct UnavailableEndpoint {

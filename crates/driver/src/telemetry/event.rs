@@ -8,8 +8,8 @@ use tracing::Level;
 use super::{Report, SYSTEM};
 use crate::diagnostics::Context;
 
-/// Writes the event of an operation that has ended.
-pub(super) fn emit(report: &Report<'_>, host: &str, port: u16) {
+/// Writes the event of an operation that has ended, with the level `DEBUG` if `is_debug`.
+pub(super) fn emit(report: &Report<'_>, host: &str, port: u16, is_debug: bool) {
     // `tracing` needs the level as a constant, hence the macro.
     macro_rules! emit {
         ($level:expr, $diagnostics:expr, $message:literal) => {
@@ -37,8 +37,11 @@ pub(super) fn emit(report: &Report<'_>, host: &str, port: u16) {
         };
     }
     match level(report) {
+        Level::WARN if is_debug => emit!(Level::DEBUG, report.diagnostics.to_json(), "operation failed"),
         Level::WARN => emit!(Level::WARN, report.diagnostics.to_json(), "operation failed"),
-        Level::INFO => emit!(Level::INFO, report.diagnostics.to_json(), "operation was slow or retried"),
+        Level::INFO if !is_debug => {
+            emit!(Level::INFO, report.diagnostics.to_json(), "operation was slow or retried")
+        }
         _ => emit!(Level::DEBUG, None::<&str>, "operation"),
     }
 }

@@ -94,10 +94,10 @@ fn metrics_have_the_names_and_labels_of_the_opentelemetry_conventions() {
         let telemetry = Telemetry::new(&account());
         let instances = format!("{ACTIVE_INSTANCES}{{{SERVER}}}");
         assert_eq!(recorder.values(&instances), [1.0]);
-        telemetry.record(&operation(Verb::Read), &plain_success(), &Span::none());
-        telemetry.record(&operation(Verb::Query), &plain_success(), &Span::none());
-        telemetry.record(&operation(Verb::Create), &refused(409, 0), &Span::none());
-        telemetry.record(&operation(Verb::Read), &refused(404, 1002), &Span::none());
+        telemetry.record(&operation(Verb::Read), &plain_success(), &Span::none(), false);
+        telemetry.record(&operation(Verb::Query), &plain_success(), &Span::none(), false);
+        telemetry.record(&operation(Verb::Create), &refused(409, 0), &Span::none(), false);
+        telemetry.record(&operation(Verb::Read), &refused(404, 1002), &Span::none(), false);
         drop(telemetry);
         assert_eq!(recorder.values(&instances), [1.0, -1.0]);
     });
@@ -144,8 +144,8 @@ fn attempts_hedges_failovers_and_throttles_are_counted() {
             Attempt { throttled: 1, ..attempt(Context::Failover, "North Europe", answered(200, 0)) },
         ];
         let retried = success(attempts, Duration::from_millis(50));
-        telemetry.record(&operation(Verb::Upsert), &retried, &Span::none());
-        telemetry.record(&operation(Verb::Upsert), &plain_success(), &Span::none());
+        telemetry.record(&operation(Verb::Upsert), &retried, &Span::none(), false);
+        telemetry.record(&operation(Verb::Upsert), &plain_success(), &Span::none(), false);
     });
     let values = |name: &str| recorder.values_of(name);
     assert_eq!(values(ATTEMPTS), [4.0, 1.0]);
@@ -160,14 +160,14 @@ fn handles_are_made_once_per_series_and_series_are_bounded() {
     let recorder = MemoryRecorder::default();
     metrics::with_local_recorder(&recorder, || {
         let telemetry = Telemetry::new(&account());
-        telemetry.record(&operation(Verb::Read), &plain_success(), &Span::none());
+        telemetry.record(&operation(Verb::Read), &plain_success(), &Span::none(), false);
         let registered = recorder.registrations();
         for _ in 0..10 {
-            telemetry.record(&operation(Verb::Read), &plain_success(), &Span::none());
+            telemetry.record(&operation(Verb::Read), &plain_success(), &Span::none(), false);
         }
         assert_eq!(recorder.registrations(), registered);
         for sub in 0..3000 {
-            telemetry.record(&operation(Verb::Read), &refused(400, sub), &Span::none());
+            telemetry.record(&operation(Verb::Read), &refused(400, sub), &Span::none(), false);
         }
     });
     let overflow = format!("{DURATION}{{db.system.name=azure.cosmosdb,otel.metric.overflow=true}}");
@@ -179,7 +179,7 @@ fn handles_are_made_once_per_series_and_series_are_bounded() {
 #[test]
 fn an_event_has_the_fields_of_the_opentelemetry_conventions() {
     let events = Events::capture(|| {
-        Telemetry::new(&account()).record(&operation(Verb::Query), &plain_success(), &Span::none());
+        Telemetry::new(&account()).record(&operation(Verb::Query), &plain_success(), &Span::none(), false);
     });
     let [event] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!((event.target, event.level), ("perihelion_driver", Level::DEBUG));
@@ -251,7 +251,7 @@ fn the_outcome_decides_the_level_of_an_event_and_whether_it_has_diagnostics() {
         (failed(ErrorKind::Answer), Level::WARN, Some("answer")),
     ] {
         let events = Events::capture(|| {
-            Telemetry::new(&account()).record(&operation(Verb::Create), &result, &Span::none());
+            Telemetry::new(&account()).record(&operation(Verb::Create), &result, &Span::none(), false);
         });
         let [event] = events.as_slice() else { panic!("{events:?}") };
         assert_eq!(event.level, level, "{result:?}");
@@ -268,10 +268,22 @@ fn the_outcome_decides_the_level_of_an_event_and_whether_it_has_diagnostics() {
         assert!(!format!("{event:?}").contains("secret"), "{event:?}");
     }
     let create = Operation::new(Verb::Create, Target::containers("shop"), Scope::Unpartitioned, Bytes::new());
-    let events = Events::capture(|| Telemetry::new(&account()).record(&create, &slow(), &Span::none()));
+    let events =
+        Events::capture(|| Telemetry::new(&account()).record(&create, &slow(), &Span::none(), false));
     assert_eq!(events[0].level, Level::DEBUG, "a second is not slow for metadata");
     assert_eq!(events[0].field("db.operation.name"), Some("create_container"));
     assert_eq!(events[0].field("db.namespace"), None);
+}
+
+#[test]
+fn events_of_a_driver_with_debug_events_have_the_level_debug() {
+    for result in [plain_success(), refused(429, 3200), refused(404, 0)] {
+        let events = Events::capture(|| {
+            Telemetry::new(&account()).record(&operation(Verb::Create), &result, &Span::none(), true);
+        });
+        assert_eq!(events.len(), 1);
+        assert_eq!(events[0].level, Level::DEBUG, "{result:?}");
+    }
 }
 
 #[test]

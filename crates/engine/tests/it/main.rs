@@ -16,6 +16,7 @@ mod full_disk;
 mod index_limits;
 mod page_memory;
 mod page_time;
+mod parameter_lists;
 mod purge;
 mod query_pages;
 mod replication;

@@ -126,7 +126,9 @@ impl Core {
             congestion: Arc::clone(&congestion),
             costs: Arc::clone(&costs),
         };
-        let observed = Client::from_driver(client.driver().with_observer(Arc::new(observer)));
+        // Failures are tried again, or returned to the caller. An outage is reported by `outage_notice`.
+        let driver = client.driver().with_observer(Arc::new(observer)).with_debug_events();
+        let observed = Client::from_driver(driver);
         let opening = Opening {
             is_migrating: options.is_migrating,
             is_tool: options.is_tool,

@@ -46,7 +46,7 @@ pub(crate) async fn run<Q: Queue>(
     wait: FetchWait,
 ) -> Result<Option<Q::Item>, Failure> {
     loop {
-        core.store.layout_version.check(&core.store.container)?;
+        core.store.check()?;
         let woken = queue.wake().notified();
         tokio::pin!(woken);
         woken.as_mut().enable();

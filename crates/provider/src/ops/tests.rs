@@ -1,11 +1,13 @@
 //! Tests of operations on the real engine in this process: turns that are too large for
 //! one batch, lost answers, and expired locks. The modules below use the same helpers.
 
+mod clock_steps;
 mod costs;
 mod deletions;
 mod deletions_by_transaction;
 mod failed_renewal;
 mod heartbeats;
+mod index_reads;
 mod interleavings;
 mod interrupted_process;
 mod large;

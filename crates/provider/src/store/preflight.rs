@@ -2,7 +2,7 @@
 //! opened, and whenever a tool examines it. An objection says what is wrong and what to do.
 
 use perihelion_client::{
-    Client, Container, ContainerProperties, Error, IndexingMode, IndexingPolicy, TimeToLive,
+    AccountView, Container, ContainerProperties, Error, IndexingMode, IndexingPolicy, TimeToLive,
 };
 
 use crate::failure::{Failure, Objection};
@@ -42,8 +42,7 @@ pub(crate) fn check_names(database: &str, container: &str) -> Result<(), Objecti
 /// Refuses an account with several write regions: two regions may each accept a write
 /// under the same etag, and one of the writes is lost later. No lock and no commit would
 /// be safe.
-pub(crate) fn check_account(client: &Client) -> Result<(), Objection> {
-    let account = client.account();
+pub(crate) fn check_account(account: &AccountView) -> Result<(), Objection> {
     if !account.is_multi_write {
         return Ok(());
     }
@@ -56,6 +55,19 @@ pub(crate) fn check_account(client: &Client) -> Result<(), Objection> {
         ),
         "Turn multiple write locations off for this account (enableMultipleWriteLocations), or use an account \
          with one write region; reads may go to as many regions as you like",
+    ))
+}
+
+/// Refuses an account whose reads may miss writes of their own session: a process would not see
+/// its own turns and messages.
+pub(crate) fn check_consistency(account: &AccountView) -> Result<(), Objection> {
+    if account.is_session_consistent {
+        return Ok(());
+    }
+    Err(Objection::new(
+        "the account's default consistency is weaker than Session: a process may not see what it has written \
+         itself, and would run old turns again or miss messages",
+        "Set the default consistency of the account to Session",
     ))
 }
 

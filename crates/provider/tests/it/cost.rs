@@ -69,9 +69,9 @@ async fn the_smallest_workflow_takes_at_most_eight_round_trips_with_locks_in_mem
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_smallest_workflow_takes_at_most_six_round_trips_and_65_units_by_default() {
+async fn the_smallest_workflow_takes_five_round_trips_and_at_most_62_units_by_default() {
     let counts = smallest_workflow(CommitTier::default()).await;
-    assert!(counts.requests <= 6 && counts.request_units <= 65.0, "{counts:?}");
+    assert!(counts.requests <= 5 && counts.request_units <= 62.0, "{counts:?}");
 }
 
 /// A charge is stored by the commit after it, so the stored cost lacks the commit of the last turn.

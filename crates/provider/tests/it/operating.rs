@@ -9,6 +9,7 @@ mod inspection;
 mod listing;
 mod metrics;
 mod opening;
+mod outage;
 mod overdue;
 mod retention;
 

@@ -286,9 +286,9 @@ fn consistency(response: &Response) -> Check {
     let subject = "consistency";
     match default_consistency(response) {
         Some(level) if CONSISTENCIES.contains(&level.as_str()) => Check::ok(subject, level),
-        Some(level) => Check::warning(
+        Some(level) => Check::problem(
             subject,
-            format!("{level}: a process may read a state that is behind, and then loses its turn"),
+            format!("{level}: a process may not see its own writes, so no provider opens on this account"),
             "Set the account's default consistency to Session",
         ),
         None => Check::problem(

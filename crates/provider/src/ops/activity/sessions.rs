@@ -315,7 +315,8 @@ async fn write_use(store: &Store, clock: &HybridClock, session: &str) {
 /// `renew_session_lock`: renews the sessions of these owners whose lock has not expired and
 /// that were used within `idle_timeout`. Returns how many were renewed. A failed renewal
 /// does not stop the others; the first failure is returned at the end. Sessions that this process
-/// knows are renewed first, so that a failed query for further sessions does not delay them.
+/// knows are renewed first, so that a failed query for further sessions does not delay them. If that
+/// query fails for a moment, the next renewal repeats it.
 pub(crate) async fn renew(
     store: &Store,
     clock: &HybridClock,
@@ -332,7 +333,14 @@ pub(crate) async fn renew(
             let stored = retry_until(until, || add_stored_sessions(store, sessions, owners));
             let no_answer = || Failure::Contended("the stored sessions were not read in time".to_owned());
             let stored = tokio::time::timeout_at(until, stored).await.unwrap_or_else(|_| Err(no_answer()));
-            first_failure = first_failure.or(stored.err());
+            match stored {
+                // The runtime would log a warning at every renewal of an outage, also in a process
+                // without sessions.
+                Err(failure) if failure.is_transient() => {
+                    tracing::debug!(?failure, "the next renewal looks for stored sessions again");
+                }
+                stored => first_failure = first_failure.or(stored.err()),
+            }
         }
         let known =
             owners.iter().flat_map(|owner| sessions.names(owner).into_iter().map(move |name| (*owner, name)));

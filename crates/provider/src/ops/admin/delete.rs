@@ -44,7 +44,7 @@ const ATTEMPTS_MAX: usize = 64;
 pub(super) const IN_LIST_MAX: usize = 64;
 
 /// The most requests of one deletion that run at the same time.
-const PARALLEL_MAX: usize = 8;
+pub(crate) const PARALLEL_MAX: usize = 8;
 
 /// The most messages and activities that a tombstone lists for deletion. Beyond this limit, a
 /// message or an activity is deleted only if it names the incarnation of the instance, as
@@ -67,8 +67,11 @@ pub(crate) async fn run(
     force: Force<'_>,
 ) -> Result<DeleteInstanceResult, Failure> {
     let set: BTreeSet<&str> = ids.iter().map(String::as_str).collect();
-    for instance in &set {
-        check_status(core.store.state(instance).await?.as_ref(), instance, force)?;
+    let instances: Vec<&str> = set.iter().copied().collect();
+    for group in instances.chunks(PARALLEL_MAX) {
+        for (instance, state) in group.iter().zip(states_of(&core.store, group).await?) {
+            check_status(state.as_ref(), instance, force)?;
+        }
     }
     check_children(core, &set).await?;
     let mut result = DeleteInstanceResult::default();
@@ -79,6 +82,19 @@ pub(crate) async fn run(
         _ => two_phase::delete(core, &set, force, &mut result).await?,
     }
     Ok(result)
+}
+
+/// The states of a group of instances, read at the same time. `None` for an instance without a
+/// state document.
+pub(crate) async fn states_of<S: AsRef<str>>(
+    store: &Store,
+    group: &[S],
+) -> Result<Vec<Option<Versioned<State>>>, Failure> {
+    let mut reads = Vec::with_capacity(group.len());
+    for instance in group {
+        reads.push(store.state(instance.as_ref()));
+    }
+    join_all(reads).await.into_iter().collect()
 }
 
 /// Which instances are deleted even if they run.
@@ -147,12 +163,9 @@ async fn find_children(core: &Core, parents: &BTreeSet<&str>) -> Result<Vec<Chil
         }
     }
     for group in scheduled.chunks(PARALLEL_MAX) {
-        let mut states = Vec::with_capacity(group.len());
-        for child in group {
-            states.push(store.state(&child.instance_id));
-        }
-        for (child, state) in group.iter().zip(join_all(states).await) {
-            if is_of_parent(state?.map(|state| state.value).as_ref(), &child.parent) {
+        let names: Vec<&str> = group.iter().map(|child| child.instance_id.as_str()).collect();
+        for (child, state) in group.iter().zip(states_of(store, &names).await?) {
+            if is_of_parent(state.map(|state| state.value).as_ref(), &child.parent) {
                 found.push(child.clone());
             }
         }

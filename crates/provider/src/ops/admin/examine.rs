@@ -20,8 +20,9 @@ const SMALLEST_WORKFLOW_RU: u32 = 60;
 
 /// Checks the account, then the container. The most important checks come first.
 pub(crate) async fn run(client: &Client, database: &str, container: &str) -> Vec<Check> {
-    let regions: Vec<String> = client.account().write_regions.iter().map(ToString::to_string).collect();
-    let mut checks = vec![Check::of("write regions", preflight::check_account(client), regions.join(", "))];
+    let account = client.account();
+    let regions: Vec<String> = account.write_regions.iter().map(ToString::to_string).collect();
+    let mut checks = vec![Check::of("write regions", preflight::check_account(&account), regions.join(", "))];
     if let Err(objection) = preflight::check_names(database, container) {
         checks.push(Check::of("container", Err(objection), String::new()));
         return checks;

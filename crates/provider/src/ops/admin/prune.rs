@@ -2,6 +2,8 @@
 //! execution and creates a garbage record for its history and the parts of its output. The
 //! current execution and executions with the status Running are never pruned.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use duroxide::providers::{InstanceFilter, PruneOptions, PruneResult};
 use perihelion_client::{Batch, Query};
 use serde_json::Value;
@@ -63,9 +65,9 @@ fn is_prunable(execution: &Execution, options: &PruneOptions) -> bool {
     execution.status != ExecutionStatus::Running && is_old
 }
 
-/// Deletes the document of an execution and creates the garbage record. After a transient
-/// failure the document is read. If it does not exist, the batch was applied, or another
-/// process has pruned the execution.
+/// Deletes the document of an execution and creates the garbage record. The answer to the batch may
+/// be lost. So when the document is gone after a failed attempt, the batch was applied, or another
+/// process has pruned the execution at the same time.
 async fn delete_execution(
     core: &Core,
     instance: &str,
@@ -78,13 +80,16 @@ async fn delete_execution(
         parts: execution.output.iter().filter_map(|output| output.parts().cloned()).collect(),
         ..blank
     };
+    let has_failed = AtomicBool::new(false);
     let attempt = || async {
         let mut batch = Batch::new(instance);
         batch.delete_if_match(&past.value.id, &past.etag)?.create(&garbage)?;
         match core.store.container.batch(batch).await {
             Ok(_) => Ok(true),
-            Err(error) if error.is_document_not_found() || error.is_precondition_failed() => Ok(false),
+            Err(error) if error.is_document_not_found() => Ok(has_failed.load(Ordering::Relaxed)),
+            Err(error) if error.is_precondition_failed() => Ok(false),
             Err(error) if error.is_transient() => {
+                has_failed.store(true, Ordering::Relaxed);
                 match core.store.find::<PastExecution>(instance, &past.value.id).await? {
                     Some(_) => Err(error.into()),
                     None => Ok(true),

@@ -53,7 +53,7 @@ pub(crate) async fn run(
     }
     // A process that is too old for the layout of the container fails here, before it registers
     // as a process that fetches instances.
-    core.store.layout_version.check(&core.store.container)?;
+    core.store.check()?;
     let wait = FetchWait::new(&core.options, poll_timeout);
     // A fetch that looks once writes its lock, unless an option allows otherwise.
     let is_tier_used = wait.is_long() || core.options.is_tier_for_short_polls;

@@ -136,8 +136,8 @@ impl RangePoller {
         self.poll_from(core, &mut cursor, waiting).await
     }
 
-    /// Polls now, unless a poll that begins after this call has a result for the interest.
-    /// Returns whether there is new work in the queue of the interest.
+    /// Polls now, unless a poll that begins after this call has a result for the interest. Waits no
+    /// longer than [`ANSWER_TIMEOUT`] for the poll that runs. Returns whether there is new work in the queue of the interest.
     pub(super) async fn poll_now(
         &self,
         core: &Core,
@@ -145,7 +145,8 @@ impl RangePoller {
         interest: &Interest,
     ) -> Result<bool, Failure> {
         let polls_before = self.schedule.polls_begun();
-        let mut cursor = self.cursor.lock().await;
+        let cursor = tokio::time::timeout(ANSWER_TIMEOUT, self.cursor.lock()).await;
+        let mut cursor = cursor.map_err(|_| no_answer("a poll of a partition", ANSWER_TIMEOUT))?;
         if let Some(is_found) = self.schedule.result_since(polls_before, interest) {
             return Ok(is_found);
         }

@@ -4,8 +4,10 @@
 use std::time::Duration;
 
 use duroxide::providers::{Provider, TagFilter, WorkItem};
-use perihelion_client::Client;
-use perihelion_server::{Embedded, EmbeddedOptions};
+use perihelion_client::{Client, Transport};
+use perihelion_server::{Embedded, EmbeddedOptions, InProcess};
+use perihelion_wire::headers;
+use perihelion_wire::transport::{Failure, Request, Response};
 use serde_json::{Value, json};
 
 use crate::CosmosDBProvider;
@@ -18,6 +20,7 @@ use crate::process::membership::Rank;
 use crate::store::state_cache::Snapshot;
 use futures_util::future::join_all;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The lock timeout of the fetches.
 const LOCK: Duration = Duration::from_secs(30);
@@ -87,6 +90,51 @@ async fn work_behind_many_known_rows_is_found_by_the_next_poll() {
         found = found.or(finder.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap());
     }
     assert_eq!(found.expect("the next instance is found too").0.instance, "behind-again");
+}
+
+/// A transport whose service returns at most this many rows of a query at a time, as a service does
+/// that has used its time or its memory.
+#[derive(Clone)]
+struct ShortPages {
+    transport: InProcess,
+    rows_max: u32,
+    pages: Arc<AtomicUsize>,
+}
+
+impl Transport for ShortPages {
+    async fn send(&self, mut request: Request) -> Result<Response, Failure> {
+        if String::from_utf8_lossy(&request.body).contains("ORDER BY c.visibleAt") {
+            self.pages.fetch_add(1, Ordering::SeqCst);
+            request.headers.insert(headers::MAX_ITEM_COUNT, self.rows_max.into());
+        }
+        self.transport.send(request).await
+    }
+}
+
+/// A page with fewer rows than the poll asked for was once taken for the end of a partition.
+#[tokio::test(start_paused = true)]
+async fn a_short_page_with_a_continuation_is_not_the_end_of_a_partition() {
+    let engine = engine().await;
+    let producer = provider(&engine).await;
+    let pages = Arc::<AtomicUsize>::default();
+    let transport = ShortPages { transport: engine.transport(), rows_max: 30, pages: Arc::clone(&pages) };
+    let client = Client::over(&engine.endpoint(), transport).await.unwrap();
+    let finder = CosmosDBProvider::builder().with_client(client).open().await.unwrap();
+    let later = finder.core.clock.stamp().plus(Duration::from_secs(3600));
+    // The query of a poll leaves out 256 of them. The others come before the new work.
+    for number in 0..290 {
+        let instance = format!("blocked-{number}");
+        producer.enqueue_for_orchestrator(start(&instance), None).await.unwrap();
+        finder.core.hints.instances.with(|hints| {
+            hints.add_due(&instance, Stamp(1));
+            hints.block(&instance, later);
+        });
+    }
+    producer.enqueue_for_orchestrator(start("behind"), None).await.unwrap();
+    pages.store(0, Ordering::SeqCst);
+    let found = finder.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap();
+    assert_eq!(found.expect("the instance behind the short page").0.instance, "behind");
+    assert!(pages.load(Ordering::SeqCst) >= 2, "the first page was short");
 }
 
 /// The documents are malformed. The provider never writes such documents.

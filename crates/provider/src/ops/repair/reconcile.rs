@@ -89,7 +89,7 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
         if Arc::strong_count(&core) <= 1 + rounds.len() {
             return;
         }
-        if core.store.layout_version.check(&core.store.container).is_err() {
+        if core.store.check().is_err() {
             continue;
         }
         if core.repair_signal.take_unfinished_work() {

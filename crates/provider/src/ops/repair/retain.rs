@@ -35,10 +35,13 @@ const PRUNE_EVERY: u64 = 8;
 pub(crate) async fn delete_expired_tree(core: &Core, root: &Versioned<State>) -> Result<(), Failure> {
     let instance = root.value.instance_id.as_str();
     let tree = delete::tree(core, instance).await?;
-    for member in &tree {
-        let state = core.store.state(member).await?.map(|state| state.value);
+    for group in tree.chunks(delete::PARALLEL_MAX) {
         // A child whose start is queued has no state yet. It counts as running.
-        if !state.as_ref().is_some_and(|state| is_finished(state) || state.is_deleted()) {
+        let has_ended = |state: &Option<Versioned<State>>| {
+            state.as_ref().is_some_and(|state| is_finished(&state.value) || state.value.is_deleted())
+        };
+        let mut states = group.iter().zip(delete::states_of(&core.store, group).await?);
+        if let Some((member, _)) = states.find(|(_, state)| !has_ended(state)) {
             tracing::debug!(instance, member, "a tree is kept: a member still runs");
             return postpone(&core.store, &core.clock, root).await;
         }

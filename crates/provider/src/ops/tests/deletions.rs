@@ -4,6 +4,7 @@
 //! instances between two executions. Garbage records have the stored type `litter`, and
 //! heartbeats have the stored type `node`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use duroxide::Event;
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use super::interrupted_process::{InterruptedProcess, LastRequest};
 use super::recorded_process::RecordedProcess;
 use super::{LOCK, NO_WAIT, World, ack, event, fetch_first_turn, fetch_instance, start};
+use crate::ops::repair::retain;
 use crate::{CosmosDBProvider, OutboxFaultInjector};
 
 /// The time limit of a wait.
@@ -246,13 +248,11 @@ async fn a_deletion_that_another_process_finishes_succeeds() {
     assert!(process.bodies().iter().any(|body| body.contains(COMMIT)), "it was deleted in two phases");
 }
 
-#[tokio::test]
-async fn pruning_during_a_turn_does_not_affect_the_turn() {
-    let world = World::open().await;
-    let provider = world.provider().await;
+/// Runs three executions of the instance `a`. A message for the fourth is queued.
+async fn run_three_executions(provider: &CosmosDBProvider) {
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     for execution in 1..=3 {
-        let (token, _) = fetch_instance(&provider).await;
+        let (token, _) = fetch_instance(provider).await;
         let next = super::raised_event("a", "on");
         let metadata = duroxide::providers::ExecutionMetadata {
             status: Some("ContinuedAsNew".into()),
@@ -265,6 +265,32 @@ async fn pruning_during_a_turn_does_not_affect_the_turn() {
             .await
             .unwrap();
     }
+}
+
+/// Story of a bug: the answer to a pruning was lost, and the read that checks it failed too. The next
+/// attempt found no execution, and the caller was told that another process had pruned it.
+#[tokio::test(start_paused = true)]
+async fn a_pruning_whose_answer_and_check_are_lost_succeeds() {
+    const GARBAGE: &str = "litter";
+    let (world, process, provider) = RecordedProcess::open().await;
+    run_three_executions(&provider).await;
+    let world = Arc::new(world);
+    let faulty = Arc::clone(&world);
+    process.lose_answer_to(GARBAGE);
+    process.before_answer_to(GARBAGE, async move {
+        faulty.inject_fault(r#"{"operation":"read_item","status":403,"count":1}"#).await;
+    });
+    let options = duroxide::providers::PruneOptions { keep_last: Some(2), completed_before: None };
+    let pruned = provider.prune_executions("a", options).await.unwrap();
+    assert_eq!((pruned.executions_deleted, pruned.events_deleted), (1, 1));
+    assert_eq!(provider.list_executions("a").await.unwrap(), [2, 3]);
+}
+
+#[tokio::test]
+async fn pruning_during_a_turn_does_not_affect_the_turn() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    run_three_executions(&provider).await;
     let (token, _) = fetch_instance(&provider).await;
     let options = duroxide::providers::PruneOptions { keep_last: Some(1), completed_before: None };
     let pruned = provider.prune_executions("a", options).await.unwrap();
@@ -430,6 +456,42 @@ async fn a_large_tree_is_deleted_however_long_it_takes() {
     world.remove_faults().await;
     assert!(documents_of_type(&world, "deletion").await.is_empty());
     assert!(tree_ids(&other).await.len() <= 1, "no child is left");
+}
+
+/// Retention once read the members of a tree one after the other, twice.
+#[tokio::test(start_paused = true)]
+async fn retention_reads_the_members_of_a_large_tree_at_the_same_time() {
+    const CHILDREN: usize = 80;
+    const READ: Duration = Duration::from_millis(100);
+    let world = World::open().await;
+    let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+    let token = fetch_first_turn(&provider, "parent").await;
+    let children = (0..CHILDREN).map(|number| start_child(&format!("child-{number}"), "parent")).collect();
+    end(&provider, &token, "parent", children).await;
+    for _ in 0..CHILDREN {
+        let (item, token, _) = provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().unwrap();
+        end(&provider, &token, &item.instance, vec![]).await;
+    }
+    let root = provider.core.store.state("parent").await.unwrap().expect("the root");
+    world.inject_fault(r#"{"operation":"read_item","delayMs":100}"#).await;
+    let begun = tokio::time::Instant::now();
+    retain::delete_expired_tree(&provider.core, &root).await.unwrap();
+    let took = begun.elapsed();
+    world.remove_faults().await;
+    assert_eq!(provider.list_instances().await.unwrap(), Vec::<String>::new());
+    assert!(took < READ * u32::try_from(CHILDREN).unwrap(), "{took:?}");
+}
+
+/// Ends an instance, which is the parent or its child, with its first turn.
+async fn end(provider: &CosmosDBProvider, token: &str, instance: &str, messages: Vec<WorkItem>) {
+    let metadata = duroxide::providers::ExecutionMetadata {
+        parent_instance_id: Some("parent".to_owned()).filter(|parent| parent != instance),
+        status: Some("Completed".into()),
+        output: Some(String::new()),
+        ..super::order_metadata()
+    };
+    let history = vec![event(instance, 1, String::new())];
+    provider.ack_orchestration_item(token, 1, history, vec![], messages, metadata, vec![]).await.unwrap();
 }
 
 /// The parent's turn has scheduled a child, and no query shows the child yet: another process

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use perihelion_client::{Client, Transport};
 use perihelion_server::InProcess;
+use perihelion_wire::headers;
 use perihelion_wire::transport::{Failure, FailureKind, Request, Response, Sent};
+use serde_json::Value;
 
 use super::World;
 use crate::CosmosDBProvider;
@@ -92,6 +94,22 @@ impl RecordedProcess {
     pub(super) fn bodies(&self) -> Vec<String> {
         let requests = lock(&self.requests);
         requests.iter().map(|request| String::from_utf8_lossy(&request.body).into_owned()).collect()
+    }
+
+    /// The number of recorded requests.
+    pub(super) fn request_count(&self) -> usize {
+        lock(&self.requests).len()
+    }
+
+    /// The bodies of the recorded queries of more than one logical partition, page by page.
+    pub(super) fn pages_of_container(&self) -> Vec<Value> {
+        let is_page = |request: &&Request| {
+            let has = |name| request.headers.contains_key(name);
+            has(headers::IS_QUERY) && !has(headers::IS_QUERY_PLAN_REQUEST) && !has(headers::PARTITION_KEY)
+        };
+        let requests = lock(&self.requests);
+        let pages = requests.iter().filter(is_page);
+        pages.map(|request| serde_json::from_slice(&request.body).unwrap()).collect()
     }
 
     /// Sends the recorded requests again, in order.

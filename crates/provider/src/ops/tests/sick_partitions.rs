@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use duroxide::providers::{Provider, SessionFetchConfig, TagFilter, WorkItem};
 use futures_util::future::join_all;
-use perihelion_client::{PartitionKey, Patch, Query};
+use perihelion_client::{Client, PartitionKey, Patch, Query};
 use perihelion_server::{Embedded, EmbeddedOptions};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::recorded_process::RecordedProcess;
 use super::{
     LOCK, NO_WAIT, World, ack, activity_item, enqueue_activities, event, fetch_first_turn, raised_event,
 };
-use crate::CosmosDBProvider;
 use crate::plan::session_document_key;
 use crate::process::hints::activity_name;
+use crate::{CosmosDBProvider, OutboxFaultInjector};
 
 /// The interval of a reconciler that does not run during a test.
 pub(super) const NEVER: Duration = Duration::from_secs(3600);
@@ -171,6 +172,85 @@ async fn deliveries_to_a_partition_that_hangs_do_not_hold_the_dispatchers() {
         assert!(begun.elapsed() < Duration::from_secs(120), "some messages are not delivered");
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
+}
+
+/// The reconciler once stopped at the first partition that failed, and waited for one that hung.
+#[tokio::test(start_paused = true)]
+async fn a_partition_that_fails_or_hangs_does_not_keep_the_reconciler_from_the_others() {
+    let trouble = [
+        r#"{"operation":"query","range":"0","status":503}"#,
+        r#"{"operation":"query","range":"0","status":400}"#,
+        r#"{"operation":"query","range":"0","delayMs":60000}"#,
+    ];
+    for rule in trouble {
+        let world = World::with_partitions(4).await;
+        // Opened before the trouble, and waits until the outboxes are old enough.
+        let client = Client::over(&world.engine.endpoint(), world.engine.transport()).await.unwrap();
+        let builder = CosmosDBProvider::builder().with_client(client);
+        let (interval, age) = (Duration::from_millis(50), Duration::from_secs(5));
+        let reconciling = builder.with_reconciler(interval, age).open().await.unwrap();
+        let mut ended = world.provider_with_reconciler(NEVER).await;
+        let mut outboxes = Vec::new();
+        for range in 0..4 {
+            let instance = instances(&ended, range, true, 1).await.remove(0);
+            let token = fetch_first_turn(&ended, &instance).await;
+            ended.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
+            let messages = vec![raised_event("receiver", &instance)];
+            ack(&ended, &token, vec![event(&instance, 1, String::new())], vec![], messages).await.unwrap();
+            ended.core.background.wait_until_idle().await;
+            let ids = Query::new("SELECT VALUE c.id FROM c WHERE c.type = 'outbox'").in_partition(&*instance);
+            let id = ended.core.store.rows::<String>(ids).await.unwrap().remove(0);
+            outboxes.push((instance, id));
+        }
+        // Without a query, because queries of one partition fail.
+        let count_left = async |outboxes: &[(String, String)]| {
+            let mut count = 0;
+            for (instance, id) in outboxes {
+                count += usize::from(ended.core.store.find::<Value>(instance, id).await.unwrap().is_some());
+            }
+            count
+        };
+        world.inject_fault(rule).await;
+        let (sick, healthy) = outboxes.split_at(1);
+        let begun = Instant::now();
+        while count_left(healthy).await > 0 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{rule}: {:?}", begun.elapsed());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(count_left(sick).await, 1, "{rule}");
+        world.heal().await;
+        while count_left(sick).await > 0 {
+            assert!(begun.elapsed() < Duration::from_secs(200), "{rule}: the partition works again");
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        reconciling.close().await;
+    }
+}
+
+/// A fetch waits in the background for a poll of the partition. Polls of a partition that hangs wait
+/// longer and longer.
+#[tokio::test(start_paused = true)]
+async fn a_fetch_that_looks_once_does_not_wait_for_a_poll_of_a_partition_that_hangs() {
+    let world = World::with_partitions(4).await;
+    let (producer, provider) =
+        (world.provider_with_reconciler(NEVER).await, world.provider_with_reconciler(NEVER).await);
+    world.hang("query", 0).await;
+    let waiting = provider.clone();
+    let waiting = tokio::spawn(async move {
+        waiting.fetch_work_item(LOCK, 10 * WAIT, None, &TagFilter::tags(["gpu"])).await
+    });
+    tokio::time::sleep(3 * WAIT).await;
+    for instance in instances(&producer, 0, false, 5).await {
+        producer.enqueue_for_worker(activity_item(&instance, 1, String::new())).await.unwrap();
+        let begun = Instant::now();
+        let fetched = provider.fetch_work_item(LOCK, NO_WAIT, None, &TagFilter::default()).await.unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+        let (item, token, _) = fetched.expect("the activity");
+        assert_eq!(item, activity_item(&instance, 1, String::new()));
+        provider.ack_work_item(&token, None).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(13)).await;
+    }
+    waiting.abort();
 }
 
 #[tokio::test(start_paused = true)]

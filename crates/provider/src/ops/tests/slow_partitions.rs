@@ -282,7 +282,8 @@ async fn the_first_renewal_of_sessions_outlasts_a_failure() {
     sessions::claim(core, "cart", &config).await.unwrap();
     world.inject_fault(r#"{"operation":"query","count":5,"status":503}"#).await;
     assert_eq!(provider.renew_session_lock(&["worker"], LOCK, LOCK).await.unwrap(), 1);
-    // If the sessions of the owner cannot be read, the sessions that the process knows are renewed.
+    // If the sessions of the owner cannot be read, the sessions that the process knows are renewed. That
+    // is no error: the runtime would log one at every renewal of an outage.
     let restarted = world.provider().await;
     sessions::claim(&restarted.core, "till", &config).await.unwrap();
     let (id, key) = crate::plan::session_document_key("till");
@@ -292,7 +293,7 @@ async fn the_first_renewal_of_sessions_outlasts_a_failure() {
     };
     let before = locked_until().await;
     world.inject_fault(r#"{"operation":"query","status":503}"#).await;
-    assert!(restarted.renew_session_lock(&["worker"], 2 * LOCK, 2 * LOCK).await.is_err());
+    assert_eq!(restarted.renew_session_lock(&["worker"], 2 * LOCK, 2 * LOCK).await.unwrap(), 1);
     world.remove_faults().await;
     assert!(locked_until().await > before, "the known session is renewed");
 }

@@ -1,11 +1,19 @@
 //! Accounts and containers that a provider refuses, and its error texts.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use duroxide::providers::{Provider, ProviderError, TagFilter};
 use duroxide_cdb::CosmosDBProvider;
-use perihelion_client::{ContainerProperties, IndexingPolicy, TimeToLive};
-use perihelion_server::{EmbeddedOptions, RegionNames};
+use perihelion_client::{Client, ContainerProperties, IndexingPolicy, TimeToLive, Transport};
+use perihelion_server::{EmbeddedOptions, InProcess, RegionNames};
 use perihelion_testkit::TestServer;
+use perihelion_wire::transport::{Failure, Request, Response};
+
+use super::{LOCK, POLL_ONCE, start};
+
+/// The pause between two reads of the account by the driver, and a minute.
+const ACCOUNT_READ_WITHIN: Duration = Duration::from_secs(360);
 
 /// Two write regions may both accept a commit under the same etag.
 #[tokio::test]
@@ -28,6 +36,87 @@ async fn a_multi_write_account_is_refused_with_the_reason() {
         }
         server.stop().await;
     }
+}
+
+/// A transport that replaces a text in the document of the account, as somebody who changes the
+/// account does.
+#[derive(Clone)]
+struct EditedAccount {
+    transport: InProcess,
+    edit: Arc<Mutex<Option<(&'static str, &'static str)>>>,
+}
+
+impl EditedAccount {
+    fn new(server: &TestServer) -> Self {
+        EditedAccount { transport: server.embedded().transport(), edit: Arc::default() }
+    }
+
+    fn replace(&self, from: &'static str, to: &'static str) {
+        *self.edit.lock().unwrap() = Some((from, to));
+    }
+
+    async fn open(&self, server: &TestServer) -> Result<CosmosDBProvider, ProviderError> {
+        let client = Client::over(&server.endpoint(), self.clone()).await.unwrap();
+        CosmosDBProvider::builder().with_client(client).open().await
+    }
+}
+
+impl Transport for EditedAccount {
+    async fn send(&self, request: Request) -> Result<Response, Failure> {
+        let is_account = request.target.path() == "/";
+        let answer = self.transport.send(request).await?;
+        let edit = self.edit.lock().unwrap().filter(|_| is_account);
+        let Some((from, to)) = edit else { return Ok(answer) };
+        let text = String::from_utf8_lossy(answer.body()).into_owned();
+        assert!(text.contains(from), "{text}");
+        Ok(answer.map(|_| text.replace(from, to).into()))
+    }
+}
+
+/// With a weaker consistency than Session a process may not see its own turns and messages.
+#[tokio::test]
+async fn an_account_of_weak_consistency_is_refused_with_the_reason() {
+    let server = TestServer::in_process(EmbeddedOptions::default()).await;
+    for (level, is_opened) in [
+        ("Strong", true),
+        ("BoundedStaleness", true),
+        ("Session", true),
+        ("ConsistentPrefix", false),
+        ("Eventual", false),
+    ] {
+        let account = EditedAccount::new(&server);
+        account.replace("Session", level);
+        match account.open(&server).await {
+            Ok(provider) if is_opened => provider.close().await,
+            Err(error) if !is_opened => {
+                assert!(error.message.contains("weaker than Session") && !error.is_retryable(), "{error}");
+            }
+            opened => panic!("{level}: {opened:?}"),
+        }
+    }
+    server.stop().await;
+}
+
+/// Multiple write locations are turned on while a provider runs. It takes no more work.
+#[tokio::test(start_paused = true)]
+async fn a_provider_takes_no_work_when_its_account_has_become_multi_write() {
+    let server = TestServer::in_process(EmbeddedOptions::default()).await;
+    let account = EditedAccount::new(&server);
+    let provider = account.open(&server).await.unwrap();
+    provider.enqueue_for_orchestrator(start("order", None), None).await.unwrap();
+    account.replace(r#""enableMultipleWriteLocations":false"#, r#""enableMultipleWriteLocations":true"#);
+    tokio::time::sleep(ACCOUNT_READ_WITHIN).await;
+    let fetched = provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await;
+    let error = fetched.expect_err("the instance is not fetched");
+    assert!(error.message.contains("enableMultipleWriteLocations") && !error.is_retryable(), "{error}");
+    let fetched = provider.fetch_work_item(LOCK, POLL_ONCE, None, &TagFilter::default()).await;
+    assert!(fetched.is_err(), "{fetched:?}");
+
+    account.replace(r#""enableMultipleWriteLocations":false"#, r#""enableMultipleWriteLocations":false"#);
+    tokio::time::sleep(ACCOUNT_READ_WITHIN).await;
+    let fetched = provider.fetch_orchestration_item(LOCK, POLL_ONCE, None).await.unwrap();
+    assert_eq!(fetched.expect("the account is as before").0.instance, "order");
+    server.stop().await;
 }
 
 /// Tombstones and retention need documents that expire. A default time to live would

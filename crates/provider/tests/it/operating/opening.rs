@@ -30,16 +30,17 @@ async fn check(opened: impl Future<Output = Result<CosmosDBProvider, ProviderErr
     assert!(!text.contains(KEY) && !text.contains(WRONG_KEY), "{text}");
 }
 
-/// A web server that is not Cosmos DB. Returns its endpoint.
-async fn server_that_answers_404() -> String {
+/// A web server that answers every request with this status and body. Returns its endpoint.
+async fn server_that_answers(status: &'static str, body: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
+        let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut request = [0; 4096];
             if stream.read(&mut request).await.is_ok() {
                 // A client that does not read the answer has closed the connection.
-                let _ = stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").await;
+                let _ = stream.write_all(answer.as_bytes()).await;
             }
         }
     });
@@ -57,7 +58,8 @@ async fn a_wrong_account_setting_is_refused_with_its_cause() {
     check(new("localhost:8081", KEY, "d"), &["not an endpoint"]).await;
     check(new(endpoint, "", "d"), &["key", "base64"]).await;
     check(new(endpoint, WRONG_KEY, "d"), &["refuses the credential", "401", "clock"]).await;
-    check(new(&server_that_answers_404().await, KEY, "d"), &["not a Cosmos DB account", "404"]).await;
+    let web_server = server_that_answers("404 Not Found", "").await;
+    check(new(&web_server, KEY, "d"), &["not a Cosmos DB account", "404"]).await;
     check(new("https://nobody.invalid", KEY, "d"), &["nobody.invalid", "resolved"]).await;
     check(new("http://127.0.0.1:9", KEY, "d"), &["127.0.0.1:9", "no connection"]).await;
     for name in ["", "a/b", "a?", "a "] {
@@ -73,6 +75,21 @@ async fn a_wrong_account_setting_is_refused_with_its_cause() {
     let builder = builder().with_connection_string(&wrong);
     assert!(!format!("{builder:?}").contains(WRONG_KEY), "{builder:?}");
     check(builder.open(), &["refuses the credential"]).await;
+}
+
+/// The service answers as if the credential were wrong. The error says first what is wrong.
+#[tokio::test]
+async fn a_clock_that_is_fifteen_minutes_off_is_named_as_the_cause() {
+    let service = r#"{"code":"Forbidden","message":"The authorization token is not valid at the current time. Please create another token and retry (token start time: Thu, 19 Nov 2026 19:00:00 GMT, token expiry time: Thu, 19 Nov 2026 19:15:00 GMT, current server time: Thu, 19 Nov 2026 20:00:00 GMT).\r\nActivityId: 1"}"#;
+    let endpoint = server_that_answers("403 Forbidden", service).await;
+    let cause = "this machine's clock differs from the service's by more than 15 minutes. Set the clock.";
+    check(CosmosDBProvider::new(&endpoint, KEY, "d"), &[cause, "403"]).await;
+
+    // Other refusals of this status say nothing about the clock.
+    let firewall = r#"{"code":"Forbidden","message":"Request originated from IP 192.0.2.1 through public internet. This is blocked by your firewall settings."}"#;
+    let endpoint = server_that_answers("403 Forbidden", firewall).await;
+    let error = CosmosDBProvider::new(&endpoint, KEY, "d").await.unwrap_err();
+    assert!(error.message.contains("firewall") && !error.message.contains("clock"), "{error}");
 }
 
 #[tokio::test]

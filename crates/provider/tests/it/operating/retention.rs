@@ -194,6 +194,26 @@ async fn a_tree_is_removed_whole_after_its_root_has_ended_and_not_while_a_child_
     assert_eq!(world.document_count().await, tombstones);
 }
 
+/// The tree has more instances than a distributed transaction or a round of the reconciler.
+#[tokio::test]
+async fn a_tree_of_many_instances_is_removed_whole() {
+    const CHILDREN: usize = 130;
+    let world = World::open().await;
+    let provider = world.provider(Duration::ZERO).await;
+    provider.enqueue_for_orchestrator(start("root", None), None).await.unwrap();
+    let children = (0..CHILDREN).map(|number| start(&format!("child-{number}"), Some("root"))).collect();
+    commit_turn(&provider, 1, vec![event("root", 1)], children, Some("Completed")).await;
+    for _ in 0..CHILDREN {
+        commit_turn(&provider, 1, vec![event("child", 1)], vec![], Some("Completed")).await;
+    }
+    world.advance(2 * DAY);
+    let later = world.provider(4 * DAY).await;
+    wait_until_listed(&later, &[]).await;
+    assert_eq!(later.list_instances().await.unwrap(), Vec::<String>::new());
+    let tombstones = CHILDREN as u64 + 1;
+    assert_eq!(world.document_count().await, tombstones);
+}
+
 /// Waits until exactly these instances are listed.
 async fn wait_until_listed(provider: &CosmosDBProvider, expected: &[&str]) {
     let removed = async {

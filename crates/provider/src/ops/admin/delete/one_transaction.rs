@@ -13,7 +13,9 @@ use futures_util::future::join_all;
 use perihelion_client::{DistributedWriteTransaction, Etag, OperationOptions, TransactionError};
 use tokio::time::Instant;
 
-use super::{Force, PARALLEL_MAX, add_counts, check_children, check_status, count_deleted, tombstone_of};
+use super::{
+    Force, PARALLEL_MAX, add_counts, check_children, check_status, count_deleted, states_of, tombstone_of,
+};
 use crate::documents::{DocumentType, STATE_ID, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
@@ -72,12 +74,7 @@ async fn read_all(
     let instances: Vec<&str> = set.iter().copied().collect();
     let mut states = Vec::with_capacity(instances.len());
     for group in instances.chunks(PARALLEL_MAX) {
-        let mut reads = Vec::with_capacity(group.len());
-        for instance in group {
-            reads.push(core.store.state(instance));
-        }
-        for (instance, state) in group.iter().zip(join_all(reads).await) {
-            let state = state?;
+        for (instance, state) in group.iter().zip(states_of(&core.store, group).await?) {
             check_status(state.as_ref(), instance, force)?;
             let is_in_deletion = |state: &State| state.deletion.is_some() || state.purge.is_some();
             if state.as_ref().is_some_and(|state| is_in_deletion(&state.value)) {

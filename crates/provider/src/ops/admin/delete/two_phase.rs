@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use super::{
     ATTEMPTS_MAX, Force, PARALLEL_MAX, add_counts, check_children_of, check_status, starts_in_outboxes,
-    write_tombstone,
+    states_of, write_tombstone,
 };
 use crate::documents::lock_token::nonce;
 use crate::documents::stamp::Stamp;
@@ -160,14 +160,10 @@ async fn record_progress(core: &Core, deletion: &mut Deletion, etag: &mut Etag) 
 /// Whether all of these instances have tombstones.
 async fn are_deleted(store: &Store, instances: &[String]) -> Result<bool, Failure> {
     for group in instances.chunks(PARALLEL_MAX) {
-        let mut states = Vec::with_capacity(group.len());
-        for instance in group {
-            states.push(store.state(instance));
-        }
-        for state in join_all(states).await {
-            if !state?.is_some_and(|state| state.value.is_deleted()) {
-                return Ok(false);
-            }
+        let is_deleted =
+            |state: &Option<Versioned<State>>| state.as_ref().is_some_and(|state| state.value.is_deleted());
+        if !states_of(store, group).await?.iter().all(is_deleted) {
+            return Ok(false);
         }
     }
     Ok(true)
