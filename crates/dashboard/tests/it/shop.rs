@@ -131,6 +131,9 @@ fn orchestrations() -> OrchestrationRegistry {
             context.set_custom_status("waits for approval");
             Ok(context.schedule_wait("approved").await)
         })
+        .register("tagged", |context: OrchestrationContext, name: String| async move {
+            context.schedule_activity("greet", name).with_tag("tape").await
+        })
         .register("batch", |context: OrchestrationContext, name: String| async move {
             context.schedule_timer(Duration::from_millis(20)).await;
             context.schedule_sub_orchestration("hello", name).await
