@@ -49,7 +49,7 @@ fn start_worker(endpoint: &str) -> Worker {
 
 /// The commands of the README in a new project, block by block.
 fn commands_of_readme() -> [Vec<String>; 3] {
-    let readme = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/templates/app/README.md"));
+    let readme = include_str!("../../templates/app/README.md");
     let blocks = Block::all(readme).into_iter();
     let blocks = blocks.map(|block| block.commands.into_iter().map(|command| command.text).collect());
     blocks.collect::<Vec<Vec<String>>>().try_into().expect("three blocks")

@@ -156,8 +156,10 @@ fn a_block_of_code_says_what_runs_it_or_why_nothing_does() {
 
 /// The pages of `docs/` to which a page has a link.
 fn links(page: &Path) -> BTreeSet<String> {
-    let link = Regex::new(r"\]\((?:docs/)?([a-z-]+\.md)[)#]").expect("a pattern");
-    link.captures_iter(&text_of(page)).map(|found| found[1].to_owned()).collect()
+    let link = Regex::new(r"\]\((?:docs/)?([a-z.-]+)[)#]").expect("a pattern");
+    let text = text_of(page);
+    let targets = link.captures_iter(&text).map(|found| found[1].to_owned());
+    targets.filter(|target| target.ends_with(".md")).collect()
 }
 
 #[test]
