@@ -158,8 +158,8 @@ fn a_block_of_code_says_what_runs_it_or_why_nothing_does() {
 fn links(page: &Path) -> BTreeSet<String> {
     let link = Regex::new(r"\]\((?:docs/)?([a-z.-]+)[)#]").expect("a pattern");
     let text = text_of(page);
-    let targets = link.captures_iter(&text).map(|found| found[1].to_owned());
-    targets.filter(|target| target.ends_with(".md")).collect()
+    let is_page = |target: &String| Path::new(target).extension().is_some_and(|it| it == "md");
+    link.captures_iter(&text).map(|found| found[1].to_owned()).filter(is_page).collect()
 }
 
 #[test]
