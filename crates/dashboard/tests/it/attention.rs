@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use duroxide::OrchestrationRegistry;
 use duroxide::runtime::registry::ActivityRegistry;
 use duroxide::runtime::{Runtime, RuntimeOptions, UnregisteredBackoffConfig};
-use duroxide::{Client, OrchestrationRegistry};
-use duroxide_cdb::{CosmosDBProvider, ListOptions};
+use duroxide_cdb::ListOptions;
 use perihelion_client::{Container, Patch, Query};
 use perihelion_testkit::wait::wait_until;
 use serde_json::Value;
@@ -43,21 +43,16 @@ async fn make_older(container: &Container, instance: &str, document_type: &str, 
     container.patch(instance, id, &patch.expect("a patch")).await.expect("the document");
 }
 
-/// A worker that has registered nothing.
-async fn empty_worker(
-    shop: &Shop,
-    max_attempts: u32,
-    pause_max: Duration,
-) -> (CosmosDBProvider, Arc<Runtime>) {
-    let provider = CosmosDBProvider::builder().with_client(shop.server.client().await).open().await;
-    let provider = provider.expect("a provider");
+/// A worker that has registered nothing. It uses the provider of the shop, which owns all slices of the
+/// container: the provider of another process would wait for its share.
+async fn empty_worker(shop: &Shop, max_attempts: u32, pause_max: Duration) -> Arc<Runtime> {
     let unregistered_backoff =
         UnregisteredBackoffConfig { base_delay: Duration::from_millis(1), max_delay: pause_max };
     let options = RuntimeOptions { max_attempts, unregistered_backoff, ..RuntimeOptions::default() };
     let (activities, orchestrations) =
         (ActivityRegistry::builder().build(), OrchestrationRegistry::builder().build());
-    let store = Arc::new(provider.clone());
-    (provider, Runtime::start_with_options(store, activities, orchestrations, options).await)
+    let store = Arc::new(shop.provider.clone());
+    Runtime::start_with_options(store, activities, orchestrations, options).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,18 +73,15 @@ async fn attention_tells_apart_why_workflows_need_a_person() {
     shop.stop_workers().await;
 
     // A start that is given back twice is poisoned.
-    let (provider, worker) = empty_worker(&shop, 2, Duration::from_millis(1)).await;
-    let client = Client::new(Arc::new(provider));
-    client.start_orchestration("poisoned-1", "no-such", "").await.expect("a start");
-    client.wait_for_orchestration("poisoned-1", LIMIT).await.expect("an end");
+    let worker = empty_worker(&shop, 2, Duration::from_millis(1)).await;
+    shop.run("poisoned-1", "no-such", "").await;
     worker.shutdown(Some(100)).await;
 
     // Another is given back again and again.
-    let (provider, worker) = empty_worker(&shop, 1_000, Duration::from_millis(100)).await;
-    let client = Client::new(Arc::new(provider.clone()));
-    client.start_orchestration("unregistered-1", "nowhere", "").await.expect("a start");
+    let worker = empty_worker(&shop, 1_000, Duration::from_millis(100)).await;
+    shop.start("unregistered-1", "nowhere", "").await;
     wait_until("the start was given back", LIMIT, async || {
-        let page = provider.list(&ListOptions::new().with_id("unregistered-1")).await.expect("a page");
+        let page = shop.provider.list(&ListOptions::new().with_id("unregistered-1")).await.expect("a page");
         page.instances.iter().any(|row| row.start_attempts > 1)
     })
     .await;
