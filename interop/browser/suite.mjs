@@ -2,7 +2,7 @@
 
 import { runChecks } from "../javascript/lib/harness.mjs";
 
-const AREAS = ["screens", "requests", "lists", "live", "keyboard", "hostile", "actions"];
+const AREAS = ["journey", "screens", "requests", "lists", "live", "keyboard", "hostile", "actions"];
 
 for (const name of AREAS) await import(`./checks/${name}.mjs`);
 

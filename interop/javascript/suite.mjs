@@ -24,6 +24,7 @@ const AREAS = [
   "text_and_numbers",
   "errors",
   "splits",
+  "documentation",
 ];
 
 for (const name of AREAS) await import(`./checks/${name}.mjs`);

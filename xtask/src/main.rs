@@ -12,6 +12,8 @@
 mod args;
 mod bench;
 mod checkout;
+#[cfg(test)]
+mod documented;
 mod house;
 mod modules;
 mod outcome;

@@ -7,7 +7,8 @@
 //! - *Site.* A browser tells which site a request comes from. A request from another site may only
 //!   open a page; it may not load the page as an image, a script or a frame.
 //! - *Token.* If there is a token, a request needs the session cookie that the login form gives
-//!   for it. Browsers do not send the cookie with requests of other sites.
+//!   for it. Browsers do not send the cookie with requests of other sites. A program that reads the
+//!   metrics sends the token itself.
 //! - *Form.* A POST needs the origin of the dashboard itself and the form token that only its own
 //!   pages contain. With a token the origin may have another port than the `Host`, because a proxy
 //!   with TLS listens on its own port.
@@ -135,13 +136,22 @@ impl Access {
     /// Returns the session cookie if the login has the right token. Otherwise counts a wrong login, and
     /// returns the time until which the caller holds back the refusal.
     pub(crate) fn sign_in(&self, request: &Request, now: Instant) -> Result<String, Instant> {
-        let given_token = request.form.get("token").trim();
-        let is_right = self.token.as_ref().is_some_and(|token| token.equals(given_token));
+        let is_right = self.is_token(request.form.get("token").trim());
         // If the system gives no random numbers, no session can begin, and the login counts as wrong.
         match is_right.then(|| self.sessions.begin(now)) {
             Some(Ok(session)) => Ok(self.cookie(session.reveal(), SESSION_TIME.as_secs(), request)),
             Some(Err(_)) | None => Err(self.wrong_logins.count(now)),
         }
+    }
+
+    /// Checks the token that a program sends with each of its requests. A wrong token counts as a wrong
+    /// login; the error is then the time until which the caller holds back the refusal.
+    pub(crate) fn check_bearer(&self, given_token: &str, now: Instant) -> Result<(), Instant> {
+        if self.is_token(given_token) { Ok(()) } else { Err(self.wrong_logins.count(now)) }
+    }
+
+    fn is_token(&self, given_token: &str) -> bool {
+        self.token.as_ref().is_some_and(|token| token.equals(given_token))
     }
 
     /// Ends the session of a person. Returns the empty cookie that replaces the session cookie.
@@ -307,5 +317,24 @@ mod tests {
             let checked = access.check_session(&request(Method::GET, &[("cookie", cookie)]));
             assert_eq!(checked, Err(Refusal::NoSession));
         }
+    }
+
+    #[test]
+    fn a_wrong_token_of_a_program_delays_the_next_login() {
+        let token = Secret::random().unwrap();
+        let right_token = token.reveal().to_owned();
+        let (access, now) = (Access::new(false, Some(token), 8082).unwrap(), Instant::now());
+        let bearer = |header: &str| {
+            let request = request(Method::GET, &[("authorization", header)]);
+            request.bearer_token().map(|given| access.check_bearer(given, now))
+        };
+        assert_eq!(bearer(&format!("Bearer {right_token}")), Some(Ok(())));
+        assert_eq!(bearer(&format!("bearer  {right_token} ")), Some(Ok(())));
+        assert_eq!(access.login_compared_at(now), now, "nothing was wrong yet");
+        assert_eq!(bearer(&format!("Basic {right_token}")), None);
+        assert_eq!(bearer(&right_token), None);
+        let held_back = bearer("Bearer wrong").expect("a token").expect_err("it is wrong");
+        assert!(held_back > now, "the refusal is held back");
+        assert!(access.login_compared_at(now) > now, "the next login waits");
     }
 }

@@ -22,7 +22,10 @@ use crate::{assets, frame, metrics};
 
 /// The addresses of texts for programs. Without a session they are refused, and the answer is not the
 /// login form.
-const FILES: [&str; 2] = ["/history.json", "/metrics"];
+const FILES: [&str; 2] = ["/history.json", METRICS];
+
+/// The address of the metrics. Prometheus reads them with the token in place of a session.
+const METRICS: &str = "/metrics";
 
 /// The largest login form: two tokens. Everybody who can connect to the dashboard may send it.
 const LOGIN_BYTES_MAX: usize = 4 * 1024;
@@ -92,6 +95,9 @@ async fn get(app: Arc<App>, request: Request) -> Result<Answer, StatusCode> {
         return Ok(file);
     }
     if app.access.check_session(&request).is_err() {
+        if request.path == METRICS && request.bearer_token().is_some() {
+            return Ok(scrape(&app, &request).await);
+        }
         let is_page = !request.wants_events() && !FILES.contains(&request.path.as_str());
         return Ok(match is_page {
             true => {
@@ -104,7 +110,7 @@ async fn get(app: Arc<App>, request: Request) -> Result<Answer, StatusCode> {
         return Ok(history(&app, &request.query).await);
     }
     let page = match request.path.as_str() {
-        "/metrics" => return Ok(Answer::metrics(metrics::text(&app))),
+        METRICS => return Ok(Answer::metrics(metrics::text(&app))),
         "/login" => return Ok(Answer::redirect(&Link::to("/workflows"))),
         path => match pages::find(path) {
             Some(page) => page,
@@ -128,6 +134,23 @@ async fn login(app: &App, request: &Request) -> Answer {
             tracing::warn!("somebody tried to sign in to the dashboard with a wrong token");
             tokio::time::sleep_until(answered_at).await;
             Answer::html(StatusCode::UNAUTHORIZED, frame::login(app.access.login_form_token(), true))
+        }
+    }
+}
+
+/// The metrics for a program that sends the token. As in [`login`], the wait comes first.
+async fn scrape(app: &App, request: &Request) -> Answer {
+    tokio::time::sleep_until(app.access.login_compared_at(Instant::now())).await;
+    let given_token = request.bearer_token().unwrap_or_default();
+    match app.access.check_bearer(given_token, Instant::now()) {
+        Ok(()) => {
+            request.peer.trust();
+            Answer::metrics(metrics::text(app))
+        }
+        Err(answered_at) => {
+            tracing::warn!("a program tried to read the metrics of the dashboard with a wrong token");
+            tokio::time::sleep_until(answered_at).await;
+            Answer::text(StatusCode::UNAUTHORIZED, Refusal::NoSession.message())
         }
     }
 }

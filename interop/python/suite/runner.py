@@ -35,6 +35,7 @@ AREAS = [
     "strict_gateway",
     "search",
     "asynchronous",
+    "documentation",
 ]
 
 # For each server: its options, and the variable with the endpoint of a server that is

@@ -23,6 +23,7 @@ mod program;
 mod serving;
 mod stopped_workers;
 mod stress;
+mod terminal;
 mod transaction;
 mod usage;
 mod verbs;

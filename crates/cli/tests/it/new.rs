@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use perihelion_testkit::ScratchDirectory;
 
 use crate::dashboard;
+use crate::pages::Block;
 use crate::program::{RunningServer, TIMEOUT, command, get, text};
 
 mod app {
@@ -46,14 +47,26 @@ fn start_worker(endpoint: &str) -> Worker {
     Worker(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the worker starts"))
 }
 
-/// The first minutes of a new user: a worker is killed while its workflow waits, another one is
-/// started, and the workflow is followed in the dashboard.
+/// The commands of the README in a new project, block by block.
+fn commands_of_readme() -> [Vec<String>; 3] {
+    let readme = include_str!("../../templates/app/README.md");
+    let blocks = Block::all(readme).into_iter();
+    let blocks = blocks.map(|block| block.commands.into_iter().map(|command| command.text).collect());
+    blocks.collect::<Vec<Vec<String>>>().try_into().expect("three blocks")
+}
+
+/// The first minutes of a new user, with the commands of the new project's README: a worker is killed
+/// while its workflow waits, another one is started, and the workflow is followed in the dashboard.
 #[test]
 fn a_workflow_started_from_the_command_line_outlives_its_worker_and_is_seen_in_the_dashboard() {
+    let [terminals, look, finish] = commands_of_readme();
+    assert_eq!(terminals, ["perihelion dev", "cargo run"], "the server, and the worker of this test");
     let scratch = ScratchDirectory::new();
     let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
     let endpoint = server.endpoint();
-    let run = |arguments: &[&str]| {
+    let run = |command_text: &str| {
+        let arguments: Vec<&str> = command_text.split(' ').skip(1).collect();
+        let arguments = arguments.as_slice();
         let mut command = command(&scratch, arguments);
         let output = command.env("COSMOS_ENDPOINT", &endpoint).output().expect("the binary runs");
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
@@ -63,15 +76,16 @@ fn a_workflow_started_from_the_command_line_outlives_its_worker_and_is_seen_in_t
     let page = || get(TcpStream::connect(&dashboard).expect("the dashboard listens"), "/workflow?id=order-1");
     let worker = start_worker(&endpoint);
     // The worker creates the container when it starts.
-    wait_until("the container is listed", || run(&["container", "list"]).contains("duroxide"));
-    run(&["workflow", "start", "order", "--id", "order-1", "--input", "lamp"]);
+    wait_until("the container is listed", || run("perihelion container list").contains("duroxide"));
+    for command_text in look {
+        run(&command_text);
+    }
     wait_until("the dashboard shows the custom status", || page().contains("waits for payment"));
     assert!(page().contains("Running"));
     drop(worker);
     let _worker = start_worker(&endpoint);
-    run(&["workflow", "raise", "order-1", "paid", "card"]);
-    let output = run(&["workflow", "wait", "order-1", "--timeout", "30s"]);
-    assert_eq!(output, "lamp is reserved, paid with card\n");
+    let outputs: Vec<String> = finish.iter().map(|command_text| run(command_text)).collect();
+    assert_eq!(outputs[1], "lamp is reserved, paid with card\n", "{finish:?}");
     wait_until("the dashboard shows the end of the workflow", || {
         let page = page();
         page.contains("Completed") && page.contains("lamp is reserved, paid with card")

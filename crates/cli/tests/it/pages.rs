@@ -4,7 +4,8 @@
 //! the server of a `World`, and every command must succeed. A block that is not run has a mark on
 //! the line before it, `<!-- not run: why -->`. The reason is for the next author, so it must have a
 //! minimum length. The commands of `docs/cli.md` are run by `verbs`, which also compares their
-//! output.
+//! output. Commands within sentences, as code spans, are parsed by the program, and those with `curl` are
+//! run after the blocks of their page. Blocks in other languages have marks (`code`).
 //!
 //! A reader's machine has the program on its path and its server on port 8081. Here the path leads
 //! to the program under test, and 8081 is replaced by the port of the world's server. The test ends
@@ -12,13 +13,18 @@
 //! after a line.
 
 mod block;
+mod code;
+mod inline;
 mod shell;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use perihelion_testkit::ScratchDirectory;
+use regex_lite::Regex;
 
-use self::block::Block;
+pub(crate) use self::block::Block;
+use self::code::Code;
 use self::shell::Shell;
 use crate::program::{RunningServer, command};
 use crate::verbs::World;
@@ -29,18 +35,38 @@ const RUN_BY_VERBS: &str = "cli.md";
 /// The fewest characters of a reason.
 const REASON_CHARACTERS_MIN: usize = 20;
 
-fn pages() -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let documents = std::fs::read_dir(root.join("docs")).expect("the directory docs");
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The files of `docs/`.
+fn manuals() -> Vec<PathBuf> {
+    let documents = std::fs::read_dir(root().join("docs")).expect("the directory docs");
     let mut pages: Vec<PathBuf> = documents.map(|entry| entry.expect("a file").path()).collect();
-    pages.retain(|page| page.extension().is_some_and(|it| it == "md") && !page.ends_with(RUN_BY_VERBS));
-    pages.extend(["README.md", "CONTRIBUTING.md"].map(|name| root.join(name)));
+    pages.retain(|page| page.extension().is_some_and(|it| it == "md"));
     pages.sort();
     pages
 }
 
+fn documents() -> Vec<PathBuf> {
+    let mut pages = manuals();
+    pages.extend(["README.md", "CONTRIBUTING.md"].map(|name| root().join(name)));
+    pages
+}
+
+/// The documents whose commands are run here.
+fn pages() -> Vec<PathBuf> {
+    let mut pages = documents();
+    pages.retain(|page| !page.ends_with(RUN_BY_VERBS));
+    pages
+}
+
+fn text_of(page: &Path) -> String {
+    std::fs::read_to_string(page).expect("a page")
+}
+
 fn blocks(page: &Path) -> Vec<Block> {
-    Block::all(&std::fs::read_to_string(page).expect("a page"))
+    Block::all(&text_of(page))
 }
 
 #[test]
@@ -48,14 +74,16 @@ fn every_command_of_the_documentation_succeeds() {
     let mut failures = Vec::new();
     let mut commands = 0;
     for page in pages() {
-        let blocks: Vec<Block> = blocks(&page).into_iter().filter(|block| block.reason.is_none()).collect();
-        if blocks.is_empty() {
+        let blocks = blocks(&page).into_iter().filter(|block| block.reason.is_none());
+        let mut run: Vec<block::Command> = blocks.flat_map(|block| block.commands).collect();
+        run.extend(inline::commands(&text_of(&page), "curl"));
+        if run.is_empty() {
             continue;
         }
         // Each page has a world of its own, so that no page depends on another.
         let world = World::start();
         let shell = Shell(&world);
-        for command in blocks.iter().flat_map(|block| &block.commands) {
+        for command in &run {
             commands += 1;
             if let Err(why) = shell.run(&command.text) {
                 failures.push(format!("{}:{}: {}\n{why}", page.display(), command.line, command.text));
@@ -63,7 +91,7 @@ fn every_command_of_the_documentation_succeeds() {
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
-    assert!(commands > 15, "only {commands} commands were found");
+    assert!(commands > 10, "only {commands} commands were found");
 }
 
 #[test]
@@ -78,9 +106,78 @@ fn a_block_that_is_not_run_says_why() {
 }
 
 #[test]
+fn the_program_understands_every_command_within_a_sentence() {
+    let scratch = ScratchDirectory::new();
+    let refusal = |help: &str| {
+        let mut shell = std::process::Command::new("sh");
+        let program = env!("CARGO_BIN_EXE_perihelion");
+        let text = help.replacen("perihelion", program, 1);
+        shell.args(["-c", &text]).env_clear().env("XDG_CACHE_HOME", scratch.path());
+        let output = shell.output().expect("a shell");
+        (!output.status.success()).then(|| crate::program::text(&output.stderr))
+    };
+    let mut places: Vec<(String, String)> = Vec::new();
+    for page in documents() {
+        for command in inline::commands(&text_of(&page), "perihelion") {
+            let place = format!("{}:{}", page.display(), command.line);
+            places.extend(inline::help_of(&command.text).into_iter().map(|help| (help, place.clone())));
+        }
+        for command in inline::commands(&text_of(&page), "cargo") {
+            // Without a package, cargo runs this program.
+            let arguments = command.text.split_once(" -- ").map(|(_, arguments)| arguments);
+            let is_own = command.text.starts_with("cargo run ") && !command.text.contains(" -p ");
+            let Some(arguments) = arguments.filter(|_| is_own) else { continue };
+            let place = format!("{}:{}", page.display(), command.line);
+            places.push((format!("perihelion {arguments} --help"), place));
+        }
+    }
+    assert!(places.len() > 50, "only {} commands were found", places.len());
+    let unique: BTreeSet<&String> = places.iter().map(|(help, _)| help).collect();
+    for help in unique {
+        let Some(why) = refusal(help) else { continue };
+        let place = places.iter().find(|(other, _)| other == help).map(|(_, place)| place);
+        panic!("{}: {help}\n{why}", place.expect("a place"));
+    }
+    assert!(refusal("perihelion workflow list --wach --help").is_some(), "a misspelt option is refused");
+}
+
+#[test]
+fn a_block_of_code_says_what_runs_it_or_why_nothing_does() {
+    let mut objections = Vec::new();
+    for page in documents() {
+        let name = page.file_name().and_then(|name| name.to_str()).expect("a name");
+        for code in Code::all(&text_of(&page)) {
+            let objection = code.objection(name, &root());
+            objections.extend(objection.map(|why| format!("{}:{}: {why}", page.display(), code.line)));
+        }
+    }
+    assert!(objections.is_empty(), "{}", objections.join("\n"));
+}
+
+/// The pages of `docs/` to which a page has a link.
+fn links(page: &Path) -> BTreeSet<String> {
+    let link = Regex::new(r"\]\((?:docs/)?([a-z.-]+)[)#]").expect("a pattern");
+    let text = text_of(page);
+    let is_page = |target: &String| Path::new(target).extension().is_some_and(|it| it == "md");
+    link.captures_iter(&text).map(|found| found[1].to_owned()).filter(is_page).collect()
+}
+
+#[test]
+fn every_page_of_the_documentation_is_two_clicks_from_readme() {
+    let docs = root().join("docs");
+    let mut reached = links(&root().join("README.md"));
+    for page in reached.clone() {
+        reached.extend(links(&docs.join(page)));
+    }
+    for page in manuals() {
+        let name = page.file_name().and_then(|name| name.to_str()).expect("a name");
+        assert!(reached.contains(name), "docs/{name} is not reached from README.md by two clicks");
+    }
+}
+
+#[test]
 fn the_banner_in_readme_is_the_banner_of_the_program() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let readme = std::fs::read_to_string(root.join("README.md")).expect("README.md");
+    let readme = text_of(&root().join("README.md"));
     let (_, shown) = readme.split_once("$ cargo run --release -- dev\n").expect("the first command");
     let (shown, _) = shown.split_once("```").expect("the end of the block");
     let scratch = ScratchDirectory::new();

@@ -100,7 +100,10 @@ enum Part {
     Help,
     /// A run that succeeds, with its table or text.
     Success,
+    /// A run that succeeds with `-o json`. A run with `-o jsonl` does not count: its form is another one.
     Json,
+    /// A run with `--watch` in the form of a table.
+    Watch,
     WrongEndpoint,
     WrongKey,
     /// A thing that does not exist: exit code 6.
@@ -162,13 +165,17 @@ impl Written {
         let any = |matches: &dyn Fn(&str, i32) -> bool| {
             self.commands.iter().any(|(command, code)| matches(command, *code))
         };
-        let is_plain = |command: &str| !command.contains("--help") && !command.contains("-o json");
+        let form = |command: &str| command.split_once(" -o ")?.1.split(' ').next().map(str::to_owned);
+        let is_plain = |command: &str| !command.contains("--help") && form(command).is_none();
         match part {
             Part::Help => !self.help.is_empty(),
             // A result may have exit code 1 or 7 too (a problem was found, a workflow failed). Such a run
             // does not count here.
             Part::Success => any(&|command, code| is_plain(command) && code == 0),
-            Part::Json => any(&|command, code| command.contains("-o json") && code == 0),
+            Part::Json => any(&|command, code| form(command).as_deref() == Some("json") && code == 0),
+            Part::Watch => {
+                any(&|command, code| is_plain(command) && command.contains(" --watch") && code == 0)
+            }
             Part::WrongEndpoint => {
                 any(&|command, code| command.starts_with("COSMOS_ENDPOINT=http://127.0.0.1:1 ") && code == 1)
             }
@@ -183,6 +190,7 @@ impl Written {
         match part {
             Part::Help | Part::Success | Part::MissingThing => true,
             Part::Json => connects || self.help.contains("--output <FORM>"),
+            Part::Watch => self.help.contains("--watch[=<TIME>]"),
             Part::WrongEndpoint | Part::WrongKey => connects,
         }
     }
@@ -197,8 +205,15 @@ fn every_verb_has_a_transcript_with_its_help_its_forms_and_its_errors() {
         verbs.extend(own.is_empty().then(|| noun.clone()));
     }
     assert!(verbs.len() > 40, "{verbs:?}");
-    let parts =
-        [Part::Help, Part::Success, Part::Json, Part::WrongEndpoint, Part::WrongKey, Part::MissingThing];
+    let parts = [
+        Part::Help,
+        Part::Success,
+        Part::Json,
+        Part::Watch,
+        Part::WrongEndpoint,
+        Part::WrongKey,
+        Part::MissingThing,
+    ];
     for written in verbs.iter().map(|verb| Written::read(verb)) {
         for part in parts {
             let verb = &written.verb;

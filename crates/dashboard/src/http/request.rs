@@ -82,6 +82,12 @@ impl Request {
         })
     }
 
+    /// The token of a program: `Authorization: Bearer TOKEN`.
+    pub(crate) fn bearer_token(&self) -> Option<&str> {
+        let (scheme, token) = self.header("authorization").split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+    }
+
     /// Whether the browser asks for the server-sent events of this page.
     pub(crate) fn wants_events(&self) -> bool {
         self.method == Method::GET && self.header("accept").starts_with("text/event-stream")

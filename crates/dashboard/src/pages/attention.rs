@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duroxide_cdb::{
-    CosmosDBProvider, ListOptions, ListOrder, ListedInstance, OverdueInfo, OverdueWork, QueueKind,
+    CosmosDBProvider, ListOptions, ListOrder, ListedInstance, OverdueInfo, OverdueWork, QueueKind, WorkerInfo,
 };
 
 use super::parts::{self, ago, nothing, number, row, section, table, text, workflow_link};
@@ -58,7 +58,7 @@ const LISTS: [(&str, &str, &str, &str); 3] = [
 /// Hints below each list.
 const HINTS: [&str; 3] = [
     "A poisoned message was tried too often, for example because no worker has registered its name.",
-    "No worker has taken the start: none runs, or none has registered the orchestration in that version.",
+    "A start that workers take and give back is one that they have not registered in that version.",
     "It may wait for a timer or an event on purpose. Its page shows what is open.",
 ];
 
@@ -77,14 +77,22 @@ async fn view(app: Arc<App>, _query: Parameters) -> Result<View, Failure> {
     // They are read at the same time, because each of them may take its whole time.
     let (overdue, failed, pending, stuck) =
         tokio::join!(within(PART_TIME_MAX, provider.overdue(OVERDUE)), list(0), list(1), list(2));
+    // Who could take the work is asked only if there is some.
+    let waits = overdue.as_ref().is_ok_and(|work| !work.entries.is_empty())
+        || pending.as_ref().is_ok_and(|found| !found.rows.is_empty());
+    let workers = match waits {
+        true => within(PART_TIME_MAX, provider.workers()).await.ok(),
+        false => None,
+    };
+    let workers = workers.as_deref();
     let overdue = match &overdue {
-        Ok(overdue) => overdue_section(overdue, now_ms),
+        Ok(overdue) => overdue_section(overdue, workers, now_ms),
         Err(failure) => section("overdue", OVERDUE_TITLE, parts::unread(failure)).done(),
     };
     let mut html = parts::heading("Attention", Html::default()).add(overdue);
     let lists = [failed, pending, stuck];
     for ((texts, hint), found) in LISTS.into_iter().zip(HINTS).zip(&lists) {
-        html = html.add(list_section(texts, hint, found.as_ref(), now_ms));
+        html = html.add(list_section(texts, hint, found.as_ref(), workers, now_ms));
     }
     Ok(View { title: "Attention".to_owned(), html })
 }
@@ -126,6 +134,7 @@ fn list_section(
     (id, filter, title, none): (&'static str, &str, &str, &str),
     hint: &str,
     found: Result<&Found, &Failure>,
+    workers: Option<&[WorkerInfo]>,
     now_ms: u64,
 ) -> Tag {
     let content = match found {
@@ -136,11 +145,12 @@ fn list_section(
                 (0, _) => {
                     (Html::default(), Some("None found so far: not all workflows were examined.".to_owned()))
                 }
-                (count, true) if count >= ROWS as usize => {
-                    (list_of(rows, title, now_ms), Some(format!("The {count} newest; there are more.")))
-                }
-                (_, true) => (list_of(rows, title, now_ms), Some("There may be more.".to_owned())),
-                (_, false) => (list_of(rows, title, now_ms), None),
+                (count, true) if count >= ROWS as usize => (
+                    list_of(rows, title, workers, now_ms),
+                    Some(format!("The {count} newest; there are more.")),
+                ),
+                (_, true) => (list_of(rows, title, workers, now_ms), Some("There may be more.".to_owned())),
+                (_, false) => (list_of(rows, title, workers, now_ms), None),
             };
             let link = tag("a").href(&Link::to("/workflows").with("filter", filter)).add("All of them");
             let hint = (!rows.is_empty()).then(|| parts::note(hint));
@@ -150,15 +160,19 @@ fn list_section(
     section(id, title, content)
 }
 
-fn list_of(rows: &[ListedInstance], caption: &str, now_ms: u64) -> Html {
+fn list_of(rows: &[ListedInstance], caption: &str, workers: Option<&[WorkerInfo]>, now_ms: u64) -> Html {
     let rows = rows.iter().map(|instance| {
-        let why = instance.output.as_deref().map_or_else(nothing, |error| {
-            tag("span")
+        let why = match instance.output.as_deref() {
+            Some(error) => tag("span")
                 .attr("title", cut(error, 2000))
                 .add(tag("strong").add(kind_of(error)))
                 .add(cut(error, 160))
-                .done()
-        });
+                .done(),
+            None if instance.status == "Pending" => {
+                obstacle(QueueKind::Turns, None, instance.start_attempts, workers).html()
+            }
+            None => nothing(),
+        };
         row(vec![
             workflow_link(&instance.instance_id),
             parts::name_and_version(instance),
@@ -176,19 +190,81 @@ fn kind_of(error: &str) -> &'static str {
     kind.map_or("", |(_, kind)| kind)
 }
 
-fn overdue_section(work: &OverdueWork, now_ms: u64) -> Html {
+/// Why nobody has taken work that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Obstacle {
+    /// Workers took it and gave it back.
+    NotRegistered { attempts: u32 },
+    /// No live worker takes work of this kind or with this tag.
+    NoWorker,
+    /// Live workers could take it.
+    Busy,
+    /// The workers are not known.
+    Unknown,
+}
+
+/// The fewest attempts after which work was given back. A single attempt may be under way.
+const GIVEN_BACK_MIN: u32 = 2;
+
+/// How the heartbeat of a worker writes all activities, and those without a tag.
+const ALL_TAGS: &str = "*";
+const NO_TAG: &str = "-";
+
+/// Heartbeats do not say which names a worker has registered. A worker that has not registered a name
+/// gives the work back, and the attempts are counted.
+fn obstacle(
+    kind: QueueKind,
+    work_tag: Option<&str>,
+    attempts: u32,
+    workers: Option<&[WorkerInfo]>,
+) -> Obstacle {
+    let Some(workers) = workers else { return Obstacle::Unknown };
+    let takes = |worker: &WorkerInfo| {
+        if kind == QueueKind::Turns {
+            return worker.runs_orchestrations;
+        }
+        let wanted = work_tag.unwrap_or(NO_TAG);
+        worker.activity_tags.iter().any(|tag| tag == ALL_TAGS || tag == wanted)
+    };
+    match workers.iter().any(|worker| worker.is_alive && takes(worker)) {
+        false => Obstacle::NoWorker,
+        true if attempts >= GIVEN_BACK_MIN => Obstacle::NotRegistered { attempts },
+        true => Obstacle::Busy,
+    }
+}
+
+impl Obstacle {
+    fn html(self) -> Html {
+        let (what, more) = match self {
+            Obstacle::NotRegistered { attempts } => {
+                ("not registered", format!(": workers took it {attempts} times and gave it back"))
+            }
+            Obstacle::NoWorker => ("no worker", ": none that is alive takes this".to_owned()),
+            Obstacle::Busy => {
+                ("waits", " for a worker: those that are alive are busy or do not reach it".to_owned())
+            }
+            Obstacle::Unknown => return nothing(),
+        };
+        tag("span").add(tag("strong").add(what)).add(more).done()
+    }
+}
+
+fn overdue_section(work: &OverdueWork, workers: Option<&[WorkerInfo]>, now_ms: u64) -> Html {
     let overdue = &work.entries;
     let content = match overdue.is_empty() {
         true => parts::note("No work waits longer than a minute."),
         false => {
-            let rows =
-                overdue.iter().take(ROWS as usize * 2).map(|entry| overdue_row(entry, now_ms)).collect();
+            let rows = overdue
+                .iter()
+                .take(ROWS as usize * 2)
+                .map(|entry| overdue_row(entry, workers, now_ms))
+                .collect();
             let more = overdue.len().saturating_sub(ROWS as usize * 2);
-            table(OVERDUE_TITLE, &["Workflow", "Queue", "What", "Waits since", "#Attempts"], rows)
+            table(OVERDUE_TITLE, &["Workflow", "Queue", "What", "Waits since", "#Attempts", "Why"], rows)
                 .add((more > 0).then(|| parts::note(format!("At least {more} more."))))
                 .add(parts::note(
-                    "No worker runs, all are busy, or none has registered this activity, tag or version. Many attempts \
-                     mean that workers take it and give it back.",
+                    "A worker that has not registered a name or a version gives the work back, and tries again \
+                     later. After too many attempts the workflow fails as poisoned.",
                 ))
         }
     };
@@ -197,7 +273,7 @@ fn overdue_section(work: &OverdueWork, now_ms: u64) -> Html {
     section("overdue", OVERDUE_TITLE, content.add(gap)).done()
 }
 
-fn overdue_row(entry: &OverdueInfo, now_ms: u64) -> Html {
+fn overdue_row(entry: &OverdueInfo, workers: Option<&[WorkerInfo]>, now_ms: u64) -> Html {
     let queue = if entry.kind == QueueKind::Turns { "turns" } else { "activities" };
     let tag_text = entry.tag.as_deref().map(|tag| format!(" (tag {})", cut(tag, 40)));
     let what = entry.name.as_deref().map(|name| cut(name, 80)).unwrap_or_else(|| "–".to_owned());
@@ -207,6 +283,7 @@ fn overdue_row(entry: &OverdueInfo, now_ms: u64) -> Html {
         text(what).add(tag_text),
         ago(entry.since_ms, now_ms),
         number(entry.attempts),
+        obstacle(entry.kind, entry.tag.as_deref(), entry.attempts, workers).html(),
     ])
     .done()
 }
@@ -223,7 +300,7 @@ mod tests {
     fn nothing_is_claimed_about_workflows_that_were_not_examined() {
         let shown = |rows: usize, has_more: bool| {
             let found = Found { rows: vec![ListedInstance::default(); rows], has_more };
-            list_section(LISTS[0], HINTS[0], Ok(&found), 0).done().as_str().to_owned()
+            list_section(LISTS[0], HINTS[0], Ok(&found), None, 0).done().as_str().to_owned()
         };
         let none = LISTS[0].3;
         assert!(shown(0, false).contains(none));
@@ -233,6 +310,34 @@ mod tests {
         assert!(!shown(10, false).contains("more."));
         assert!(reads_on(0, 1) && reads_on(9, 2), "a list that is not full is read further");
         assert!(!reads_on(10, 1) && !reads_on(0, PAGES_MAX), "the number of pages is bounded");
+    }
+
+    /// A worker with the role of running turns, or with these tags of activities.
+    fn worker(is_alive: bool, runs_orchestrations: bool, tags: &[&str]) -> WorkerInfo {
+        let mut worker = WorkerInfo::default();
+        (worker.is_alive, worker.runs_orchestrations) = (is_alive, runs_orchestrations);
+        worker.activity_tags = tags.iter().map(|&tag| tag.to_owned()).collect();
+        worker
+    }
+
+    #[test]
+    fn work_that_nobody_has_registered_differs_from_work_that_waits_for_a_worker() {
+        let (turns, activities) = (QueueKind::Turns, QueueKind::Activities);
+        let (dead, runs) = (worker(false, true, &["*"]), worker(true, true, &["-", "gpu"]));
+        let workers = [dead.clone(), runs];
+        let not_registered = Obstacle::NotRegistered { attempts: 7 };
+        for (kind, tag, attempts, workers, expected) in [
+            (turns, None, 7, Some(workers.as_slice()), not_registered),
+            (turns, None, 1, Some(&workers), Obstacle::Busy),
+            (activities, None, 7, Some(&workers), not_registered),
+            (activities, Some("gpu"), 0, Some(&workers), Obstacle::Busy),
+            (activities, Some("tape"), 7, Some(&workers), Obstacle::NoWorker),
+            (turns, None, 7, Some(&[dead]), Obstacle::NoWorker),
+            (turns, None, 7, Some(&[]), Obstacle::NoWorker),
+            (turns, None, 7, None, Obstacle::Unknown),
+        ] {
+            assert_eq!(obstacle(kind, tag, attempts, workers), expected, "{kind:?} {tag:?} {attempts}");
+        }
     }
 
     /// Story of a bug: "the food was poisoned", an error of a workflow, was shown as an error of duroxide.

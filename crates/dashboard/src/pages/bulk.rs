@@ -96,6 +96,7 @@ fn details(form: &Parameters) -> Html {
         .add(field("keep", "Prune: executions to keep", &or("keep", "1"), false))
         .add(field("event", "Raise: name of the event", form.get("event"), false))
         .add(field("payload", "Raise: payload", form.get("payload"), false))
+        .add(check("queue", "Raise: send it to a queue, which keeps it until the workflow takes it", false))
         .add(check("force", "Delete: also workflows that run", false));
     tag("details").add(tag("summary").add("Details")).add(fieldset).done()
 }
@@ -181,7 +182,7 @@ fn confirm(
     });
     let total = counts.total();
     let more = if counts.is_complete { "" } else { " or more" };
-    let carried = ["filter", "workflow_action", "reason", "keep", "event", "payload", "force"];
+    let carried = ["filter", "workflow_action", "reason", "keep", "event", "payload", "queue", "force"];
     let carried = carried.iter().map(|name| hidden(name, form.get(name)));
     let fields = Html::default()
         .add(list(carried))

@@ -85,6 +85,26 @@ async fn with_a_token_nothing_is_shown_before_the_login() {
     shop.close().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn prometheus_reads_the_metrics_with_the_token_and_nothing_else() {
+    let shop = Shop::with(|options| options.with_token(TOKEN)).await;
+    let program = shop.browser().with("authorization", &format!("Bearer {TOKEN}"));
+    let metrics = program.get("/metrics").await;
+    assert_eq!(metrics.status, 200);
+    metrics.has(&["perihelion_dashboard_viewers 0"]);
+    for path in ["/workflows", "/history.json?id=x", "/data"] {
+        assert_eq!(program.get(path).await.status, 401, "{path}");
+    }
+    assert_eq!(program.post("/bulk", &[("action", "count")]).await.status, 401);
+    for wrong in ["Bearer a-token-that-nobody-chose", "Bearer ", TOKEN] {
+        let answer = shop.browser().with("authorization", wrong).get("/metrics").await;
+        assert_eq!(answer.status, 401, "{wrong}");
+        assert!(!answer.text.contains("perihelion_dashboard"), "{}", answer.text);
+    }
+    assert_eq!(program.get("/metrics").await.status, 200);
+    shop.close().await;
+}
+
 /// Story of a bug: a program that closed its connections, and did not wait for the answers, could guess
 /// tokens fast.
 #[tokio::test(flavor = "multi_thread")]

@@ -155,6 +155,25 @@ async fn a_form_that_is_sent_twice_acts_once() {
     shop.close().await;
 }
 
+/// Story of a bug: the form of bulk actions had no field for a queue, so a message was sent as an event,
+/// which a workflow that does not wait for it loses.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bulk_action_sends_a_message_to_a_queue() {
+    let shop = Shop::open().await;
+    shop.wait_for_approval("approval-1").await;
+    let browser = shop.browser();
+    browser.get("/bulk").await.has(&["name=\"queue\""]);
+    let details = [("event", "note"), ("payload", "1"), ("queue", "yes")];
+    let count = [("action", "count"), ("filter", "name=approval"), ("workflow_action", "raise")];
+    let begin = browser.post("/bulk", &[&count[..], &details].concat()).await.hidden_fields("begin");
+    assert_eq!(browser.post("/bulk", &filled(&begin, &[("confirm", "yes")])).await.status, 303);
+    wait_until("the message is in the history", LIMIT, async || {
+        browser.get("/history.json?id=approval-1").await.text.contains("ExternalEventPersistent")
+    })
+    .await;
+    shop.close().await;
+}
+
 /// Story of a bug: the filter was read again after the confirmation, so that a person who had confirmed
 /// one workflow deleted others too; and a form deleted a workflow that had been created again with the
 /// same id.

@@ -3,6 +3,7 @@
 
 mod access;
 mod actions;
+mod attention;
 mod browser;
 mod data;
 mod hostile;

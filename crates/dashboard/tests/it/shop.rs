@@ -21,6 +21,8 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 pub(crate) struct Shop {
     pub(crate) server: TestServer,
     pub(crate) client: Client,
+    /// The provider of the client and of the runtime.
+    pub(crate) provider: CosmosDBProvider,
     pub(crate) dashboard: Dashboard,
     runtime: Option<Arc<Runtime>>,
 }
@@ -41,12 +43,13 @@ impl Shop {
     ) -> Shop {
         let server = TestServer::in_process(engine).await;
         let provider = CosmosDBProvider::builder().with_client(server.client().await).open().await;
-        let store = Arc::new(provider.expect("a provider"));
+        let provider = provider.expect("a provider");
+        let store = Arc::new(provider.clone());
         let runtime = Runtime::start_with_store(store.clone(), activities(), orchestrations()).await;
         let options = change(DashboardOptions::new("duroxide", "duroxide").with_account("a test"));
         let socket = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
         let dashboard = Dashboard::start(socket, server.client().await, options).expect("a dashboard");
-        Shop { server, client: Client::new(store), dashboard, runtime: Some(runtime) }
+        Shop { server, client: Client::new(store), provider, dashboard, runtime: Some(runtime) }
     }
 
     pub(crate) fn browser(&self) -> Browser {
@@ -130,6 +133,9 @@ fn orchestrations() -> OrchestrationRegistry {
             context.set_kv_value("item", item);
             context.set_custom_status("waits for approval");
             Ok(context.schedule_wait("approved").await)
+        })
+        .register("tagged", |context: OrchestrationContext, name: String| async move {
+            context.schedule_activity("greet", name).with_tag("tape").await
         })
         .register("batch", |context: OrchestrationContext, name: String| async move {
             context.schedule_timer(Duration::from_millis(20)).await;

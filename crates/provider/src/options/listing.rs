@@ -143,6 +143,11 @@ pub struct ListedInstance {
     /// [`CosmosDBProvider::cost`](crate::CosmosDBProvider::cost) says what is counted.
     #[serde(default, deserialize_with = "number_or_zero")]
     pub charge_centi_ru: u64,
+    /// How often a process has taken the start of a pending instance, and has given it back: none of
+    /// these processes has registered the orchestration in the version of the start, or each has
+    /// ended meanwhile. 0 for other instances.
+    #[serde(default, skip_deserializing)]
+    pub start_attempts: u32,
 }
 
 /// Reads a number; 0 if it is not a whole number. A bad charge must not fail a whole page.

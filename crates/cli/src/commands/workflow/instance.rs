@@ -1,14 +1,10 @@
-//! `Instance`: how an instance is shown, as a row or as JSON; and the lookup of one instance.
+//! `Instance`: how an instance is shown as JSON; and the lookup of one instance.
 
 use duroxide_cdb::{CosmosDBProvider, ListOptions, ListedInstance};
 use serde::Serialize;
 
 use crate::exit::Failure;
-use crate::output::table::Column;
-use crate::output::text::{age, cut, time};
-
-/// The most characters of a custom status in a table.
-const CUSTOM_STATUS_CHARS_MAX: usize = 40;
+use crate::output::text::time;
 
 /// An instance, as JSON shows it.
 #[derive(Debug, Serialize)]
@@ -25,10 +21,6 @@ pub(super) struct Instance {
     pub(super) execution: u64,
     pub(super) parent: Option<String>,
     pub(super) custom_status: Option<String>,
-    #[serde(skip)]
-    created_ms: u64,
-    #[serde(skip)]
-    updated_ms: u64,
 }
 
 impl From<ListedInstance> for Instance {
@@ -44,23 +36,9 @@ impl From<ListedInstance> for Instance {
             execution: row.execution_id,
             parent: row.parent_instance_id,
             custom_status: row.custom_status,
-            created_ms: row.created_at,
-            updated_ms: row.updated_at,
         }
     }
 }
-
-/// The columns of a list of instances.
-pub(super) const COLUMNS: &[Column<Instance>] = &[
-    Column::new("INSTANCE", |row, _| row.instance_id.clone()),
-    Column::new("NAME", |row, _| row.name.clone()),
-    Column::new("STATUS", |row, _| row.status.clone()),
-    Column::new("CREATED", |row, now_ms| age(row.created_ms, now_ms)),
-    Column::new("UPDATED", |row, now_ms| age(row.updated_ms, now_ms)),
-    Column::new("CUSTOM STATUS", |row, _| {
-        cut(row.custom_status.as_deref().unwrap_or("-"), CUSTOM_STATUS_CHARS_MAX)
-    }),
-];
 
 /// The instance with this id, also a pending one; `None` if there is none.
 pub(super) async fn find(

@@ -57,7 +57,7 @@ pub(super) async fn run(args: RaiseArgs, context: &Context) -> Result<(), Failur
     };
     context.with_provider(async |provider| raise(provider, &args, payload).await).await?;
     tell(escaped(&format!("sent {} to {} in {}", args.event, args.instance, context.target())));
-    let raised = Raised { instance: &args.instance, event: &args.event, is_queued: args.queue };
+    let raised = Raised { instance_id: &args.instance, event: &args.event, is_queued: args.queue };
     context.print_done(&raised)
 }
 
@@ -65,7 +65,7 @@ pub(super) async fn run(args: RaiseArgs, context: &Context) -> Result<(), Failur
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Raised<'a> {
-    instance: &'a str,
+    instance_id: &'a str,
     event: &'a str,
     is_queued: bool,
 }

@@ -7,24 +7,24 @@ const LANGUAGES: [&str; 3] = ["console", "sh", "bash"];
 const MARK: (&str, &str) = ("<!-- not run: ", " -->");
 
 #[derive(Debug, PartialEq)]
-pub(super) struct Block {
+pub(crate) struct Block {
     /// The line of the page on which the block begins.
     pub(super) line: usize,
     /// Why the block is not run, if it is marked.
     pub(super) reason: Option<String>,
-    pub(super) commands: Vec<Command>,
+    pub(crate) commands: Vec<Command>,
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) struct Command {
+pub(crate) struct Command {
     pub(super) line: usize,
     /// The command without its prompt and its comment.
-    pub(super) text: String,
+    pub(crate) text: String,
 }
 
 impl Block {
     /// The blocks of commands of a page.
-    pub(super) fn all(page: &str) -> Vec<Block> {
+    pub(crate) fn all(page: &str) -> Vec<Block> {
         let mut blocks: Vec<Block> = Vec::new();
         let mut is_inside = false;
         let mut has_commands = false;

@@ -3,7 +3,7 @@
 use regex_lite::Regex;
 
 /// Patterns and what replaces them, in this order.
-const REPLACED: [(&str, &str); 33] = [
+const REPLACED: [(&str, &str); 32] = [
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "<time>"),
     (r#""(_rid|_self|_etag|_attachments|etag|token)": ?"([^"\\]|\\.)*""#, r#""$1": "<$1>""#),
     (r#""(_ts|timestamp_ms|historyBytes|requestUnits)": ?[\d.]+"#, r#""$1": "<$1>""#),
@@ -43,7 +43,6 @@ const REPLACED: [(&str, &str); 33] = [
     (r"[\d.]+ s, (\d+ of \d+ completed, \d+ failed), .*", "<n> s, $1, <measured>"),
     (r"^( *1/1  +\d+  +\d+  ).*", "$1<measured>"),
     // A process is busy only for a while, and its first heartbeat may lack the activities that it runs.
-    (r#""(activityTags|isBusy)":(\[[^\]]*\]|true|false)"#, r#""$1":"<$1>""#),
     (r"(<age> +yes +)(yes|no)( +yes +)(no|untagged|\*) ", "$1<busy>$3<tags> "),
 ];
 
@@ -60,6 +59,10 @@ pub(super) fn normal(text: &str) -> String {
     // Certificates differ in their length too.
     let certificate = Regex::new("(?s)(-----BEGIN CERTIFICATE-----\n).*?(-----END)").expect("a pattern");
     let text = certificate.replace_all(text, "$1<certificate>\n$2");
+    // A process is busy for a while, and says which activities it runs with its second heartbeat. A list
+    // may have several lines.
+    let heartbeat = Regex::new(r#""(activityTags|isBusy)":( ?)(\[[^\]]*\]|true|false)"#).expect("a pattern");
+    let text = heartbeat.replace_all(&text, r#""$1":$2"<$1>""#);
     let mut found = String::new();
     for line in text.lines() {
         let mut line = line.to_owned();
@@ -83,6 +86,8 @@ fn values_that_differ_between_runs_are_replaced() {
         ("5.00 RU in 1 requests", "<n> RU in 1 requests"),
         (r#"  "_ts": 17,"#, r#"  "_ts": "<_ts>","#),
         (r#"{"_etag":"\"0\"","n":7}"#, r#"{"_etag": "<_etag>","n":7}"#),
+        ("{\"isBusy\":true}", "{\"isBusy\":\"<isBusy>\"}"),
+        ("\"activityTags\": [\n  \"-\"\n]", "\"activityTags\": \"<activityTags>\""),
         ("in 5s", "in <age>"),
         ("  perihelion workflow prune --older 12h", "  perihelion workflow prune --older 12h"),
     ] {

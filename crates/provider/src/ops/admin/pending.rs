@@ -116,6 +116,7 @@ pub(super) async fn pending_row(store: &Store, message: &Message) -> Result<Opti
         updated_at: message.enqueued_at.ms(),
         execution_id,
         parent_instance_id: parent_instance,
+        start_attempts: message.attempt_count,
         ..ListedInstance::default()
     }))
 }
