@@ -6,8 +6,8 @@
 //!   index;
 //! - `sources` scans these keys;
 //! - `rows` turns documents into rows in the right order. It uses `stream` without ORDER BY,
-//!   `ordered` with ORDER BY, and `gather` when a row does not belong to one document. `output`
-//!   prints the rows;
+//!   `ordered` with ORDER BY, and `gather` when a row does not belong to one document. `counting`
+//!   counts documents without reading them. `output` prints the rows;
 //! - `continuation` says where the next page starts. It contains a `pause` if the page did not end
 //!   after a row.
 //!
@@ -15,6 +15,7 @@
 
 mod access;
 mod continuation;
+mod counting;
 mod gather;
 mod gathered_page;
 mod ordered;
@@ -150,7 +151,7 @@ pub(crate) fn execute(
     if let Some(used) = &plan.index {
         used.definition.last_use.note(now);
     }
-    let context = rows::Context { view, container, request, plan: &plan, pace, now };
+    let context = rows::Context { view, container, state, request, plan: &plan, pace, now };
     let produced = rows::produce(&context, continuation)?;
     let work = QueryWork {
         reads_documents: !request.program.reads_no_document(),

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering as AtomicOrdering};
 pub use accumulator::{Accumulator, GroupRows};
 pub use distinct::DistinctValues;
 pub use row_place::RowPlace;
-use shape::{is_representable, order_of, selects_document, sorts_by_elements};
+use shape::{counts_every_document, is_representable, order_of, selects_document, sorts_by_elements};
 
 use perihelion_model::json::Value;
 
@@ -34,7 +34,7 @@ use crate::diagnostic::Diagnostic;
 use crate::error::EvaluationError;
 use crate::eval::{Frame, GroupTable, GroupWindow, each_row, order_keys, output_of};
 use crate::gateway::{GatewayVerdict, gateway_verdict};
-use crate::node::{AggregateFunction, AggregateNode, Node, SelectNode, Step};
+use crate::node::{Node, SelectNode, Step};
 use crate::order::compare_order;
 use crate::parameters::{Now, Parameters};
 use crate::statement::Query;
@@ -250,17 +250,11 @@ impl Program {
         self.select.grouping.as_ref().is_some_and(|grouping| !grouping.aggregates.is_empty())
     }
 
-    /// Whether the statement only counts rows (`COUNT(1)`). Such a statement reads only the values
-    /// of a document that its filter reads.
-    pub fn only_counts_rows(&self) -> bool {
-        let counts = |aggregate: &AggregateNode| {
-            aggregate.function == AggregateFunction::Count && aggregate.argument.as_constant().is_some()
-        };
-        let grouping = self.select.grouping.as_ref().filter(|grouping| grouping.keys.is_empty());
-        self.inner.is_none()
-            && grouping.is_some_and(|grouping| {
-                !grouping.aggregates.is_empty() && grouping.aggregates.iter().all(counts)
-            })
+    /// Whether the statement counts the documents, all of them, and does nothing else with them
+    /// (`SELECT VALUE COUNT(1) FROM c`). Then the number of documents is enough:
+    /// [`Accumulator::add_documents`].
+    pub fn counts_every_document(&self) -> bool {
+        self.inner.is_none() && counts_every_document(&self.select)
     }
 
     /// Whether there is a GROUP BY clause.

@@ -21,6 +21,7 @@ use super::continuation::Continuation;
 use super::gathered_page::{Gathered, GatheredRow, page_of};
 use super::output::{Output, approximate_length};
 use super::rows::{Context, PageRows, ROWS_IN_MEMORY_MAX, evaluation_refusal};
+use super::sources::ScanRange;
 use super::{PAGE_BYTES_MAX, sources, value_position};
 use crate::documents::StoredDocument;
 use crate::refusal::Refusal;
@@ -120,8 +121,17 @@ impl Context<'_> {
         &self,
         consume: &mut dyn FnMut(StoredDocument) -> Result<ControlFlow<()>, Refusal>,
     ) -> Result<(), Refusal> {
+        self.each_document_in(&sources::scan_ranges(self.container, &self.request.scope), consume)
+    }
+
+    /// Calls `consume` with the documents in these parts of the scope until `consume` breaks.
+    pub(super) fn each_document_in(
+        &self,
+        ranges: &[ScanRange<'_>],
+        consume: &mut dyn FnMut(StoredDocument) -> Result<ControlFlow<()>, Refusal>,
+    ) -> Result<(), Refusal> {
         let mut has_ended = false;
-        for range in &sources::scan_ranges(self.container, &self.request.scope) {
+        for range in ranges {
             self.scan(range).visit_by_rid(self.plan.index.as_ref(), 0, &mut |_, document| {
                 let flow = consume(document)?;
                 has_ended = flow.is_break();

@@ -2,6 +2,7 @@
 
 mod change_feed;
 mod containers;
+mod counting;
 mod costly_writes;
 mod differential;
 mod distributed;

@@ -102,6 +102,18 @@ impl GroupTable {
         self.keep_within_bytes()
     }
 
+    /// Adds rows to the one group of a select without GROUP BY whose aggregates count rows.
+    pub(crate) fn count_rows(&mut self, grouping: &Grouping, rows: i64) {
+        let Some(Some(group)) = self.groups.first_mut() else { return };
+        for (aggregate, state) in grouping.aggregates.iter().zip(&mut group.states) {
+            // COUNT ignores undefined values.
+            let is_defined = aggregate.argument.as_constant().is_none_or(Option::is_some);
+            if let (AggregateState::Count(count), true) = (state, is_defined) {
+                *count = count.saturating_add(rows);
+            }
+        }
+    }
+
     /// The index of the row's group, which is created if it is new; `None` if the group is
     /// not in the window.
     fn index_of_group(

@@ -28,6 +28,14 @@ impl Accumulator<'_> {
         Ok(())
     }
 
+    /// Adds this many documents, for a program that [counts every
+    /// document](Program::counts_every_document).
+    pub fn add_documents(&mut self, documents: u64) {
+        if let (Some(table), Some(grouping)) = (&mut self.table, &self.program.select.grouping) {
+            table.count_rows(grouping, i64::try_from(documents).unwrap_or(i64::MAX));
+        }
+    }
+
     /// About how many bytes the groups take.
     pub fn bytes(&self) -> usize {
         self.table.as_ref().map_or(0, GroupTable::bytes)

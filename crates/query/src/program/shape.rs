@@ -9,7 +9,7 @@ use perihelion_model::json::{Number, Value};
 
 use super::OrderKey;
 use crate::conjunct::path_of;
-use crate::node::{Node, Output, SelectNode, SourceNode, Step};
+use crate::node::{AggregateFunction, AggregateNode, Node, Output, SelectNode, SourceNode, Step};
 
 /// The keys of ORDER BY.
 pub(super) fn order_of(select: &SelectNode, document_hops: Option<usize>) -> Vec<OrderKey> {
@@ -42,6 +42,19 @@ pub(super) fn selects_document(select: &SelectNode, document_hops: Option<usize>
         _ => false,
     };
     whole && select.sources.len() == 1 && select.grouping.is_none()
+}
+
+/// Whether the select only counts documents, and counts each of them once.
+pub(super) fn counts_every_document(select: &SelectNode) -> bool {
+    let is_document = |node: &Node| matches!(node, Node::Path { steps, .. } if steps.is_empty());
+    let counts = |aggregate: &AggregateNode| {
+        aggregate.function == AggregateFunction::Count
+            && (aggregate.argument.as_constant().is_some() || is_document(&aggregate.argument))
+    };
+    let grouping = select.grouping.as_ref().filter(|grouping| grouping.keys.is_empty());
+    matches!(select.sources.as_slice(), [SourceNode::Value(node)] if is_document(node))
+        && select.filter.is_none()
+        && grouping.is_some_and(|grouping| grouping.aggregates.iter().all(counts))
 }
 
 pub(super) fn is_representable(value: &Value) -> bool {

@@ -64,6 +64,8 @@ async fn query_metrics_have_times_and_a_count_retrieves_no_document() {
     let count = run(&world, "SELECT VALUE COUNT(1) FROM c").await;
     assert_eq!(metric(&count, "retrievedDocumentCount"), 0.0);
     assert_eq!(metric(&count, "outputDocumentCount"), 1.0);
+    let filtered = run(&world, "SELECT VALUE COUNT(1) FROM c WHERE c.id != '1'").await;
+    assert_eq!(metric(&filtered, "retrievedDocumentCount"), 5.0, "this count reads documents");
     world.stop().await;
 }
 
