@@ -40,8 +40,9 @@ const PARSED_BYTES_MAX: usize = 64 * 1024;
 /// [`DOCUMENT_BYTES_MAX`].
 const CHAINED_BYTES_MAX: usize = ITEM_BYTES_MAX;
 
-/// The most bytes of stored documents that are parsed for one request. The parsed values take
-/// several times as much memory, until the writer has run the request.
+/// The most bytes of stored documents that are parsed for one request, or copied to the version log
+/// because the request removes them. Parsed values take several times as much memory, until the
+/// writer has run the request.
 const STORED_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// To parse a larger document takes milliseconds, so it is parsed with [`blocking::run`], which
@@ -173,6 +174,7 @@ impl<'a> Preparation<'a> {
         };
         let is_patch = matches!(operation, ItemOperation::Patch { .. });
         if !is_patch && !target.container.needs_contents() {
+            self.count_logged_removal(target, &id, operation)?;
             // The writer parses nothing, unless a later operation patches the document.
             if let ItemOperation::Replace { body, .. } = operation {
                 self.changed.insert(place(target, body.id.clone()), bytes_after);
@@ -213,16 +215,7 @@ impl<'a> Preparation<'a> {
         let Some((rid, document)) = documents::lookup_any(self.view, target, id)? else { return Ok(0) };
         let (version, container) = (DocumentVersion::of(rid, &document), &target.container);
         let bytes = document.text.len();
-        self.stored_bytes += bytes;
-        if self.stored_bytes > STORED_BYTES_MAX {
-            return Err(Refusal::gateway(
-                status::TOO_LARGE,
-                format!(
-                    "The request changes documents that have more than {STORED_BYTES_MAX} bytes in all. Divide it into several requests."
-                ),
-            )
-            .with_charge(charge::read(self.stored_bytes)));
-        }
+        self.count_stored(bytes)?;
         let is_expired = document.is_expired(container.default_ttl, self.now);
         if bytes > PROMPT_BYTES_MAX {
             blocking::run(|| self.prepare_version(container, version, &document, is_expired, operation));
@@ -230,6 +223,43 @@ impl<'a> Preparation<'a> {
             self.prepare_version(container, version, &document, is_expired, operation);
         }
         Ok(bytes)
+    }
+
+    /// Counts the bytes of stored documents. Refuses a request with too many.
+    fn count_stored(&mut self, bytes: usize) -> Result<(), Refusal> {
+        self.stored_bytes += bytes;
+        if self.stored_bytes <= STORED_BYTES_MAX {
+            return Ok(());
+        }
+        Err(Refusal::gateway(
+            status::TOO_LARGE,
+            format!(
+                "The request changes documents that have more than {STORED_BYTES_MAX} bytes in all. Divide it into several requests."
+            ),
+        )
+        .with_charge(charge::read(self.stored_bytes)))
+    }
+
+    /// Counts the bytes of the document that an operation removes, if the container logs versions:
+    /// the writer copies the document to the log. A write also removes an expired document that has
+    /// its id.
+    fn count_logged_removal(
+        &mut self,
+        target: &Target,
+        id: &str,
+        operation: &ItemOperation,
+    ) -> Result<(), Refusal> {
+        let container = &target.container;
+        let is_delete = matches!(operation, ItemOperation::Delete { .. });
+        if !container.logs_versions || !is_delete && container.default_ttl.is_none() {
+            return Ok(());
+        }
+        match documents::lookup_any(self.view, target, id)? {
+            Some((_, document)) if is_delete || document.is_expired(container.default_ttl, self.now) => {
+                self.count_stored(document.text.len())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn prepare_version(
