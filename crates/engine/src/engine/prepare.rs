@@ -23,6 +23,7 @@ use crate::documents::{
     self, Batch, BatchScope, ITEM_BYTES_MAX, ItemOperation, JUDGED_WORK_MAX, StoredDocument, Target,
 };
 use crate::keys::{ContainerNumber, LogicalPartition};
+use crate::page_memory::HeldByWrite;
 use crate::prepared::{DocumentVersion, KnownDocument, PreparedDocuments};
 use crate::refusal::Refusal;
 use crate::storage::View;
@@ -54,6 +55,8 @@ const PROMPT_BYTES_MAX: usize = 256 * 1024;
 pub(super) struct Prepared {
     documents: Arc<PreparedDocuments>,
     parsed_bytes_max: usize,
+    /// The memory of `documents` and of the patched documents, until the write has ended.
+    _held: Arc<HeldByWrite>,
 }
 
 impl Prepared {
@@ -74,7 +77,7 @@ impl Engine {
     ) -> Result<Prepared, Refusal> {
         let container = &self.newest(container);
         let view = self.store.view()?;
-        let mut preparation = Preparation::new(&*view, self.clock().seconds());
+        let mut preparation = Preparation::new(&*view, self.clock().seconds(), self.options.write_memory.hold());
         if let Ok(target) = Target::resolve(container, key.clone()) {
             preparation.add(&target, operation)?;
         }
@@ -89,7 +92,7 @@ impl Engine {
     ) -> Result<Prepared, Refusal> {
         let container = &self.newest(container);
         let view = self.store.view()?;
-        let mut preparation = Preparation::new(&*view, self.clock().seconds());
+        let mut preparation = Preparation::new(&*view, self.clock().seconds(), self.options.write_memory.hold());
         for item in &mut batch.operations {
             let key = match (&batch.scope, &item.partition_key) {
                 (BatchScope::Partition(key), _) => key,
@@ -108,7 +111,7 @@ impl Engine {
     /// Prepares a distributed transaction.
     pub(super) fn prepare_distributed(&self, write: &mut DistributedWrite) -> Result<Prepared, Refusal> {
         let view = self.store.view()?;
-        let mut preparation = Preparation::new(&*view, self.clock().seconds());
+        let mut preparation = Preparation::new(&*view, self.clock().seconds(), self.options.write_memory.hold());
         for item in &mut write.operations {
             let (Ok(container), Ok(operation)) = (&item.container, &mut item.operation) else { continue };
             if let Ok(target) = Target::resolve(&self.newest(container), item.partition_key.clone()) {
@@ -145,10 +148,12 @@ struct Preparation<'a> {
     /// The bytes of the documents that the writer has to parse, because earlier operations of the
     /// request change them.
     chained_bytes: usize,
+    /// The memory of the parsed and the patched documents.
+    held: HeldByWrite,
 }
 
 impl<'a> Preparation<'a> {
-    fn new(view: &'a dyn View, now: u64) -> Self {
+    fn new(view: &'a dyn View, now: u64, held: HeldByWrite) -> Self {
         Preparation {
             view,
             now,
@@ -158,6 +163,7 @@ impl<'a> Preparation<'a> {
             stored_bytes: 0,
             patched_bytes: 0,
             chained_bytes: 0,
+            held,
         }
     }
 
@@ -216,6 +222,8 @@ impl<'a> Preparation<'a> {
         let (version, container) = (DocumentVersion::of(rid, &document), &target.container);
         let bytes = document.text.len();
         self.count_stored(bytes)?;
+        let is_patch = matches!(operation, ItemOperation::Patch { .. });
+        self.held.add_text_bytes(if is_patch { bytes * COPIES_OF_PATCHED } else { bytes })?;
         let is_expired = document.is_expired(container.default_ttl, self.now);
         if bytes > PROMPT_BYTES_MAX {
             blocking::run(|| self.prepare_version(container, version, &document, is_expired, operation));
@@ -306,9 +314,16 @@ impl<'a> Preparation<'a> {
             ));
         }
         let parsed_bytes_max = PARSED_BYTES_MAX + self.chained_bytes * PARSES_PER_OPERATION;
-        Ok(Prepared { documents: Arc::new(self.documents), parsed_bytes_max })
+        Ok(Prepared {
+            documents: Arc::new(self.documents),
+            parsed_bytes_max,
+            _held: Arc::new(self.held),
+        })
     }
 }
+
+/// A patched document is in memory twice: before and after the patch.
+const COPIES_OF_PATCHED: usize = 2;
 
 /// How often the writer may parse one version of a document: for a patch, for unique keys, and for
 /// index entries.
