@@ -9,6 +9,8 @@
 mod access;
 mod metrics;
 pub(crate) mod regions;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
