@@ -26,9 +26,18 @@ pub(crate) fn check_retention(
     range: RangeId,
     after: u64,
 ) -> Result<(), Refusal> {
-    let Some(range) = container.range(range) else { return Ok(()) };
-    let pruned = view.get(&keys::pruned_versions(container.number(), range.segment))?;
-    if pruned.and_then(|lsn| keys::last_u64(&lsn)).is_none_or(|lsn| lsn <= after) {
+    let (Some(range), number) = (container.range(range), container.number()) else { return Ok(()) };
+    // The range has the versions that it logged itself, and some of those that the ranges logged from
+    // which it was split.
+    let logged_by = range.parents.iter().chain([&range.id]);
+    let mut records: Vec<Vec<u8>> = logged_by.map(|id| keys::pruned_versions(number, *id)).collect();
+    records.push(keys::pruned_versions_of_segment(number, range.segment));
+    let mut pruned_up_to = 0;
+    for record in records {
+        let lsn = view.get(&record)?.and_then(|lsn| keys::last_u64(&lsn));
+        pruned_up_to = pruned_up_to.max(lsn.unwrap_or(0));
+    }
+    if pruned_up_to <= after {
         return Ok(());
     }
     let days = VERSIONS_RETENTION_SECONDS / (24 * 60 * 60);
