@@ -9,8 +9,6 @@
 mod access;
 mod metrics;
 pub(crate) mod regions;
-#[cfg(test)]
-mod tests;
 
 use std::sync::Arc;
 

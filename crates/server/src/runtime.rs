@@ -136,3 +136,6 @@ impl AccountRuntime {
         self.regions.close().await;
     }
 }
+
+#[cfg(test)]
+mod tests;
