@@ -215,7 +215,10 @@ mod tests {
         let (old, new) = (version(4, b"<previous>"), version(5, b"<current>"));
         for (change, expected) in [
             (LoggedChange::Write { old: None, new: &new }, r#"{"current":<current>,"metadata":{"lsn":5"#),
-            (LoggedChange::Write { old: Some(&old), new: &new }, r#"{"current":<current>,"metadata":{"lsn":5"#),
+            (
+                LoggedChange::Write { old: Some(&old), new: &new },
+                r#"{"current":<current>,"metadata":{"lsn":5"#,
+            ),
             (
                 LoggedChange::Removal { id: "a", old: &old, is_expiry: false },
                 r#"{"current":{},"previous":<previous>,"metadata":{"lsn":5"#,

@@ -77,7 +77,8 @@ impl Engine {
     ) -> Result<Prepared, Refusal> {
         let container = &self.newest(container);
         let view = self.store.view()?;
-        let mut preparation = Preparation::new(&*view, self.clock().seconds(), self.options.write_memory.hold());
+        let mut preparation =
+            Preparation::new(&*view, self.clock().seconds(), self.options.write_memory.hold());
         if let Ok(target) = Target::resolve(container, key.clone()) {
             preparation.add(&target, operation)?;
         }
@@ -92,7 +93,8 @@ impl Engine {
     ) -> Result<Prepared, Refusal> {
         let container = &self.newest(container);
         let view = self.store.view()?;
-        let mut preparation = Preparation::new(&*view, self.clock().seconds(), self.options.write_memory.hold());
+        let mut preparation =
+            Preparation::new(&*view, self.clock().seconds(), self.options.write_memory.hold());
         for item in &mut batch.operations {
             let key = match (&batch.scope, &item.partition_key) {
                 (BatchScope::Partition(key), _) => key,
@@ -111,7 +113,8 @@ impl Engine {
     /// Prepares a distributed transaction.
     pub(super) fn prepare_distributed(&self, write: &mut DistributedWrite) -> Result<Prepared, Refusal> {
         let view = self.store.view()?;
-        let mut preparation = Preparation::new(&*view, self.clock().seconds(), self.options.write_memory.hold());
+        let mut preparation =
+            Preparation::new(&*view, self.clock().seconds(), self.options.write_memory.hold());
         for item in &mut write.operations {
             let (Ok(container), Ok(operation)) = (&item.container, &mut item.operation) else { continue };
             if let Ok(target) = Target::resolve(&self.newest(container), item.partition_key.clone()) {
@@ -314,11 +317,7 @@ impl<'a> Preparation<'a> {
             ));
         }
         let parsed_bytes_max = PARSED_BYTES_MAX + self.chained_bytes * PARSES_PER_OPERATION;
-        Ok(Prepared {
-            documents: Arc::new(self.documents),
-            parsed_bytes_max,
-            _held: Arc::new(self.held),
-        })
+        Ok(Prepared { documents: Arc::new(self.documents), parsed_bytes_max, _held: Arc::new(self.held) })
     }
 }
 

@@ -20,8 +20,7 @@ const COUNT: &str = "SELECT VALUE COUNT(1) FROM c";
 fn count_by(engine: &Engine, statement: &str, scope: QueryScope) -> (i64, u64) {
     let container = engine.catalog().container("d", "c").unwrap().clone();
     let now = Now::from_unix_milliseconds(1_700_000_000_000);
-    let request =
-        QueryRequest { scope, paging: Paging::AsService, ..query_request(statement, now, 1) };
+    let request = QueryRequest { scope, paging: Paging::AsService, ..query_request(statement, now, 1) };
     let page = engine.query(&container, &request, &[]).unwrap();
     assert_eq!(page.continuation, None, "{statement}");
     let counts = rows(&page).iter().map(|row| row.as_i64().unwrap()).collect::<Vec<_>>();
@@ -49,9 +48,8 @@ fn current(engine: &Engine) -> Arc<Container> {
 /// Each physical partition of the container as a scope.
 fn each_range(engine: &Engine) -> Vec<QueryScope> {
     let container = current(engine);
-    let scope = |range: &perihelion_engine::PartitionRange| {
-        QueryScope::Ranges(vec![(range.id, range.keys.clone())])
-    };
+    let scope =
+        |range: &perihelion_engine::PartitionRange| QueryScope::Ranges(vec![(range.id, range.keys.clone())]);
     container.ranges.iter().map(scope).collect()
 }
 
@@ -139,9 +137,8 @@ async fn a_count_is_exact_after_splits_and_for_parts_of_ranges() {
     }
     let narrow = EffectiveRange { min: EffectiveKey(vec![0x08]), max: EffectiveKey(vec![0x2A]) };
     let parts = created.ranges.iter().filter(|range| range.keys.overlaps(&narrow));
-    let narrowed = QueryScope::Ranges(
-        parts.map(|range| (range.id, range.keys.intersection(&narrow))).collect(),
-    );
+    let narrowed =
+        QueryScope::Ranges(parts.map(|range| (range.id, range.keys.intersection(&narrow))).collect());
     let expected = found(&narrowed);
     assert!(0 < expected && expected < 51, "{expected}");
     assert_eq!(count(&engine, narrowed).0, expected);

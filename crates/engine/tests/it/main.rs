@@ -2,8 +2,8 @@
 
 mod change_feed;
 mod containers;
-mod counting;
 mod costly_writes;
+mod counting;
 mod differential;
 mod distributed;
 mod distributed_power_cuts;

@@ -181,8 +181,7 @@ async fn versions_of_split_ranges_are_removed_and_readers_within_the_retention_l
         let range = created.range_of(&created.partition_key.effective(&key));
         let (keys, mode, start) =
             (range.keys.clone(), FeedMode::AllVersionsAndDeletes, FeedStart::After(after));
-        let request =
-            FeedRequest { range: range.id, keys, partition_key: None, start, mode, items_max: 100 };
+        let request = FeedRequest { range: range.id, keys, partition_key: None, start, mode, items_max: 100 };
         engine.change_feed(&created, &request, &[])
     };
     for (pk, before, old) in [(&busy, before[0], old[0]), (&quiet, before[1], old[1])] {
