@@ -160,6 +160,7 @@ pub(crate) fn execute(
         members: produced.members,
         bytes: produced.text.len(),
     };
+    let missing_index = missing_index(&plan, produced.documents, work.rows, produced.continuation.is_some());
     let positions = request.scope.range_ids(container).into_iter();
     Ok(QueryPage {
         rows: produced.rows,
@@ -169,7 +170,7 @@ pub(crate) fn execute(
         positions: positions.map(|range| state.position(range)).collect(),
         work,
         used_index: plan.index.is_some(),
-        missing_index: missing_index(&plan, produced.documents, work.rows),
+        missing_index,
     })
 }
 
@@ -177,8 +178,10 @@ pub(crate) fn execute(
 /// Then the index is worth its cost in every write.
 const MISSES_BEFORE_INDEX: u64 = 200;
 
-/// The missing index of the plan, if too many documents gave no row.
-fn missing_index(plan: &access::Plan, documents: u64, rows: u64) -> Option<IndexShape> {
+/// The missing index of the plan, if too many documents gave no row. The index for later pages is
+/// missing only if there is a next page.
+fn missing_index(plan: &access::Plan, documents: u64, rows: u64, has_next: bool) -> Option<IndexShape> {
     let is_wasteful = documents.saturating_sub(rows) > MISSES_BEFORE_INDEX;
-    plan.missing_index.clone().filter(|_| is_wasteful)
+    let of_window = || plan.window.as_ref().filter(|_| has_next)?.index.as_ref().err().cloned();
+    plan.missing_index.clone().or_else(of_window).filter(|_| is_wasteful)
 }

@@ -21,7 +21,10 @@ use std::sync::atomic::{AtomicU64, Ordering as AtomicOrdering};
 pub use accumulator::{Accumulator, GroupRows};
 pub use distinct::DistinctValues;
 pub use row_place::RowPlace;
-use shape::{counts_every_document, is_representable, order_of, selects_document, sorts_by_elements};
+pub use shape::RowKey;
+use shape::{
+    counts_every_document, is_representable, order_of, row_key, selects_document, sorts_by_elements,
+};
 
 use perihelion_model::json::Value;
 
@@ -70,6 +73,8 @@ pub struct Program {
     order: Vec<OrderKey>,
     /// The directions of `order`.
     directions: Vec<Direction>,
+    /// See [`Program::row_key`].
+    row_key: Option<RowKey>,
     /// See [`Program::selects_whole_document`].
     selects_whole_document: bool,
     reads_no_document: bool,
@@ -131,6 +136,7 @@ impl Program {
             conjuncts,
             directions: order.iter().map(|key| key.direction).collect(),
             order,
+            row_key: row_key(&bound.select, hops),
             selects_whole_document: selects_document(&bound.select, hops),
             reads_no_document: match &inner {
                 Some(inner) => inner.reads_no_document,
@@ -213,6 +219,12 @@ impl Program {
     /// No index has this order, and the service refuses it.
     pub fn sorts_by_elements(&self) -> bool {
         self.inner.is_none() && sorts_by_elements(&self.select)
+    }
+
+    /// The value of a document on which its row or its group depends, if the program has no filter and
+    /// it is one value at a fixed path. `None` when the program has an [inner](Program::inner) program.
+    pub fn row_key(&self) -> Option<&RowKey> {
+        self.row_key.as_ref()
     }
 
     /// The directions of [`Program::order`], for [`compare_order`].

@@ -204,6 +204,13 @@ impl GroupTable {
         self.bytes
     }
 
+    /// The last position of the window, if the window has no room for groups after it.
+    pub(crate) fn window_end(&self) -> Option<&[u8]> {
+        let window = self.window.as_ref()?;
+        let is_full = window.is_full || window.positions.len() >= window.limits.groups_max;
+        window.positions.last_key_value().filter(|_| is_full).map(|(last, _)| last.as_slice())
+    }
+
     /// Whether no group was left out because the window was full.
     pub(crate) fn is_whole(&self) -> bool {
         self.window.as_ref().is_none_or(|window| !window.is_full)

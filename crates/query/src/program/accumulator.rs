@@ -41,6 +41,11 @@ impl Accumulator<'_> {
         self.table.as_ref().map_or(0, GroupTable::bytes)
     }
 
+    /// The position of the last group in the window, if the window has no room for groups after it.
+    pub fn window_end(&self) -> Option<&[u8]> {
+        self.table.as_ref().and_then(GroupTable::window_end)
+    }
+
     /// Returns one row per group, in the order in which the groups appeared.
     pub fn finish(self) -> Result<Vec<Row>, EvaluationError> {
         Ok(self.finish_window()?.rows.into_iter().map(|(_, row)| row).collect())
