@@ -256,6 +256,12 @@ pub(crate) fn logged_version(
     KeyBuilder::new(KeyPrefix::LoggedVersion).u32(container).u32(segment).u64(lsn).u64(ordinal).done()
 }
 
+/// The range that made a change, from the ordinal of the change. The ranges of a split share the keys
+/// of a segment and count their LSNs separately, so the range is a part of the ordinal.
+pub(crate) fn range_of_ordinal(ordinal: u64) -> RangeId {
+    (ordinal >> 32) as RangeId
+}
+
 /// The prefix of the logged versions of a segment.
 pub(crate) fn logged_version_prefix(container: ContainerNumber, segment: SegmentId) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::LoggedVersion).u32(container).u32(segment).done()
@@ -351,12 +357,18 @@ pub(crate) fn named_value(name: &str) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::NamedValue).bytes(name.as_bytes()).done()
 }
 
-/// The LSN up to which the logged versions of a segment were removed.
-pub(crate) fn pruned_versions(container: ContainerNumber, segment: SegmentId) -> Vec<u8> {
+/// The LSN up to which the versions that a range logged were removed.
+pub(crate) fn pruned_versions(container: ContainerNumber, range: RangeId) -> Vec<u8> {
+    named_value(&format!("{}range/{range}", pruned_versions_name(container)))
+}
+
+/// The LSN up to which an earlier version of this program removed the logged versions of a segment. It
+/// did so only while the segment had one range.
+pub(crate) fn pruned_versions_of_segment(container: ContainerNumber, segment: SegmentId) -> Vec<u8> {
     named_value(&format!("{}{segment}", pruned_versions_name(container)))
 }
 
-/// The beginning of the names in [`pruned_versions`]. It ends with a slash, so it is not the
+/// The beginning of the names in [`pruned_versions`] and [`pruned_versions_of_segment`]. It ends with a slash, so it is not the
 /// beginning of another container's names.
 fn pruned_versions_name(container: ContainerNumber) -> String {
     format!("pruned-versions/{container}/")

@@ -15,6 +15,7 @@ mod splits;
 mod versions;
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -45,6 +46,8 @@ const ROOM_CHECK: &str = "room-check";
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     missing_indexes: Mutex<VecDeque<(ContainerNumber, IndexShape)>>,
+    /// When the version logs of split ranges were last pruned, in seconds since 1970.
+    split_ranges_pruned_at: AtomicU64,
     wake: Notify,
 }
 
@@ -68,6 +71,17 @@ impl Backlog {
     /// Returns when [`Backlog::wake`] is called, or was called before, or after `pause`.
     pub(crate) async fn due(&self, pause: Duration) {
         let _ = tokio::time::timeout(pause, self.wake.notified()).await;
+    }
+
+    /// Whether the version logs of split ranges are to be pruned now. If so, the next time is after
+    /// [`versions::SPLIT_RANGES_PAUSE_SECONDS`].
+    fn begin_pruning_split_ranges(&self, now: u64) -> bool {
+        let last = self.split_ranges_pruned_at.load(Ordering::Relaxed);
+        let is_due = now.abs_diff(last) >= versions::SPLIT_RANGES_PAUSE_SECONDS;
+        if is_due {
+            self.split_ranges_pruned_at.store(now, Ordering::Relaxed);
+        }
+        is_due
     }
 
     fn next_missing_index(&self) -> Option<(ContainerNumber, IndexShape)> {
@@ -99,7 +113,7 @@ pub(crate) async fn run_once(
     }
     outcome = outcome.and(purge::purge_deleted_containers(store).await);
     outcome = outcome.and(purge::purge_ledger(store, ledger_age).await);
-    outcome = outcome.and(versions::prune_versions(store).await);
+    outcome = outcome.and(versions::prune_versions(store, backlog).await);
     if store.replication().is_some() {
         outcome = outcome.and(purge::purge_tombstones(store).await);
     } else {

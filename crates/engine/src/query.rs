@@ -6,8 +6,8 @@
 //!   index;
 //! - `sources` scans these keys;
 //! - `rows` turns documents into rows in the right order. It uses `stream` without ORDER BY,
-//!   `ordered` with ORDER BY, and `gather` when a row does not belong to one document. `output`
-//!   prints the rows;
+//!   `ordered` with ORDER BY, and `gather` when a row does not belong to one document. `counting`
+//!   counts documents without reading them. `output` prints the rows;
 //! - `continuation` says where the next page starts. It contains a `pause` if the page did not end
 //!   after a row.
 //!
@@ -15,6 +15,7 @@
 
 mod access;
 mod continuation;
+mod counting;
 mod gather;
 mod gathered_page;
 mod ordered;
@@ -150,7 +151,7 @@ pub(crate) fn execute(
     if let Some(used) = &plan.index {
         used.definition.last_use.note(now);
     }
-    let context = rows::Context { view, container, request, plan: &plan, pace, now };
+    let context = rows::Context { view, container, state, request, plan: &plan, pace, now };
     let produced = rows::produce(&context, continuation)?;
     let work = QueryWork {
         reads_documents: !request.program.reads_no_document(),
@@ -159,6 +160,7 @@ pub(crate) fn execute(
         members: produced.members,
         bytes: produced.text.len(),
     };
+    let missing_index = missing_index(&plan, produced.documents, work.rows, produced.continuation.is_some());
     let positions = request.scope.range_ids(container).into_iter();
     Ok(QueryPage {
         rows: produced.rows,
@@ -168,7 +170,7 @@ pub(crate) fn execute(
         positions: positions.map(|range| state.position(range)).collect(),
         work,
         used_index: plan.index.is_some(),
-        missing_index: missing_index(&plan, produced.documents, work.rows),
+        missing_index,
     })
 }
 
@@ -176,8 +178,10 @@ pub(crate) fn execute(
 /// Then the index is worth its cost in every write.
 const MISSES_BEFORE_INDEX: u64 = 200;
 
-/// The missing index of the plan, if too many documents gave no row.
-fn missing_index(plan: &access::Plan, documents: u64, rows: u64) -> Option<IndexShape> {
+/// The missing index of the plan, if too many documents gave no row. The index for later pages is
+/// missing only if there is a next page.
+fn missing_index(plan: &access::Plan, documents: u64, rows: u64, has_next: bool) -> Option<IndexShape> {
     let is_wasteful = documents.saturating_sub(rows) > MISSES_BEFORE_INDEX;
-    plan.missing_index.clone().filter(|_| is_wasteful)
+    let of_window = || plan.window.as_ref().filter(|_| has_next)?.index.as_ref().err().cloned();
+    plan.missing_index.clone().or_else(of_window).filter(|_| is_wasteful)
 }

@@ -91,6 +91,6 @@ pub use plan::{
     plan_for_container,
 };
 pub use program::{
-    Accumulator, DistinctValues, GroupRows, OrderKey, Program, Row, RowPlace, compile, compile_with,
+    Accumulator, DistinctValues, GroupRows, OrderKey, Program, Row, RowKey, RowPlace, compile, compile_with,
 };
 pub use statement::{Query, parse};

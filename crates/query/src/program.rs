@@ -21,7 +21,10 @@ use std::sync::atomic::{AtomicU64, Ordering as AtomicOrdering};
 pub use accumulator::{Accumulator, GroupRows};
 pub use distinct::DistinctValues;
 pub use row_place::RowPlace;
-use shape::{is_representable, order_of, selects_document, sorts_by_elements};
+pub use shape::RowKey;
+use shape::{
+    counts_every_document, is_representable, order_of, row_key, selects_document, sorts_by_elements,
+};
 
 use perihelion_model::json::Value;
 
@@ -34,7 +37,7 @@ use crate::diagnostic::Diagnostic;
 use crate::error::EvaluationError;
 use crate::eval::{Frame, GroupTable, GroupWindow, each_row, order_keys, output_of};
 use crate::gateway::{GatewayVerdict, gateway_verdict};
-use crate::node::{AggregateFunction, AggregateNode, Node, SelectNode, Step};
+use crate::node::{Node, SelectNode, Step};
 use crate::order::compare_order;
 use crate::parameters::{Now, Parameters};
 use crate::statement::Query;
@@ -70,6 +73,8 @@ pub struct Program {
     order: Vec<OrderKey>,
     /// The directions of `order`.
     directions: Vec<Direction>,
+    /// See [`Program::row_key`].
+    row_key: Option<RowKey>,
     /// See [`Program::selects_whole_document`].
     selects_whole_document: bool,
     reads_no_document: bool,
@@ -131,6 +136,7 @@ impl Program {
             conjuncts,
             directions: order.iter().map(|key| key.direction).collect(),
             order,
+            row_key: row_key(&bound.select, hops),
             selects_whole_document: selects_document(&bound.select, hops),
             reads_no_document: match &inner {
                 Some(inner) => inner.reads_no_document,
@@ -215,6 +221,12 @@ impl Program {
         self.inner.is_none() && sorts_by_elements(&self.select)
     }
 
+    /// The value of a document on which its row or its group depends, if the program has no filter and
+    /// it is one value at a fixed path. `None` when the program has an [inner](Program::inner) program.
+    pub fn row_key(&self) -> Option<&RowKey> {
+        self.row_key.as_ref()
+    }
+
     /// The directions of [`Program::order`], for [`compare_order`].
     pub fn directions(&self) -> &[Direction] {
         &self.directions
@@ -250,17 +262,11 @@ impl Program {
         self.select.grouping.as_ref().is_some_and(|grouping| !grouping.aggregates.is_empty())
     }
 
-    /// Whether the statement only counts rows (`COUNT(1)`). Such a statement reads only the values
-    /// of a document that its filter reads.
-    pub fn only_counts_rows(&self) -> bool {
-        let counts = |aggregate: &AggregateNode| {
-            aggregate.function == AggregateFunction::Count && aggregate.argument.as_constant().is_some()
-        };
-        let grouping = self.select.grouping.as_ref().filter(|grouping| grouping.keys.is_empty());
-        self.inner.is_none()
-            && grouping.is_some_and(|grouping| {
-                !grouping.aggregates.is_empty() && grouping.aggregates.iter().all(counts)
-            })
+    /// Whether the statement counts the documents, all of them, and does nothing else with them
+    /// (`SELECT VALUE COUNT(1) FROM c`). Then the number of documents is enough:
+    /// [`Accumulator::add_documents`].
+    pub fn counts_every_document(&self) -> bool {
+        self.inner.is_none() && counts_every_document(&self.select)
     }
 
     /// Whether there is a GROUP BY clause.

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use perihelion_engine::{Clock, EngineOptions};
+use perihelion_engine::{Clock, Engine, EngineOptions, WriteMemory};
 use tokio::task::JoinHandle;
 
 use crate::activity_id::ActivityIds;
@@ -62,8 +62,18 @@ impl AccountRuntime {
             .with_partitions(options.partitions)
             .with_throughput(options.throughput)
             .with_ledger(options.transactions.ledger)
+            .with_write_memory(WriteMemory::new(access.memory.clone()))
             .with_clock(clock);
         let engines = open_engines(options.data.as_deref(), &options.regions, &engine_options)?;
+        AccountRuntime::with_engines(options, access, engines).await
+    }
+
+    /// Starts the background tasks of an account whose stores are open: one engine per region.
+    pub(crate) async fn with_engines(
+        options: AccountOptions,
+        access: AccessOptions,
+        engines: Vec<Arc<Engine>>,
+    ) -> Result<AccountRuntime, StartError> {
         let delay = options.replication_delay;
         let regions = Regions::open(options.regions, engines, options.multi_write, delay).await?;
         let long_reads = LongReads::new(access.memory);
@@ -126,3 +136,6 @@ impl AccountRuntime {
         self.regions.close().await;
     }
 }
+
+#[cfg(test)]
+mod tests;

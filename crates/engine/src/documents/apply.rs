@@ -11,7 +11,7 @@ use perihelion_wire::status;
 use super::content::KeySource;
 use super::items::{self, ItemWrite, Precondition, Target, WriteStamps};
 use super::stored::StoredDocument;
-use super::version_log::FeedOperation;
+use super::version_log::RemovalReason;
 use crate::catalog::Container;
 use crate::keys::{self, ContainerNumber, LogicalPartition, RangeId};
 use crate::ledger::{self, LedgerEntry};
@@ -204,10 +204,10 @@ fn apply_change(
             put(&mut write, &change.id, change.rid, old, new)?;
         }
         ChangeOperation::Delete => {
-            delete(&mut write, &change.id, old, change.version, FeedOperation::Delete)?;
+            delete(&mut write, &change.id, old, change.version, RemovalReason::Delete)?;
         }
         ChangeOperation::Expire => {
-            delete(&mut write, &change.id, old, change.version, FeedOperation::Expire)?;
+            delete(&mut write, &change.id, old, change.version, RemovalReason::Expire)?;
         }
     }
     let state = write.state;
@@ -237,7 +237,7 @@ fn put(
     let old = match old {
         Some((old_rid, document)) if old_rid != rid => {
             let stamp = write.next_stamp();
-            write.remove_document(id, old_rid, &document, FeedOperation::Delete, stamp)?;
+            write.remove_document(id, old_rid, &document, RemovalReason::Delete, stamp)?;
             None
         }
         old => old.map(|(_, document)| document),
@@ -276,7 +276,7 @@ fn delete(
     id: &str,
     old: Option<(u64, StoredDocument)>,
     version: Version,
-    reason: FeedOperation,
+    reason: RemovalReason,
 ) -> Result<(), Refusal> {
     if let Some((rid, document)) = old {
         let stamp = write.next_stamp();

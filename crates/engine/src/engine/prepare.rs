@@ -23,6 +23,7 @@ use crate::documents::{
     self, Batch, BatchScope, ITEM_BYTES_MAX, ItemOperation, JUDGED_WORK_MAX, StoredDocument, Target,
 };
 use crate::keys::{ContainerNumber, LogicalPartition};
+use crate::page_memory::HeldByWrite;
 use crate::prepared::{DocumentVersion, KnownDocument, PreparedDocuments};
 use crate::refusal::Refusal;
 use crate::storage::View;
@@ -40,8 +41,9 @@ const PARSED_BYTES_MAX: usize = 64 * 1024;
 /// [`DOCUMENT_BYTES_MAX`].
 const CHAINED_BYTES_MAX: usize = ITEM_BYTES_MAX;
 
-/// The most bytes of stored documents that are parsed for one request. The parsed values take
-/// several times as much memory, until the writer has run the request.
+/// The most bytes of stored documents that are parsed for one request, or copied to the version log
+/// because the request removes them. Parsed values take several times as much memory, until the
+/// writer has run the request.
 const STORED_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// To parse a larger document takes milliseconds, so it is parsed with [`blocking::run`], which
@@ -53,6 +55,8 @@ const PROMPT_BYTES_MAX: usize = 256 * 1024;
 pub(super) struct Prepared {
     documents: Arc<PreparedDocuments>,
     parsed_bytes_max: usize,
+    /// The memory of `documents` and of the patched documents, until the write has ended.
+    _held: Arc<HeldByWrite>,
 }
 
 impl Prepared {
@@ -73,7 +77,8 @@ impl Engine {
     ) -> Result<Prepared, Refusal> {
         let container = &self.newest(container);
         let view = self.store.view()?;
-        let mut preparation = Preparation::new(&*view, self.clock().seconds());
+        let mut preparation =
+            Preparation::new(&*view, self.clock().seconds(), self.options.write_memory.hold());
         if let Ok(target) = Target::resolve(container, key.clone()) {
             preparation.add(&target, operation)?;
         }
@@ -88,7 +93,8 @@ impl Engine {
     ) -> Result<Prepared, Refusal> {
         let container = &self.newest(container);
         let view = self.store.view()?;
-        let mut preparation = Preparation::new(&*view, self.clock().seconds());
+        let mut preparation =
+            Preparation::new(&*view, self.clock().seconds(), self.options.write_memory.hold());
         for item in &mut batch.operations {
             let key = match (&batch.scope, &item.partition_key) {
                 (BatchScope::Partition(key), _) => key,
@@ -107,7 +113,8 @@ impl Engine {
     /// Prepares a distributed transaction.
     pub(super) fn prepare_distributed(&self, write: &mut DistributedWrite) -> Result<Prepared, Refusal> {
         let view = self.store.view()?;
-        let mut preparation = Preparation::new(&*view, self.clock().seconds());
+        let mut preparation =
+            Preparation::new(&*view, self.clock().seconds(), self.options.write_memory.hold());
         for item in &mut write.operations {
             let (Ok(container), Ok(operation)) = (&item.container, &mut item.operation) else { continue };
             if let Ok(target) = Target::resolve(&self.newest(container), item.partition_key.clone()) {
@@ -144,10 +151,12 @@ struct Preparation<'a> {
     /// The bytes of the documents that the writer has to parse, because earlier operations of the
     /// request change them.
     chained_bytes: usize,
+    /// The memory of the parsed and the patched documents.
+    held: HeldByWrite,
 }
 
 impl<'a> Preparation<'a> {
-    fn new(view: &'a dyn View, now: u64) -> Self {
+    fn new(view: &'a dyn View, now: u64, held: HeldByWrite) -> Self {
         Preparation {
             view,
             now,
@@ -157,6 +166,7 @@ impl<'a> Preparation<'a> {
             stored_bytes: 0,
             patched_bytes: 0,
             chained_bytes: 0,
+            held,
         }
     }
 
@@ -173,6 +183,7 @@ impl<'a> Preparation<'a> {
         };
         let is_patch = matches!(operation, ItemOperation::Patch { .. });
         if !is_patch && !target.container.needs_contents() {
+            self.count_logged_removal(target, &id, operation)?;
             // The writer parses nothing, unless a later operation patches the document.
             if let ItemOperation::Replace { body, .. } = operation {
                 self.changed.insert(place(target, body.id.clone()), bytes_after);
@@ -213,16 +224,9 @@ impl<'a> Preparation<'a> {
         let Some((rid, document)) = documents::lookup_any(self.view, target, id)? else { return Ok(0) };
         let (version, container) = (DocumentVersion::of(rid, &document), &target.container);
         let bytes = document.text.len();
-        self.stored_bytes += bytes;
-        if self.stored_bytes > STORED_BYTES_MAX {
-            return Err(Refusal::gateway(
-                status::TOO_LARGE,
-                format!(
-                    "The request changes documents that have more than {STORED_BYTES_MAX} bytes in all. Divide it into several requests."
-                ),
-            )
-            .with_charge(charge::read(self.stored_bytes)));
-        }
+        self.count_stored(bytes)?;
+        let is_patch = matches!(operation, ItemOperation::Patch { .. });
+        self.held.add_text_bytes(if is_patch { bytes * COPIES_OF_PATCHED } else { bytes })?;
         let is_expired = document.is_expired(container.default_ttl, self.now);
         if bytes > PROMPT_BYTES_MAX {
             blocking::run(|| self.prepare_version(container, version, &document, is_expired, operation));
@@ -230,6 +234,43 @@ impl<'a> Preparation<'a> {
             self.prepare_version(container, version, &document, is_expired, operation);
         }
         Ok(bytes)
+    }
+
+    /// Counts the bytes of stored documents. Refuses a request with too many.
+    fn count_stored(&mut self, bytes: usize) -> Result<(), Refusal> {
+        self.stored_bytes += bytes;
+        if self.stored_bytes <= STORED_BYTES_MAX {
+            return Ok(());
+        }
+        Err(Refusal::gateway(
+            status::TOO_LARGE,
+            format!(
+                "The request changes documents that have more than {STORED_BYTES_MAX} bytes in all. Divide it into several requests."
+            ),
+        )
+        .with_charge(charge::read(self.stored_bytes)))
+    }
+
+    /// Counts the bytes of the document that an operation removes, if the container logs versions:
+    /// the writer copies the document to the log. A write also removes an expired document that has
+    /// its id.
+    fn count_logged_removal(
+        &mut self,
+        target: &Target,
+        id: &str,
+        operation: &ItemOperation,
+    ) -> Result<(), Refusal> {
+        let container = &target.container;
+        let is_delete = matches!(operation, ItemOperation::Delete { .. });
+        if !container.logs_versions || !is_delete && container.default_ttl.is_none() {
+            return Ok(());
+        }
+        match documents::lookup_any(self.view, target, id)? {
+            Some((_, document)) if is_delete || document.is_expired(container.default_ttl, self.now) => {
+                self.count_stored(document.text.len())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn prepare_version(
@@ -276,9 +317,12 @@ impl<'a> Preparation<'a> {
             ));
         }
         let parsed_bytes_max = PARSED_BYTES_MAX + self.chained_bytes * PARSES_PER_OPERATION;
-        Ok(Prepared { documents: Arc::new(self.documents), parsed_bytes_max })
+        Ok(Prepared { documents: Arc::new(self.documents), parsed_bytes_max, _held: Arc::new(self.held) })
     }
 }
+
+/// A patched document is in memory twice: before and after the patch.
+const COPIES_OF_PATCHED: usize = 2;
 
 /// How often the writer may parse one version of a document: for a patch, for unique keys, and for
 /// index entries.

@@ -1,72 +1,148 @@
 //! Removing old entries of the version logs, which the full-fidelity change feeds read.
+//!
+//! Ranges that came from a split share a segment and count their LSNs separately, so the versions of a
+//! busy range and of a quiet one are mixed in the log, and only those of one range are in the order of
+//! their time. For each range the LSN is remembered up to which its versions were removed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use super::{BYTES_PER_JOB_MAX, ENTRIES_PER_JOB_MAX};
+use super::{BYTES_PER_JOB_MAX, Backlog, ENTRIES_PER_JOB_MAX};
+use crate::catalog::Container;
 use crate::documents::{VERSIONS_RETENTION_SECONDS, time_of_version};
-use crate::keys::{self, ContainerNumber, OwnedKeyRange, SegmentId};
+use crate::keys::{self, OwnedKeyRange, RangeId, SegmentId};
 use crate::refusal::Refusal;
+use crate::state::ContainerState;
 use crate::storage::{Direction, StoreError, View};
-use crate::writer::StoreHandle;
+use crate::writer::{StoreHandle, state_in};
+
+/// How often the logs of split ranges are pruned, in seconds. The new versions of a quiet range may be
+/// before the old ones of a busy range, and they are read each time.
+pub(super) const SPLIT_RANGES_PAUSE_SECONDS: u64 = 60 * 60;
 
 /// Removes the versions that are older than the retention, in small jobs.
-///
-/// Ranges that came from a split share a segment and count their LSNs separately, so one LSN cannot
-/// say which versions of each range were removed. The versions of such segments stay.
-pub(super) async fn prune_versions(store: &StoreHandle) -> Result<(), Refusal> {
-    let catalog = store.catalog();
+pub(super) async fn prune_versions(store: &StoreHandle, backlog: &Backlog) -> Result<(), Refusal> {
+    let now = store.clock().seconds();
+    let kept_since = now.saturating_sub(VERSIONS_RETENTION_SECONDS);
+    let (catalog, prunes_split_ranges) = (store.catalog(), backlog.begin_pruning_split_ranges(now));
     for container in catalog.containers().filter(|container| container.logs_versions) {
         let ranges_in =
             |segment| container.ranges.iter().filter(move |range| range.segment == segment).count();
         let segments: BTreeSet<SegmentId> = container.ranges.iter().map(|range| range.segment).collect();
-        for segment in segments.into_iter().filter(|segment| ranges_in(*segment) == 1) {
-            while prune_next(store, container.number(), segment).await? {}
+        for segment in segments {
+            if prunes_split_ranges || ranges_in(segment) == 1 {
+                prune_segment(store, container, segment, kept_since).await?;
+            }
         }
     }
     Ok(())
 }
 
-/// Removes the oldest versions of a segment that are past the retention. Returns whether there
-/// may be more.
-async fn prune_next(
+/// Removes the versions of a segment that were logged before `kept_since`.
+async fn prune_segment(
     store: &StoreHandle,
-    number: ContainerNumber,
-    segment: SegmentId,
-) -> Result<bool, Refusal> {
-    let kept_since = store.clock().seconds().saturating_sub(VERSIONS_RETENTION_SECONDS);
-    let old = old_versions(&*store.view()?, number, segment, kept_since)?;
-    let Some((last_lsn, _)) = old.last().and_then(|key| keys::last_u64_pair(key)) else { return Ok(false) };
-    store
-        .write(move |transaction| {
-            for key in old {
-                transaction.remove(key);
-            }
-            transaction.put(keys::pruned_versions(number, segment), last_lsn.to_be_bytes().to_vec());
-            Ok(())
-        })
-        .await?;
-    Ok(true)
-}
-
-/// The keys of the oldest versions that were logged before `kept_since`, for one job.
-fn old_versions(
-    view: &dyn View,
-    number: ContainerNumber,
+    container: &Container,
     segment: SegmentId,
     kept_since: u64,
-) -> Result<Vec<Vec<u8>>, StoreError> {
-    let key_range = OwnedKeyRange::prefix(&keys::logged_version_prefix(number, segment));
-    let (mut found, mut bytes) = (Vec::new(), 0);
-    view.scan(key_range.as_range(), Direction::Forward, &mut |key, record| {
-        // A record whose time cannot be read is removed with its neighbours.
-        let is_old = time_of_version(record).is_none_or(|time| time < kept_since);
-        if is_old {
-            bytes += record.len();
-            found.push(key.to_vec());
+) -> Result<(), Refusal> {
+    let number = container.number();
+    let mut search = Search { container, segment, kept_since, at: None, done: BTreeSet::new() };
+    loop {
+        let found = {
+            let view = store.view()?;
+            let Ok(state) = state_in(&*view, container) else { return Ok(()) };
+            search.next_old_versions(&*view, &state)?
+        };
+        if !found.keys.is_empty() {
+            store
+                .write(move |transaction| {
+                    // A deleted container must not get a new record.
+                    if transaction.catalog.container_by_number(number).is_none() {
+                        return Ok(());
+                    }
+                    found.keys.into_iter().for_each(|key| transaction.remove(key));
+                    for (range, lsn) in found.last_lsns {
+                        transaction.put(keys::pruned_versions(number, range), lsn.to_be_bytes().to_vec());
+                    }
+                    Ok(())
+                })
+                .await?;
+        } else {
+            tokio::task::yield_now().await;
         }
-        let is_full = found.len() >= ENTRIES_PER_JOB_MAX || bytes > BYTES_PER_JOB_MAX;
-        if is_old && !is_full { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
-    Ok(found)
+        if found.is_end {
+            return Ok(());
+        }
+    }
+}
+
+/// A search for the old versions of a segment.
+struct Search<'a> {
+    container: &'a Container,
+    segment: SegmentId,
+    kept_since: u64,
+    /// The last key that was read.
+    at: Option<Vec<u8>>,
+    /// The ranges whose first version that is not old was read. All later versions of such a range,
+    /// and of those that it was split into, are not old either.
+    done: BTreeSet<RangeId>,
+}
+
+/// Old versions, for one job.
+struct OldVersions {
+    keys: Vec<Vec<u8>>,
+    /// The last LSN of each range that logged one of them.
+    last_lsns: BTreeMap<RangeId, u64>,
+    /// Whether there are no more.
+    is_end: bool,
+}
+
+impl Search<'_> {
+    /// Reads the next part of the log, as much as one job may remove.
+    fn next_old_versions(
+        &mut self,
+        view: &dyn View,
+        state: &ContainerState,
+    ) -> Result<OldVersions, StoreError> {
+        let prefix = keys::logged_version_prefix(self.container.number(), self.segment);
+        let key_range = OwnedKeyRange::prefix_after(&prefix, self.at.as_ref().unwrap_or(&prefix));
+        let mut found = OldVersions { keys: Vec::new(), last_lsns: BTreeMap::new(), is_end: true };
+        let (mut entries, mut bytes) = (0, 0);
+        view.scan(key_range.as_range(), Direction::Forward, &mut |key, record| {
+            let Some((lsn, ordinal)) = keys::last_u64_pair(key) else { return ControlFlow::Continue(()) };
+            let range = keys::range_of_ordinal(ordinal);
+            // A record whose time cannot be read is removed with its neighbours.
+            let is_old = || time_of_version(record).is_none_or(|time| time < self.kept_since);
+            if !self.is_done(range) && is_old() {
+                found.keys.push(key.to_vec());
+                found.last_lsns.insert(range, lsn);
+            } else {
+                self.done.insert(range);
+                if self.has_only_done_ranges_after(lsn, state) {
+                    return ControlFlow::Break(());
+                }
+            }
+            entries += 1;
+            bytes += record.len();
+            if entries >= ENTRIES_PER_JOB_MAX || bytes > BYTES_PER_JOB_MAX {
+                self.at = Some(key.to_vec());
+                found.is_end = false;
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(found)
+    }
+
+    /// Whether all versions that the range logs from here on are not old.
+    fn is_done(&self, id: RangeId) -> bool {
+        let parents = self.container.range(id).map_or(&[][..], |range| range.parents.as_slice());
+        self.done.contains(&id) || parents.iter().any(|parent| self.done.contains(parent))
+    }
+
+    /// Whether no range has old versions after this LSN.
+    fn has_only_done_ranges_after(&self, lsn: u64, state: &ContainerState) -> bool {
+        let mut ranges = self.container.ranges.iter().filter(|range| range.segment == self.segment);
+        ranges.all(|range| self.is_done(range.id) || state.lsn(range.id) < lsn)
+    }
 }

@@ -13,9 +13,9 @@
 use std::ops::Bound;
 
 use perihelion_model::json::Value;
-use perihelion_query::{Condition, Conjunct, OrderKey, Step};
+use perihelion_query::{Condition, Conjunct, OrderKey, Program, Step};
 
-use super::{QueryRequest, QueryScope};
+use super::{QueryRequest, QueryScope, value_position};
 use crate::catalog::Container;
 use crate::index::{self, Column, IndexDefinition, IndexScope, IndexShape};
 
@@ -36,6 +36,18 @@ pub(super) struct Plan {
     /// The index that would serve the query better than every index that exists; `None` if
     /// there is no such index.
     pub(super) missing_index: Option<IndexShape>,
+    /// For DISTINCT and GROUP BY without a filter: how later pages find their rows.
+    pub(super) window: Option<WindowPlan>,
+}
+
+/// How the later pages of DISTINCT or GROUP BY find the documents of their rows.
+pub(super) struct WindowPlan {
+    /// The path of the value on which the rows depend.
+    pub(super) path: Vec<String>,
+    /// See [`value_position::lead_of_member`].
+    pub(super) lead: Vec<u8>,
+    /// The index that has the documents in the order of the value.
+    pub(super) index: Result<IndexUse, IndexShape>,
 }
 
 /// An index and the parts of it to scan.
@@ -81,7 +93,7 @@ pub(super) fn choose(container: &Container, request: &QueryRequest) -> Plan {
     let is_usable =
         |index: &&IndexDefinition| index.is_ready && !index.is_retired && index.shape.scope == scope;
     let candidates = container.indexes.iter().filter(is_usable);
-    let best = candidates.filter_map(|index| shape.fit(index)).max_by_key(|(score, _)| *score);
+    let best = candidates.clone().filter_map(|index| shape.fit(index)).max_by_key(|(score, _)| *score);
     let score = best.as_ref().map_or(0, |(score, _)| *score);
     let missing = shape.best_columns().filter(|columns| shape.score(columns) > score);
     Plan {
@@ -90,7 +102,36 @@ pub(super) fn choose(container: &Container, request: &QueryRequest) -> Plan {
         is_constant: order.iter().map(|key| shape.is_constant(key)).collect(),
         index: best.map(|(_, used)| used),
         missing_index: missing.map(|columns| IndexShape { scope, columns }),
+        window: window_plan(&request.program, scope, candidates),
     }
+}
+
+/// The plan for the later pages of a statement, if it is a DISTINCT or GROUP BY of one value.
+fn window_plan<'c>(
+    program: &Program,
+    scope: IndexScope,
+    mut candidates: impl Iterator<Item = &'c IndexDefinition>,
+) -> Option<WindowPlan> {
+    let key = program.row_key().filter(|_| program.order().is_empty())?;
+    let path = plain_path(Some(&key.path))?;
+    let lead = key.member.as_deref().map(value_position::lead_of_member).unwrap_or_default();
+    if lead.len() > value_position::LEAD_BYTES_MAX || !(program.is_distinct() || program.has_group_by()) {
+        return None;
+    }
+    let column = Column { path: path.clone(), is_descending: false };
+    let index = match candidates.find(|index| index.shape.columns.first() == Some(&column)) {
+        None => Err(IndexShape { scope, columns: vec![column] }),
+        Some(definition) => Ok(IndexUse {
+            definition: definition.clone(),
+            prefixes: vec![Vec::new()],
+            from: Bound::Unbounded,
+            to: Bound::Unbounded,
+            gives_order: true,
+            is_backward: false,
+            is_by_rid: false,
+        }),
+    };
+    Some(WindowPlan { path, lead, index })
 }
 
 fn is_descending(key: &OrderKey) -> bool {

@@ -8,7 +8,9 @@
 //! repeat a row nor lose one, unless they change the row itself.
 //!
 //! - DISTINCT and GROUP BY without ORDER BY keep only the rows or groups of one page in memory:
-//!   those with the smallest positions.
+//!   those with the smallest positions. The first page reads all documents. If the rows depend on one
+//!   value of a document and an index has the documents in the order of this value, a later page reads
+//!   only the documents of its rows.
 //! - The other queries have all their rows in memory (`stages`).
 
 use std::collections::BTreeMap;
@@ -21,13 +23,19 @@ use super::continuation::Continuation;
 use super::gathered_page::{Gathered, GatheredRow, page_of};
 use super::output::{Output, approximate_length};
 use super::rows::{Context, PageRows, ROWS_IN_MEMORY_MAX, evaluation_refusal};
+use super::sources::ScanRange;
 use super::{PAGE_BYTES_MAX, sources, value_position};
 use crate::documents::StoredDocument;
+use crate::index;
 use crate::refusal::Refusal;
 
 /// About the most bytes of the rows or groups of one page: more than the text of a page, so
 /// that a page is not cut short.
 const WINDOW_BYTES_MAX: usize = 4 * PAGE_BYTES_MAX;
+
+/// Called with a document. Returns the last position of the window of the page, once the window has no
+/// room after it.
+type WindowConsumer<'a> = dyn FnMut(&Value) -> Result<Option<Vec<u8>>, Refusal> + 'a;
 
 /// Whether a program's rows have to be gathered.
 pub(super) fn is_needed(program: &Program) -> bool {
@@ -77,11 +85,10 @@ impl Context<'_> {
             bytes_max: WINDOW_BYTES_MAX,
         });
         let mut held = self.pace.held_memory();
-        self.each_document(&mut |document| {
-            *documents += 1;
-            groups.add(&document.value()).map_err(evaluation_refusal)?;
+        self.each_document_of_window(continuation, documents, &mut |document| {
+            groups.add(document).map_err(evaluation_refusal)?;
             held.set(groups.bytes())?;
-            Ok(ControlFlow::Continue(()))
+            Ok(groups.window_end().map(<[u8]>::to_vec))
         })?;
         let groups = groups.finish_window().map_err(evaluation_refusal)?;
         let rows = groups.rows.into_iter().map(|(position, row)| GatheredRow {
@@ -98,21 +105,52 @@ impl Context<'_> {
         let mut window =
             DistinctWindow::new(continuation.last_position().to_vec(), rows_wanted(self, continuation));
         let mut held = self.pace.held_memory();
-        self.each_document(&mut |document| {
-            *documents += 1;
-            let (value, mut start) = (document.value(), Some(RowPlace::default()));
+        self.each_document_of_window(continuation, documents, &mut |document| {
+            let mut start = Some(RowPlace::default());
             while let Some(place) = start {
                 self.pace.check_gathering()?;
                 let mut add = |_, _: &[u32], row: Row| {
                     row.output.into_iter().for_each(|output| window.add(output));
                     true
                 };
-                start = program.rows_from(&value, &place, &mut add).map_err(evaluation_refusal)?;
+                start = program.rows_from(document, &place, &mut add).map_err(evaluation_refusal)?;
                 held.set_text_bytes(window.bytes)?;
             }
-            Ok(ControlFlow::Continue(()))
+            Ok(window.end().map(<[u8]>::to_vec))
         })?;
         Ok(window.finish())
+    }
+
+    /// Calls `add` with the documents whose rows can be in the window of this page, and with others.
+    fn each_document_of_window(
+        &self,
+        continuation: &Continuation,
+        documents: &mut u64,
+        add: &mut WindowConsumer<'_>,
+    ) -> Result<(), Refusal> {
+        let after = continuation.last_position();
+        let plan = self.plan.window.as_ref().filter(|_| !after.is_empty() && self.plan.index.is_none());
+        let Some((plan, Ok(used))) = plan.map(|plan| (plan, &plan.index)) else {
+            return self.each_document(&mut |document| {
+                *documents += 1;
+                add(&document.value()).map(|_| ControlFlow::Continue(()))
+            });
+        };
+        used.definition.last_use.note(self.now);
+        let start = value_position::index_order_of(after, &plan.lead);
+        let mut end = None;
+        for range in &sources::scan_ranges(self.container, &self.request.scope) {
+            self.scan(range).visit_by_index(used, Some(start.clone()), &mut |_, document| {
+                *documents += 1;
+                let document = document.value();
+                let value = index::find(&document, &plan.path);
+                let order = value_position::index_order_of_value(value, plan.lead.len());
+                let is_after_window = end.as_ref().is_some_and(|end| order > *end);
+                end = add(&document)?.map(|end| value_position::index_order_of(&end, &plan.lead));
+                Ok(if is_after_window { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            })?;
+        }
+        Ok(())
     }
 
     /// Calls `consume` with the documents in the scope of the query until `consume` breaks.
@@ -120,8 +158,17 @@ impl Context<'_> {
         &self,
         consume: &mut dyn FnMut(StoredDocument) -> Result<ControlFlow<()>, Refusal>,
     ) -> Result<(), Refusal> {
+        self.each_document_in(&sources::scan_ranges(self.container, &self.request.scope), consume)
+    }
+
+    /// Calls `consume` with the documents in these parts of the scope until `consume` breaks.
+    pub(super) fn each_document_in(
+        &self,
+        ranges: &[ScanRange<'_>],
+        consume: &mut dyn FnMut(StoredDocument) -> Result<ControlFlow<()>, Refusal>,
+    ) -> Result<(), Refusal> {
         let mut has_ended = false;
-        for range in &sources::scan_ranges(self.container, &self.request.scope) {
+        for range in ranges {
             self.scan(range).visit_by_rid(self.plan.index.as_ref(), 0, &mut |_, document| {
                 let flow = consume(document)?;
                 has_ended = flow.is_break();
@@ -171,6 +218,12 @@ impl DistinctWindow {
             self.bytes -= approximate_length(&dropped) + position.len();
             self.is_full = true;
         }
+    }
+
+    /// The last position of the window, if the window has no room after it.
+    fn end(&self) -> Option<&[u8]> {
+        let is_full = self.is_full || self.rows.len() >= self.rows_max;
+        self.rows.last_key_value().filter(|_| is_full).map(|(last, _)| last.as_slice())
     }
 
     fn finish(self) -> Gathered {

@@ -19,12 +19,15 @@ use crate::catalog::Container;
 use crate::documents::StoredDocument;
 use crate::pace::{Pace, PageEnd};
 use crate::refusal::{Layer, Refusal};
+use crate::state::ContainerState;
 use crate::storage::View;
 
 /// The input of a page. `now` is in seconds since 1970.
 pub(super) struct Context<'a> {
     pub(super) view: &'a dyn View,
     pub(super) container: &'a Container,
+    /// The counters of the container, from the snapshot of `view`.
+    pub(super) state: &'a ContainerState,
     pub(super) request: &'a QueryRequest,
     pub(super) plan: &'a Plan,
     pub(super) pace: &'a Pace<'a>,

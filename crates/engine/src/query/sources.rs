@@ -42,6 +42,18 @@ enum ScanFilter<'a> {
     Keys(EffectiveRange),
 }
 
+impl ScanRange<'_> {
+    pub(super) fn segment(&self) -> SegmentId {
+        self.segment
+    }
+
+    /// Whether this part of the scope has all documents of a physical partition.
+    pub(super) fn is_whole(&self, range: &PartitionRange) -> bool {
+        self.id == range.id
+            && matches!(&self.filter, ScanFilter::Keys(keys) if keys.intersection(&range.keys) == range.keys)
+    }
+}
+
 /// The parts of a scope, in the order in which they are read.
 pub(super) fn scan_ranges<'a>(container: &Container, scope: &'a QueryScope) -> Vec<ScanRange<'a>> {
     let scan_range = |id: RangeId, filter: ScanFilter<'a>| {
@@ -101,7 +113,7 @@ const RIDS_IN_MEMORY_MAX: usize = 64 * 1024;
 
 /// How many keys are read between two checks whether other reads wait. To read them takes about 0.1
 /// ms.
-const KEYS_PER_CHECK: usize = 1024;
+pub(super) const KEYS_PER_CHECK: usize = 1024;
 
 impl Scan<'_> {
     /// Visits documents in the order of their `_rid`, from the counter `first` on: the

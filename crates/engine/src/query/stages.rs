@@ -60,6 +60,10 @@ impl Context<'_> {
                 }
             }
             None if program.reads_no_document() => collector.add(&Value::Null, None)?,
+            None if program.counts_every_document() => {
+                let count = self.count_documents(documents)?;
+                collector.add_documents(count);
+            }
             None => self.each_document(&mut |document| {
                 *documents += 1;
                 collector.add(&document.value(), None)?;
@@ -156,6 +160,13 @@ impl<'p> Collector<'p> {
             outcome?;
         }
         Ok(())
+    }
+
+    /// Adds this many documents to the group of a program that only counts them.
+    fn add_documents(&mut self, documents: u64) {
+        if let Some(groups) = &mut self.groups {
+            groups.add_documents(documents);
+        }
     }
 
     /// Adds a row, unless it is undefined. Of equal rows, DISTINCT keeps the first in the order.

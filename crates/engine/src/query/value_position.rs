@@ -7,7 +7,7 @@
 //! positions. An outer stage without DISTINCT and groups makes the position of a row from that of
 //! the inner stage's row ([`of_outer_row`]).
 
-use perihelion_model::json::Value;
+use perihelion_model::json::{Object, Value};
 use perihelion_query::canonical_key;
 use sha2::{Digest, Sha256};
 
@@ -52,6 +52,51 @@ pub(super) fn of_outer_row(inner: &[u8], number: u32) -> Vec<u8> {
         position.extend_from_slice(&hash[..HASH_BYTES]);
     }
     position
+}
+
+/// The bytes of a position before the value of the only member with this name, in a row that is an
+/// object.
+pub(super) fn lead_of_member(name: &str) -> Vec<u8> {
+    let mut lead = Vec::new();
+    index::encode(&mut lead, Some(&Value::Object(Object::new())), false);
+    encode(&mut lead, Some(&Value::from(name)));
+    lead
+}
+
+/// The most bytes by which the positions of two values sort like their keys in an index. Positions cut
+/// a string, at the beginning of a character, a few bytes after these.
+const INDEX_ORDER_BYTES: usize = 40;
+
+/// The longest lead after which enough bytes of the value are left to tell values apart.
+pub(super) const LEAD_BYTES_MAX: usize = 24;
+
+/// The beginning of the value in a position, after this lead, as far as it sorts like the key of the
+/// value in an index.
+pub(super) fn index_order_of(position: &[u8], lead: &[u8]) -> Vec<u8> {
+    match position.strip_prefix(lead) {
+        Some(value) => cut_to_index_order(value.to_vec(), lead.len()),
+        // The row is an object without the member: the value is undefined.
+        None => index_order_of_value(None, lead.len()),
+    }
+}
+
+/// The beginning of a value, as far as [`index_order_of`] has it with a lead of this many bytes.
+pub(super) fn index_order_of_value(value: Option<&Value>, lead_bytes: usize) -> Vec<u8> {
+    let mut order = Vec::new();
+    encode(&mut order, value);
+    cut_to_index_order(order, lead_bytes)
+}
+
+fn cut_to_index_order(mut order: Vec<u8>, lead_bytes: usize) -> Vec<u8> {
+    let is_collection = |first: &u8| {
+        [Value::Array(Vec::new()), Value::Object(Object::new())]
+            .iter()
+            .any(|of| index::type_byte(of) == *first)
+    };
+    // An index has only the types of arrays and objects.
+    let is_only_a_type = order.first().is_some_and(is_collection);
+    order.truncate(if is_only_a_type { 1 } else { INDEX_ORDER_BYTES.saturating_sub(lead_bytes) });
+    order
 }
 
 /// The longest position.

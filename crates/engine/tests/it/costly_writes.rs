@@ -153,6 +153,44 @@ async fn a_large_partition_is_deleted_by_several_writes() {
     let missing = support::missing(&engine, &created, 1010, 2);
     assert!(missing.iter().all(|n| n % 2 == 0) && missing.len() == 505, "{}", missing.len());
     assert_eq!(engine.delete_partition(&created, key("k0")).await.unwrap(), 0);
+
+    // A job of large documents ends after the third: then it has deleted more than a megabyte.
+    for n in 0..8 {
+        let text = format!(r#"{{"id":"{n}","pk":"a","pad":"{}"}}"#, "x".repeat(400_000));
+        upsert(&engine, &created, key("a"), &text).await;
+    }
+    let before = lsn();
+    assert_eq!(engine.delete_partition(&created, key("a")).await.unwrap(), 8);
+    assert_eq!(lsn() - before, 3);
+}
+
+/// Story of a bug: a batch of deletes of large documents made the writer parse and log 200 MB, if the
+/// container had a full-fidelity change feed.
+#[tokio::test]
+async fn a_batch_that_logs_too_many_bytes_of_deleted_documents_is_refused_before_the_writer() {
+    let engine = support::engine(EngineOptions::default()).await;
+    let created = container(&engine, "c").await;
+    let pad = "x".repeat(2_000_000);
+    for n in 0..17 {
+        upsert(&engine, &created, key("a"), &format!(r#"{{"id":"{n}","pk":"a","pad":"{pad}"}}"#)).await;
+    }
+    engine.start_version_log(&created).await.unwrap();
+    let created = engine.catalog().container("d", "c").cloned().unwrap();
+    let batch = |count: usize| Batch {
+        scope: BatchScope::Partition(key("a")),
+        operations: (0..count)
+            .map(|n| BatchOperation {
+                operation: Ok(ItemOperation::Delete { id: n.to_string() }),
+                precondition: Precondition::default(),
+                partition_key: None,
+            })
+            .collect(),
+        is_atomic: true,
+        continues_on_error: false,
+        returns_written: true,
+    };
+    assert_eq!(engine.batch(&created, batch(17)).await.unwrap_err().status, 413);
+    assert!(!engine.batch(&created, batch(16)).await.unwrap().has_failed());
 }
 
 /// A container with a unique key and an index, so that every write has to know the contents of the

@@ -3,6 +3,7 @@
 mod change_feed;
 mod containers;
 mod costly_writes;
+mod counting;
 mod differential;
 mod distributed;
 mod distributed_power_cuts;
@@ -28,3 +29,4 @@ mod storage_model;
 mod storage_power_cuts;
 mod support;
 mod version_log;
+mod write_memory;

@@ -238,6 +238,12 @@ pub(crate) async fn refresh_view(store: &Store, clock: &HybridClock, membership:
     }
 }
 
+/// Whether every live process can read a layout version, by heartbeats that are read now. The view
+/// may be older than the first heartbeat of a process that has just started.
+pub(crate) async fn can_all_read(store: &Store, version: u32) -> Result<bool, Failure> {
+    Ok(read_heartbeats(store).await?.iter().all(|member| member.readable_version >= version))
+}
+
 /// Reads the live processes, from the roster or from all heartbeats, and publishes the next
 /// view. `roles` are the roles of this process.
 async fn read_view(

@@ -102,6 +102,18 @@ impl GroupTable {
         self.keep_within_bytes()
     }
 
+    /// Adds rows to the one group of a select without GROUP BY whose aggregates count rows.
+    pub(crate) fn count_rows(&mut self, grouping: &Grouping, rows: i64) {
+        let Some(Some(group)) = self.groups.first_mut() else { return };
+        for (aggregate, state) in grouping.aggregates.iter().zip(&mut group.states) {
+            // COUNT ignores undefined values.
+            let is_defined = aggregate.argument.as_constant().is_none_or(Option::is_some);
+            if let (AggregateState::Count(count), true) = (state, is_defined) {
+                *count = count.saturating_add(rows);
+            }
+        }
+    }
+
     /// The index of the row's group, which is created if it is new; `None` if the group is
     /// not in the window.
     fn index_of_group(
@@ -190,6 +202,13 @@ impl GroupTable {
     /// An estimate of the bytes that the groups take.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The last position of the window, if the window has no room for groups after it.
+    pub(crate) fn window_end(&self) -> Option<&[u8]> {
+        let window = self.window.as_ref()?;
+        let is_full = window.is_full || window.positions.len() >= window.limits.groups_max;
+        window.positions.last_key_value().filter(|_| is_full).map(|(last, _)| last.as_slice())
     }
 
     /// Whether no group was left out because the window was full.

@@ -28,9 +28,22 @@ impl Accumulator<'_> {
         Ok(())
     }
 
+    /// Adds this many documents, for a program that [counts every
+    /// document](Program::counts_every_document).
+    pub fn add_documents(&mut self, documents: u64) {
+        if let (Some(table), Some(grouping)) = (&mut self.table, &self.program.select.grouping) {
+            table.count_rows(grouping, i64::try_from(documents).unwrap_or(i64::MAX));
+        }
+    }
+
     /// About how many bytes the groups take.
     pub fn bytes(&self) -> usize {
         self.table.as_ref().map_or(0, GroupTable::bytes)
+    }
+
+    /// The position of the last group in the window, if the window has no room for groups after it.
+    pub fn window_end(&self) -> Option<&[u8]> {
+        self.table.as_ref().and_then(GroupTable::window_end)
     }
 
     /// Returns one row per group, in the order in which the groups appeared.

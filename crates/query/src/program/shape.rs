@@ -9,7 +9,7 @@ use perihelion_model::json::{Number, Value};
 
 use super::OrderKey;
 use crate::conjunct::path_of;
-use crate::node::{Node, Output, SelectNode, SourceNode, Step};
+use crate::node::{AggregateFunction, AggregateNode, Node, Output, SelectNode, SourceNode, Step};
 
 /// The keys of ORDER BY.
 pub(super) fn order_of(select: &SelectNode, document_hops: Option<usize>) -> Vec<OrderKey> {
@@ -42,6 +42,46 @@ pub(super) fn selects_document(select: &SelectNode, document_hops: Option<usize>
         _ => false,
     };
     whole && select.sources.len() == 1 && select.grouping.is_none()
+}
+
+/// The value of a document on which a row of DISTINCT or a group of GROUP BY depends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowKey {
+    /// The path of the value in the document.
+    pub path: Vec<Step>,
+    /// The name of the member that has the value in a row of DISTINCT; `None` if the value itself is
+    /// the row, and for groups.
+    pub member: Option<String>,
+}
+
+/// The value on which the rows of a select without filter depend, if it is one value of the document.
+pub(super) fn row_key(select: &SelectNode, document_hops: Option<usize>) -> Option<RowKey> {
+    let hops = document_hops.filter(|_| select.sources.len() == 1 && select.filter.is_none())?;
+    let (node, member) = match (&select.grouping, &select.output) {
+        (Some(grouping), _) => match grouping.keys.as_slice() {
+            [key] => (key, None),
+            _ => return None,
+        },
+        (None, Output::Value(node)) => (node, None),
+        (None, Output::Object(members)) => match members.as_slice() {
+            [(name, node)] => (node, Some(name.clone())),
+            _ => return None,
+        },
+    };
+    Some(RowKey { path: path_of(node, hops)?.to_vec(), member })
+}
+
+/// Whether the select only counts documents, and counts each of them once.
+pub(super) fn counts_every_document(select: &SelectNode) -> bool {
+    let is_document = |node: &Node| matches!(node, Node::Path { steps, .. } if steps.is_empty());
+    let counts = |aggregate: &AggregateNode| {
+        aggregate.function == AggregateFunction::Count
+            && (aggregate.argument.as_constant().is_some() || is_document(&aggregate.argument))
+    };
+    let grouping = select.grouping.as_ref().filter(|grouping| grouping.keys.is_empty());
+    matches!(select.sources.as_slice(), [SourceNode::Value(node)] if is_document(node))
+        && select.filter.is_none()
+        && grouping.is_some_and(|grouping| grouping.aggregates.iter().all(counts))
 }
 
 pub(super) fn is_representable(value: &Value) -> bool {

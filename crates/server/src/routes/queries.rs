@@ -88,7 +88,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
             "{\"reverseRidEnabled\":false,\"reverseIndexScan\":false}",
         );
     if call.flag(&headers::POPULATE_QUERY_METRICS) {
-        let work = RetrievedWork::of(service, &container, &request, &page)?;
+        let work = RetrievedWork::of(service, &container, &page)?;
         answer = answer.with_header(headers::QUERY_METRICS, query_metrics::print(&page, work, &times));
     }
     if call.flag(&headers::POPULATE_INDEX_METRICS) {

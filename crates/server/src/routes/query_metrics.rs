@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use perihelion_engine::{Container, QueryPage, QueryRequest, Refusal};
+use perihelion_engine::{Container, QueryPage, Refusal};
 
 use super::RegionService;
 
@@ -31,18 +31,13 @@ pub(super) struct RetrievedWork {
 }
 
 impl RetrievedWork {
-    /// The work of a page. A query that only counts rows loads no documents: the service answers it
-    /// from the index. For any other query, each loaded document counts with the average size of
-    /// the container's documents.
+    /// The work of a page. Each loaded document counts with the average size of the container's
+    /// documents.
     pub(super) fn of(
         service: &RegionService,
         container: &Container,
-        request: &QueryRequest,
         page: &QueryPage,
     ) -> Result<Self, Refusal> {
-        if request.program.only_counts_rows() {
-            return Ok(RetrievedWork { documents: 0, bytes: 0 });
-        }
         let state = service.engine.state(container)?;
         let average = state.bytes().checked_div(state.documents()).unwrap_or(0);
         Ok(RetrievedWork { documents: page.work.documents, bytes: page.work.documents * average })

@@ -3,7 +3,8 @@
 //!
 //! - The list is written only after the container has layout version 3.
 //! - The version is raised only when no process of an earlier version has a recent heartbeat. A process
-//!   that was silent for longer does not count as live.
+//!   that was silent for longer does not count as live, and neither does one whose first heartbeat was
+//!   written after the heartbeats were read for the last time before the version is raised.
 //! - A process of an earlier version commits no turn of an instance whose state has the list.
 
 use std::collections::{BTreeSet, HashMap};
@@ -24,19 +25,22 @@ const ALIVE_FOR_MS: u64 = 36_000;
 /// version is raised. So a heartbeat may be this much younger.
 const HEARTBEAT_ERROR_MAX_MS: u64 = 2_000;
 
+/// The heartbeats are read at most this long before the version is raised.
+const READ_BEFORE_MAX_MS: u64 = 2_000;
+
 /// Checks every write in order.
 pub fn check(evidence: &Evidence) -> Vec<String> {
     let (mut problems, mut version) = (Vec::new(), 0);
-    // The last heartbeat of each process of an earlier version.
-    let mut heartbeats = HashMap::<&str, &LoggedWrite>::new();
+    // The first and the last heartbeat of each process of an earlier version.
+    let mut heartbeats = HashMap::<&str, (&LoggedWrite, &LoggedWrite)>::new();
     // The instances whose state has the list, by partition.
     let mut lists = BTreeSet::<&str>::new();
     for write in &evidence.writes {
         let is_old = evidence.old_processes.contains(&write.sender);
         if write.id == LAYOUT_ID && write.instance().is_none() {
             version = write.body["version"].as_u64().unwrap_or_default();
-            let live = heartbeats.values().filter(|heartbeat| is_live(heartbeat, write.at_ms));
-            problems.extend(live.filter(|_| version >= LIST_VERSION).map(|heartbeat| {
+            let live = heartbeats.values().filter(|(first, last)| is_live(first, last, write.at_ms));
+            problems.extend(live.filter(|_| version >= LIST_VERSION).map(|(_, heartbeat)| {
                 format!(
                     "{} at {} ms: raised the layout version, but {} has a heartbeat of {} ms",
                     write.sender, write.at_ms, heartbeat.sender, heartbeat.at_ms
@@ -46,7 +50,7 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
         if is_old && write.id.starts_with(HEARTBEAT_PREFIX) && write.instance().is_none() {
             match write.kind {
                 WriteKind::Delete => drop(heartbeats.remove(write.sender.as_str())),
-                _ => drop(heartbeats.insert(&write.sender, write)),
+                _ => heartbeats.entry(&write.sender).or_insert((write, write)).1 = write,
             }
         }
         if write.id == STATE_ID && write.has_document() {
@@ -66,8 +70,9 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
     problems
 }
 
-fn is_live(heartbeat: &LoggedWrite, now_ms: u64) -> bool {
-    now_ms.saturating_sub(heartbeat.at_ms) + HEARTBEAT_ERROR_MAX_MS < ALIVE_FOR_MS
+fn is_live(first: &LoggedWrite, last: &LoggedWrite, now_ms: u64) -> bool {
+    now_ms.saturating_sub(first.at_ms) > READ_BEFORE_MAX_MS
+        && now_ms.saturating_sub(last.at_ms) + HEARTBEAT_ERROR_MAX_MS < ALIVE_FOR_MS
 }
 
 /// Whether a state has the list of consumed completions.

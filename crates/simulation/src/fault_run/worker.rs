@@ -131,13 +131,15 @@ async fn open_with_retries(
 ) -> CosmosDBProvider {
     loop {
         let is_old = release.is_old();
+        let Ok(provider) = open(connection, settings, is_old).await else {
+            tokio::time::sleep(OPEN_PAUSE).await;
+            continue;
+        };
+        // Before its first heartbeat, which the first fetch begins.
         if is_old {
             release.record_old(&connection.transport.process.name);
         }
-        match open(connection, settings, is_old).await {
-            Ok(provider) => return provider,
-            Err(_) => tokio::time::sleep(OPEN_PAUSE).await,
-        }
+        return provider;
     }
 }
 

@@ -12,7 +12,7 @@ use super::write::ItemWrite;
 use crate::charge;
 use crate::documents::content::KeySource;
 use crate::documents::stored::StoredDocument;
-use crate::documents::version_log::{self, FeedOperation};
+use crate::documents::version_log::{self, LoggedChange, RemovalReason};
 use crate::keys;
 use crate::prepared::{DocumentVersion, KnownDocument};
 use crate::refusal::Refusal;
@@ -57,9 +57,9 @@ impl ItemWrite<'_, '_> {
         }
         self.replace_feed_and_expiry_entries(rid, old, Some(stored));
         self.update_counters(old, Some(stored));
-        let operation = if old.is_some() { FeedOperation::Replace } else { FeedOperation::Create };
         let stamp = WriteStamp { lsn: stored.lsn, ordinal: stored.ordinal };
-        version_log::append(self.transaction, self.target, operation, old, stamp, Some(stored));
+        let change = LoggedChange::Write { old, new: stored };
+        version_log::append(self.transaction, self.target, change, stamp);
         let key = keys::document(self.target.container.number(), self.target.range.segment, rid);
         self.transaction.put(key, stored.encode());
         Ok(())
@@ -85,7 +85,7 @@ impl ItemWrite<'_, '_> {
         id: &str,
         rid: u64,
         old: &StoredDocument,
-        reason: FeedOperation,
+        reason: RemovalReason,
         stamp: WriteStamp,
     ) -> Result<(), Refusal> {
         let number = self.target.container.number();
@@ -96,7 +96,8 @@ impl ItemWrite<'_, '_> {
         }
         self.replace_feed_and_expiry_entries(rid, Some(old), None);
         self.update_counters(Some(old), None);
-        version_log::append(self.transaction, self.target, reason, Some(old), stamp, None);
+        let change = LoggedChange::Removal { id, old, is_expiry: reason == RemovalReason::Expire };
+        version_log::append(self.transaction, self.target, change, stamp);
         self.transaction.remove(keys::id(number, &self.target.partition, id));
         self.transaction.remove(keys::partition_member(number, &self.target.partition, rid));
         self.transaction.remove(keys::document(number, self.target.range.segment, rid));

@@ -11,7 +11,7 @@ use crate::documents::ITEM_BYTES_MAX;
 use crate::documents::body::{NewBody, SystemMembers};
 use crate::documents::content::{Content, KeySource};
 use crate::documents::stored::StoredDocument;
-use crate::documents::version_log::FeedOperation;
+use crate::documents::version_log::RemovalReason;
 use crate::refusal::Refusal;
 use crate::region::REGIONS_MAX;
 use crate::replication::{self, Change, ChangeOperation, Tombstones, Version};
@@ -97,7 +97,7 @@ impl ItemWrite<'_, '_> {
         id: &str,
         rid: u64,
         old: &StoredDocument,
-        reason: FeedOperation,
+        reason: RemovalReason,
     ) -> Result<(), Refusal> {
         let stamp = self.next_stamp();
         self.remove_document(id, rid, old, reason, stamp)?;
@@ -105,8 +105,8 @@ impl ItemWrite<'_, '_> {
             return Ok(());
         }
         let operation = match reason {
-            FeedOperation::Expire => ChangeOperation::Expire,
-            FeedOperation::Create | FeedOperation::Replace | FeedOperation::Delete => ChangeOperation::Delete,
+            RemovalReason::Expire => ChangeOperation::Expire,
+            RemovalReason::Delete => ChangeOperation::Delete,
         };
         self.send_delete(stamp, id, rid, old, operation)
     }

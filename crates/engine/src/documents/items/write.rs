@@ -13,7 +13,7 @@ use crate::documents::body::NewBody;
 use crate::documents::content::Content;
 use crate::documents::patch::{NewPatch, Undecided};
 use crate::documents::stored::StoredDocument;
-use crate::documents::version_log::FeedOperation;
+use crate::documents::version_log::RemovalReason;
 use crate::prepared::DocumentVersion;
 use crate::refusal::{Layer, Refusal};
 use crate::state::ContainerState;
@@ -76,7 +76,7 @@ impl ItemWrite<'_, '_> {
         }
         // Regions settle conflicts by id. If two regions gave one document different ids and it
         // kept its `_rid`, there would be two documents with the same `_rid`.
-        self.erase(id, rid, &old, FeedOperation::Delete)?;
+        self.erase(id, rid, &old, RemovalReason::Delete)?;
         let written = self.store_new(body)?;
         Ok(Written { status: status::OK.code, ..written })
     }
@@ -118,7 +118,7 @@ impl ItemWrite<'_, '_> {
     pub(super) fn delete(&mut self, id: &str) -> Result<Written, Refusal> {
         let (rid, old) = self.find_existing(id)?;
         self.check_preconditions(&old)?;
-        self.erase(id, rid, &old, FeedOperation::Delete)?;
+        self.erase(id, rid, &old, RemovalReason::Delete)?;
         Ok(Written {
             status: status::NO_CONTENT.code,
             stored: None,
@@ -128,7 +128,7 @@ impl ItemWrite<'_, '_> {
 
     /// Removes a document that the caller found expired.
     pub(super) fn expire(&mut self, id: &str, rid: u64, old: &StoredDocument) -> Result<(), Refusal> {
-        self.erase(id, rid, old, FeedOperation::Expire)
+        self.erase(id, rid, old, RemovalReason::Expire)
     }
 
     /// Finds the document, or refuses the operation.

@@ -27,6 +27,7 @@ use crate::documents::{self, DocumentType, State};
 use crate::failure::Failure;
 use crate::ops::admin::delete;
 use crate::ops::core::Core;
+use crate::ops::heartbeat;
 use crate::ops::orchestration::deliver::Delivery;
 use crate::ops::orchestration::unpack;
 use crate::ops::repair::garbage;
@@ -152,8 +153,16 @@ async fn raise_layout_version(core: &Core) {
     if layout_version.get() >= readable || !core.membership.all_can_read(readable) {
         return;
     }
-    match tokio::time::timeout(READ_TIMEOUT, layout_version.raise(container)).await {
-        Ok(Ok(())) => tracing::debug!(readable, "the layout version of the container was raised"),
+    let raise = async {
+        let can_all_read = heartbeat::can_all_read(&core.store, readable).await?;
+        if can_all_read {
+            layout_version.raise(container).await?;
+        }
+        Ok::<_, Failure>(can_all_read)
+    };
+    match tokio::time::timeout(READ_TIMEOUT, raise).await {
+        Ok(Ok(true)) => tracing::debug!(readable, "the layout version of the container was raised"),
+        Ok(Ok(false)) => {}
         Ok(Err(failure)) => {
             tracing::debug!(?failure, "the layout version was not raised and is tried again later")
         }

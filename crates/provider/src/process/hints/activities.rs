@@ -156,12 +156,13 @@ impl ActivityHints {
     /// have been cancelled while it was locked: the hint is forgotten when the lock ends.
     /// Due activities wait if all workers may be busy.
     pub(crate) fn memory_sizes(&self, now: Stamp, is_working: bool) -> [MemorySize; 7] {
+        let ended_sessions = self.session_owners.values().filter(|(_, until)| *until <= now).count();
         let offers = self.offers.len().max(self.keys.len());
         let due = self.offers.keys().take_while(|key| key.0 <= now && !is_working).count();
         [
             MemorySize::kept("hints of activities", offers, ACTIVITIES_MAX),
             MemorySize::of_work("hints of due activities", due, ACTIVITIES_MAX),
-            MemorySize::of_work("sessions of others", self.session_owners.len(), usize::MAX),
+            MemorySize::of_work("ended sessions of others", ended_sessions, usize::MAX),
             MemorySize::of_work("activities locked in advance", self.ready.len(), usize::MAX),
             MemorySize::of_work("returning workers", self.returning_workers + self.being_locked, usize::MAX),
             MemorySize::kept("instances with lost activities", self.lost_in_a_row.len(), LOST_INSTANCES_MAX),

@@ -64,6 +64,8 @@ async fn query_metrics_have_times_and_a_count_retrieves_no_document() {
     let count = run(&world, "SELECT VALUE COUNT(1) FROM c").await;
     assert_eq!(metric(&count, "retrievedDocumentCount"), 0.0);
     assert_eq!(metric(&count, "outputDocumentCount"), 1.0);
+    let filtered = run(&world, "SELECT VALUE COUNT(1) FROM c WHERE c.id != '1'").await;
+    assert_eq!(metric(&filtered, "retrievedDocumentCount"), 5.0, "this count reads documents");
     world.stop().await;
 }
 
@@ -167,5 +169,12 @@ async fn a_division_by_zero_has_its_sub_status() {
     world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
     let failed = run(&world, "SELECT VALUE 1 / 0 FROM c").await;
     assert_eq!((failed.status, failed.header("x-ms-substatus")), (400, Some("4001")));
+    let expected = "The query resulted in a numeric value that cannot be represented in JSON, such as infinity or not-a-number.";
+    assert!(failed.text().contains(expected), "{}", failed.text());
+    let alias = run(&world, "SELECT c.id AS x, c.pk AS x FROM c").await;
+    assert_eq!(alias.status, 400);
+    for expected in ["SC2022", "'x' is specified more than once in the SELECT list."] {
+        assert!(alias.text().contains(expected), "{}", alias.text());
+    }
     world.stop().await;
 }

@@ -94,7 +94,8 @@ async fn spatial_indexes_and_change_feed_policies_are_checked() {
     let index = r#""indexingPolicy":{"spatialIndexes":[{"path":"/a/?","types":["Polygon"]}]}"#;
     let plane = format!(r#"{index},"geospatialConfig":{{"type":"Geometry"}}"#);
     check(&world, create(&plane), "needs a 'boundingBox'").await;
-    check(&world, create(r#""changeFeedPolicy":{"retentionDuration":-1}"#), "retentionDuration").await;
+    let retention = "'retentionDuration' must be a whole number of minutes that is not negative.";
+    check(&world, create(r#""changeFeedPolicy":{"retentionDuration":-1}"#), retention).await;
     assert_eq!(world.send(create(index)).await.status, 201);
     world.stop().await;
 }
