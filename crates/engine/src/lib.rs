@@ -75,7 +75,7 @@ pub use index::{Column, IndexScope, IndexShape};
 pub use keys::{ContainerNumber, RangeId};
 pub use ledger::{LedgerLimits, LedgerUse, RecordedAnswer};
 pub use pace::{CheckpointResult, PAGE_BYTES_MAX, PageEnd, PageLimits};
-pub use page_memory::{PageMemory, WriteMemory};
+pub use page_memory::PageMemory;
 pub use query::{Paging, QueryPage, QueryRequest, QueryScope, ResumeFilter, now_of_continuation};
 pub use refusal::{Layer, Refusal};
 pub use region::{REGIONS_MAX, RegionId, Replica};

@@ -1,14 +1,10 @@
-//! `PageMemory`: the memory for the rows and groups that a page holds while it is made, and for the
-//! documents that are parsed for a write.
+//! `PageMemory`: the memory for the rows and groups that a page holds while it is made.
 //!
-//! The owner of the engine gives all pages and writes one budget of memory, which other parts of the
-//! process use too. A page takes the bytes that it holds from the budget, and gives them back when it
-//! ends, even after an error. If the budget is used up, the page is refused with the owner's refusal,
-//! and the client may ask for the page again. If the page needs more than [`PAGE_MEMORY_MAX`], it is
-//! always refused. A write does the same, without a bound of its own here.
-
-use std::fmt;
-use std::sync::Arc;
+//! The owner of the engine gives all pages one budget of memory, which other parts of the process
+//! use too. A page takes the bytes that it holds from the budget, and gives them back when it ends,
+//! even after an error. If the budget is used up, the page is refused with the owner's refusal, and
+//! the client may ask for the page again. If the page needs more than [`PAGE_MEMORY_MAX`], it is
+//! always refused.
 
 use crate::refusal::Refusal;
 
@@ -23,11 +19,7 @@ const STEP_BYTES: usize = 64 * 1024;
 /// takes about this many.
 const BYTES_PER_TEXT_BYTE: usize = 3;
 
-/// The bytes of stored documents for which a write takes nothing from the budget. So small writes are
-/// never refused, and 4096 of them hold about 50 MB.
-const FREE_TEXT_BYTES: usize = 4 * 1024;
-
-/// A budget that pages and writes share.
+/// A budget that pages share.
 pub trait PageMemory {
     /// Takes bytes. Returns a refusal, and takes nothing, if there are not enough.
     fn take(&self, bytes: usize) -> Result<(), Refusal>;
@@ -44,68 +36,6 @@ impl PageMemory for Unlimited {
     }
 
     fn give_back(&self, _bytes: usize) {}
-}
-
-/// The budget from which writes take the memory for the documents that are parsed for them.
-#[derive(Clone)]
-pub struct WriteMemory(Arc<dyn PageMemory + Send + Sync>);
-
-impl WriteMemory {
-    /// Writes take their memory from this budget.
-    pub fn new(budget: Arc<dyn PageMemory + Send + Sync>) -> Self {
-        WriteMemory(budget)
-    }
-
-    /// Starts to count the memory that a write holds.
-    pub(crate) fn hold(&self) -> HeldByWrite {
-        HeldByWrite { memory: Arc::clone(&self.0), text_bytes: 0, bytes: 0 }
-    }
-}
-
-impl Default for WriteMemory {
-    /// A budget without limit.
-    fn default() -> Self {
-        WriteMemory(Arc::new(Unlimited))
-    }
-}
-
-impl fmt::Debug for WriteMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("WriteMemory")
-    }
-}
-
-/// The bytes that one write holds. They are given back on drop.
-pub(crate) struct HeldByWrite {
-    memory: Arc<dyn PageMemory + Send + Sync>,
-    /// The bytes of the texts that were parsed.
-    text_bytes: usize,
-    bytes: usize,
-}
-
-impl HeldByWrite {
-    /// Takes the memory for documents whose texts have this many bytes.
-    pub(crate) fn add_text_bytes(&mut self, bytes: usize) -> Result<(), Refusal> {
-        self.text_bytes += bytes;
-        if self.text_bytes > FREE_TEXT_BYTES {
-            let wanted = self.text_bytes.saturating_mul(BYTES_PER_TEXT_BYTE);
-            self.memory.take(wanted - self.bytes)?;
-            self.bytes = wanted;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for HeldByWrite {
-    fn drop(&mut self) {
-        self.memory.give_back(self.bytes);
-    }
-}
-
-impl fmt::Debug for HeldByWrite {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HeldByWrite").field("bytes", &self.bytes).finish_non_exhaustive()
-    }
 }
 
 /// The bytes that one page holds. They are given back on drop.

@@ -2,8 +2,7 @@
 //!
 //! All listeners of a server share one budget. A request body counts while its request is served,
 //! and a response body until the client has received it. The rows and groups that queries hold
-//! while they run count too, and so do the documents that are parsed for writes, but queries and
-//! writes get no bytes for them beyond half of the budget. While the budget
+//! while they run count too, but a query gets no bytes beyond half of the budget. While the budget
 //! is exhausted, no request of the data plane is begun (`routes`, `long_reads`). While more than
 //! half of it is used, clients have less time to receive their responses (`net::supervisor`).
 

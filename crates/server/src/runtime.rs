@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use perihelion_engine::{Clock, Engine, EngineOptions, WriteMemory};
+use perihelion_engine::{Clock, Engine, EngineOptions};
 use tokio::task::JoinHandle;
 
 use crate::activity_id::ActivityIds;
@@ -62,7 +62,6 @@ impl AccountRuntime {
             .with_partitions(options.partitions)
             .with_throughput(options.throughput)
             .with_ledger(options.transactions.ledger)
-            .with_write_memory(WriteMemory::new(access.memory.clone()))
             .with_clock(clock);
         let engines = open_engines(options.data.as_deref(), &options.regions, &engine_options)?;
         AccountRuntime::with_engines(options, access, engines).await

@@ -42,6 +42,7 @@ pub(super) fn emit(report: &Report<'_>, host: &str, port: u16, is_debug: bool) {
         Level::INFO if !is_debug => {
             emit!(Level::INFO, report.diagnostics.to_json(), "operation was slow or retried")
         }
+        Level::INFO => emit!(Level::DEBUG, report.diagnostics.to_json(), "operation was slow or retried"),
         _ => emit!(Level::DEBUG, None::<&str>, "operation"),
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::clock::Clock;
 use crate::ledger::LedgerLimits;
-use crate::page_memory::WriteMemory;
 use crate::region::Replica;
 use crate::replication;
 
@@ -27,8 +26,6 @@ pub struct EngineOptions {
     pub outbox_max: u64,
     /// How many answers of distributed transactions are kept, and for how long.
     pub ledger: LedgerLimits,
-    /// The memory for the documents that are parsed for writes.
-    pub write_memory: WriteMemory,
 }
 
 /// Ten gibibytes, a fifth of the size of the service's physical partitions, so that a split can
@@ -45,7 +42,6 @@ impl Default for EngineOptions {
             replica: None,
             outbox_max: replication::OUTBOX_MAX,
             ledger: LedgerLimits::default(),
-            write_memory: WriteMemory::default(),
         }
     }
 }
@@ -85,13 +81,6 @@ impl EngineOptions {
     /// Sets how many answers of distributed transactions are kept, and for how long.
     pub fn with_ledger(mut self, limits: LedgerLimits) -> Self {
         self.ledger = limits;
-        self
-    }
-
-    /// Sets the memory for the documents that are parsed for writes. A write that finds too little is
-    /// refused with the refusal of the budget.
-    pub fn with_write_memory(mut self, memory: WriteMemory) -> Self {
-        self.write_memory = memory;
         self
     }
 

@@ -23,7 +23,6 @@ use crate::documents::{
     self, Batch, BatchScope, ITEM_BYTES_MAX, ItemOperation, JUDGED_WORK_MAX, StoredDocument, Target,
 };
 use crate::keys::{ContainerNumber, LogicalPartition};
-use crate::page_memory::HeldByWrite;
 use crate::prepared::{DocumentVersion, KnownDocument, PreparedDocuments};
 use crate::refusal::Refusal;
 use crate::storage::View;
@@ -55,8 +54,6 @@ const PROMPT_BYTES_MAX: usize = 256 * 1024;
 pub(super) struct Prepared {
     documents: Arc<PreparedDocuments>,
     parsed_bytes_max: usize,
-    /// The memory of `documents` and of the patched documents, until the write has ended.
-    _held: Arc<HeldByWrite>,
 }
 
 impl Prepared {
@@ -77,8 +74,7 @@ impl Engine {
     ) -> Result<Prepared, Refusal> {
         let container = &self.newest(container);
         let view = self.store.view()?;
-        let mut preparation =
-            Preparation::new(&*view, self.clock().seconds(), self.options.write_memory.hold());
+        let mut preparation = Preparation::new(&*view, self.clock().seconds());
         if let Ok(target) = Target::resolve(container, key.clone()) {
             preparation.add(&target, operation)?;
         }
@@ -93,8 +89,7 @@ impl Engine {
     ) -> Result<Prepared, Refusal> {
         let container = &self.newest(container);
         let view = self.store.view()?;
-        let mut preparation =
-            Preparation::new(&*view, self.clock().seconds(), self.options.write_memory.hold());
+        let mut preparation = Preparation::new(&*view, self.clock().seconds());
         for item in &mut batch.operations {
             let key = match (&batch.scope, &item.partition_key) {
                 (BatchScope::Partition(key), _) => key,
@@ -113,8 +108,7 @@ impl Engine {
     /// Prepares a distributed transaction.
     pub(super) fn prepare_distributed(&self, write: &mut DistributedWrite) -> Result<Prepared, Refusal> {
         let view = self.store.view()?;
-        let mut preparation =
-            Preparation::new(&*view, self.clock().seconds(), self.options.write_memory.hold());
+        let mut preparation = Preparation::new(&*view, self.clock().seconds());
         for item in &mut write.operations {
             let (Ok(container), Ok(operation)) = (&item.container, &mut item.operation) else { continue };
             if let Ok(target) = Target::resolve(&self.newest(container), item.partition_key.clone()) {
@@ -151,12 +145,10 @@ struct Preparation<'a> {
     /// The bytes of the documents that the writer has to parse, because earlier operations of the
     /// request change them.
     chained_bytes: usize,
-    /// The memory of the parsed and the patched documents.
-    held: HeldByWrite,
 }
 
 impl<'a> Preparation<'a> {
-    fn new(view: &'a dyn View, now: u64, held: HeldByWrite) -> Self {
+    fn new(view: &'a dyn View, now: u64) -> Self {
         Preparation {
             view,
             now,
@@ -166,7 +158,6 @@ impl<'a> Preparation<'a> {
             stored_bytes: 0,
             patched_bytes: 0,
             chained_bytes: 0,
-            held,
         }
     }
 
@@ -225,8 +216,6 @@ impl<'a> Preparation<'a> {
         let (version, container) = (DocumentVersion::of(rid, &document), &target.container);
         let bytes = document.text.len();
         self.count_stored(bytes)?;
-        let is_patch = matches!(operation, ItemOperation::Patch { .. });
-        self.held.add_text_bytes(if is_patch { bytes * COPIES_OF_PATCHED } else { bytes })?;
         let is_expired = document.is_expired(container.default_ttl, self.now);
         if bytes > PROMPT_BYTES_MAX {
             blocking::run(|| self.prepare_version(container, version, &document, is_expired, operation));
@@ -317,12 +306,9 @@ impl<'a> Preparation<'a> {
             ));
         }
         let parsed_bytes_max = PARSED_BYTES_MAX + self.chained_bytes * PARSES_PER_OPERATION;
-        Ok(Prepared { documents: Arc::new(self.documents), parsed_bytes_max, _held: Arc::new(self.held) })
+        Ok(Prepared { documents: Arc::new(self.documents), parsed_bytes_max })
     }
 }
-
-/// A patched document is in memory twice: before and after the patch.
-const COPIES_OF_PATCHED: usize = 2;
 
 /// How often the writer may parse one version of a document: for a patch, for unique keys, and for
 /// index entries.

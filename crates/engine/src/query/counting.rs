@@ -5,10 +5,10 @@
 //! - A logical partition, or all of a prefix of a hierarchical key, is counted by the keys of its list
 //!   of documents.
 //!
-//! Both count documents that are expired and not removed yet. The expiry list has them, so they are
-//! subtracted. All other scopes are scanned, but no document is parsed.
+//! Both count documents that are expired and not removed yet, so they are used for containers without a
+//! TTL only. All other scopes are scanned, but no document is parsed.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use perihelion_model::partition_key::PartitionKey;
@@ -21,42 +21,31 @@ use crate::keys::{self, LogicalPartition, OwnedKeyRange, RangeId, SegmentId};
 use crate::refusal::Refusal;
 use crate::storage::Direction;
 
-/// The most expired documents that are subtracted, so that they take little memory. Maintenance
-/// removes expired documents within seconds, so there are rarely more.
-const EXPIRED_MAX: usize = 64 * 1024;
-
-/// The segments and `_rid` counters of expired documents.
-type Expired = HashSet<(SegmentId, u64)>;
-
 impl Context<'_> {
     /// The number of documents in the scope of the query. Adds the number of those that it reads to
     /// `documents`.
     pub(super) fn count_documents(&self, documents: &mut u64) -> Result<u64, Refusal> {
         let ranges = sources::scan_ranges(self.container, &self.request.scope);
-        let Some(expired) = self.expired_documents()? else { return self.count_by_scan(&ranges, documents) };
+        if self.container.default_ttl.is_some() {
+            return self.count_by_scan(&ranges, documents);
+        }
         match &self.request.scope {
-            QueryScope::Partition(target) => self.count_members(&target.partition, &expired),
+            QueryScope::Partition(target) => self.count_members(&target.partition),
             QueryScope::Prefix { key, ranges: listed } if self.are_all_of_prefix(key, listed) => {
-                self.count_members(&LogicalPartition::of(key), &expired)
+                self.count_members(&LogicalPartition::of(key))
             }
             QueryScope::Prefix { .. } => self.count_by_scan(&ranges, documents),
-            QueryScope::Ranges(_) | QueryScope::All => self.count_ranges(ranges, &expired, documents),
+            QueryScope::Ranges(_) | QueryScope::All => self.count_ranges(ranges, documents),
         }
     }
 
     /// Counts the documents of these physical partitions. Reads those of the segments that the scope
     /// has only in part.
-    fn count_ranges(
-        &self,
-        mut ranges: Vec<ScanRange<'_>>,
-        expired: &Expired,
-        documents: &mut u64,
-    ) -> Result<u64, Refusal> {
+    fn count_ranges(&self, mut ranges: Vec<ScanRange<'_>>, documents: &mut u64) -> Result<u64, Refusal> {
         let mut count = 0;
         for segment in ranges.iter().map(ScanRange::segment).collect::<BTreeSet<_>>() {
             if let Some(stored) = self.documents_of_whole_segment(segment, &ranges) {
-                let hidden = expired.iter().filter(|(of, _)| *of == segment).count() as u64;
-                count += stored.saturating_sub(hidden);
+                count += stored;
                 ranges.retain(|range| range.segment() != segment);
             }
         }
@@ -84,13 +73,11 @@ impl Context<'_> {
 
     /// Counts the keys in the list of documents of a logical partition, or of all logical partitions
     /// whose names begin with this name.
-    fn count_members(&self, partition: &LogicalPartition, expired: &Expired) -> Result<u64, Refusal> {
-        let expired: HashSet<u64> = expired.iter().map(|(_, rid)| *rid).collect();
+    fn count_members(&self, partition: &LogicalPartition) -> Result<u64, Refusal> {
         let prefix = keys::partition_member_prefix(self.container.number(), &partition.0);
         let mut count = 0;
-        self.each_key(&OwnedKeyRange::prefix(&prefix), &mut |key| {
-            let is_counted = keys::last_u64(key).is_some_and(|rid| !expired.contains(&rid));
-            count += u64::from(is_counted);
+        self.each_key(&OwnedKeyRange::prefix(&prefix), &mut |_| {
+            count += 1;
             ControlFlow::Continue(())
         })?;
         Ok(count)
@@ -105,28 +92,6 @@ impl Context<'_> {
         })?;
         *documents += count;
         Ok(count)
-    }
-
-    /// The documents of the container that are expired and not removed yet. `None` if there are many,
-    /// or if the expiry list is not up to date because the TTL of the container has just changed.
-    fn expired_documents(&self) -> Result<Option<Expired>, Refusal> {
-        let (number, mut expired) = (self.container.number(), Expired::new());
-        if self.container.default_ttl.is_none() {
-            return Ok(Some(expired));
-        }
-        if self.view.get(&keys::pending_expiry_update(number))?.is_some() {
-            return Ok(None);
-        }
-        let (from, to) = keys::expiry_bounds(self.now);
-        self.each_key(&OwnedKeyRange::between(&from, &to), &mut |key| {
-            if let Some((_, of, segment, rid)) = keys::parse_expiry(key)
-                && of == number
-            {
-                expired.insert((segment, rid));
-            }
-            if expired.len() > EXPIRED_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
-        Ok(Some(expired).filter(|expired| expired.len() <= EXPIRED_MAX))
     }
 
     /// Calls `visit` with keys until it breaks. The page is refused if that takes too long.

@@ -29,4 +29,3 @@ mod storage_model;
 mod storage_power_cuts;
 mod support;
 mod version_log;
-mod write_memory;

@@ -12,6 +12,7 @@ use crate::ops::core::Core;
 use crate::options::config::{CommitTier, CosmosDBProviderConfig, Options};
 use crate::options::cross_instance::CrossInstance;
 use crate::options::retention::RetentionOptions;
+use crate::store::layout_version::LAYOUT_VERSION;
 
 /// The longest interval and the longest age that `with_reconciler` sets. With a much longer
 /// time, unfinished work would wait for days, and an `Instant` could overflow.
@@ -223,7 +224,7 @@ impl CosmosDBProviderBuilder {
     /// forms of documents. Simulations use it for processes of an earlier version.
     #[doc(hidden)]
     pub fn with_layout_version(mut self, version: u32) -> Self {
-        self.options.played_version = Some(version);
+        self.options.played_version = Some(version.clamp(2, LAYOUT_VERSION));
         self
     }
 

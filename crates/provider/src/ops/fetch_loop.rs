@@ -3,6 +3,7 @@
 //! time is over. A fetch with a short timeout does not wait: it polls and looks once.
 
 use std::future::Future;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -15,6 +16,20 @@ use crate::process::interest::Ticket;
 /// The most polls of a fetch that looks once. It usually ends sooner: a poll reports only work
 /// that is not in the hints yet.
 const POLLS_MAX: usize = 8;
+
+/// The longest time that a fetch waits before it fails because this process may not work on the
+/// container.
+const REFUSAL_PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Fails if this process may not work on the container any more. The runtime logs such a failure and
+/// fetches again at once, so a fetch with a long timeout waits first.
+pub(crate) async fn check_container(core: &Core, poll_timeout: Duration) -> Result<(), Failure> {
+    let checked = core.store.check();
+    if checked.is_err() {
+        tokio::time::sleep(poll_timeout.min(REFUSAL_PAUSE_MAX)).await;
+    }
+    checked
+}
 
 /// One of the two queues, for one fetch.
 pub(crate) trait Queue {

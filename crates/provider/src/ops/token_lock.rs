@@ -17,7 +17,8 @@ use crate::store::{RETRY_FOR, retry_until};
 
 /// Decodes a token and finds its lock. If the table does not have the lock, `read_lock` reads
 /// it from the document; transient failures are retried for [`RETRY_FOR`]. Fails with
-/// [`Failure::LockLost`] if `encoded_token` is not a token of this kind.
+/// [`Failure::LockLost`] if `encoded_token` is not a token of this kind, or if this process knows that
+/// the lock has ended.
 pub(crate) async fn find<T, F>(
     table: &LockTable<T>,
     kind: LockKind,
@@ -30,6 +31,9 @@ where
     let token = LockToken::decode(encoded_token, kind).ok_or(Failure::LockLost)?;
     if let Some(held) = table.get(&token.nonce) {
         return Ok((token, held));
+    }
+    if table.has_ended(&token.nonce) {
+        return Err(Failure::LockLost);
     }
     // A lock that is not in the table is rare, so its future is boxed.
     let lock = Box::pin(retry_until(Instant::now() + RETRY_FOR, || read_lock(token.clone()))).await?;

@@ -2,7 +2,7 @@
 //! so that an ack needs no read. If the table lacks a lock, or the etag is outdated, the
 //! document that has the lock is read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -77,6 +77,9 @@ pub(crate) struct Worker {
 #[derive(Debug)]
 pub(crate) struct LockTable<T> {
     locks: Mutex<HashMap<String, HeldLock<T>>>,
+    /// The nonces of locks that ended without a commit, oldest first; at most [`LOCKS_MAX`]. Their
+    /// documents are not read: a renewal whose answer was lost may have written a later end there.
+    ended: Mutex<VecDeque<String>>,
 }
 
 #[derive(Debug)]
@@ -88,7 +91,7 @@ struct HeldLock<T> {
 
 impl<T> Default for LockTable<T> {
     fn default() -> Self {
-        LockTable { locks: Mutex::default() }
+        LockTable { locks: Mutex::default(), ended: Mutex::default() }
     }
 }
 
@@ -117,6 +120,23 @@ impl<T> LockTable<T> {
 
     pub(crate) fn remove(&self, nonce: &str) {
         lock(&self.locks).remove(nonce);
+    }
+
+    /// Removes a lock that ended without a commit. No later call with its token finds it again.
+    pub(crate) fn end(&self, nonce: &str) {
+        let mut ended = lock(&self.ended);
+        if ended.len() >= LOCKS_MAX {
+            ended.pop_front();
+        }
+        ended.push_back(nonce.to_owned());
+        drop(ended);
+        self.remove(nonce);
+    }
+
+    /// Whether the lock ended without a commit. The newest entries are searched first, because a
+    /// runtime calls again soon after a lock has ended.
+    pub(crate) fn has_ended(&self, nonce: &str) -> bool {
+        lock(&self.ended).iter().rev().any(|ended| ended == nonce)
     }
 
     /// The number of locks, and of those that have ended, under these names. A worker may still run a

@@ -75,7 +75,7 @@ pub(crate) async fn run(
     }
     // A process that is too old for the layout of the container fails here, before it registers
     // as a process that fetches activities.
-    core.store.check()?;
+    fetch_loop::check_container(core, poll_timeout).await?;
     let poll_timeout =
         sessions::limit_poll_timeout(&core.sessions, &core.options, session_config, poll_timeout);
     let wait = FetchWait::new(&core.options, poll_timeout);

@@ -63,8 +63,10 @@ pub(crate) async fn run(core: &Core, token: &str, ack: TurnAck) -> Result<(), Fa
     metrics::charge_transactions_to(&token.instance);
     let mut held = held.lock().await;
     if let Err(ended) = token_lock::check_not_expired(held.until) {
-        // No later call can commit under this lock, and it has the state with its history in memory.
-        core.instance_locks.remove(&token.nonce);
+        // The runtime acks once more, with the failure of the workflow. That ack must not find the lock
+        // in the document: a renewal whose answer was lost may have written a later end. And the lock
+        // has the state with its history in memory.
+        core.instance_locks.end(&token.nonce);
         return Err(ended);
     }
     let nonce = nonce();

@@ -53,7 +53,7 @@ pub(crate) async fn run(
     }
     // A process that is too old for the layout of the container fails here, before it registers
     // as a process that fetches instances.
-    core.store.check()?;
+    fetch_loop::check_container(core, poll_timeout).await?;
     let wait = FetchWait::new(&core.options, poll_timeout);
     // A fetch that looks once writes its lock, unless an option allows otherwise.
     let is_tier_used = wait.is_long() || core.options.is_tier_for_short_polls;

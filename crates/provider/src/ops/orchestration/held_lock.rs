@@ -117,7 +117,7 @@ pub(crate) fn renewal_due(held: &LockedInstance) -> Instant {
 /// Gives up the lock without a commit. After that the token is invalid, and fetches look
 /// at the instance again.
 pub(crate) fn give_up(core: &Core, token: &LockToken) {
-    core.instance_locks.remove(&token.nonce);
+    core.instance_locks.end(&token.nonce);
     core.store.state_cache.forget(&token.instance);
     core.hints.instances.update_and_wake(|hints| hints.record_release(&token.instance));
 }

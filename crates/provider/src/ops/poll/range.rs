@@ -34,6 +34,10 @@ const ROOM_MIN: usize = 16;
 /// Second, in a slice that others help with, every turn needs a durable lock.
 const HELP_AFTER: Duration = Duration::from_millis(800);
 
+/// How many times [`ANSWER_TIMEOUT`] a fetch with a short timeout waits for a running poll of a
+/// partition that answers. A poll of a throttled partition reads some pages, each within that time.
+const RUNNING_POLL_PAGES: u32 = 4;
+
 /// Up to this many pieces of work in the hints are counted.
 const COUNTED_MAX: usize = 4096;
 
@@ -136,8 +140,10 @@ impl RangePoller {
         self.poll_from(core, &mut cursor, waiting).await
     }
 
-    /// Polls now, unless a poll that begins after this call has a result for the interest. Waits no
-    /// longer than [`ANSWER_TIMEOUT`] for the poll that runs. Returns whether there is new work in the queue of the interest.
+    /// Polls now, unless a poll that begins after this call has a result for the interest. Waits for the
+    /// poll that runs no longer than [`ANSWER_TIMEOUT`], or [`RUNNING_POLL_PAGES`] times as long if the
+    /// partition answers: that poll may read several pages. Returns whether there is new work in the queue
+    /// of the interest.
     pub(super) async fn poll_now(
         &self,
         core: &Core,
@@ -145,8 +151,12 @@ impl RangePoller {
         interest: &Interest,
     ) -> Result<bool, Failure> {
         let polls_before = self.schedule.polls_begun();
-        let cursor = tokio::time::timeout(ANSWER_TIMEOUT, self.cursor.lock()).await;
-        let mut cursor = cursor.map_err(|_| no_answer("a poll of a partition", ANSWER_TIMEOUT))?;
+        let wait = match self.schedule.failures() {
+            0 => RUNNING_POLL_PAGES * ANSWER_TIMEOUT,
+            _ => ANSWER_TIMEOUT,
+        };
+        let cursor = tokio::time::timeout(wait, self.cursor.lock()).await;
+        let mut cursor = cursor.map_err(|_| no_answer("a poll of a partition", wait))?;
         if let Some(is_found) = self.schedule.result_since(polls_before, interest) {
             return Ok(is_found);
         }

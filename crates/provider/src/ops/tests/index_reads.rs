@@ -207,8 +207,8 @@ async fn deletions_cost_the_same_among_few_and_among_many_instances() {
     for (few, many) in costs[0].iter().zip(&costs[1]) {
         assert_eq!(many.documents_of_others, 0, "{costs:?}");
         // A heartbeat may come in between.
-        assert!(many.requests <= few.requests + 5, "{costs:?}");
-        assert!(many.request_units <= few.request_units + 20.0, "{costs:?}");
+        assert!(many.requests <= few.requests + 15, "{costs:?}");
+        assert!(many.request_units <= few.request_units + 60.0, "{costs:?}");
         assert!(many.requests <= 80 && many.request_units <= 300.0, "{costs:?}");
     }
 }

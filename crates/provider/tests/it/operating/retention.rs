@@ -20,7 +20,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 const OFTEN: Duration = Duration::from_millis(50);
 
 /// The time limit for the reconciler.
-const RECONCILER_TIMEOUT: Duration = Duration::from_secs(20);
+const RECONCILER_TIMEOUT: Duration = Duration::from_secs(120);
 
 struct World {
     server: TestServer,
