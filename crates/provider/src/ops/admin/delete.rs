@@ -14,7 +14,7 @@
 mod one_transaction;
 mod two_phase;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use duroxide::EventKind;
@@ -339,7 +339,10 @@ async fn write_tombstone(
                 check_children(core, &BTreeSet::from([instance])).await?;
             }
         }
-        let heads = purge::document_heads(&core.store, instance).await?;
+        let mut heads = purge::document_heads(&core.store, instance).await?;
+        if deletion.is_some() {
+            leave_starts_of_living_parents(&core.store, &mut heads).await?;
+        }
         let value = tombstone_of(&core.clock, instance, before, &heads, deletion);
         let etag = found.as_ref().map(|found| &found.etag);
         let put = core.store.put_state(&value, etag, "/ack", value.commit_nonce.clone().into()).await;
@@ -349,6 +352,27 @@ async fn write_tombstone(
     };
     add_counts(result, &counts);
     purge::run(core, &tombstone).await.map(drop)
+}
+
+/// Removes the starts of children from `heads` whose parent exists. The parent was created again after
+/// the deletion was committed, and before this child of the deleted parent got its tombstone. So the
+/// start is for a new child of that name.
+async fn leave_starts_of_living_parents(
+    store: &Store,
+    heads: &mut Vec<purge::DocumentHead>,
+) -> Result<(), Failure> {
+    let mut living = HashSet::new();
+    let parents: HashSet<(&str, &str)> = heads.iter().filter_map(|head| head.parent()).collect();
+    for (parent, incarnation) in parents {
+        let state = store.state(parent).await?.map(|found| found.value);
+        if state.is_some_and(|state| {
+            !state.is_deleted() && state.deletion.is_none() && state.incarnation == incarnation
+        }) {
+            living.insert(incarnation.to_owned());
+        }
+    }
+    heads.retain(|head| head.parent().is_none_or(|(_, incarnation)| !living.contains(incarnation)));
+    Ok(())
 }
 
 /// The tombstone of an instance. It keeps the incarnation, the commit number and the dedup

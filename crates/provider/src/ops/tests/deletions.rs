@@ -194,6 +194,56 @@ async fn a_child_that_is_only_in_an_outbox_is_deleted_with_its_parent() {
     assert_eq!(marked, Vec::<Value>::new(), "the marks are cleared");
 }
 
+/// Story of a bug, which the simulation found: a parent was deleted with its children and created again.
+/// The purge of a child was still to be done, and deleted the message with which the new parent started
+/// a child of that name. So the new parent waited for ever.
+#[tokio::test]
+async fn a_parent_that_is_created_again_before_its_old_children_are_purged_starts_new_ones() {
+    const CASES: usize = 3;
+    let mut created_again = 0;
+    // A deletion writes its first tombstone after more than ten requests.
+    for count in 10..REQUESTS_MAX {
+        let world = World::open().await;
+        let process = InterruptedProcess::new(&world, LastRequest::Applied);
+        let mut interrupted = process.provider(&world).await;
+        create_tree(&world, &mut interrupted).await;
+        let is_ended = delete_until(count, &process, interrupted, &count.to_string()).await.is_some();
+        let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+        let old_parent = provider.core.store.state("parent").await.unwrap().unwrap().value;
+        let is_child_left =
+            provider.core.store.state("queued").await.unwrap().is_some_and(|state| !state.value.is_deleted());
+        if old_parent.is_deleted() && is_child_left {
+            created_again += 1;
+            provider.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
+            let token = fetch_turn_of(&provider, "parent").await;
+            let messages = vec![start_child("queued", "parent")];
+            ack(&provider, &token, vec![event("parent", 1, String::new())], vec![], messages).await.unwrap();
+            let other = reconciling_provider(&world).await;
+            wait_for_cleanup(&other).await;
+            let token = fetch_turn_of(&other, "queued").await;
+            ack(&other, &token, vec![event("queued", 1, String::new())], vec![], vec![]).await.unwrap();
+        }
+        if is_ended || created_again == CASES {
+            break;
+        }
+    }
+    assert_eq!(created_again, CASES, "no deletion was interrupted between the parent and its child");
+}
+
+/// Fetches turns until one is of this instance. Turns of other instances are committed, unless these
+/// are deleted.
+async fn fetch_turn_of(provider: &CosmosDBProvider, wanted: &str) -> String {
+    loop {
+        let fetched = provider.fetch_orchestration_item(LOCK, WAIT_MAX, None).await.unwrap();
+        let (item, token, _) = fetched.unwrap_or_else(|| panic!("{wanted} has no turn"));
+        if item.instance == wanted {
+            return token;
+        }
+        let event = event(&item.instance, 1, String::new());
+        let _ = ack(provider, &token, vec![event], vec![], vec![]).await;
+    }
+}
+
 /// The outbox is read before its instance is deleted, and delivered after the deletion. The
 /// tombstone of the child lists the start as a consumed message.
 #[tokio::test]
