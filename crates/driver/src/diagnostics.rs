@@ -194,7 +194,7 @@ impl Diagnostics {
     }
 
     /// The number of attempts that were made but not recorded.
-    pub fn omitted(&self) -> u32 {
+    pub fn omitted_attempts(&self) -> u32 {
         self.omitted
     }
 

@@ -330,7 +330,7 @@ impl fmt::Display for Error {
         f.write_str(&self.0.message)?;
         if let Some(last) = self.0.diagnostics.attempts().last() {
             let diagnostics = &self.0.diagnostics;
-            let count = diagnostics.attempts().count() + diagnostics.omitted() as usize;
+            let count = diagnostics.attempts().count() + diagnostics.omitted_attempts() as usize;
             write!(f, " (attempt {count}, region {})", last.region)?;
         }
         Ok(())

@@ -47,7 +47,7 @@ impl EndedOperation<'_> {
     /// with a new access token is not counted.
     pub fn requests(&self) -> u64 {
         let attempts = self.diagnostics.attempts().map(|attempt| 1 + u64::from(attempt.throttled));
-        attempts.sum::<u64>() + u64::from(self.diagnostics.omitted())
+        attempts.sum::<u64>() + u64::from(self.diagnostics.omitted_attempts())
     }
 
     /// How often the service throttled the operation.

@@ -149,7 +149,7 @@ fn record_metrics(handles: &MetricHandles, report: &Report<'_>) {
     if let Some(rows) = report.returned_rows {
         handles.returned_rows.record(rows as f64);
     }
-    let (mut attempts, mut hedges, mut failovers, mut throttles) = (diagnostics.omitted(), 0, 0, 0);
+    let (mut attempts, mut hedges, mut failovers, mut throttles) = (diagnostics.omitted_attempts(), 0, 0, 0);
     for attempt in diagnostics.attempts() {
         attempts += 1;
         hedges += u64::from(attempt.context == Context::Hedge);

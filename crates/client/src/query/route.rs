@@ -4,17 +4,17 @@
 //! The service alone answers a query of one whole partition key, even if only the filter
 //! names the key. The service alone also answers a query over the whole container that
 //! needs no merging, unless the container has very many ranges or the caller asks for
-//! parallel requests or for no plan. The client merges all other queries, and every query of
-//! a range or of a key prefix.
+//! parallel requests, or asks that each partition runs the statement unchanged. The client merges all
+//! other queries, and every query of a range or of a key prefix.
 //!
 //! The parser of `perihelion-query` tells whether a query needs merging, and finds a
 //! filter that allows only one partition key. A statement over the whole container
 //! that the parser does not understand is sent to the service unchanged. When the
 //! service refuses the statement because it needs a plan, the plan is taken from the
-//! refusal, or fetched. For a range or a key prefix the plan of a statement that the
-//! parser does not understand is fetched first. All other plans are the client's own (`plan`).
+//! refusal, or fetched. The service's plan is fetched first if the caller asks for it, or if the client
+//! cannot plan a query that it merges. All other plans are the client's own (`plan`).
 //!
-//! The service's plan replaces the client's own plan in two cases: the service refuses the
+//! The service's plan later replaces the client's own plan in two cases: the service refuses the
 //! statement that the client has rewritten, or the continuation token belongs to another
 //! statement. That statement may come from the service's plan.
 
@@ -63,7 +63,7 @@ pub(super) async fn decide(container: &ContainerHandle, query: &Query) -> Result
         QueryScope::Partition(key) => return direct_execution(query, Scope::Key(KeyScope::new(key.clone()))),
         QueryScope::Everywhere => match parsed.as_ref().and_then(|parsed| parsed.only_key(&metadata)) {
             Some(key) => return direct_execution(query, Scope::Key(KeyScope::new(key))),
-            None if query.is_unplanned || is_merged(query, parsed.as_ref()) => {}
+            None if query.is_run_by_each_partition || is_merged(query, parsed.as_ref()) => {}
             None if query.continuation.is_none()
                 && parsed.is_some()
                 && metadata.ranges.iter().count() > DIRECT_RANGES_MAX => {}
@@ -71,7 +71,7 @@ pub(super) async fn decide(container: &ContainerHandle, query: &Query) -> Result
         },
     }
     let own_plan = match &parsed {
-        _ if query.is_unplanned => Some(Plan::concatenation()),
+        _ if query.is_run_by_each_partition => Some(Plan::concatenation()),
         Some(parsed) => match parsed.verdict {
             GatewayVerdict::Served => Some(Plan::concatenation()),
             GatewayVerdict::NeedsPlan | GatewayVerdict::AggregateNotValue if query.is_planned_by_service => {

@@ -34,7 +34,7 @@ pub struct Query {
     pub(super) parallel_max: Option<usize>,
     /// Whether each partition runs the statement unchanged: see
     /// [`Query::without_plan`].
-    pub(super) is_unplanned: bool,
+    pub(super) is_run_by_each_partition: bool,
     /// Whether the service plans the query: see [`Query::with_service_plan`].
     pub(super) is_planned_by_service: bool,
     pub(super) continuation: Option<String>,
@@ -74,7 +74,7 @@ impl Query {
             scope: QueryScope::Everywhere,
             max_items: None,
             parallel_max: None,
-            is_unplanned: false,
+            is_run_by_each_partition: false,
             is_planned_by_service: false,
             continuation: None,
             total_timeout: None,
@@ -138,7 +138,7 @@ impl Query {
     /// physical partition, the result is exact. A query of one whole partition key is not
     /// affected.
     pub fn without_plan(mut self) -> Self {
-        self.is_unplanned = true;
+        self.is_run_by_each_partition = true;
         self
     }
 

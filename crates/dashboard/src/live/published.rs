@@ -12,7 +12,8 @@ use crate::html::Html;
 /// A page that is older than this is not shown to a new viewer.
 const FRESH: Duration = Duration::from_millis(900);
 
-/// The page or the failure that the viewers of one address see.
+/// The page or the failure that the viewers of one address see: the result of the last *look*, which is
+/// one reading of the account (see `live`).
 #[derive(Debug, Default)]
 pub(super) struct Published {
     page: Option<Page>,
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_does_not_replace_the_page_and_ends_with_the_next_page() {
+    fn viewers_get_a_failure_once_and_it_ends_with_the_next_page_even_an_unchanged_one() {
         let begun = Begun { at: Instant::now(), changes: 0 };
         let mut published = Published::default();
         published.take(begun, page("a"));

@@ -37,7 +37,7 @@ fn queue_row(queue: &QueueInfo, now_ms: u64) -> Html {
         QueueKind::Activities => ("Activities", "Activities that wait for a worker"),
         QueueKind::RunningActivities => ("Running activities", "Locked by a worker, or waiting for a retry"),
         QueueKind::Timers => {
-            ("Timers", "Timers and messages that are not due yet; the age is the next one's")
+            ("Timers", "Timers and messages that are not due yet; the time is when the next one is due")
         }
         // The enum of the provider may grow.
         _ => ("Other", ""),

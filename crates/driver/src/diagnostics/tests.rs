@@ -123,7 +123,7 @@ fn attempts_beyond_the_limit_are_counted_and_not_recorded() {
         "the effect of an omitted attempt is not recorded"
     );
     assert_eq!(diagnostics.charge(), (ATTEMPTS_MAX + 7) as f64, "omitted attempts are charged");
-    assert_eq!((diagnostics.attempts().count(), diagnostics.omitted()), (ATTEMPTS_MAX, 7));
+    assert_eq!((diagnostics.attempts().count(), diagnostics.omitted_attempts()), (ATTEMPTS_MAX, 7));
     assert!(diagnostics.to_string().ends_with("; and 7 more"));
     assert!(diagnostics.to_json().ends_with(r#","omitted_attempts":7}"#));
     let error = crate::Error::timeout("late").with_diagnostics(diagnostics);

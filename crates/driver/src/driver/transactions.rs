@@ -269,8 +269,8 @@ fn describe_failure(error: Error) -> Error {
         status::TRANSACTION_TOKEN_MISSING => "the service did not get the idempotency token",
         status::TRANSACTION_ACCOUNT_NAME_INVALID => "the service does not find an account by this endpoint",
         _ if status.code == status::TRANSACTION_ABORTED.code => {
-            "the service has aborted the transaction under this token. But after an abort a client tries \
-             again with the next token, and under that token an earlier run may have committed it"
+            "the service has aborted the transaction under this token, but it is not known whether an earlier run \
+             has committed it: after an abort a run goes on with a second token, which follows from the first"
         }
         status::TRANSACTION_INVALID_OPERATION if error.is_ambiguous() => {
             "the idempotency token was used for other operations, or the service refuses an operation. So it is \

@@ -18,7 +18,7 @@ fn a_quantile_is_right_to_a_factor_of_two() {
 }
 
 #[tokio::test]
-async fn concurrent_and_dropped_calls_are_counted_separately() {
+async fn concurrent_calls_do_not_mix_their_costs_and_a_dropped_call_counts_as_a_call() {
     let metrics = Metrics::default();
     let cost = |requests| Cost { requests, charge_milli_ru: 2500, conflicts: 1, throttles: 0, retries: 0 };
     let work = |requests, is_ok: bool| {
