@@ -41,6 +41,10 @@ pub(crate) struct Throttle {
 /// clients wait for minutes.
 const RETRY_AFTER_MS_MAX: u64 = 5_000;
 
+/// A time that is earlier than the one before by at most this comes from a request that was overtaken.
+/// A greater difference is a clock that was set back.
+const CLOCK_STEP_MIN: Duration = Duration::from_secs(1);
+
 impl Throttle {
     /// Admits a request, or refuses it with a time to wait. `now` is the time since any
     /// fixed moment. A `now` before an earlier one adds no units.
@@ -68,7 +72,9 @@ impl Throttle {
         let level = levels.entry(bucket).or_insert(Level { units: units_per_second, refilled_at: now });
         let elapsed_seconds = now.saturating_sub(level.refilled_at).as_secs_f64();
         level.units = (level.units + elapsed_seconds * units_per_second).min(units_per_second);
-        level.refilled_at = level.refilled_at.max(now);
+        // A clock that is set back must not stop the refill until it has caught up.
+        let is_set_back = level.refilled_at.saturating_sub(now) > CLOCK_STEP_MIN;
+        level.refilled_at = if is_set_back { now } else { level.refilled_at.max(now) };
         level.units
     }
 }
@@ -98,6 +104,16 @@ mod tests {
         assert!(throttle.admit(bucket, 100.0, Duration::from_secs(60)).is_ok());
         throttle.spend(bucket, 101.0);
         assert!(throttle.admit(bucket, 100.0, Duration::from_secs(60)).is_err());
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_does_not_stop_the_refill() {
+        let (throttle, bucket) = (Throttle::default(), Bucket::Database(1));
+        let at = Duration::from_secs;
+        assert!(throttle.admit(bucket, 1000.0, at(3600)).is_ok());
+        throttle.spend(bucket, 1200.0);
+        assert!(throttle.admit(bucket, 1000.0, at(10)).is_err());
+        assert!(throttle.admit(bucket, 1000.0, at(12)).is_ok());
     }
 
     /// Story of a bug: a request with an earlier time than the request before it moved the refill back,

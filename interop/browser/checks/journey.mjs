@@ -35,11 +35,12 @@ check(
       await machine.remove();
     }
   },
-  60_000,
+  180_000,
 );
 
 // The part that is seen in the dashboard: the workflow waits, loses its worker, gets another one and ends.
 async function follow(page, { machine, killed, again, finish }) {
+  page.setDefaultTimeout(30_000);
   await page.click("text=order-1");
   await page.waitForSelector(".badge.running");
   await page.waitForSelector("text=waits for payment");

@@ -21,7 +21,11 @@ export async function blocksOf(file, heading) {
   assert.ok(after !== undefined, `${file} has no section ${heading}`);
   const [section] = after.split("\n## ");
   const blocks = [...section.matchAll(/^```console\n(.*?)^```$/gms)].map(([, text]) => text);
-  const command = (line) => line.replace(/\s+# .*$/, "").trimEnd();
+  // A comment behind a command would be an error in zsh, the shell of macOS.
+  const command = (line) => {
+    assert.doesNotMatch(line, /\s# /, `a command of ${heading} has a comment behind it`);
+    return line.trimEnd();
+  };
   return blocks.map((text) => text.split("\n").map(command).filter((line) => line !== ""));
 }
 

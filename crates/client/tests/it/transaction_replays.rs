@@ -115,7 +115,7 @@ async fn an_aborted_token_says_nothing_about_the_tokens_after_it() {
     account.set_answers([aborted_retriable(), aborted_retriable()]);
     let hurried = transaction.clone().with_timeout(Duration::from_millis(500));
     let error = hurried.commit().await.unwrap_err();
-    assert!(error.to_string().contains("under the next token"), "{error}");
+    assert!(error.to_string().contains("a second token"), "{error}");
     assert_eq!(unknown_token(Err(error)), next);
     // An abort that may not be repeated is the end of the chain.
     account.set_answers([aborted_retriable(), answer(452, 5421, results(false, [(453, 5415), (409, 0)]))]);

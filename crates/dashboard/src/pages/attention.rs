@@ -193,9 +193,9 @@ fn kind_of(error: &str) -> &'static str {
 /// Why nobody has taken work that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Obstacle {
-    /// Workers took it and gave it back.
+    /// Workers took it, and it has not ended: they gave it back, or ended themselves.
     NotRegistered { attempts: u32 },
-    /// No live worker takes work of this kind or with this tag.
+    /// No worker is alive, or those that are alive take activities with other tags.
     NoWorker,
     /// Live workers could take it.
     Busy,
@@ -211,7 +211,8 @@ const ALL_TAGS: &str = "*";
 const NO_TAG: &str = "-";
 
 /// Heartbeats do not say which names a worker has registered. A worker that has not registered a name
-/// gives the work back, and the attempts are counted.
+/// gives the work back, and the attempts are counted. A heartbeat has what the worker has fetched lately,
+/// so a worker that is busy all the time names no tags and no turns.
 fn obstacle(
     kind: QueueKind,
     work_tag: Option<&str>,
@@ -221,10 +222,11 @@ fn obstacle(
     let Some(workers) = workers else { return Obstacle::Unknown };
     let takes = |worker: &WorkerInfo| {
         if kind == QueueKind::Turns {
-            return worker.runs_orchestrations;
+            return true;
         }
         let wanted = work_tag.unwrap_or(NO_TAG);
-        worker.activity_tags.iter().any(|tag| tag == ALL_TAGS || tag == wanted)
+        worker.activity_tags.is_empty()
+            || worker.activity_tags.iter().any(|tag| tag == ALL_TAGS || tag == wanted)
     };
     match workers.iter().any(|worker| worker.is_alive && takes(worker)) {
         false => Obstacle::NoWorker,
@@ -236,9 +238,10 @@ fn obstacle(
 impl Obstacle {
     fn html(self) -> Html {
         let (what, more) = match self {
-            Obstacle::NotRegistered { attempts } => {
-                ("not registered", format!(": workers took it {attempts} times and gave it back"))
-            }
+            Obstacle::NotRegistered { attempts } => (
+                "not registered",
+                format!(", or its workers have ended: taken {attempts} times without a result"),
+            ),
             Obstacle::NoWorker => ("no worker", ": none that is alive takes this".to_owned()),
             Obstacle::Busy => {
                 ("waits", " for a worker: those that are alive are busy or do not reach it".to_owned())
@@ -329,6 +332,8 @@ mod tests {
         for (kind, tag, attempts, workers, expected) in [
             (turns, None, 7, Some(workers.as_slice()), not_registered),
             (turns, None, 1, Some(&workers), Obstacle::Busy),
+            (turns, None, 0, Some(&[worker(true, false, &[])]), Obstacle::Busy),
+            (activities, None, 0, Some(&[worker(true, true, &[])]), Obstacle::Busy),
             (activities, None, 7, Some(&workers), not_registered),
             (activities, Some("gpu"), 0, Some(&workers), Obstacle::Busy),
             (activities, Some("tape"), 7, Some(&workers), Obstacle::NoWorker),

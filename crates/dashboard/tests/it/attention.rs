@@ -94,9 +94,9 @@ async fn attention_tells_apart_why_workflows_need_a_person() {
     let page = browser.get("/attention").await;
     for (id, workflow, why) in [
         ("failed", "poisoned-1", "<strong>poisoned </strong>"),
-        ("pending", "unregistered-1", "<strong>not registered</strong>: workers took it "),
+        ("pending", "unregistered-1", "<strong>not registered</strong>, or its workers have ended: taken "),
         ("stuck", "stuck-1", "approval"),
-        ("overdue", "tagged-1", "<strong>no worker</strong>: none that is alive takes this"),
+        ("overdue", "tagged-1", "<strong>waits</strong> for a worker"),
     ] {
         let section = section(&page, id);
         assert!(section.contains(&format!("id={workflow}\"")) && section.contains(why), "{id}: {section}");

@@ -340,8 +340,8 @@ async fn write_tombstone(
             }
         }
         let mut heads = purge::document_heads(&core.store, instance).await?;
-        if deletion.is_some() {
-            leave_starts_of_living_parents(&core.store, &mut heads).await?;
+        if let Some(deletion) = deletion {
+            leave_starts_of_living_parents(&core.store, deletion, &mut heads).await?;
         }
         let value = tombstone_of(&core.clock, instance, before, &heads, deletion);
         let etag = found.as_ref().map(|found| &found.etag);
@@ -354,19 +354,24 @@ async fn write_tombstone(
     purge::run(core, &tombstone).await.map(drop)
 }
 
-/// Removes the starts of children from `heads` whose parent exists. The parent was created again after
-/// the deletion was committed, and before this child of the deleted parent got its tombstone. So the
-/// start is for a new child of that name.
+/// Removes the starts of children from `heads` whose parent was deleted by this deletion and exists. The
+/// parent was created again after the deletion was committed, and before this child of the deleted
+/// parent got its tombstone. So the start is for a new child of that name. Another deletion that has
+/// marked the parent cannot be committed before this child has its tombstone.
 async fn leave_starts_of_living_parents(
     store: &Store,
+    deletion: &Deletion,
     heads: &mut Vec<purge::DocumentHead>,
 ) -> Result<(), Failure> {
     let mut living = HashSet::new();
-    let parents: HashSet<(&str, &str)> = heads.iter().filter_map(|head| head.parent()).collect();
+    let is_of_tree = |parent: &str| deletion.instances.iter().any(|instance| instance == parent);
+    let parents: HashSet<(&str, &str)> =
+        heads.iter().filter_map(|head| head.parent()).filter(|(parent, _)| is_of_tree(parent)).collect();
     for (parent, incarnation) in parents {
         let state = store.state(parent).await?.map(|found| found.value);
         if state.is_some_and(|state| {
-            !state.is_deleted() && state.deletion.is_none() && state.incarnation == incarnation
+            let is_deleted = state.is_deleted() || state.deletion.as_ref() == Some(&deletion.id);
+            !is_deleted && state.incarnation == incarnation
         }) {
             living.insert(incarnation.to_owned());
         }

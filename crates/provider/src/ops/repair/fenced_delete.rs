@@ -25,7 +25,12 @@ pub(crate) enum FencedOutcome {
     FenceLost,
     /// The document at this position does not exist. Nothing was deleted.
     Missing(usize),
+    /// The documents together are larger than a request may delete. Nothing was deleted.
+    TooLarge,
 }
+
+/// The status of a request that is too large.
+const TOO_LARGE: u16 = 413;
 
 /// Deletes documents, at most [`DOCUMENTS_MAX`], in one batch. `batch` has the fence as its only
 /// operation. If the answer to an attempt is lost, the next attempt may find the fence or a document
@@ -50,6 +55,9 @@ pub(crate) async fn delete(
                     Ok(FencedOutcome::FenceLost)
                 }
                 Some(index) if error.is_document_not_found() => Ok(FencedOutcome::Missing(index - 1)),
+                _ if error.status().is_some_and(|status| status.code == TOO_LARGE) && ids.len() > 1 => {
+                    Ok(FencedOutcome::TooLarge)
+                }
                 _ => Err(Failure::from(error)),
             },
         }
@@ -57,9 +65,9 @@ pub(crate) async fn delete(
     retry_until(Instant::now() + RETRY_FOR, send).await
 }
 
-/// The number of documents of the next batch, after a batch of `count` documents found one missing.
-/// Another process deletes documents of this instance, too. In a smaller batch a missing one is less
-/// likely.
+/// The number of documents of the next batch, after a batch of `count` documents was too large or found
+/// one missing. Another process deletes documents of this instance, too. In a smaller batch a missing
+/// one is less likely.
 pub(crate) fn fewer(count: usize) -> usize {
     (count / 2).max(1)
 }

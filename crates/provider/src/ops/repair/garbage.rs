@@ -132,6 +132,7 @@ pub(crate) async fn collect(store: &Store, garbage: &Garbage) -> Result<(), Fail
                 ids.remove(position);
                 batch_documents_max = fenced_delete::fewer(batch_documents_max);
             }
+            FencedOutcome::TooLarge => batch_documents_max = fenced_delete::fewer(count),
         }
     }
 }

@@ -143,6 +143,8 @@ enum BatchOutcome {
     DocumentMissing(usize),
     /// Another process has changed the tombstone. Nothing was deleted.
     TombstoneChanged,
+    /// The documents together are too large for one request. Nothing was deleted.
+    TooLarge,
 }
 
 impl Purge<'_> {
@@ -181,6 +183,7 @@ impl Purge<'_> {
                     needs_further_round = true;
                     self.batch_documents_max = fenced_delete::fewer(self.batch_documents_max);
                 }
+                BatchOutcome::TooLarge => self.batch_documents_max = fenced_delete::fewer(count),
                 BatchOutcome::TombstoneChanged => {
                     return Ok(ControlFlow::Break(PurgeEnd::TakenOver));
                 }
@@ -219,6 +222,7 @@ impl Purge<'_> {
             // Perhaps an attempt whose answer was lost has changed the tombstone.
             FencedOutcome::FenceLost => None,
             FencedOutcome::Missing(position) => return Ok(BatchOutcome::DocumentMissing(position)),
+            FencedOutcome::TooLarge => return Ok(BatchOutcome::TooLarge),
         };
         let etag = match etag {
             Some(etag) => etag,
@@ -260,6 +264,7 @@ impl Purge<'_> {
             // the purge is done, too.
             FencedOutcome::FenceLost => Ok(BatchOutcome::TombstoneChanged),
             FencedOutcome::Missing(position) => Ok(BatchOutcome::DocumentMissing(position)),
+            FencedOutcome::TooLarge => Ok(BatchOutcome::TooLarge),
         }
     }
 }

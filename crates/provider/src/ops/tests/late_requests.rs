@@ -256,6 +256,19 @@ async fn requests_that_delete_consumed_completions_leave_the_next_completions_al
     assert_eq!(ids(&provider, "a").await.iter().filter(is_completion).count() as u64, COUNT);
 }
 
+/// Story of a bug: a batch that was too large as a whole was sent again and again. So an instance of more
+/// than 32 MB was never purged, and its name was never free again.
+#[tokio::test]
+async fn a_purge_of_documents_that_are_too_large_together_takes_smaller_batches() {
+    let world = World::open().await;
+    let provider = world.provider_with_reconciler(NEVER).await;
+    run_first_turn(&provider, "o").await;
+    enqueue_activities(&provider, 10..20).await;
+    world.inject_fault(r#"{"operation":"batch","status":413,"count":2}"#).await;
+    provider.delete_instance("a", true).await.unwrap();
+    assert_eq!(ids(&provider, "a").await, BTreeSet::from([STATE_ID.to_owned()]));
+}
+
 /// The first attempt to create the garbage record of a staged message arrives after the message was
 /// created. The answer to the creation of the message was lost, so the message is created again.
 #[tokio::test]
