@@ -109,7 +109,9 @@ pub fn draw(seed: u64, size: Size, bug: Option<Bug>) -> Draw {
     if bug.is_none() {
         draw_cross_instance(seed, &mut draw);
     }
-    fleet::draw(seed, &mut draw);
+    // Only a process that cannot run a workflow patches its messages.
+    let draws_registries = bug == Some(Bug::UnfencedMessage) || fleet::draws_registries();
+    fleet::draw(seed, draws_registries, &mut draw);
     draw
 }
 

@@ -46,8 +46,13 @@ const ATTEMPTS_MAX: u32 = 60;
 /// Switches different registries on.
 const REGISTRIES_VARIABLE: &str = "SIMULATION_REGISTRIES";
 
+/// Whether the variable switches different registries on.
+pub fn draws_registries() -> bool {
+    std::env::var_os(REGISTRIES_VARIABLE).is_some()
+}
+
 /// Draws the request units, the registries and the versions of a run.
-pub fn draw(seed: u64, draw: &mut Draw) {
+pub fn draw(seed: u64, draws_registries: bool, draw: &mut Draw) {
     let mut rng = fastrand::Rng::with_seed(seed ^ SALT);
     let (mut units, mut registries, mut versions) = (rng.fork(), rng.fork(), rng.fork());
     // A turn that is staged takes tens of thousands of request units.
@@ -58,7 +63,7 @@ pub fn draw(seed: u64, draw: &mut Draw) {
     if draw.workers.len() < 2 {
         return;
     }
-    if registries.u8(..4) == 0 && std::env::var_os(REGISTRIES_VARIABLE).is_some() {
+    if registries.u8(..4) == 0 && draws_registries {
         draw_registries(&mut registries, draw);
     }
     if versions.u8(..6) == 0 {

@@ -161,8 +161,9 @@ impl ActivityHints {
         let due = self.offers.keys().take_while(|key| key.0 <= now && !is_working).count();
         [
             MemorySize::kept("hints of activities", offers, ACTIVITIES_MAX),
-            MemorySize::of_work("hints of due activities", due, ACTIVITIES_MAX),
-            MemorySize::of_work("ended sessions of others", ended_sessions, usize::MAX),
+            // Some may stay until the next poll of their partition, or the next fetch with a session.
+            MemorySize::kept("hints of due activities", due, ACTIVITIES_MAX),
+            MemorySize::kept("ended sessions of others", ended_sessions, ACTIVITIES_MAX),
             MemorySize::of_work("activities locked in advance", self.ready.len(), usize::MAX),
             MemorySize::of_work("returning workers", self.returning_workers + self.being_locked, usize::MAX),
             MemorySize::kept("instances with lost activities", self.lost_in_a_row.len(), LOST_INSTANCES_MAX),

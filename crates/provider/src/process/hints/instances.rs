@@ -85,7 +85,8 @@ impl InstanceHints {
         [
             MemorySize::kept("hints of instances", self.instances.len(), INSTANCES_MAX),
             MemorySize::of_work("hints of due instances", due, INSTANCES_MAX),
-            MemorySize::of_work("bytes of messages", bytes(self.held_bytes), bytes(HELD_BYTES_MAX)),
+            // The messages of a hint that is not due stay with it.
+            MemorySize::kept("bytes of messages", bytes(self.held_bytes), bytes(HELD_BYTES_MAX)),
             self.parked.memory_size(),
         ]
     }
