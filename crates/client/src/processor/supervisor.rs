@@ -141,7 +141,7 @@ impl<H: ChangeHandler> Supervisor<H> {
                 let observation =
                     Observation { nonce: lease.nonce.clone(), first_seen: now, asked_since: None };
                 let before = self.observed.insert(lease.id.clone(), observation);
-                // A renewal by the owner is no answer: this instance has asked for the lease since
+                // A renewal by the owner does not count as an answer: this instance has asked for the lease since
                 // the same time as before.
                 if let (Some(before), Some(seen)) = (before, self.observed.get_mut(&lease.id)) {
                     seen.asked_since = before.asked_since;

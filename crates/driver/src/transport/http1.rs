@@ -107,7 +107,7 @@ impl Http1Connection {
     }
 
     /// Whether a request has asked this connection and gave up, and the connection has not answered
-    /// since. Requests on the connection's own runtime do not ask, so the result is no for these.
+    /// since. Requests on the connection's own runtime do not ask, so the result is false for these.
     fn is_unanswered(&self, runtime: runtime::Id) -> bool {
         self.asked_at.is_some() && self.runtime != runtime && !self.probe.is_answered.load(Ordering::SeqCst)
     }

@@ -11,7 +11,7 @@ pub struct MemorySize {
     pub entries: usize,
     /// The most entries that the structure may have.
     pub entries_max: usize,
-    /// Whether the structure has no entries while there is no work.
+    /// Whether the structure is empty while there is no work.
     pub is_empty_when_idle: bool,
 }
 

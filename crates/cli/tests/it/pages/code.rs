@@ -97,7 +97,7 @@ impl Code {
     }
 }
 
-/// Whether a program calls a function of this name. Its own definition is no call.
+/// Whether a program calls a function of this name. Its own definition does not count.
 fn calls(program: &str, name: &str) -> bool {
     let call = Regex::new(&format!(r"\b(fn )?{name}(?:::<[^(]+>)?\(")).expect("a pattern");
     call.captures_iter(program).any(|found| found.get(1).is_none())

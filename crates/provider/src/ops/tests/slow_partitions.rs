@@ -283,7 +283,7 @@ async fn the_first_renewal_of_sessions_outlasts_a_failure() {
     world.inject_fault(r#"{"operation":"query","count":5,"status":503}"#).await;
     assert_eq!(provider.renew_session_lock(&["worker"], LOCK, LOCK).await.unwrap(), 1);
     // If the sessions of the owner cannot be read, the sessions that the process knows are renewed. That
-    // is no error: the runtime would log one at every renewal of an outage.
+    // is not returned as an error: the runtime would log one at every renewal of an outage.
     let restarted = world.provider().await;
     sessions::claim(&restarted.core, "till", &config).await.unwrap();
     let (id, key) = crate::plan::session_document_key("till");
