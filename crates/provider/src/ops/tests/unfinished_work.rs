@@ -100,7 +100,7 @@ async fn an_instance_with_a_lost_history_chunk_is_fetched_with_the_error() {
     for attempt in 1..=2 {
         let found = other.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap();
         let (item, token, attempts) = found.expect("the instance is fetched");
-        assert!(item.history_error.is_some_and(|error| error.contains("has lost its part")));
+        assert!(item.history_error.is_some_and(|error| error.contains("has lost its chunk")));
         assert_eq!((attempts, item.history.len()), (attempt, 0));
         other.abandon_orchestration_item(&token, None, false).await.unwrap();
     }
