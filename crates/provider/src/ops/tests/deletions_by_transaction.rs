@@ -111,7 +111,8 @@ async fn the_outcome_of_a_deletion_whose_answer_was_lost_is_found_out() {
 }
 
 /// The start of an instance that has not begun may be delivered after the deletion has read the queue
-/// of that instance. A transaction would miss the start. A deletion in two phases finds it.
+/// of that instance. A transaction would miss the start. The marks of a deletion in two phases make sure
+/// that it is found.
 #[tokio::test]
 async fn an_instance_with_neither_state_nor_start_is_deleted_in_two_phases() {
     let world = World::open().await;

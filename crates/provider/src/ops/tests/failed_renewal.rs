@@ -25,10 +25,7 @@ async fn check(rule: &str, is_renewed_elsewhere: bool) {
         world.provider().await.renew_work_item_lock(&token, LOCK * 2).await.unwrap();
     }
     world.inject_fault(rule).await;
-    assert!(
-        provider.renew_work_item_lock(&token, LOCK).await.is_err(),
-        "{rule}: the renewal fails"
-    );
+    assert!(provider.renew_work_item_lock(&token, LOCK).await.is_err(), "{rule}: the renewal fails");
     world.remove_faults().await;
     let acked = provider.ack_work_item(&token, None).await;
     assert!(acked.is_err(), "{rule}: the ack is refused");

@@ -13,8 +13,8 @@ use perihelion_client::{Client, Query};
 use serde_json::{Value, json};
 
 use super::{
-    LOCK, NEVER, NO_WAIT, World, ack, activity_item, event, fetch_first_turn, fetch_instance,
-    order_metadata, raised_event, run_activities, start,
+    LOCK, NEVER, NO_WAIT, World, ack, activity_item, event, fetch_first_turn, fetch_instance, order_metadata,
+    raised_event, run_activities, start,
 };
 use crate::CosmosDBProvider;
 use crate::documents::{Deletion, DeletionStage, DocumentType, Execution, Message, Outbox, State};

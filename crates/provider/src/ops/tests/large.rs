@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use super::interrupted_process::{InterruptedProcess, LastRequest};
 use super::{
-    LOCK, NEVER, NO_WAIT, World, ack, activity_item, event, fetch_first_turn, fetch_instance,
-    order_metadata, raised_event, start, write_message,
+    LOCK, NEVER, NO_WAIT, World, ack, activity_item, event, fetch_first_turn, fetch_instance, order_metadata,
+    raised_event, start, write_message,
 };
 use crate::CosmosDBProvider;
 use crate::documents::text::{PartsRef, Text};
@@ -151,10 +151,10 @@ async fn a_thousand_values_of_ten_kilobytes_are_kept_beside_a_small_state() {
     assert_eq!(item.kv_snapshot["key 3 / # ☃"].value.len(), 10_240);
 }
 
-/// Found by seed 13972 of `cargo xtask sim faults`. The first attempt to stage the parts of an activity's input
-/// took ten seconds to arrive. Meanwhile a second attempt was applied, the turn was committed, the
-/// activity ran, and its input was deleted. Then the first attempt arrived and created the parts
-/// again, and nothing deleted them.
+/// Found by seed 13972 of `cargo xtask sim faults`. The first attempt to stage the parts of an
+/// activity's input took ten seconds to arrive. Meanwhile a second attempt was applied, the turn was
+/// committed, the activity ran, and its input was deleted. Then the first attempt arrived and created
+/// the parts again, and nothing deleted them.
 #[tokio::test]
 async fn a_staging_request_that_arrives_after_the_commit_creates_nothing() {
     let world = World::open().await;
@@ -313,9 +313,9 @@ async fn committed_documents_are_never_collected_as_garbage() {
     assert!(other.read("a").await.unwrap() == history);
 }
 
-/// Found by seed 8735 of `cargo xtask sim faults`. The first attempt to create the garbage record of a staging
-/// took six seconds to arrive. Meanwhile a second attempt was applied, and the commit deleted the
-/// record. Then the first attempt created the record again. A day later the reconciler would have
+/// Found by seed 8735 of `cargo xtask sim faults`. The first attempt to create the garbage record of a
+/// staging took six seconds to arrive. Meanwhile a second attempt was applied, and the commit deleted
+/// the record. Then the first attempt created the record again. A day later the reconciler would have
 /// deleted the history of the workflow.
 #[tokio::test]
 async fn a_garbage_record_that_arrives_after_its_commit_deletes_nothing() {

@@ -150,8 +150,8 @@ async fn a_large_turn_is_given_back_with_few_requests() {
     let before = provider.metrics().requests;
     provider.abandon_orchestration_item(&token, None, false).await.unwrap();
     let requests = provider.metrics().requests - before;
-    // Ten batches write the attempt counts. One of them is sent again, without the deleted message.
-    // One request releases the lock.
+    // Ten batches write attempt counts, and one of them is sent again without the deleted message.
+    // One more batch ends the lock.
     assert!(requests <= 16, "{requests} requests");
     let attempts = Query::new("SELECT VALUE c.attemptCount FROM c WHERE c.type = 'orch_queue'");
     let attempts: Vec<u32> = provider.core.store.rows(attempts.in_partition("fan")).await.unwrap();
