@@ -556,7 +556,7 @@ async fn a_continuation_token_of_another_range_is_refused() {
     assert!(orders.query::<String>(sorted("-20").with_continuation(token)).collect().await.is_ok());
     let error = orders.query::<String>(sorted("20-FF").with_continuation(token)).collect().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Input);
-    assert!(error.to_string().contains("it is of a query over other keys"), "{error}");
+    assert!(error.to_string().contains("it belongs to a query over other keys"), "{error}");
 }
 
 /// The vector and the text of an order. No two orders have the same angle, so that ranks are unique.

@@ -149,7 +149,7 @@ pub(crate) async fn race(
                 }
                 // The alternate leg has ended, and with it the hedge.
                 drop(permit);
-                let permit = core.hedge_budget().try_acquire_loser();
+                let permit = core.hedge_budget().try_acquire_for_loser();
                 let loser = abandon(core, loser, &primary, primary_started_at, permit);
                 (leg, Winner::Alternate, Some(loser))
             }

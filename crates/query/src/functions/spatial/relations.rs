@@ -79,7 +79,8 @@ pub(super) fn within(a: &Geometry, b: &Geometry) -> bool {
             let outline = b.edges();
             let crosses =
                 |edge: &(Position, Position)| outline.iter().any(|other| edges_cross(*edge, *other));
-            // The last condition refuses an `a` around a hole of `b`: no edge crosses the hole.
+            // The last condition refuses an `a` that encloses a hole of `b`. The edges of such an `a` begin
+            // and end inside `b`, and cross no edge of `b`.
             edges.iter().all(|edge| inside(edge.0) && inside(edge.1))
                 && !edges.iter().any(crosses)
                 && !outline.iter().any(|edge| encloses(a, edge.0))
@@ -159,7 +160,7 @@ pub(super) fn area(geometry: &Geometry, kind: Kind) -> f64 {
     let of_polygon = |polygon: &Polygon| match polygon.rings.split_first() {
         Some((outer, holes)) => {
             let outer =
-                if polygon.is_inverted { ellipsoid::SURFACE - of_ring(outer) } else { of_ring(outer) };
+                if polygon.is_inverted { ellipsoid::SURFACE_AREA - of_ring(outer) } else { of_ring(outer) };
             (outer - holes.iter().map(of_ring).sum::<f64>()).max(0.0)
         }
         None => 0.0,
