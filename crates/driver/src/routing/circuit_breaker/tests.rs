@@ -255,7 +255,8 @@ fn counts_that_are_too_old_are_removed() {
         Has(Open, Closed),
     ]);
     check(&[Fails(Read), Waits(300), RemovesStale, HasNoBreaker]);
-    // The counters of reads may be stale while those of writes are not.
+    // The counters of reads may be stale while those of writes are not: the first failed write still
+    // counts, the first failed read does not.
     check(&[
         Fails(Read),
         Waits(200),
@@ -263,7 +264,11 @@ fn counts_that_are_too_old_are_removed() {
         Waits(100),
         RemovesStale,
         Fails(Read),
-        Has(Closed, Closed),
+        Fails(Write),
+        Fails(Write),
+        Fails(Write),
+        Fails(Write),
+        Has(Closed, Open),
     ]);
     // An open breaker that no request probes is removed: the partition may not exist any more.
     check(&[

@@ -21,19 +21,19 @@ fn a_plan_that_would_be_merged_wrongly_is_refused() {
         ("[]", "the query plan cannot be read: it is not an object"),
         (
             r#"{"hybridSearchQueryInfo":{"a":1}}"#,
-            "the query needs hybrid search, which cannot be merged across partitions here",
+            "the query needs hybrid search, which the client cannot merge across partitions",
         ),
         (
             r#"{"queryInfo":{"aggregates":["Median"]}}"#,
-            "the query needs the aggregate 'Median', which cannot be merged across partitions here",
+            "the query needs the aggregate 'Median', which the client cannot merge across partitions",
         ),
         (
             r#"{"queryInfo":{"distinctType":"Fuzzy"}}"#,
-            "the query needs DISTINCT of the kind 'Fuzzy', which cannot be merged across partitions here",
+            "the query needs DISTINCT of the kind 'Fuzzy', which the client cannot merge across partitions",
         ),
         (
             r#"{"queryInfo":{"aggregates":["Count"],"orderBy":["Ascending"]}}"#,
-            "the query needs ORDER BY over aggregates, which cannot be merged across partitions here",
+            "the query needs ORDER BY over aggregates, which the client cannot merge across partitions",
         ),
         (r#"{"queryInfo":{"top":-1}}"#, "the query plan cannot be read: top, offset or limit is not a count"),
         (

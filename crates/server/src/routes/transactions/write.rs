@@ -112,7 +112,7 @@ fn to_engine(prepared: Prepared, now: u64, work: &ConditionWork) -> DistributedO
         Err(refusal) => Err(refusal.clone()),
     };
     let (session, item) = match session {
-        Ok(session) => (session, item.map(|item| work.bound(item))),
+        Ok(session) => (session, item.map(|item| work.shared_with(item))),
         Err(refusal) => (Vec::new(), Err(refusal)),
     };
     let precondition = Precondition { if_match, if_none_match };
