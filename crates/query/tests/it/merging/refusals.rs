@@ -15,7 +15,7 @@ fn sorted_merge(query: &str) -> Merge {
 }
 
 #[test]
-fn a_plan_that_would_be_merged_wrongly_is_refused() {
+fn a_plan_that_cannot_be_read_or_merged_is_refused() {
     for (plan, message) in [
         ("nonsense", "the query plan cannot be read: it is not valid JSON"),
         ("[]", "the query plan cannot be read: it is not an object"),
@@ -180,7 +180,7 @@ fn counts_of_an_average_that_are_negative_or_overflow_are_an_error() {
 }
 
 #[test]
-fn an_empty_range_is_an_error_of_the_list_of_ranges() {
+fn a_list_of_ranges_with_an_empty_range_is_refused() {
     let ranges = [KeyRange::new("0", "", "80"), KeyRange::new("1", "80", "80")];
     let refused = Merge::new(MergePlan::concatenation(), "q", &ranges, Settings::default()).map(|_| ());
     let (min, max) = (String::new(), "FF".to_owned());

@@ -263,7 +263,7 @@ fn a_merge_sorted_by_arrays_is_resumed_after_its_last_row() {
     }
 }
 
-/// Story of a bug: equal arrays are not neighbours, and each of them was a row.
+/// Story of a bug: equal arrays are not neighbours among the sorted rows, and each of them was returned.
 #[test]
 fn a_sorted_distinct_returns_each_array_once() {
     let plan =
