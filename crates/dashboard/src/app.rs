@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::html::{Html, Link};
 use crate::live::Hub;
 use crate::notices::Notices;
-use crate::once::Once;
+use crate::once::SentForms;
 use crate::samples::Samples;
 use crate::source::Source;
 
@@ -22,7 +22,7 @@ pub(crate) struct App {
     pub(crate) is_read_only: bool,
     pub(crate) hub: Arc<Hub>,
     pub(crate) notices: Notices,
-    pub(crate) sent_forms: Arc<Once<Acted>>,
+    pub(crate) sent_forms: Arc<SentForms<Acted>>,
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) samples: Arc<Samples>,
     pub(crate) details: Details,

@@ -13,7 +13,7 @@ use crate::access::{Access, Secret};
 use crate::app::{Acted, App};
 use crate::bulk::Jobs;
 use crate::http::Listener;
-use crate::once::Once;
+use crate::once::SentForms;
 use crate::samples::Samples;
 use crate::site;
 use crate::source::{ReadCounters, Source};
@@ -99,7 +99,7 @@ pub struct Dashboard {
     made_token: Option<Secret>,
     sampling: Option<JoinHandle<()>>,
     jobs: Arc<Jobs>,
-    sent_forms: Arc<Once<Acted>>,
+    sent_forms: Arc<SentForms<Acted>>,
 }
 
 impl Dashboard {
@@ -134,7 +134,7 @@ impl Dashboard {
         };
         let counters = options.counters.clone();
         let jobs = Arc::<Jobs>::default();
-        let sent_forms = Arc::<Once<Acted>>::default();
+        let sent_forms = Arc::<SentForms<Acted>>::default();
         let names = (options.database, options.container);
         let app = Arc::new(App {
             source: Source::new(client, names, options.account, options.counters),

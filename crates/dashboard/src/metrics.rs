@@ -1,5 +1,5 @@
-//! `GET /metrics`: the metrics of the dashboard itself, in the text format of Prometheus. The metrics
-//! of its requests are the metrics of its provider, with the provider's names.
+//! `GET /metrics`: the metrics of the dashboard itself, in the text format of Prometheus. After
+//! them come the metrics of the dashboard's provider, under the provider's names.
 
 use perihelion_model::metrics::{MetricKind, Metrics};
 

@@ -4,7 +4,8 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-/// The most notices that wait to be shown. The notice of a page that is never opened stays here.
+/// The most notices that wait to be shown. A notice whose page is never opened stays here until newer
+/// notices replace it.
 const NOTICES_MAX: usize = 64;
 
 /// The outcome of an action.
@@ -31,6 +32,7 @@ impl Notices {
         number
     }
 
+    /// Removes the notice with this number and returns it; `None` if it was shown or replaced.
     pub(crate) fn take(&self, number: u64) -> Option<Notice> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let index = kept.1.iter().position(|(known, _)| *known == number)?;

@@ -1,9 +1,11 @@
-//! `Once`: the outcomes of forms that were sent. A form may come twice, because a person clicks twice or a
-//! browser sends it again after its connection broke. Each page has a random number in its forms. A form
-//! with the number and the content of an earlier form gets the outcome of the earlier form.
+//! `SentForms`: the outcomes of forms that were sent. A form may come twice, because a person clicks twice or
+//! a browser sends it again after its connection broke. Each page has a random number in its forms. A
+//! form with the number and the content of an earlier form gets the outcome of the earlier form, so a
+//! form that comes twice acts once.
 //!
 //! A live page is the same for all its viewers, so a page is made without the number: [`numbered`] puts
-//! it into each answer. The script puts it into the forms of newer versions of the page.
+//! a number into each answer. When a browser gets a newer version of the page, the script makes the
+//! number of a form itself.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -24,14 +26,15 @@ const FIELD: &str = "once";
 /// The most forms that are remembered. A form that comes again comes within seconds or minutes.
 const FORMS_MAX: usize = 256;
 
-/// How often `ended` checks whether a form is still acted on.
+/// How often `ended` checks whether an action still runs.
 const ENDED_PAUSE: Duration = Duration::from_millis(20);
 
-/// The longest number. The numbers of pages and of the script are shorter.
+/// The longest number that a form may have. The numbers of pages and of the script are shorter.
 const NUMBER_BYTES_MAX: usize = 100;
 
 /// What identifies a form that was sent: its number, and a hash of its page and its fields. A browser may
-/// show an old page again, with its number. A form that a person then fills in otherwise is another form.
+/// show an old page again, with its number. If a person then fills in the form differently, it counts as
+/// another form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Key(String, u64);
 
@@ -40,11 +43,11 @@ type Outcome<T> = Option<T>;
 
 /// The forms that were sent, oldest first.
 #[derive(Debug)]
-pub(crate) struct Once<T>(Mutex<VecDeque<(Key, watch::Receiver<Outcome<T>>)>>);
+pub(crate) struct SentForms<T>(Mutex<VecDeque<(Key, watch::Receiver<Outcome<T>>)>>);
 
-impl<T> Default for Once<T> {
+impl<T> Default for SentForms<T> {
     fn default() -> Self {
-        Once(Mutex::default())
+        SentForms(Mutex::default())
     }
 }
 
@@ -58,7 +61,7 @@ impl Key {
     }
 }
 
-impl<T: Clone + Send + Sync + 'static> Once<T> {
+impl<T: Clone + Send + Sync + 'static> SentForms<T> {
     /// Acts on a form, or waits for the outcome if the form came before. The action goes on if the
     /// caller is dropped.
     pub(crate) async fn act(
@@ -71,13 +74,14 @@ impl<T: Clone + Send + Sync + 'static> Once<T> {
         ended.ok_or_else(|| Failure::account("The action ended before it was done."))
     }
 
-    /// Forgets a form that was refused. Sent again, it is acted on: the reason may have passed.
+    /// Forgets a form whose action was refused. If the form is sent again, its action runs again,
+    /// because the reason of the refusal may have passed. A form whose action still runs is kept.
     pub(crate) fn forget(&self, key: &Key) {
         let mut forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         forms.retain(|(known, outcome)| known != key || outcome.borrow().is_none());
     }
 
-    /// Waits until no form is acted on.
+    /// Waits until no action runs.
     pub(crate) async fn ended(&self) {
         let is_running = |(_, outcome): &(Key, watch::Receiver<Outcome<T>>)| {
             // If the channel is closed and has no outcome, the action panicked.
@@ -121,8 +125,8 @@ fn field_with(number: &str) -> Html {
     input.attr("autocomplete", "off").done()
 }
 
-/// The page with a new number in its forms. If the system gives no random number, the forms have none,
-/// and each of them is acted on.
+/// The page with a new number in its forms. If the system gives no random number, the forms have none.
+/// Such a form acts as often as it is sent.
 pub(crate) fn numbered(page: Html) -> Html {
     match Secret::random() {
         Ok(number) => page.with_replaced(&field(), &field_with(number.reveal())),
@@ -143,10 +147,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_form_that_comes_again_waits_for_the_first_outcome() {
-        let (once, count) = (Once::default(), Arc::new(AtomicU32::new(0)));
+        let (forms, count) = (SentForms::default(), Arc::new(AtomicU32::new(0)));
         let act = |fields: &str| {
             let count = Arc::clone(&count);
-            once.act(key(fields).expect("a key"), async move {
+            forms.act(key(fields).expect("a key"), async move {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 count.fetch_add(1, Ordering::Relaxed) + 1
             })
@@ -157,33 +161,33 @@ mod tests {
         assert_eq!(act("once=8&id=a").await.ok(), Some(2), "another page");
         assert_eq!(act("once=7&id=b").await.ok(), Some(3), "the content has changed");
         assert_eq!((key("id=a"), key(&format!("once={}", "7".repeat(101)))), (None, None));
-        once.forget(&key("once=7&id=a").expect("a key"));
+        forms.forget(&key("once=7&id=a").expect("a key"));
         assert_eq!(act("once=7&id=a").await.ok(), Some(4), "it was forgotten");
     }
 
     #[tokio::test]
     async fn a_form_that_is_acted_on_is_not_forgotten() {
-        let once = Once::default();
-        let slow = once.act(key("once=0").expect("a key"), std::future::pending::<u32>());
+        let sent = SentForms::default();
+        let slow = sent.act(key("once=0").expect("a key"), std::future::pending::<u32>());
         assert!(tokio::time::timeout(Duration::from_millis(1), slow).await.is_err());
         for number in 1..=FORMS_MAX as u32 * 2 {
-            let act = once.act(key(&format!("once={number}")).expect("a key"), async move { number });
+            let act = sent.act(key(&format!("once={number}")).expect("a key"), async move { number });
             assert_eq!(act.await.ok(), Some(number));
         }
-        let forms = once.0.lock().unwrap();
+        let forms = sent.0.lock().unwrap();
         assert_eq!((forms.len(), &forms[0].0), (FORMS_MAX, &key("once=0").expect("a key")));
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_end_of_all_actions_can_be_waited_for() {
-        let (once, begin) = (Once::default(), tokio::time::Instant::now());
-        let slow = once.act(key("once=1").expect("a key"), tokio::time::sleep(Duration::from_secs(2)));
+        let (forms, begin) = (SentForms::default(), tokio::time::Instant::now());
+        let slow = forms.act(key("once=1").expect("a key"), tokio::time::sleep(Duration::from_secs(2)));
         assert!(tokio::time::timeout(Duration::from_millis(1), slow).await.is_err(), "the browser is gone");
-        once.ended().await;
+        forms.ended().await;
         assert!(begin.elapsed() >= Duration::from_secs(2));
-        let panics = once.act(key("once=2").expect("a key"), async { panic!("an action that panics") });
+        let panics = forms.act(key("once=2").expect("a key"), async { panic!("an action that panics") });
         assert!(panics.await.is_err());
-        tokio::time::timeout(Duration::from_secs(1), once.ended()).await.expect("nothing runs");
+        tokio::time::timeout(Duration::from_secs(1), forms.ended()).await.expect("nothing runs");
     }
 
     #[test]

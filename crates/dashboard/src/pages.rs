@@ -74,8 +74,8 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// Adds what to do if the account gives no answer in time. Only some pages have a filter or a query
-    /// that a person can change.
+    /// Adds advice to a failure that came because the account gave no answer in time. Only some pages
+    /// have a filter or a query that a person can change.
     pub(crate) fn advise_if_late(&self, failure: Failure) -> Failure {
         let has_filter = [workflows::PAGE.path, bulk::PAGE.path, container::PAGE.path].contains(&self.path);
         match (failure.is_late, has_filter) {
@@ -110,7 +110,7 @@ pub(crate) enum Outcome {
     Go { to: Link, notice: String },
     /// The answer is a page of its own.
     Show(View),
-    /// Nothing was done, and the page asks again: the form shows something that is no longer so.
+    /// Nothing was done, because what the form showed is no longer true. This page asks again.
     AskAgain(View),
 }
 

@@ -25,11 +25,11 @@ const KEPT_FOR: Duration = Duration::from_secs(3600);
 /// How long one read of the counters may take.
 const READ_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// The longest time between two samples that are compared. After a longer gap nothing is known about
-/// the time between, and its mean would look like one ordinary interval. A slow read fits into it.
+/// The longest time between two samples that are compared. The mean over a longer gap would be drawn like
+/// the mean of one ordinary interval. This time is enough for one slow read ([`READ_TIME_MAX`]).
 pub(crate) const GAP_MAX: Duration = Duration::from_secs(20);
 
-/// The longest reason of a read that failed.
+/// The most characters of the reason why a read failed.
 const FAILURE_CHARS_MAX: usize = 300;
 
 /// The server's counters at one time. They count from the start of the server.
@@ -134,7 +134,7 @@ impl Samples {
 }
 
 /// The most buckets of latencies, operations and hot partitions that a sample keeps. Our server reports
-/// fewer; the samples of an hour are kept, and the server of another person may report anything.
+/// fewer. Another server may report any number, and the samples of an hour must fit into memory.
 const LATENCIES_MAX: usize = 512;
 const OPERATIONS_MAX: usize = 100;
 const HOTTEST_MAX: usize = 20;
@@ -142,7 +142,7 @@ const HOTTEST_MAX: usize = 20;
 /// The most characters of a name in a sample.
 const TEXT_CHARS_MAX: usize = 1_000;
 
-/// A sample of the server's report.
+/// Makes a sample of the server's report; `None` if the report is in an unknown form.
 fn sample(json: &Value, at_ms: u64) -> Option<Sample> {
     let operations = json["operations"].as_object()?;
     let throttled = |operation: &Value| operation["statuses"]["429"].as_u64().unwrap_or(0);
@@ -186,15 +186,14 @@ fn hot_partition(json: &Value) -> HotPartition {
     }
 }
 
-/// The seconds from one sample to the next; `None` if no time has passed, or so much that the mean of the
-/// time says little.
+/// The seconds from one sample to the next; `None` if no time has passed, or more than [`GAP_MAX`].
 pub(crate) fn seconds_between(before: &Sample, after: &Sample) -> Option<f64> {
     let ms = after.at_ms.checked_sub(before.at_ms)?;
     (ms > 0 && ms <= GAP_MAX.as_millis() as u64).then_some(ms as f64 / 1000.0)
 }
 
-/// The increase of a counter per second, from each sample to the next. `None` if no time has passed, or
-/// too much.
+/// The increase of a counter per second, from each sample to the next. `None` if no time or too
+/// much time has passed between them.
 pub(crate) fn rates(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> Vec<Option<f64>> {
     let rate = |pair: &[Sample]| {
         let seconds = seconds_between(&pair[0], &pair[1])?;
@@ -204,8 +203,8 @@ pub(crate) fn rates(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> Vec<Opti
 }
 
 /// A percentile of the durations of the requests between each sample and the next, in milliseconds. It
-/// is at most a quarter too high, as the bounds of the server are. `None` without requests, and after a
-/// gap.
+/// is at most a quarter too high, because the server rounds durations up to the bounds of its buckets.
+/// `None` if there was no request, and for a gap.
 pub(crate) fn latencies(samples: &[Sample], percent: u64) -> Vec<Option<f64>> {
     let of = |pair: &[Sample]| {
         seconds_between(&pair[0], &pair[1])?;
@@ -271,7 +270,7 @@ mod tests {
     /// Story of a bug: after ten minutes in which the counters could not be read, the mean of these minutes
     /// was drawn as one interval of five seconds, and samples stayed for longer than an hour.
     #[test]
-    fn a_gap_is_not_an_interval_and_old_samples_go() {
+    fn a_gap_is_not_an_interval_and_old_samples_are_removed() {
         let at = |seconds: u64, requests: u64| Sample {
             at_ms: seconds * 1000,
             requests,
@@ -287,7 +286,8 @@ mod tests {
         assert_eq!(kept.of_last_hour(3_606_000).len(), 2);
     }
 
-    /// Story of a bug: errors were discarded, and the charts stood still without a word.
+    /// Story of a bug: errors were discarded. The charts did not change any more, and the page did not say
+    /// why.
     #[tokio::test(start_paused = true)]
     async fn the_last_error_is_kept_until_a_read_succeeds() {
         let samples = Arc::<Samples>::default();

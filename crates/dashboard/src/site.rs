@@ -155,7 +155,7 @@ async fn scrape(app: &App, request: &Request) -> Answer {
     }
 }
 
-/// A page.
+/// Answers with a page.
 async fn show(app: Arc<App>, page: &'static Page, request: Request) -> Answer {
     let notice = request.query.number("notice").and_then(|number| app.notices.take(number));
     let key = live_key(page, &request);
@@ -214,7 +214,7 @@ async fn look(app: Arc<App>, page: &'static Page, query: Parameters) -> Look {
 /// Does what a form asks for.
 async fn act(app: Arc<App>, page: &'static Page, form: Parameters) -> Answer {
     let Some(run) = page.act else {
-        return failed(&app, page, &Failure::wrong("This page does nothing."), false);
+        return failed(&app, page, &Failure::wrong("This page has no forms."), false);
     };
     if app.is_read_only && pages::changes_something(&form) {
         return failed(&app, page, &Failure::read_only(), false);
@@ -235,7 +235,8 @@ async fn act(app: Arc<App>, page: &'static Page, form: Parameters) -> Answer {
             match key {
                 Some(key) => {
                     let acted = app.sent_forms.act(key.clone(), changing).await.unwrap_or_else(Acted::Failed);
-                    // After any other failure, the action may have been done.
+                    // After a failure with any other status, the action may have been done, so it must not
+                    // run again.
                     if matches!(&acted, Acted::Failed(failure) if failure.status.is_client_error()) {
                         app.sent_forms.forget(&key);
                     }

@@ -9,8 +9,8 @@ use perihelion_model::timestamp;
 /// The most characters of a title, the text that a browser shows for an element under the pointer.
 pub(crate) const TITLE_CHARS_MAX: usize = 500;
 
-/// The longest text that is parsed to be indented. A parsed value needs many times the memory of
-/// its text.
+/// The most bytes of a text that is parsed to be indented. A parsed value needs many times the memory
+/// of its text.
 const INDENTED_TEXT_MAX: usize = 256 * 1024;
 
 /// The most bytes of an item with indentation. Each line of a deep value has up to 256 spaces, so
@@ -104,7 +104,8 @@ pub(crate) fn pretty(text: &str, chars_max: usize) -> String {
 /// The first characters of a JSON value with indentation. Members keep their order and numbers
 /// their digits.
 pub(crate) fn pretty_value(value: &Value, chars_max: usize) -> String {
-    // A character has at most four bytes, and one more character shows that there is more.
+    // A character has at most four bytes. One character more than the limit tells `cut` that the text is
+    // longer.
     let (indented, _) = indent(value, chars_max.saturating_add(1).saturating_mul(4));
     cut(&indented, chars_max)
 }

@@ -5,9 +5,10 @@
 //!
 //! The task runs on the runtime of the operation that started it. That runtime may shut down
 //! before the driver is dropped, or make no progress any more (see `pulse`). So every operation
-//! checks that the task still runs, and starts it again on its own runtime if it does not. If the
-//! task is only late, an operation on the runtime of the task does not start it again: that
-//! runtime may be run only during calls, and the task goes on during this call.
+//! checks that the task still runs, and starts it again on its own runtime if it does not. There is
+//! one exception: the task is only late, and the operation is on the runtime of the task. Some
+//! programs run their runtime only during single calls of `block_on`. There the task goes on
+//! during this call, so the operation does not start it again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -25,9 +26,9 @@ use crate::routing::account::Location;
 /// While an endpoint is unavailable, the task checks this often whether a probe is due.
 const PROBE_PAUSE: Duration = Duration::from_millis(500);
 
-/// When the task has not begun its next round this long after the round was due or the task was
-/// woken, its runtime makes no progress, and the task is started again. A busy runtime is late by
-/// much less.
+/// A round that has not begun this long after it was due, or after the task was woken, shows that
+/// the runtime makes no progress. Then the task is started again. On a busy runtime, a round is
+/// late by much less.
 const LATE_AFTER: Duration = Duration::from_secs(5);
 
 /// The background task of a driver. Dropping it aborts the task, and the tasks that read

@@ -45,7 +45,8 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// A core that has not read the account yet. The options are resolved.
+    /// A core that has not read the account yet. The caller has resolved the options
+    /// ([`DriverOptions::resolved`]).
     pub(crate) fn new(
         endpoint: Endpoint,
         credential: Credential,

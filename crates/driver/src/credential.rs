@@ -43,8 +43,8 @@ enum AuthMethod {
 /// A source of Entra ID access tokens: an application, a managed identity, a user.
 ///
 /// The driver asks for a token only when it has none, when its current token expires
-/// within minutes, or when the service has refused the current token. The driver does not
-/// ask twice at the same time for one scope, unless the first call makes no progress any more,
+/// within minutes, or when the service has refused the current token. For each scope, the driver
+/// makes one call at a time. It makes a second call only if the first makes no progress any more,
 /// because its tokio runtime is not run or its thread is blocked. The driver waits a bounded time,
 /// and may drop the future at any time.
 pub trait TokenSource: Send + Sync {

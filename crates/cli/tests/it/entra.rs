@@ -20,6 +20,10 @@ const TOKEN: &str = "eyJ0.t0ken-of_tests.x";
 /// A client secret with characters that a form has to encode.
 const SECRET: &str = "s3cret+&=~";
 
+/// The expiry of the tokens of managed identities and of `az`: the year 2100, in seconds since 1970.
+const EXPIRES_ON: u64 = 4_102_444_800;
+
+/// The key of the server. A command with `--entra` does not know it.
 const KEY: &str = "YSBrZXkgZm9yIHRlc3RzLCBub3QgYSBzZWNyZXQ=";
 
 /// An address without a listener, in place of the metadata service of virtual machines (IMDS). The
@@ -135,10 +139,11 @@ fn a_workload_gets_its_token_with_a_federated_token() {
     server.list(&missing, 1, "workload identity (AZURE_FEDERATED_TOKEN_FILE): /nowhere/at/all");
 }
 
+/// A program in App Service finds the token service in IDENTITY_ENDPOINT. A virtual machine has IMDS.
 #[test]
 fn a_managed_identity_gives_its_token() {
     let server = EntraServer::start("any");
-    let body = format!(r#"{{"access_token":"{TOKEN}","expires_on":"4102444800","resource":"x"}}"#);
+    let body = format!(r#"{{"access_token":"{TOKEN}","expires_on":"{EXPIRES_ON}","resource":"x"}}"#);
     let app = TokenService::start("200 OK", &body);
     let endpoint = format!("{}/msi/token", app.url());
     server.list(&[("IDENTITY_ENDPOINT", &endpoint), ("IDENTITY_HEADER", SECRET), CLIENT], 0, "");
@@ -163,12 +168,11 @@ fn the_azure_cli_is_asked_if_the_machine_has_no_identity() {
     let server = EntraServer::start("any");
     let bin = ScratchDirectory::new();
     let path = bin.path().display().to_string();
-    let expires_on = 4_102_444_800_u64;
     write_az(
         bin.path(),
         &format!(
             "echo \"$PWD $*\" > {path}/asked\n\
-             echo '{{\"accessToken\":\"{TOKEN}\",\"expiresOn\":\"2026-01-01 00:00:00\",\"expires_on\":{expires_on}}}'"
+             echo '{{\"accessToken\":\"{TOKEN}\",\"expiresOn\":\"2026-01-01 00:00:00\",\"expires_on\":{EXPIRES_ON}}}'"
         ),
     );
     let asked = || std::fs::read_to_string(bin.path().join("asked")).expect("az was asked");
@@ -195,7 +199,7 @@ fn an_identity_that_the_machine_does_not_have_is_not_replaced_by_the_user_of_az(
     let server = EntraServer::start("any");
     let bin = ScratchDirectory::new();
     let path = bin.path().display().to_string();
-    let token = format!(r#"{{"accessToken":"{TOKEN}","expires_on":4102444800}}"#);
+    let token = format!(r#"{{"accessToken":"{TOKEN}","expires_on":{EXPIRES_ON}}}"#);
     write_az(bin.path(), &format!("echo x > {path}/asked\necho '{token}'"));
     let body = r#"{"error":"invalid_request","error_description":"Identity not found"}"#;
     let machine = TokenService::start("400 Bad Request", body);
@@ -215,7 +219,7 @@ fn an_identity_that_the_machine_does_not_have_is_not_replaced_by_the_user_of_az(
 fn an_identity_that_is_refused_is_not_replaced_by_another() {
     let server = EntraServer::start("any");
     let bin = ScratchDirectory::new();
-    write_az(bin.path(), &format!("echo '{{\"accessToken\":\"{TOKEN}\",\"expires_on\":4102444800}}'"));
+    write_az(bin.path(), &format!("echo '{{\"accessToken\":\"{TOKEN}\",\"expires_on\":{EXPIRES_ON}}}'"));
     let path = bin.path().display().to_string();
     let body = format!(
         r#"{{"error":"invalid_client","error_description":"AADSTS7000215: Invalid secret {SECRET}.\r\nTrace: 1"}}"#

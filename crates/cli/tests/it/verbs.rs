@@ -125,7 +125,8 @@ const EXEMPTIONS: [(&str, Part, &str); 11] = [
     ("container create", Part::MissingThing, "creates what it names"),
 ];
 
-/// What a transcript has about its verb. [`VerbTranscript::has`] and [`VerbTranscript::needs`] are the rules.
+/// What a transcript has about its verb. [`VerbTranscript::has`] and [`VerbTranscript::needs`] are the
+/// rules.
 struct VerbTranscript {
     verb: String,
     /// The command lines of the verb, each with its exit code.

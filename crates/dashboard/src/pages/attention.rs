@@ -32,7 +32,7 @@ const OVERDUE: Duration = Duration::from_secs(60);
 /// The heading of the first part.
 const OVERDUE_TITLE: &str = "Work that no worker takes";
 
-/// The rows of each list.
+/// The rows of each list. The list of work that no worker takes has twice as many.
 const ROWS: u32 = 10;
 
 /// The most pages that are read for one list. Most lists need one.
@@ -55,14 +55,15 @@ const LISTS: [(&str, &str, &str, &str); 3] = [
     ),
 ];
 
-/// Hints below each list.
+/// The hint below each list.
 const HINTS: [&str; 3] = [
     "A poisoned message was tried too often, for example because no worker has registered its name.",
-    "A start that workers take and give back is one that they have not registered in that version.",
+    "If workers take a start and give it back, they have not registered this version of the orchestration.",
     "It may wait for a timer or an event on purpose. Its page shows what is open.",
 ];
 
-/// How the texts of duroxide's own errors begin (`ErrorDetails::display_message`), and the badge.
+/// How the texts of duroxide's own errors begin (`ErrorDetails::display_message`), and the kind that the
+/// page shows before the text. A kind ends with a space, because the text follows it.
 const ERROR_KINDS: [(&str, &str); 4] = [
     ("poison: ", "poisoned "),
     ("nondeterministic: ", "nondeterministic "),
@@ -74,10 +75,10 @@ async fn view(app: Arc<App>, _query: Parameters) -> Result<View, Failure> {
     let provider = app.source.provider().await?;
     let now_ms = now_ms();
     let list = |index: usize| within(PART_TIME_MAX, read(&provider, LISTS[index].1, now_ms));
-    // They are read at the same time, because each of them may take its whole time.
+    // The four parts are read at the same time, because each of them may take up to `PART_TIME_MAX`.
     let (overdue, failed, pending, stuck) =
         tokio::join!(within(PART_TIME_MAX, provider.overdue(OVERDUE)), list(0), list(1), list(2));
-    // Who could take the work is asked only if there is some.
+    // The workers are read only if work waits for them.
     let waits = overdue.as_ref().is_ok_and(|work| !work.entries.is_empty())
         || pending.as_ref().is_ok_and(|found| !found.rows.is_empty());
     let workers = match waits {
@@ -104,8 +105,8 @@ struct Found {
     has_more: bool,
 }
 
-/// Reads until the list is full. The account ends a page also when it has examined much and found little,
-/// so an empty page does not mean that there is nothing.
+/// Reads pages until the list is full, but at most [`PAGES_MAX`]. The account ends a page also when it has
+/// examined much and found little, so an empty page does not mean that no workflow matches.
 async fn read(provider: &CosmosDBProvider, filter: &str, now_ms: u64) -> Result<Found, Failure> {
     let options = ListOptions::from_filter(filter, now_ms).map_err(Failure::wrong)?;
     let mut options = options.with_order(ListOrder::RecentFirst).with_page_size(ROWS).with_output(true);
@@ -190,29 +191,36 @@ fn kind_of(error: &str) -> &'static str {
     kind.map_or("", |(_, kind)| kind)
 }
 
-/// Why nobody has taken work that waits.
+/// Why work still waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Obstacle {
-    /// Workers took it, and it has not ended: they gave it back, or ended themselves.
+    /// Workers have taken the work several times, without a result. They have not registered it and gave
+    /// it back, or the workers have ended.
     NotRegistered { attempts: u32 },
-    /// No worker is alive, or those that are alive take activities with other tags.
+    /// No worker is alive, or the live workers take only activities with other tags.
     NoWorker,
-    /// Live workers could take it.
+    /// Live workers could take the work.
     Busy,
-    /// The workers are not known.
+    /// The workers could not be read.
     Unknown,
 }
 
-/// The fewest attempts after which work was given back. A single attempt may be under way.
+/// Work with at least this many attempts was given back at least once. A single attempt may still be
+/// under way.
 const GIVEN_BACK_MIN: u32 = 2;
 
-/// How the heartbeat of a worker writes all activities, and those without a tag.
+/// In the tags of a worker: all activities, with and without a tag.
 const ALL_TAGS: &str = "*";
+
+/// In the tags of a worker: activities without a tag.
 const NO_TAG: &str = "-";
 
+/// Guesses why work waits, from its attempts and from the workers; `None` if these could not be read.
+///
 /// Heartbeats do not say which names a worker has registered. A worker that has not registered a name
-/// gives the work back, and the attempts are counted. A heartbeat has what the worker has fetched lately,
-/// so a worker that is busy all the time names no tags and no turns.
+/// gives the work back, and the attempts are counted. A heartbeat has what the worker has fetched lately.
+/// A worker that is busy all the time fetches nothing, so its heartbeat names no tags and no turns. Such a
+/// worker counts as one that takes any work.
 fn obstacle(
     kind: QueueKind,
     work_tag: Option<&str>,
@@ -297,8 +305,8 @@ mod tests {
 
     use super::*;
 
-    /// Story of a bug: the first page of a list may be empty although there are more pages. The page then
-    /// said that all is well.
+    /// Story of a bug: the account may answer with an empty page although more pages follow. The dashboard
+    /// then said that no workflow matches.
     #[test]
     fn nothing_is_claimed_about_workflows_that_were_not_examined() {
         let shown = |rows: usize, has_more: bool| {
@@ -315,7 +323,7 @@ mod tests {
         assert!(!reads_on(10, 1) && !reads_on(0, PAGES_MAX), "the number of pages is bounded");
     }
 
-    /// A worker with the role of running turns, or with these tags of activities.
+    /// A worker that runs orchestrations or not, and takes activities with these tags.
     fn worker(is_alive: bool, runs_orchestrations: bool, tags: &[&str]) -> WorkerInfo {
         let mut worker = WorkerInfo::default();
         (worker.is_alive, worker.runs_orchestrations) = (is_alive, runs_orchestrations);
@@ -324,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_nobody_has_registered_differs_from_work_that_waits_for_a_worker() {
+    fn the_attempts_and_the_live_workers_tell_why_work_waits() {
         let (turns, activities) = (QueueKind::Turns, QueueKind::Activities);
         let (dead, runs) = (worker(false, true, &["*"]), worker(true, true, &["-", "gpu"]));
         let workers = [dead.clone(), runs];

@@ -19,8 +19,8 @@ use crate::text::{counted, cut, grouped, now_ms, time};
 
 const PATH: &str = "/bulk";
 
-/// The field that has the number of workflows that a person has confirmed. It is empty if not all of
-/// them were counted: "or more" was confirmed.
+/// The field with the number of workflows that a person confirms. If not all workflows were counted, the
+/// form does not have this field: the person confirms a number "or more".
 const SHOWN: &str = "shown";
 
 /// When an address or a form has a wrong number of a bulk action, the page repeats at most this many
@@ -45,7 +45,7 @@ async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
     Ok(View { title: "Bulk actions".to_owned(), html })
 }
 
-/// The bulk action with this number, as the address or the form has it.
+/// Finds the bulk action with this number. The number is a text from an address or a form.
 fn find_job(app: &App, number: &str) -> Result<Arc<Job>, Failure> {
     let found = number.trim().parse().ok().and_then(|number| app.jobs.find(number));
     found.ok_or_else(|| {
@@ -85,15 +85,15 @@ fn begin(app: &App, filter: &str, chosen: &str, form: &Parameters) -> Html {
         .add(progress::list_of_jobs(&app.jobs))
 }
 
-/// The fields that some actions need.
+/// The fields that some actions need, with the values that `form` has.
 fn details(form: &Parameters) -> Html {
-    let or = |name: &str, default: &str| {
+    let value_or = |name: &str, default: &str| {
         if form.has(name) { form.get(name).to_owned() } else { default.to_owned() }
     };
     let fieldset = tag("fieldset")
         .add(tag("legend").add("Details, used by some actions"))
-        .add(field("reason", "Cancel: reason", &or("reason", "cancelled by an operator"), false))
-        .add(field("keep", "Prune: executions to keep", &or("keep", "1"), false))
+        .add(field("reason", "Cancel: reason", &value_or("reason", "cancelled by an operator"), false))
+        .add(field("keep", "Prune: executions to keep", &value_or("keep", "1"), false))
         .add(field("event", "Raise: name of the event", form.get("event"), false))
         .add(field("payload", "Raise: payload", form.get("payload"), false))
         .add(check("queue", "Raise: send it to a queue, which keeps it until the workflow takes it", false))
@@ -117,7 +117,7 @@ async fn act(app: Arc<App>, form: Parameters) -> Result<Outcome, Failure> {
         return Err(Failure::wrong("An empty filter would select every workflow.")
             .advise("Say which ones. created>=0s means all of them."));
     }
-    // What is created after the count is neither counted again nor changed.
+    // Workflows that are created after the count are neither counted again nor changed.
     let options = created_until(options, at_ms);
     let action = chosen_action(&form)?;
     match form.get("action") {

@@ -1,6 +1,7 @@
-//! Charts: requests, request units, throttled requests, latencies, what work and background cost, and
-//! workflows that end, with their latency. Requests come from the server's counters, if it has them;
-//! workflows are read while the page is watched.
+//! Charts of requests, request units, throttled requests and latencies, of the cost of work and of
+//! background (see `split`), and of workflows that ended, with their durations. The figures about
+//! requests come from the server's counters, if it has them. The workflows are read while the page is
+//! watched.
 
 mod ended;
 mod figures;
@@ -31,7 +32,7 @@ pub(super) const PAGE: Page = Page {
     act: None,
 };
 
-/// The rows of the table of figures: two minutes.
+/// The rows of the table of figures: the samples of two minutes.
 const FIGURES_MAX: usize = 24;
 
 async fn view(app: Arc<App>, _query: Parameters) -> Result<View, Failure> {
@@ -61,6 +62,7 @@ async fn view(app: Arc<App>, _query: Parameters) -> Result<View, Failure> {
     Ok(View { title: "Charts".to_owned(), html })
 }
 
+/// The charts and tables from the server's counters.
 fn account(app: &App, now_ms: u64) -> Html {
     let samples = app.samples.of_last_hour(now_ms);
     let failure = app.samples.failure().map(|(at_ms, why)| {
@@ -80,7 +82,7 @@ fn account(app: &App, now_ms: u64) -> Html {
     let mut split = Split::of(app, &samples);
     let mut ends: Vec<u64> = samples.iter().skip(1).map(|sample| sample.at_ms).collect();
     if is_old(last, now_ms) {
-        // The current values are not known.
+        // The current values are not known. An unknown value at the end makes the charts say so.
         let all = [&mut requests, &mut units, &mut throttles, &mut median, &mut slow];
         all.into_iter().chain([&mut split.background, &mut split.work]).for_each(|values| values.push(None));
         ends.push(now_ms);
@@ -173,8 +175,8 @@ fn milliseconds(duration: Duration) -> String {
     format!("{:.1} ms", duration.as_secs_f64() * 1000.0)
 }
 
-/// The requests of this dashboard's own provider, by method. Its percentiles are upper bounds, at most
-/// twice the real ones.
+/// The requests of this dashboard's own provider, by method. The percentiles of the provider are upper
+/// bounds, at most twice the real ones.
 async fn own(app: &App) -> Html {
     let Ok(provider) = app.source.provider().await else {
         return parts::note("Nothing: the container of workflows was not opened yet.");

@@ -128,7 +128,7 @@ fn page(
         .attr("required", "")
         // A browser leaves out the first line break.
         .add("\n")
-        // Escaped like every text, but without replaced characters: the form sends it back unchanged.
+        // `Exact` keeps characters that a page cannot show, so the form sends the text back unchanged.
         .add(Exact(sql));
     let explain = kept_check("explain", "Explain: plan, indexes, charge", form.has("explain"));
     let fields =

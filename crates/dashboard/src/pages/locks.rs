@@ -1,6 +1,7 @@
-//! What workers hold: activities and turns with a lock, of one worker or of all. The page is read by
-//! queries of its own, so only a person who opens it pays for them. No activity is on two pages: the pages
-//! follow the order in which activities are stored, and a renewal of a lock does not change it.
+//! What workers hold: activities and turns with a lock, of one worker or of all. The page needs
+//! queries of its own, which are sent only while a person has this page open. No activity is on two pages:
+//! the pages follow the order in which activities are stored, and a renewal of a lock does not change this
+//! order.
 
 use std::sync::Arc;
 
@@ -54,8 +55,8 @@ async fn view(app: Arc<App>, query: Parameters) -> Result<View, Failure> {
         .add(paging(worker, query.has("after"), page.continuation.as_deref()))
         .add(turns)
         .add(parts::note(
-            "A lock says who took it if the worker is of this build or a later one. An activity may also be locked \
-             for a worker that is about to run it.",
+            "A lock names its worker only if the worker has this version or a later one. An activity may also be \
+             locked for a worker that is about to run it.",
         ));
     Ok(View { title, html })
 }

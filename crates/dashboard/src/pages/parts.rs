@@ -8,7 +8,8 @@ use crate::html::{Content, Encoded, Html, Link, Tag, is_not_shown, list, tag};
 use crate::once;
 use crate::text::{TITLE_CHARS_MAX, age, cut, time};
 
-/// The most characters of an id or a name in a table. The title has more.
+/// The most characters of an id or a name in a table. The title, which a browser shows under the pointer,
+/// has more.
 const CELL_CHARS_MAX: usize = 80;
 
 /// The heading of a page, with some content beside it, such as a status or a button.

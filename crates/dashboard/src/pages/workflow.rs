@@ -41,6 +41,9 @@ const VALUE_CHARS_MAX: usize = 20_000;
 /// The most key-values that are shown.
 const KEY_VALUES_MAX: usize = 200;
 
+/// The most executions that have a link: the newest ones.
+const EXECUTION_LINKS_MAX: usize = 20;
+
 /// The data that the sections of the page show, and the parameters of the page's address.
 struct Shown<'a> {
     app: &'a App,
@@ -152,7 +155,7 @@ fn summary(shown: &Shown<'_>) -> Html {
 
 /// The executions, as links. A workflow that continues as new has several.
 fn executions(shown: &Shown<'_>) -> Html {
-    let links = shown.detail.executions.iter().rev().take(20).map(|number| {
+    let links = shown.detail.executions.iter().rev().take(EXECUTION_LINKS_MAX).map(|number| {
         let change = if *number == shown.row.execution_id { String::new() } else { number.to_string() };
         let link = tag("a").href(&shown.link(&[("execution", change)])).add(*number);
         Html::default()
@@ -164,7 +167,7 @@ fn executions(shown: &Shown<'_>) -> Html {
     match kept {
         0 | 1 => text(shown.execution),
         _ => text(tag("span").class("executions").add(links))
-            .add((kept > 20).then(|| format!("… {kept} are kept"))),
+            .add((kept > EXECUTION_LINKS_MAX).then(|| format!("… {kept} are kept"))),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The list of workflows: a filter in the address, one page of the newest, and the next page.
+//! The list of workflows that match the filter in the address, newest first, page by page.
 
 use std::sync::Arc;
 

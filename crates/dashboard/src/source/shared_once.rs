@@ -19,7 +19,7 @@ pub(super) struct SharedOnce<T>(Arc<Mutex<State<T>>>);
 #[derive(Debug)]
 struct State<T> {
     made: Option<T>,
-    /// The result of the last attempt. The attempt may have ended.
+    /// The result of the last attempt, which may have ended or still goes on.
     last_attempt: Option<watch::Receiver<Outcome<T>>>,
 }
 

@@ -16,6 +16,7 @@ const TOKEN: &str = "a-token-that-a-person-chose";
 async fn a_request_that_names_a_foreign_host_is_refused() {
     let shop = Shop::open().await;
     let browser = shop.browser();
+    // DNS rebinding: the name of a foreign site leads to this machine, and the browser sends that name.
     let rebound = browser.with("host", "evil.example:8082");
     for path in ["/workflows", "/assets/dashboard.js", "/metrics", "/history.json?id=x"] {
         assert_eq!(rebound.get(path).await.status, 403, "{path}");

@@ -174,11 +174,11 @@ async fn a_bulk_action_sends_a_message_to_a_queue() {
     shop.close().await;
 }
 
-/// Story of a bug: the filter was read again after the confirmation, so that a person who had confirmed
-/// one workflow deleted others too; and a form deleted a workflow that had been created again with the
-/// same id.
+/// Stories of two bugs. The filter was evaluated again after the confirmation, so a person who had
+/// confirmed one workflow deleted others too. A form deleted a workflow that had been created again with
+/// the same id.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_not_shown_is_not_confirmed() {
+async fn a_confirmation_is_only_for_the_workflows_that_were_shown() {
     let shop = Shop::open().await;
     shop.run("hello-1", "hello", "Ada").await;
     let browser = shop.browser();
@@ -244,7 +244,7 @@ async fn the_progress_of_a_bulk_action_says_what_happened() {
 /// Story of a bug: at Ctrl-C the program ended in the middle of changes, and did not say that a bulk
 /// action was cut off.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dashboard_that_is_closed_finishes_its_changes_and_names_what_is_left() {
+async fn a_closing_dashboard_finishes_its_changes_and_names_unfinished_bulk_actions() {
     let shop = Shop::open().await;
     shop.run("hello-1", "hello", "Ada").await;
     shop.copy("hello-1", 300).await;

@@ -28,7 +28,8 @@ fn section<'a>(page: &'a Page, id: &str) -> &'a str {
     after.split_once("</section>").expect("its end").0
 }
 
-/// Makes the only document of a type in a partition as old as if it had waited for this time.
+/// Changes the times of the only document of this type in a partition, as if the document had waited for
+/// this long.
 async fn make_older(container: &Container, instance: &str, document_type: &str, by: Duration) {
     let text = format!("SELECT VALUE c.id FROM c WHERE c.type = '{document_type}'");
     let ids = container.query::<Value>(Query::new(text).in_partition(instance)).collect().await;
@@ -43,8 +44,8 @@ async fn make_older(container: &Container, instance: &str, document_type: &str, 
     container.patch(instance, id, &patch.expect("a patch")).await.expect("the document");
 }
 
-/// A worker that has registered nothing. It uses the provider of the shop, which owns all slices of the
-/// container: the provider of another process would wait for its share.
+/// A worker that has registered nothing. It uses the provider of the shop, because that provider owns all
+/// slices of the container. A second provider would first have to wait until it owns some.
 async fn empty_worker(shop: &Shop, max_attempts: u32, pause_max: Duration) -> Arc<Runtime> {
     let unregistered_backoff =
         UnregisteredBackoffConfig { base_delay: Duration::from_millis(1), max_delay: pause_max };
@@ -56,7 +57,7 @@ async fn empty_worker(shop: &Shop, max_attempts: u32, pause_max: Duration) -> Ar
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn attention_tells_apart_why_workflows_need_a_person() {
+async fn attention_lists_each_workflow_under_its_reason() {
     let mut shop = Shop::open().await;
     let browser = shop.browser();
     let container = shop.server.client().await.database("duroxide").container("duroxide");
@@ -77,7 +78,7 @@ async fn attention_tells_apart_why_workflows_need_a_person() {
     shop.run("poisoned-1", "no-such", "").await;
     worker.shutdown(Some(100)).await;
 
-    // Another is given back again and again.
+    // With a higher limit of attempts, a start is given back again and again.
     let worker = empty_worker(&shop, 1_000, Duration::from_millis(100)).await;
     shop.start("unregistered-1", "nowhere", "").await;
     wait_until("the start was given back", LIMIT, async || {
@@ -96,7 +97,7 @@ async fn attention_tells_apart_why_workflows_need_a_person() {
         ("failed", "poisoned-1", "<strong>poisoned </strong>"),
         ("pending", "unregistered-1", "<strong>not registered</strong>, or its workers have ended: taken "),
         ("stuck", "stuck-1", "approval"),
-        // Whether its reason is "no worker" or "waits" depends on what the last heartbeat has.
+        // Whether the reason is "no worker" or "waits" depends on the tags in the last heartbeat.
         ("overdue", "tagged-1", "greet (tag tape)"),
     ] {
         let section = section(&page, id);

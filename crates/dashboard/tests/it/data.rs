@@ -32,7 +32,7 @@ async fn a_query_is_run_and_explained() {
 
 /// Story of a bug: every failure to read a plan was shown as a refusal.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_that_is_refused_is_not_a_plan_that_cannot_be_read() {
+async fn a_refused_plan_and_an_unreadable_plan_have_different_texts() {
     let shop = Shop::open().await;
     let form = [
         ("action", "query"),

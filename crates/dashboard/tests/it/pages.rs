@@ -63,7 +63,7 @@ async fn the_files_are_served_and_missing_pages_are_reported() {
     shop.close().await;
 }
 
-/// Story of a bug: these pages showed the service's JSON, or asked the account for what cannot exist.
+/// Story of a bug: these pages showed the service's JSON, or sent requests with names that cannot exist.
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_of_the_data_explorer_are_in_our_words() {
     let shop = Shop::open().await;
@@ -187,8 +187,8 @@ async fn a_missing_container_is_reported_and_not_created() {
     shop.close().await;
 }
 
-/// The state of a workflow says how large its history is. The test writes 32 MiB there, which is the limit
-/// for the texts and the events together.
+/// The state document of a workflow says how large its history is. The test writes 32 MiB there. That is
+/// the limit for the memory of a history (`HISTORY_BYTES_MAX`), and each event counts with 200 bytes more.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_history_that_is_too_large_is_not_shown() {
     let shop = Shop::open().await;
@@ -209,10 +209,10 @@ async fn a_history_that_is_too_large_is_not_shown() {
     shop.close().await;
 }
 
-/// Story of a bug: a partition that did not answer took away the page of every workflow, also of those
-/// in other partitions, and with it the forms to cancel them.
+/// Story of a bug: when one partition did not answer, the page of every workflow failed, even if the
+/// workflow was in another partition. So no workflow could be cancelled.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_partition_that_fails_costs_a_page_one_part_only() {
+async fn when_a_partition_fails_only_one_part_of_a_page_is_missing() {
     let mut shop = Shop::on(EmbeddedOptions::default().with_partitions(2), |options| options).await;
     for number in 0..8 {
         shop.run(&format!("hello-{number}"), "hello", "Ada").await;

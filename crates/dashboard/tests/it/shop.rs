@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 
 use crate::browser::Browser;
 
+/// A test that has waited this long for one thing fails.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Shop {
@@ -33,10 +34,12 @@ impl Shop {
         Shop::with(|options| options).await
     }
 
+    /// A shop whose dashboard has other options.
     pub(crate) async fn with(change: impl FnOnce(DashboardOptions) -> DashboardOptions) -> Shop {
         Shop::on(EmbeddedOptions::default(), change).await
     }
 
+    /// A shop on an engine with these options, whose dashboard has other options.
     pub(crate) async fn on(
         engine: EmbeddedOptions,
         change: impl FnOnce(DashboardOptions) -> DashboardOptions,
@@ -66,7 +69,7 @@ impl Shop {
         self.client.wait_for_orchestration(id, LIMIT).await.expect("an end");
     }
 
-    /// Starts a workflow that waits for `approved`, and waits until it does.
+    /// Starts a workflow that waits for the event `approved`. Returns when the workflow waits.
     pub(crate) async fn wait_for_approval(&self, id: &str) {
         self.start(id, "approval", "lamp").await;
         let browser = self.browser();

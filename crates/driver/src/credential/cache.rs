@@ -89,7 +89,8 @@ struct Fetches {
 /// A fetch that all requests share.
 #[derive(Clone)]
 struct FetchUnderWay {
-    /// The result; `None` until the fetch has ended. Closed if its task was cancelled.
+    /// The result; `None` until the fetch has ended. The channel is closed without a result if the
+    /// task was cancelled.
     result: watch::Receiver<Option<FetchResult>>,
     /// Shows whether the task still makes progress.
     pulse: Arc<Pulse>,

@@ -16,7 +16,7 @@ const REPLACED: [(&str, &str); 32] = [
     (r#""roundTrips": ?\d+"#, r#""roundTrips": "<roundTrips>""#),
     (r"\bin \d+(ms|s|m|h|d)\b", "in <age>"),
     // The same pattern twice: a match includes the gap after an age, so the first pass misses an age that
-    // follows it.
+    // follows directly.
     (r"(^|[ (])\d+(ms|s|m|h|d)( ago|$|  |\))", "$1<age>$3"),
     (r"(^|[ (])\d+(ms|s|m|h|d)( ago|$|  |\))", "$1<age>$3"),
     (r"\b[0-9a-f]{16}\b", "<random>"),

@@ -1,4 +1,4 @@
-//! The progress of a bulk action, and the list of all bulk actions of this run.
+//! The progress of a bulk action, and the list of all bulk actions of this run of the dashboard.
 
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ fn failures(progress: &Progress) -> Option<Html> {
     (!rows.is_empty()).then(|| parts::table("Failed or skipped", &["Workflow", "Why"], rows))
 }
 
-/// The bulk actions of this run, newest first.
+/// The bulk actions of this run of the dashboard, newest first.
 pub(super) fn list_of_jobs(jobs: &Arc<Jobs>) -> Option<Html> {
     let jobs = jobs.all();
     if jobs.is_empty() {

@@ -1,5 +1,5 @@
-//! Workflows that ended lately: how many per minute, and how long they took. Each look reads one list
-//! of the newest workflows, whatever the number of workflows.
+//! Workflows that ended lately: how many per minute, and how long they took. Each look reads one page
+//! of the newest workflows, however many workflows there are.
 
 use duroxide_cdb::{CosmosDBProvider, ListOptions, ListOrder, ListedInstance};
 
@@ -10,7 +10,7 @@ use crate::html::{Html, list, tag};
 use crate::pages::parts;
 use crate::text::{counted, duration, now_ms};
 
-/// The number of workflows that are read. The page shows the latencies of these workflows.
+/// The most workflows that are read. The charts show only these workflows.
 const ROWS: u32 = 200;
 
 /// The time that is shown, in minutes. A chart has one value for each minute.
@@ -91,7 +91,7 @@ fn durations(ended: &[&ListedInstance], (begin, end): (u64, u64)) -> Vec<u64> {
     durations
 }
 
-/// How many ended in each minute, oldest first. `None` for minutes that were not read whole.
+/// How many workflows ended in each minute, oldest first. `None` for minutes that were not read whole.
 fn per_minute(ended: &[&ListedInstance], now_ms: u64, known_from_ms: u64) -> Vec<Option<f64>> {
     minutes_of(now_ms)
         .map(|minute| (minute.0 >= known_from_ms).then(|| durations(ended, minute).len() as f64))
@@ -99,8 +99,8 @@ fn per_minute(ended: &[&ListedInstance], now_ms: u64, known_from_ms: u64) -> Vec
 }
 
 /// For each minute, a percentile of the durations of the workflows that ended in it, in milliseconds,
-/// oldest minute first.
-/// `None` for minutes that were not read whole, and for those in which none ended.
+/// oldest minute first. `None` for minutes that were not read whole, and for minutes in which no workflow
+/// ended.
 fn latency_by_minute(
     ended: &[&ListedInstance],
     percent: usize,

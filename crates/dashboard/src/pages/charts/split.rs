@@ -1,7 +1,8 @@
 //! Request units of the account, divided into work and background. Work is what requests about one
-//! workflow cost: its turns, activities and messages. Background is the rest: polls of workers, their
-//! looks at the partitions of other workers, heartbeats and repairs, which an account also pays for while
-//! nothing runs. Requests of this dashboard about many workflows are in neither.
+//! workflow cost: its turns, activities and messages. Background is the rest: polls of workers (each
+//! polls its own parts of the container, and less often those of the others), heartbeats and repairs.
+//! An account pays for the background also while nothing runs. Requests of this dashboard about many
+//! workflows are in neither.
 
 use super::super::parts::{self, text};
 use crate::app::App;
@@ -9,12 +10,12 @@ use crate::html::Html;
 use crate::samples::{INTERVAL, Sample, seconds_between};
 use crate::text::grouped;
 
-/// Less work than this, in request units per second, does not count as work: a point read in five seconds
-/// is 0.2.
+/// An interval with less work than this, in request units per second, counts as idle. A single point read
+/// in an interval of five seconds is 0.2.
 const WORK_MIN: f64 = 0.1;
 
-/// Request units per second, from each sample to the next. `None` if no time has passed, or
-/// too much, or if the server does not count requests to one partition key.
+/// Request units per second, from each sample to the next. `None` if no time or too much time has passed
+/// between them, or if the server does not count requests to one partition key.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Split {
     pub(super) background: Vec<Option<f64>>,
@@ -26,7 +27,7 @@ impl Split {
         Split::by(samples, |sample| heartbeats(sample, &app.source.database, &app.source.container))
     }
 
-    /// `heartbeats` are the request units of the heartbeats up to a sample, if they are known.
+    /// `heartbeats` gives the request units of all heartbeats up to a sample, if they are known.
     fn by(samples: &[Sample], heartbeats: impl Fn(&Sample) -> Option<f64>) -> Split {
         let rates: Vec<Option<(f64, f64)>> =
             samples.windows(2).map(|pair| rates(&pair[0], &pair[1], &heartbeats)).collect();
@@ -43,7 +44,7 @@ impl Split {
             .collect()
     }
 
-    /// The figures of both as texts.
+    /// The means of background and work as texts, and the idle cost.
     pub(super) fn facts(&self) -> Html {
         let known = |rates: &[Option<f64>]| -> Vec<f64> { rates.iter().copied().flatten().collect() };
         let (background, idle) = (known(&self.background), self.idle());
@@ -63,9 +64,9 @@ impl Split {
             ("Work", text(cost(&known(&self.work)))),
         ])
         .add(parts::note(
-            "Work is what requests about one workflow cost. Background is the rest: polls, looks, heartbeats and \
-             repairs, and lists of other tools, but not those of this dashboard. The idle cost is the background \
-             while nothing ran; busy workers poll more often.",
+            "Work is what requests about one workflow cost. Background is the rest: polls, heartbeats and repairs, \
+             and lists of other tools, but not those of this dashboard. The idle cost is the background while \
+             nothing ran; busy workers poll more often.",
         ))
     }
 }
@@ -79,12 +80,12 @@ fn cost(rates: &[f64]) -> String {
     format!("{mean:.2} RU/s, {} RU per hour", grouped((mean * 3600.0).round() as u64))
 }
 
-/// Background and work per second between two samples.
+/// Background and work between two samples, in request units per second.
 fn rates(before: &Sample, after: &Sample, heartbeats: impl Fn(&Sample) -> Option<f64>) -> Option<(f64, f64)> {
     let seconds = seconds_between(before, after)?;
     let one_key = after.one_key_units? - before.one_key_units?;
     // The server reports the hottest partition keys only. If the heartbeats are not among them yet, they
-    // are few beside the work, and count as work.
+    // have cost less than each of these keys, and they count as work.
     let heartbeats = heartbeats(after).zip(heartbeats(before)).map_or(0.0, |(after, before)| after - before);
     // A distributed transaction commits turns and has no partition key.
     let transactions = units_of(after, "transaction") - units_of(before, "transaction");
@@ -140,7 +141,7 @@ mod tests {
             sample(0, 0.0, 0.0, 0.0, 0.0),
             // 10 RU of polls, 5 of heartbeats, 5 of this dashboard.
             sample(5000, 20.0, 5.0, 5.0, 5.0),
-            // The same, and 100 RU of work.
+            // Again 10 RU of polls, 5 of heartbeats and 5 of this dashboard, and 100 of work.
             sample(10_000, 140.0, 110.0, 10.0, 10.0),
         ];
         let split = Split::by(&samples, |sample| heartbeats(sample, "d", "c"));

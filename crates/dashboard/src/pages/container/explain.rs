@@ -8,8 +8,8 @@ use crate::html::{Html, tag};
 use crate::pages::parts::{self, text};
 use crate::text::cut;
 
-/// The longest text of a plan that is shown.
-const PLAN_CHARS_MAX: usize = 4_000;
+/// The most characters of the query for each partition.
+const PARTITION_QUERY_CHARS_MAX: usize = 4_000;
 
 /// The most characters of a list of indexes.
 const INDEXES_CHARS_MAX: usize = 500;
@@ -36,7 +36,7 @@ pub(super) async fn section(container: &Container, query: Query, answer: &QueryA
         Html::default().add(tag("h3").add("Sent to each partition")).add(parts::code(
             "Query for each partition",
             text,
-            PLAN_CHARS_MAX,
+            PARTITION_QUERY_CHARS_MAX,
         ))
     });
     section(Html::default().add(facts).add(rewritten))

@@ -28,7 +28,7 @@ pub(super) fn statement(form: &Parameters) -> Result<Query, Failure> {
     })
 }
 
-/// A key as it was typed: JSON if it is JSON, else a text.
+/// The partition key that a person has typed. A key that is not JSON is a text.
 pub(in crate::pages) fn partition_key(typed: &str) -> Result<PartitionKey, Failure> {
     let value: serde_json::Value =
         serde_json::from_str(typed).unwrap_or_else(|_| serde_json::Value::String(typed.to_owned()));
@@ -51,7 +51,7 @@ pub(super) async fn run(container: &Container, form: &Parameters) -> Result<Quer
     let mut answer = QueryAnswer::default();
     for number in 1..=PAGES_MAX {
         let page = match feed.next_page().await {
-            // The rows so far are shown.
+            // The time is up. The rows that were read so far are shown.
             Err(error) if error.is_timeout() && !answer.rows.is_empty() => {
                 answer.is_cut = true;
                 break;
@@ -65,7 +65,8 @@ pub(super) async fn run(container: &Container, form: &Parameters) -> Result<Quer
             break;
         }
     }
-    // A query that finds nothing has its whole cost here.
+    // The rest is the cost of the answers without rows after the last page. For a query that finds nothing,
+    // it is the whole cost.
     if let Some(rest) = feed.rest() {
         answer.add(rest);
     }

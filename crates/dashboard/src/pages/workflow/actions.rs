@@ -145,9 +145,9 @@ pub(in crate::pages) fn parse_action(name: &str, form: &Parameters) -> Result<Wo
     })
 }
 
-/// The workflow, unless it is another one than the page has shown: it was deleted and created again, or
-/// has another status, which matters for a deletion. For other actions, [`WorkflowAction::run`] decides
-/// whether they are possible with the new status.
+/// Returns the workflow if it is the one that the page has shown. Fails if the workflow was deleted and
+/// created again since then, and, before a deletion, also if it has another status. For other actions,
+/// [`WorkflowAction::run`] decides whether they are possible with the new status.
 fn same_workflow(
     row: ListedInstance,
     form: &Parameters,
